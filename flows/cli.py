@@ -1,0 +1,181 @@
+"""The `causalveil` command. Every command has --help and --json: one JSON document on standard output.
+
+Exit codes: 0 done; 2 study or policy wrong, or ids clash; 3 data do not meet the schema; 4 the budget refuses;
+5 ledger unreachable, foreign, or does not verify; 1 anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+from flows import settings, show
+from flows.engine import place
+from flows.ledger_cli import ledger_app
+from schemas.errors import CausalveilError
+
+app = typer.Typer(
+    help="Differentially private causal inference over Parquet partitions.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(ledger_app, name="ledger")
+
+
+class EngineChoice(StrEnum):
+    """What runs the stages."""
+
+    prefect = "prefect"
+    direct = "direct"
+
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)]
+Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
+
+
+@app.command()
+def run(
+    study: StudyFile,
+    out: Annotated[Path | None, typer.Option(help="folder for release.json [default: releases/RUN_ID]")] = None,
+    run_id: Annotated[
+        str | None, typer.Option(help="name this run; the same id again returns the stored release, free of charge")
+    ] = None,
+    simulate: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="SEED", help="seeded noise, throw-away ledger; the release is not for release"),
+    ] = None,
+    engine: Annotated[EngineChoice | None, typer.Option(help="overrides execution.engine of the study")] = None,
+    json_: Json = False,
+) -> None:
+    """Run STUDY: reserve its budget, compute, draw noise once, write release.json."""
+    from flows.spine import run_study
+
+    settings.prepare(quiet=True)
+    with show.progress() as watch:
+        outcome = run_study(
+            study,
+            out=out,
+            run_id=run_id,
+            simulate=simulate,
+            engine=engine.value if engine else None,
+            watch=watch,
+            announce=show.run_id,
+        )
+    remaining = show.remaining(outcome)
+    if json_:
+        show.document(
+            {
+                "run_id": outcome.run_id,
+                "path": str(outcome.path),
+                "resumed": outcome.resumed,
+                "granted": outcome.granted,
+                "release": outcome.release.model_dump(mode="json"),
+                "remaining": remaining,
+            }
+        )
+    else:
+        show.outcome(outcome, remaining)
+
+
+@app.command()
+def plan(
+    study: StudyFile,
+    units: Annotated[int | None, typer.Option(min=2, help="number of units, if the data are not at hand")] = None,
+    effect: Annotated[float | None, typer.Option(help="an effect in outcome units: will the noise drown it?")] = None,
+    treated: Annotated[float, typer.Option(min=0.01, max=0.99, help="assumed share of treated units")] = 0.5,
+    deviation: Annotated[
+        float | None, typer.Option(min=0, help="assumed standard deviation of the outcome [default: B/4]")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Show what STUDY would cost and how wide its interval would be. Reads no row."""
+    from flows.forecast import forecast
+    from flows.spine import plan_study
+
+    specification, declared = plan_study(study, units)
+    outlook = forecast(specification, declared, effect=effect, treated=treated, deviation=deviation)
+    if json_:
+        show.document({**declared.model_dump(mode="json"), "forecast": outlook})
+    else:
+        show.plan(specification, declared, outlook)
+
+
+@app.command()
+def simulate(
+    folder: Annotated[Path, typer.Argument(help="where to write; must be empty or missing", show_default=False)],
+    units: Annotated[int, typer.Option(min=10, help="number of units")] = 100_000,
+    covariates: Annotated[int, typer.Option(min=1, max=1000, help="number of covariates")] = 5,
+    partitions: Annotated[int, typer.Option(min=1, help="number of Parquet files")] = 4,
+    effect: Annotated[float, typer.Option(min=-0.4, max=0.4, help="the true effect; outcomes lie in [0, 1]")] = 0.1,
+    seed: Annotated[int, typer.Option(min=0, help="the data are a function of the seed")] = 0,
+    json_: Json = False,
+) -> None:
+    """Write a synthetic study with a known effect; streams, so ten million units work."""
+    from tasks.simulate import simulate as write
+
+    write(folder, units=units, covariates=covariates, partitions=partitions, seed=seed, effect=effect)
+    path = folder / "study.yaml"
+    if json_:
+        show.document({"study": str(path), "units": units, "effect": effect})
+    else:
+        show.line(f"Wrote {units:,} units with a true effect of {effect:g}. Run it: causalveil run {path}")
+
+
+@app.command()
+def clean(json_: Json = False) -> None:
+    """Delete scratch folders that runs which died left behind."""
+    from tasks.scratch import clean as sweep
+
+    removed = sweep()
+    if json_:
+        show.document({"removed": removed})
+    else:
+        show.line(f"Removed {removed} scratch folder(s).")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command; turn every error into one line on standard error and its exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    logging.getLogger("causalveil").setLevel(logging.INFO)
+    sys.exit(_exit_code(lambda: app(words, standalone_mode=False), wants_json="--json" in words))
+
+
+def _exit_code(command: Callable[[], Any], *, wants_json: bool) -> int:
+    try:
+        result = command()
+    except CausalveilError as problem:
+        return _report(type(problem).__name__, str(problem), problem.exit_code, wants_json)
+    except typer.Exit as problem:
+        return int(problem.exit_code)
+    except typer.Abort:
+        return _report("Aborted", "aborted", 1, wants_json)
+    except TyperException as problem:
+        return _report("UsageError", problem.format_message(), 2, wants_json)
+    except KeyboardInterrupt:
+        return _report("Interrupted", "interrupted; the same --run-id continues the run", 1, wants_json)
+    except Exception as problem:
+        # The text of an unforeseen exception may quote data, and a traceback its locals.
+        return _report(
+            "UnexpectedError", f"failed with {type(problem).__name__}; its message is withheld", 1, wants_json
+        )
+    return int(result) if isinstance(result, int) else 0
+
+
+def _report(kind: str, message: str, code: int, wants_json: bool) -> int:
+    if wants_json:
+        sys.stdout.write(json.dumps({"error": {"type": kind, "message": message, "exit_code": code}}) + "\n")
+    sys.stderr.write(f"causalveil: {message}\n")
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""PP-IPW: inverse probability weighting with two private steps (Lee et al. 2019a, Algorithm 1).
+
+    1  split D into D_m and D_n
+    A  2  minimise J(w, D_m)                  propensity
+       3  w_eps = w + z                       propensity, charged to the units of D_m
+    B  5  tau_n from D_n with pi_{w_eps}      weigh
+       6  tau_eps = tau_n + e                 perturb, charged to the units of D_n
+
+With ``level: training_units`` step 6 adds nothing (Lee et al. 2019b); with ``level: label`` step 3 adds nothing.
+The corrections are listed in ``docs/privacy.md``.
+"""
+
+from __future__ import annotations
+
+from flows.engine import Engine
+from flows.run import Run
+from schemas.plan import Design
+from schemas.privacy import Charge
+from schemas.study import EffectStudy
+from tasks import interval, normalise, perturb, propensity, split, validate, weigh
+from tasks.interval import Findings
+
+
+def declare(study: EffectStudy, design: Design) -> tuple[Charge, ...]:
+    """Every charge of the study, from public facts alone."""
+    steps = (
+        (propensity.SLOT, propensity.mechanism(study, design)),
+        (perturb.slot(study), perturb.mechanism(study, design)),
+    )
+    return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
+
+
+def estimate(run: Run, stage: Engine) -> Findings:
+    """The order of the stages."""
+    study, design, scratch = run.study, run.design, run.scratch
+    stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(split.split_stage, study, run.layout, scratch)
+    coefficients = stage(propensity.propensity_stage, study, design, scratch, run.budget)
+    stage(weigh.weigh_stage, study, design, scratch, coefficients)
+    statistics = stage(perturb.perturb_stage, study, design, scratch, run.budget)
+    return stage(interval.interval_stage, study, design, statistics)

@@ -1,0 +1,96 @@
+"""From findings and charges to the release document: declared facts and released values only."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from schemas.plan import Plan
+from schemas.policy import Policy
+from schemas.privacy import Charge, Guarantee, Level
+from schemas.release import (
+    Blocks,
+    EffectRelease,
+    LedgerStatement,
+    NoiseStatement,
+    PrivacyStatement,
+    Release,
+    Software,
+)
+from schemas.study import EffectStudy
+from tasks.interval import Findings
+from tasks.privacy.budget import FlowBudget
+
+DEPENDENCIES = ("numpy", "scipy", "polars", "pandera", "pyarrow", "opendp", "dp-accounting", "prefect", "sqlalchemy")
+
+UNPROTECTED = {
+    Level.sample: (),
+    Level.label: ("every covariate and the treatment of every unit: public by declaration, no noise covers them",),
+    Level.training_units: ("the estimation half: its units have no privacy bound at all",),
+}
+
+
+def assemble_release(
+    study: EffectStudy,
+    policy: Policy,
+    plan: Plan,
+    findings: Findings,
+    budget: FlowBudget,
+) -> Release:
+    """The release of a run whose every charge is committed."""
+    reservation = budget.reservation
+    return EffectRelease(
+        study=study.name,
+        study_digest=study.digest,
+        specification=study.specification(),
+        run_id=reservation.run_id,
+        dataset=policy.dataset,
+        units=reservation.units,
+        estimand=study.estimand,
+        estimator=study.estimator.name,
+        guarantee=Guarantee.finite_sample,
+        estimate=findings.estimate,
+        interval=findings.interval,
+        variance=findings.variance,
+        details=findings.details,
+        privacy=PrivacyStatement(
+            unit=study.data.unit,
+            neighbours=study.privacy.neighbours,
+            level=study.privacy.level,
+            epsilon=plan.total.epsilon,
+            delta=plan.total.delta,
+            epsilon_pld=_known(plan.epsilon_pld),
+            unprotected=UNPROTECTED[study.privacy.level],
+            charges=plan.charges,
+            blocks=Blocks(
+                key=study.data.blocks,
+                charged=reservation.blocks,
+                units_span_blocks=policy.units_span_blocks,
+            ),
+        ),
+        noise=NoiseStatement(source=budget.noise.name),
+        not_for_release=budget.noise.name == "seeded",
+        software=Software(version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}),
+        ledger=LedgerStatement(
+            identity=budget.ledger.identity, entry_hash=budget.ledger.last_charge_hash(reservation.run_id)
+        ),
+    )
+
+
+def _known(value: float | None) -> float:
+    if value is None:
+        raise ValueError("a run knows its number of units, so every noise scale of its plan")
+    return value
+
+
+def charge_row(charge: Charge) -> dict[str, Any]:
+    """One charge as a flat row of public values."""
+    return charge.model_dump(mode="json", include=set(CHARGE_COLUMNS))
+
+
+CHARGE_COLUMNS = ("stage", "mechanism", "scope", "sensitivity", "noise_scale", "epsilon", "delta")
+
+
+def budget_table(release: Release) -> list[dict[str, Any]]:
+    """The charges of a release as rows of public values."""
+    return [charge_row(charge) for charge in release.privacy.charges]

@@ -1,0 +1,28 @@
+"""What a run carries from stage to stage: paths, public facts, and the budget. Never a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.plan import Design, Layout
+from schemas.study import EffectStudy
+from tasks.privacy.budget import FlowBudget
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of one study on one layout of partitions."""
+
+    study: EffectStudy
+    folder: Path
+    layout: Layout
+    design: Design
+    scratch: Path
+    budget: FlowBudget
+    seed: int | None
+
+    @property
+    def run_id(self) -> str:
+        """The run's id, from which stages derive its key."""
+        return self.budget.run_id

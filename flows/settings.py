@@ -1,0 +1,39 @@
+"""The settings that causalveil relies on, set before Prefect is imported. A user's own settings win.
+
+Two of them are part of the guarantee: results are not persisted and prints are not captured.
+"""
+
+from __future__ import annotations
+
+import os
+
+RELIED_ON = {
+    # No telemetry leaves the enclave.
+    "DO_NOT_TRACK": "1",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    # The first start of the temporary server migrates a new database, which takes longer than the default 20 s.
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    # Memory leases leave a slot stuck after a restart of the server.
+    "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
+    # The audit trail: our loggers reach Prefect's API.
+    "PREFECT_LOGGING_EXTRA_LOGGERS": "causalveil",
+    "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
+    "PREFECT_LOGGING_LOG_PRINTS": "false",
+}
+
+# A temporary server lives for one run: no automation waits for its events.
+TEMPORARY_SERVER = {"PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false"}
+
+# On a terminal the release is the message; Prefect's own lines still go to its API.
+QUIET_TERMINAL = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING"}
+
+
+def prepare(*, quiet: bool = False) -> None:
+    """Set what the product relies on, without overriding the environment. Call before importing Prefect."""
+    settings = dict(RELIED_ON)
+    if not os.environ.get("PREFECT_API_URL"):
+        settings |= TEMPORARY_SERVER
+    if quiet:
+        settings |= QUIET_TERMINAL
+    for name, value in settings.items():
+        os.environ.setdefault(name, value)

@@ -1,0 +1,284 @@
+"""One study file -> one release: declare, reserve, release.
+
+From a notebook:
+
+    from flows.spine import run_study
+    outcome = run_study("data/fertility/study.yaml", engine="direct")
+    outcome.release.estimate, outcome.release.interval
+
+The same order of stages runs under Prefect (the default) and directly; ledger and release are the same.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from tasks.privacy.accountant import compose, epsilon_pld
+
+from flows import ipw
+from flows.engine import DirectEngine, Engine, Watcher, guarded
+from flows.publish import assemble_release, budget_table
+from flows.run import Run
+from schemas.errors import BudgetRefused, CausalveilError, PolicyError, StudyError
+from schemas.ledger import Reservation
+from schemas.plan import Design, Layout, Plan
+from schemas.policy import POLICY_FILE, DataClass, Policy, load_policy
+from schemas.privacy import Guarantee
+from schemas.release import Release, load_release_text, release_text
+from schemas.study import SLUG, EffectStudy, load_study
+from tasks.design import design
+from tasks.partitions import read_layout
+from tasks.privacy.budget import FlowBudget, records_folder
+from tasks.privacy.keys import RunKey, key_of
+from tasks.privacy.ledger import Ledger, open_ledger, throwaway_ledger
+from tasks.privacy.noise import SecureNoise, SeededNoise
+from tasks.scratch import open_scratch
+
+METHODS = {"ipw": ipw}
+RELEASE_FILE = "release.json"
+EngineName = Literal["prefect", "direct"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """A study with everything that is public about its run."""
+
+    study: EffectStudy
+    folder: Path
+    policy: Policy
+    layout: Layout
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves behind."""
+
+    release: Release
+    path: Path
+    run_id: str
+    resumed: bool
+    granted: bool
+
+
+def declare(study: EffectStudy, design: Design) -> Plan:
+    """Every charge of ``study`` from public facts; no row is read.
+
+    Raises:
+        StudyError: the charges do not compose to what the study requests (a defect, not a user's mistake).
+    """
+    charges = METHODS[study.estimator.name].declare(study, design)
+    total = compose(charges)
+    if total != study.privacy.cost:
+        raise StudyError(f"the plan adds up to {total} but the study requests {study.privacy.cost}; report this")
+    known = all(charge.noise_scale is not None for charge in charges)
+    return Plan(
+        study=study.name,
+        study_digest=study.digest,
+        design=design,
+        charges=charges,
+        total=total,
+        epsilon_pld=epsilon_pld(charges, total.delta) if known else None,
+    )
+
+
+def plan_study(path: str | Path, units: int | None = None) -> tuple[EffectStudy, Plan]:
+    """Plan a study without reading a row: ``units`` or the counts in Parquet footers, else formulas in n.
+
+    Raises:
+        StudyError: the study is wrong, or ``units`` cannot be split.
+        DataError: partitions are there but cannot be read.
+    """
+    path = Path(path)
+    study = load_study(path)
+    folder = data_folder(path, study)
+    if units is None and folder.is_dir() and any(folder.rglob("*.parquet")):
+        units = read_layout(study, folder).units
+    return study, declare(study, design(study, units))
+
+
+def prepare(path: Path, *, simulate: bool) -> Request:
+    """Load study, policy and layout; check what the owner allows. Reads footers, never rows.
+
+    Raises:
+        StudyError: study or policy wrong, or the policy forbids the study.
+        BudgetRefused: the level has no cap.
+        DataError: no partitions, or unreadable ones.
+    """
+    study = load_study(path)
+    folder = data_folder(path, study)
+    policy = load_policy(folder / POLICY_FILE)
+    if simulate and policy.data_class is DataClass.sensitive:
+        raise PolicyError(
+            "--simulate is refused for sensitive data: noise that can be made again is no noise; "
+            "use `causalveil simulate` for data to try things on"
+        )
+    if study.estimator.name not in policy.estimators:
+        raise PolicyError(f"the policy of '{policy.dataset}' does not allow estimator '{study.estimator.name}'")
+    if Guarantee.finite_sample not in policy.guarantees:
+        raise PolicyError(f"the policy of '{policy.dataset}' does not allow guarantee 'finite_sample'")
+    if study.privacy.level not in policy.caps:
+        raise BudgetRefused(
+            f"the policy of '{policy.dataset}' names no cap for level '{study.privacy.level}', so it is forbidden; "
+            f"levels allowed: {', '.join(sorted(policy.caps))}"
+        )
+    layout = read_layout(study, folder)
+    return Request(study, folder, policy, layout, declare(study, design(study, layout.units)))
+
+
+def data_folder(path: Path, study: EffectStudy) -> Path:
+    """``data.path`` is relative to the study file."""
+    return (path.parent / study.data.path).resolve()
+
+
+def new_run_id(study: EffectStudy) -> str:
+    """A fresh id: study, time, chance. It names folders and ledger rows and holds nothing of the data."""
+    return f"{study.name}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+def check_run_id(run_id: str) -> str:
+    """Run ids become file names: letters, digits, dot, dash, underscore.
+
+    Raises:
+        StudyError: anything else.
+    """
+    if not SLUG.fullmatch(run_id):
+        raise StudyError("a run id has 1 to 120 letters, digits, '.', '-' or '_', and starts with a letter or digit")
+    return run_id
+
+
+def run_study(
+    path: str | Path,
+    *,
+    out: str | Path | None = None,
+    run_id: str | None = None,
+    simulate: int | None = None,
+    engine: EngineName | None = None,
+    watch: Watcher = lambda _: None,
+    announce: Callable[[str], None] = lambda _: None,
+) -> Outcome:
+    """Run a study to its release.
+
+    Args:
+        path: the study file; data and policy lie where it says.
+        out: folder for the release (default ``releases/<run id>`` below the working directory).
+        run_id: the same id again returns the stored release and charges nothing. Default: a fresh one.
+        simulate: seed for reproducible noise on public or synthetic data: throw-away ledger, not for release.
+        engine: ``prefect`` or ``direct``; default: what the study's ``execution`` says.
+        watch: is told the name of each stage as it starts.
+        announce: is told the run id before anything is reserved.
+
+    Raises:
+        CausalveilError: see ``schemas/errors.py``; nothing is charged before the first draw of noise.
+    """
+    path = Path(path)
+    study = load_study(path)
+    run_id = check_run_id(run_id or new_run_id(study))
+    announce(run_id)
+    chosen = engine or study.execution.engine
+    if chosen == "direct":
+        return execute(path, out, run_id, simulate, DirectEngine(watch))
+    from flows.study import run_with_prefect
+
+    return run_with_prefect(path, out, run_id, simulate, watch)
+
+
+def execute(path: Path, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> Outcome:
+    """Declare, reserve, release: the whole run, on any engine."""
+    request = guarded(prepare, path, simulate=simulate is not None)
+    target = Path(out) if out is not None else Path("releases") / run_id
+    with _ledger(simulate) as ledger:
+        granted = _grant_if_public(ledger, request.policy)
+        reservation = reserve(request, run_id, key_of(run_id, simulate))
+        resumed = ledger.reserve(reservation, request.policy) == "resumed"
+        noise = SecureNoise() if simulate is None else SeededNoise(simulate)
+        budget = FlowBudget(ledger, reservation, noise, records_folder(run_id))
+        stored = budget.stored_document()
+        if stored is None:
+            try:
+                stored = _release(request, budget, engine, simulate)
+            except CausalveilError as problem:
+                ledger.void_if_untouched(run_id, f"failed before the first draw: {type(problem).__name__}")
+                raise
+        release = load_release_text(stored)
+        engine.publish("privacy-budget", budget_table(release), f"What {run_id} charged to {release.dataset}")
+        return Outcome(release, write_release(target, stored), run_id, resumed, granted)
+
+
+def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | None) -> str:
+    """Run the stages and store the finished document in the ledger."""
+    study = request.study
+    with open_scratch(budget.run_id) as scratch:
+        run = Run(study, request.folder, request.layout, request.plan.design, scratch, budget, seed)
+        findings = METHODS[study.estimator.name].estimate(run, engine)
+    text = release_text(assemble_release(study, request.policy, request.plan, findings, budget))
+    budget.finish(text)
+    return text
+
+
+def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
+    """What the ledger holds of a run before it starts."""
+    study, policy, layout = request.study, request.policy, request.layout
+    return Reservation(
+        run_id=run_id,
+        dataset=policy.dataset,
+        level=study.privacy.level,
+        blocks=layout.dataset_blocks if policy.units_span_blocks else layout.blocks,
+        cost=request.plan.total,
+        charges=request.plan.charges,
+        study=study.name,
+        study_digest=study.digest,
+        layout_digest=layout.digest,
+        units=layout.units,
+        key_check=key.check,
+        estimator=study.estimator.name,
+        guarantee=Guarantee.finite_sample,
+        policy_digest=policy.digest,
+    )
+
+
+@contextmanager
+def _ledger(simulate: int | None) -> Iterator[Ledger]:
+    """The ledger of record, or for a simulation one that is thrown away."""
+    if simulate is None:
+        yield open_ledger()
+        return
+    with tempfile.TemporaryDirectory(prefix="causalveil-simulated-") as folder:
+        yield throwaway_ledger(Path(folder))
+
+
+def _grant_if_public(ledger: Ledger, policy: Policy) -> bool:
+    """Public and synthetic data need no owner's hand: the policy's caps are granted at the first run."""
+    if policy.data_class is DataClass.sensitive:
+        return False
+    return ledger.grant(policy, f"granted by itself: the data are {policy.data_class}", first_only=True)
+
+
+def write_release(folder: Path, text: str) -> Path:
+    """Write release.json atomically.
+
+    Raises:
+        StudyError: the folder cannot be written, or holds another release.
+    """
+    path = folder / RELEASE_FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_text(encoding="utf-8") != text:
+            raise StudyError(f"{path}: another release lies there; choose another --out (this run is in the ledger)")
+        partial = folder / f".{RELEASE_FILE}.{os.getpid()}"
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
+    except OSError as problem:
+        raise StudyError(
+            f"{path}: cannot be written ({type(problem).__name__}); the release is in the ledger: "
+            "run again with the same --run-id and another --out"
+        ) from None
+    return path

@@ -1,0 +1,63 @@
+"""The Prefect flow around a study: the entry of deployments (``flows/study.py:study``) and of ``causalveil run``.
+
+Prefect stores flow parameters, logs, state messages and artifacts: all of them are paths, ids and declared amounts.
+"""
+
+from __future__ import annotations
+
+from contextvars import ContextVar
+from pathlib import Path
+
+from flows import settings
+
+settings.prepare()
+
+from prefect import flow, runtime  # noqa: E402  (settings must be in place first)
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
+
+from flows.engine import PrefectEngine, Watcher  # noqa: E402
+from flows.spine import Outcome, check_run_id, execute  # noqa: E402
+from schemas.errors import CausalveilError  # noqa: E402
+
+# Who is told of each stage as it starts; a flow has no parameter for what is not to be stored.
+_WATCH: ContextVar[Watcher] = ContextVar("watch", default=lambda _: None)
+
+
+def default_run_id() -> str:
+    """Stable across retries: deployment and scheduled time, or for an ad-hoc run the flow run's own id."""
+    if runtime.deployment.name and runtime.flow_run.scheduled_start_time:
+        name = str(runtime.deployment.name).replace(" ", "-")
+        return f"{name}-{runtime.flow_run.scheduled_start_time:%Y%m%dT%H%M%S}"
+    return f"flow-{runtime.flow_run.id}"
+
+
+@flow(name="study", log_prints=False, persist_result=False, validate_parameters=False)
+def study(study: str, out: str | None = None, run_id: str | None = None, simulate: int | None = None) -> Outcome:
+    """Run one study to its release; the parameters are paths and ids."""
+    engine = PrefectEngine(_WATCH.get())
+    return execute(Path(study), out, check_run_id(run_id or default_run_id()), simulate, engine)
+
+
+def run_with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher) -> Outcome:
+    """Run the flow in this process, on PREFECT_API_URL or on Prefect's temporary server.
+
+    Raises:
+        CausalveilError: the stages' own; or that Prefect's API cannot be reached.
+    """
+    token = _WATCH.set(watch)
+    watch("Prefect")
+    try:
+        # The heartbeat thread costs a second at the end of a flow that lasts a few.
+        with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+            return study.with_options(flow_run_name=run_id)(
+                str(path), None if out is None else str(out), run_id, simulate
+            )
+    except CausalveilError:
+        raise
+    except Exception as problem:
+        raise CausalveilError(
+            f"Prefect could not run the flow ({type(problem).__name__}); check PREFECT_API_URL and that its server "
+            f"is up, or use --engine direct; the same --run-id {run_id} continues this run"
+        ) from None
+    finally:
+        _WATCH.reset(token)

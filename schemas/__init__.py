@@ -1,0 +1,1 @@
+"""What goes in and what comes out: frozen models, no arithmetic on rows, no Prefect."""

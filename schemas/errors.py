@@ -1,0 +1,51 @@
+"""Every way a run can end badly, each with the exit code that scripts may rely on.
+
+A message is one line, says what was wrong and what to do, and quotes only public facts (a key of the study
+file, a column name, an amount of budget): never a data value, never a row.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class CausalveilError(Exception):
+    """Anything causalveil refuses or cannot do. Exit code 1 unless a subclass says otherwise."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class StudyError(CausalveilError):
+    """The study file, the policy file or an argument is wrong, or run ids clash."""
+
+    exit_code = 2
+
+
+class PolicyError(StudyError):
+    """The data owner's policy is missing, wrong, or forbids what the study asks."""
+
+
+class RunConflict(StudyError):
+    """A run id is already taken by another study, data layout or key, or was voided."""
+
+
+class DataError(CausalveilError):
+    """The data do not meet the schema that the study declares."""
+
+    exit_code = 3
+
+
+class BudgetRefused(CausalveilError):
+    """The owner's budget does not allow the charge. Nothing was drawn and nothing was charged."""
+
+    exit_code = 4
+
+
+class LedgerError(CausalveilError):
+    """The ledger is unreachable, foreign, read-only, or does not verify."""
+
+    exit_code = 5
+
+
+class ConvergenceError(CausalveilError):
+    """An optimiser did not reach its declared tolerance; the run ends before any draw."""

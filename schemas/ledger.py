@@ -1,0 +1,123 @@
+"""What a run asks of the ledger, and what the ledger answers about an account."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from typing import Annotated, Literal
+
+from pydantic import Field, PlainSerializer, WithJsonSchema, field_validator, model_validator
+
+from schemas.amounts import subtract
+from schemas.privacy import Charge, Frozen, Guarantee, Level, PrivacyCost
+from schemas.study import Slug
+
+# The name under which a run's finished document lies beside its charges.
+DOCUMENT = "release"
+
+# A run id names a folder and stands in messages: no separators, no leading dot.
+RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]{0,119}$")]
+Text = Annotated[str, Field(min_length=1)]
+
+# A sum of amounts may have more digits than one amount.
+Total = Annotated[
+    Decimal,
+    PlainSerializer(float, return_type=float, when_used="json"),
+    WithJsonSchema({"type": "number", "minimum": 0}),
+]
+
+
+class Reservation(Frozen):
+    """All that a run may spend and what it is bound to, declared before a row is read.
+
+    ``key_check`` is derived from the run's key and reveals nothing of it; a resumed run must show the same.
+    """
+
+    run_id: RunId
+    dataset: Slug
+    level: Level
+    blocks: Annotated[tuple[Text, ...], Field(min_length=1, description="the blocks charged")]
+    cost: PrivacyCost
+    charges: tuple[Charge, ...]
+    study: Text
+    study_digest: Text
+    layout_digest: Text
+    units: Annotated[int, Field(ge=0)]
+    key_check: Text
+    estimator: Text
+    guarantee: Guarantee
+    policy_digest: Text
+
+    @field_validator("blocks")
+    @classmethod
+    def _in_order(cls, blocks: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(sorted(set(blocks)))
+
+    @model_validator(mode="after")
+    def _charges_are_distinct(self) -> Reservation:
+        names = [charge.name for charge in self.charges]
+        if len(set(names)) != len(names):
+            raise ValueError("two charges have one name")
+        if DOCUMENT in names:
+            raise ValueError(f"a charge may not be named '{DOCUMENT}'; the run's document has that name")
+        for charge in self.charges:
+            if not all(math.isfinite(number or 0.0) for number in (charge.sensitivity, charge.noise_scale)):
+                raise ValueError("a sensitivity or noise scale is not finite")
+        return self
+
+
+class Sum(Frozen):
+    """Exact totals over many charges."""
+
+    epsilon: Total = Decimal(0)
+    delta: Total = Decimal(0)
+
+    def minus(self, other: Sum) -> Sum:
+        """The exact difference, not below zero."""
+        return Sum(
+            epsilon=max(subtract(self.epsilon, other.epsilon), Decimal(0)),
+            delta=max(subtract(self.delta, other.delta), Decimal(0)),
+        )
+
+
+class BlockAccount(Frozen):
+    """One block at one level. ``spent`` was released; ``reserved`` is held for runs that have not drawn it."""
+
+    level: Level
+    block: str
+    granted: Sum
+    spent: Sum
+    reserved: Sum
+    remaining: Sum
+    runs: int
+
+
+class RunAccount(Frozen):
+    """One run and its state. A reserved run is under way, or died and can be resumed or voided."""
+
+    run_id: str
+    study: str
+    level: Level
+    blocks: tuple[str, ...]
+    state: Literal["reserved", "finished", "voided"]
+    cost: Sum
+    spent: Sum
+
+
+class Account(Frozen):
+    """A dataset's account: the caps in force, every block that was ever charged, every run."""
+
+    dataset: str
+    ledger: str
+    caps: dict[Level, PrivacyCost]
+    blocks: tuple[BlockAccount, ...]
+    runs: tuple[RunAccount, ...]
+
+
+class Verified(Frozen):
+    """What a successful verification covered."""
+
+    ledger: str
+    entries: int
+    runs: int
+    head_hash: str

@@ -1,0 +1,61 @@
+"""What a run declares before a row is read: the layout of the data, and every charge."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Annotated
+
+from pydantic import Field
+
+from schemas.privacy import Charge, Frozen, PrivacyCost
+
+
+class Partition(Frozen):
+    """One Parquet file: its path below the data folder, its footer's number of rows, its ledger block."""
+
+    path: str
+    rows: Annotated[int, Field(ge=0)]
+    block: str
+
+
+class Layout(Frozen):
+    """The partitions that a run reads, in the order of their paths. Public: paths and counts, nothing else."""
+
+    partitions: tuple[Partition, ...]
+    dataset_blocks: Annotated[tuple[str, ...], Field(description="every block of the dataset, also those not read")]
+
+    @property
+    def units(self) -> int:
+        """Number of rows, which is the number of units since each has one row."""
+        return sum(partition.rows for partition in self.partitions)
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The blocks that the run reads, sorted."""
+        return tuple(sorted({partition.block for partition in self.partitions}))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of paths and counts: a resumed run must find the same."""
+        text = json.dumps([[p.path, p.rows, p.block] for p in self.partitions], separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Design(Frozen):
+    """The public sizes that sensitivities depend on. None where the number of units is not known yet."""
+
+    units: int | None
+    train: int | None
+    estimation: int | None
+
+
+class Plan(Frozen):
+    """Every charge that a run may make, and their total."""
+
+    study: str
+    study_digest: str
+    design: Design
+    charges: tuple[Charge, ...]
+    total: PrivacyCost
+    epsilon_pld: float | None

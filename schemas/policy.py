@@ -1,0 +1,54 @@
+"""policy.yaml: what the data's owner allows. It lies beside the data; without one nothing runs."""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from schemas.documents import read_yaml, validate
+from schemas.errors import PolicyError
+from schemas.privacy import Frozen, Guarantee, Level, PrivacyCost
+from schemas.study import Slug
+
+POLICY_FILE = "policy.yaml"
+
+
+class DataClass(StrEnum):
+    """How the owner classes the data; ``sensitive`` data need an owner's grant and refuse seeded noise."""
+
+    public = "public"
+    synthetic = "synthetic"
+    sensitive = "sensitive"
+
+
+class Policy(Frozen):
+    """The owner's word on one dataset."""
+
+    dataset: Slug
+    data_class: DataClass
+    ledger: Annotated[str | None, Field(pattern=r"^[0-9a-f]{32}$")] = None
+    caps: Annotated[dict[Level, PrivacyCost], Field(min_length=1)]
+    estimators: Annotated[tuple[Literal["ipw"], ...], Field(min_length=1)]
+    guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1)]
+    units_span_blocks: bool = False
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the policy, without the ledger identity that ``ledger grant`` writes into it."""
+        text = self.model_dump_json(exclude={"ledger"})
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load_policy(path: Path) -> Policy:
+    """Read and validate a policy file.
+
+    Raises:
+        PolicyError: missing or wrong.
+    """
+    if not path.exists():
+        raise PolicyError(f"{path}: no policy; the data's owner must put one beside the data before anything runs")
+    return validate(Policy, read_yaml(path, PolicyError), str(path), PolicyError)

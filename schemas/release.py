@@ -1,0 +1,165 @@
+"""release.json: everything that may leave the enclave."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from schemas.amounts import Amount
+from schemas.documents import validate
+from schemas.errors import StudyError
+from schemas.privacy import Charge, Frozen, Guarantee, Level, Neighbours
+from schemas.study import Estimand, Finite
+
+SCHEMA_FILE = Path(__file__).with_name("release-v1.schema.json")
+
+
+class Coverage(StrEnum):
+    """On what the interval's coverage rests."""
+
+    normal_approximation = "normal_approximation"
+    finite_sample = "finite_sample"
+
+
+class Interval(Frozen):
+    """A confidence interval and what it speaks of."""
+
+    lower: Finite
+    upper: Finite
+    confidence: Finite
+    covers: Annotated[tuple[str, ...], Field(description="sources of error that the interval covers")]
+    coverage: Coverage
+    whole_range: Annotated[bool, Field(description="noise drowned the estimate: the interval is the declared range")]
+
+
+class Variance(Frozen):
+    """Squared standard errors, in squared outcome units: what a pooling coordinator weighs by."""
+
+    sampling: Annotated[Finite, Field(ge=0)]
+    noise: Annotated[Finite, Field(ge=0)]
+
+
+class Blocks(Frozen):
+    """Which parts of the dataset were charged; that no unit spans two of them is the owner's assertion."""
+
+    key: str | None
+    charged: tuple[str, ...]
+    units_span_blocks: bool
+
+
+class PrivacyStatement(Frozen):
+    """The guarantee in full."""
+
+    unit: str
+    neighbours: Neighbours
+    level: Level
+    epsilon: Amount
+    delta: Amount
+    epsilon_pld: Annotated[
+        Finite, Field(description="the same charges by privacy loss distributions, at the same delta")
+    ]
+    unprotected: Annotated[tuple[str, ...], Field(description="what this level leaves public or unbounded, in words")]
+    charges: tuple[Charge, ...]
+    blocks: Blocks
+
+
+class NoiseStatement(Frozen):
+    """Where the noise came from."""
+
+    source: Literal["operating_system", "seeded"]
+
+
+class Software(Frozen):
+    """What computed the release."""
+
+    version: str
+    dependencies: dict[str, str]
+
+
+class LedgerStatement(Frozen):
+    """Where the charge stands: the ledger and the hash of the run's last charge in its chain."""
+
+    identity: str
+    entry_hash: str
+
+
+class EffectRelease(Frozen):
+    """A private treatment effect."""
+
+    kind: Literal["effect"] = "effect"
+    schema_version: Literal[1] = 1
+    study: str
+    study_digest: str
+    specification: Annotated[dict[str, Any], Field(description="the study file, without data.path and execution")]
+    run_id: str
+    dataset: str
+    units: Annotated[int, Field(ge=1, description="number of units; public under replace-one")]
+    estimand: Estimand
+    estimator: str
+    guarantee: Guarantee
+    estimate: Finite
+    interval: Interval
+    variance: Variance
+    details: Annotated[
+        dict[str, float | int | str | bool],
+        Field(description="post-processing of released values, or declared facts, by name"),
+    ]
+    privacy: PrivacyStatement
+    noise: NoiseStatement
+    not_for_release: bool
+    software: Software
+    ledger: LedgerStatement
+
+
+# A union discriminated by ``kind``; direction and pooled releases join it as members of their own.
+Release = EffectRelease
+RELEASES: dict[str, type[EffectRelease]] = {"effect": EffectRelease}
+
+
+def release_schema() -> dict[str, Any]:
+    """JSON Schema of release.json: one branch per kind. ``schemas/release-v1.schema.json`` is its export."""
+    schema: dict[str, Any] = TypeAdapter(Release).json_schema(mode="serialization")
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **schema,
+        "title": "causalveil release, version 1",
+    }
+
+
+def release_text(release: Release) -> str:
+    """The bytes of release.json: indented, keys in the order of the model."""
+    return json.dumps(release.model_dump(mode="json"), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def load_release_text(text: str, where: str = "release") -> Release:
+    """Read a release document back.
+
+    Raises:
+        StudyError: not JSON, of an unknown kind, or not of the schema.
+    """
+    try:
+        document = json.loads(text)
+    except ValueError:
+        raise StudyError(f"{where}: is not a JSON document") from None
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if not isinstance(kind, str) or kind not in RELEASES:
+        raise StudyError(f"{where}: 'kind' must be one of: {', '.join(RELEASES)}")
+    return validate(RELEASES[kind], document, where)
+
+
+def load_release(path: Path) -> Release:
+    """Read a release file back.
+
+    Raises:
+        StudyError: missing, or see ``load_release_text``.
+    """
+    try:
+        return load_release_text(path.read_text(encoding="utf-8"), str(path))
+    except FileNotFoundError:
+        raise StudyError(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise StudyError(f"{path}: cannot be read as UTF-8 text ({type(problem).__name__})") from None

@@ -1,0 +1,261 @@
+"""study.yaml: what the analyst asks, declared in full before a row is read. It travels between sites."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from schemas.amounts import Amount
+from schemas.documents import read_yaml, validate
+from schemas.errors import StudyError
+from schemas.privacy import Frozen, Level, Neighbours, PrivacyCost
+
+Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
+Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
+SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,119}")
+Slug = Annotated[str, Field(max_length=80, pattern=f"^{SLUG.pattern}$")]
+
+
+class Estimand(StrEnum):
+    """Average effect over everybody, over the treated, or over the controls."""
+
+    ATE = "ATE"
+    ATT = "ATT"
+    ATC = "ATC"
+
+
+class Weighting(StrEnum):
+    """Per-arm normalised (Hajek) or divided by the number of units (Horvitz-Thompson)."""
+
+    hajek = "hajek"
+    horvitz_thompson = "horvitz_thompson"
+
+
+class Variant(StrEnum):
+    """Our mechanisms, or the paper's where they give the guarantee that the paper claims."""
+
+    ours = "ours"
+    paper = "paper"
+
+
+class Missing(StrEnum):
+    """Refuse nulls, or encode them: declared midpoint plus indicator; for a category a level of its own."""
+
+    refuse = "refuse"
+    indicator = "indicator"
+
+
+class Bounds(Frozen):
+    """A closed interval declared by the study. Values beyond it are clipped, always."""
+
+    lower: Finite
+    upper: Finite
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Bounds:
+        if not self.lower < self.upper:
+            raise ValueError("lower must be below upper")
+        if not self.upper - self.lower < float("inf"):
+            raise ValueError("upper - lower must be finite")
+        return self
+
+    @property
+    def width(self) -> float:
+        """B = upper - lower."""
+        return self.upper - self.lower
+
+    @property
+    def middle(self) -> float:
+        """The midpoint."""
+        return self.lower + self.width / 2
+
+
+class NumericCovariate(Bounds):
+    """A number with declared bounds."""
+
+
+class CategoricalCovariate(Frozen):
+    """A category with its declared levels; any other value is a schema error."""
+
+    levels: Annotated[
+        tuple[Annotated[str, Field(strict=True)] | Annotated[int, Field(strict=True)], ...],
+        Field(min_length=2),
+    ]
+
+    @model_validator(mode="after")
+    def _distinct(self) -> CategoricalCovariate:
+        if len({type(level) for level in self.levels}) != 1:
+            raise ValueError("levels must be all text or all integers")
+        if len(set(self.levels)) != len(self.levels):
+            raise ValueError("a level stands twice")
+        return self
+
+
+def _covariate_kind(value: Any) -> str:
+    if isinstance(value, dict):
+        return "categorical" if "levels" in value else "numeric"
+    return "categorical" if isinstance(value, CategoricalCovariate) else "numeric"
+
+
+Covariate = Annotated[
+    Annotated[NumericCovariate, Tag("numeric")] | Annotated[CategoricalCovariate, Tag("categorical")],
+    Discriminator(_covariate_kind),
+]
+
+
+class Outcome(Bounds):
+    """The outcome column and its declared range."""
+
+    name: Name
+
+
+class Select(Frozen):
+    """Which blocks a run reads."""
+
+    newest: Annotated[int, Field(ge=1)]
+
+
+class DataSource(Frozen):
+    """A folder of Parquet partitions (hive layout), the privacy unit, and the key that is a ledger block."""
+
+    path: str = "."
+    unit: Name
+    blocks: Name | None = None
+    select: Select | None = None
+
+    @model_validator(mode="after")
+    def _select_needs_blocks(self) -> DataSource:
+        if self.select is not None and self.blocks is None:
+            raise ValueError("'select' needs 'blocks': name the partition key to select by")
+        return self
+
+
+def _clip_interval(value: tuple[float, float]) -> tuple[float, float]:
+    if not 0 < value[0] <= value[1] < 1:
+        raise ValueError("clip needs 0 < low <= high < 1")
+    return value
+
+
+Clip = Annotated[tuple[Finite, Finite], AfterValidator(_clip_interval)]
+
+
+class IpwEstimator(Frozen):
+    """Inverse probability weighting with a private propensity model (Lee et al. 2019a, 2019b)."""
+
+    name: Literal["ipw"]
+    weighting: Weighting = Weighting.hajek
+    clip: Clip = (0.1, 0.9)
+    train_fraction: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
+    penalty: Annotated[Finite, Field(ge=1e-6, le=100)] = 0.1
+    variant: Variant = Variant.ours
+
+
+class PrivacyRequest(Frozen):
+    """What the whole release may cost, at which level."""
+
+    epsilon: Amount
+    delta: Amount = Field(default=0, validate_default=True)
+    level: Level = Level.sample
+    neighbours: Neighbours = Neighbours.replace_one
+
+    @model_validator(mode="after")
+    def _meaningful(self) -> PrivacyRequest:
+        if self.epsilon <= 0:
+            raise ValueError("epsilon must be above 0")
+        if self.delta >= 1:
+            raise ValueError("delta must be below 1")
+        return self
+
+    @property
+    def cost(self) -> PrivacyCost:
+        """The total as an (epsilon, delta) pair."""
+        return PrivacyCost(epsilon=self.epsilon, delta=self.delta)
+
+
+class Execution(Frozen):
+    """How the stages run; no part of what they compute, so no part of the digest."""
+
+    engine: Literal["prefect", "direct"] = "prefect"
+    runner: Literal["threads"] = "threads"
+    workers: Annotated[int, Field(ge=1, le=256)] = 2
+
+
+class EffectStudy(Frozen):
+    """A study of the effect of a binary treatment on a bounded outcome."""
+
+    kind: Literal["effect"]
+    name: Slug
+    data: DataSource
+    treatment: Name
+    outcome: Outcome
+    covariates: Annotated[dict[Name, Covariate], Field(min_length=1)]
+    missing: Missing = Missing.refuse
+    estimand: Estimand = Estimand.ATE
+    estimator: IpwEstimator
+    privacy: PrivacyRequest
+    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+    execution: Execution = Execution()
+
+    @model_validator(mode="after")
+    def _columns_are_distinct(self) -> EffectStudy:
+        columns = [self.data.unit, self.treatment, self.outcome.name, *self.covariates]
+        if self.data.blocks is not None:
+            columns.append(self.data.blocks)
+        twice = sorted({column for column in columns if columns.count(column) > 1})
+        if twice:
+            raise ValueError(f"column {twice[0]!r} has two roles; each column has one")
+        return self
+
+    @model_validator(mode="after")
+    def _paper_is_provable(self) -> EffectStudy:
+        if self.estimator.variant is not Variant.paper:
+            return self
+        if self.estimator.weighting is not Weighting.horvitz_thompson:
+            raise ValueError("variant 'paper' is defined for weighting 'horvitz_thompson' only")
+        if self.privacy.level is Level.label:
+            raise ValueError("variant 'paper' has no label level; use variant 'ours'")
+        if not (self.privacy.epsilon < 1 and self.privacy.delta > 0):
+            raise ValueError(
+                "variant 'paper' calibrates noise by the classic Gaussian formula, which is only valid for "
+                "epsilon < 1 and delta > 0; lower epsilon or use variant 'ours'"
+            )
+        return self
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over everything that the study means: all but ``data.path`` and ``execution``."""
+        text = json.dumps(self.specification(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def specification(self) -> dict[str, Any]:
+        """The study as plain JSON values without ``data.path`` and ``execution``: the same at every site."""
+        document: dict[str, Any] = json.loads(self.model_dump_json(exclude={"data": {"path"}, "execution": True}))
+        return document
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the study reads: unit, treatment, outcome, covariates by name."""
+        return (self.data.unit, self.treatment, self.outcome.name, *sorted(self.covariates))
+
+
+Study = EffectStudy
+KINDS: dict[str, type[EffectStudy]] = {"effect": EffectStudy}
+
+
+def load_study(path: Path) -> Study:
+    """Read and validate a study file.
+
+    Raises:
+        StudyError: with every problem in one line.
+    """
+    document = read_yaml(path)
+    kind = document.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise StudyError(f"{path}: 'kind' must be one of: {', '.join(KINDS)}")
+    return validate(KINDS[kind], document, str(path))

@@ -1,0 +1,32 @@
+"""The public sizes of a study: how many units it has, and how many serve each purpose."""
+
+from __future__ import annotations
+
+from schemas.errors import DataError
+from schemas.plan import Design
+from schemas.privacy import Level
+from schemas.study import Study
+from tasks.split import training_size
+
+
+def design(study: Study, units: int | None) -> Design:
+    """Sizes that every sensitivity depends on; public, since replace-one leaves the number of units alone.
+
+    Args:
+        study: the study.
+        units: number of units, or None while it is unknown; then every size is None.
+
+    Raises:
+        StudyError: so few units that one of the two halves is empty.
+        DataError: no units at all.
+    """
+    if units is None:
+        return Design(units=None, train=None, estimation=None)
+    if study.privacy.level is not Level.label:
+        train = training_size(units, study.estimator.train_fraction)
+        return Design(units=units, train=train, estimation=units - train)
+    if units < 1:
+        raise DataError("there are no units")
+    # Covariates and treatments are public at label level, so the propensity model spends nothing there and
+    # every unit serves both purposes.
+    return Design(units=units, train=units, estimation=units)

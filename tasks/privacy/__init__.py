@@ -1,0 +1,1 @@
+"""The only room where noise is drawn and budget is spent."""

@@ -1,0 +1,230 @@
+"""What draws of noise cost together, and how much noise a cost asks for.
+
+Forwards: ``compose`` is the enforced total (basic composition, exact decimals); ``epsilon_pld`` is the reported one
+(privacy loss distributions), which may be smaller and is never larger. Backwards: each ``*_scale`` or ``*_sigma``
+returns a float that is certainly large enough for the theorem that its mechanism names.
+
+A unit is in the training half or in the estimation half, never in both, so only the larger of the two counts, on
+top of what reads everybody (``docs/privacy.md``, composition).
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from schemas.amounts import add, parse_amount
+from schemas.errors import CausalveilError, StudyError
+from schemas.privacy import Charge, PrivacyCost, Scope
+from tasks.privacy.noise import opendp_laplace_loss
+
+LATTICE_EPSILON = (1e-6, 1e3)
+GAUSSIAN_EPSILON = 1e-10
+# Below S by this power of two: ties are rare and calibration is wider than S/epsilon by a part in a million.
+LATTICE_BITS = 20
+WIDENING = 1e-9
+# The grid of privacy losses: fine against epsilon, but with a bounded number of points. Pessimistic at any step.
+PLD_STEPS, PLD_POINTS = 20_000, 100_000
+PLD_EPSILON = (1e-6, 100.0)
+_HALVES = (Scope.train, Scope.estimation)
+
+
+def compose(charges: Iterable[Charge]) -> PrivacyCost:
+    """Basic composition in exact decimals: scope ``all``, plus the larger of ``train`` and ``estimation``.
+
+    Epsilon and delta take their maxima apart, so the total holds for both halves.
+
+    Raises:
+        StudyError: the exact total has more digits than an amount may have.
+    """
+    listed = list(charges)
+
+    def total(amounts: dict[Scope, Decimal]) -> Decimal:
+        return parse_amount(add(amounts[Scope.all], max(amounts[Scope.train], amounts[Scope.estimation])))
+
+    epsilon, delta = dict.fromkeys(Scope, Decimal(0)), dict.fromkeys(Scope, Decimal(0))
+    try:
+        for charge in listed:
+            epsilon[charge.scope] = add(epsilon[charge.scope], charge.epsilon)
+            delta[charge.scope] = add(delta[charge.scope], charge.delta)
+        return PrivacyCost(epsilon=total(epsilon), delta=total(delta))
+    except (ValueError, decimal.Inexact):
+        raise StudyError("the charges do not add up to an amount of budget; write them with fewer digits") from None
+
+
+def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
+    """Epsilon of all charges at ``delta``, by privacy loss distributions over the structure of ``compose``.
+
+    Each distribution is pessimistic, from our own sensitivity and noise scale; mechanisms without a distribution of
+    their own (L2-Laplace, lattice Laplace) enter as the worst mechanism of their (epsilon, delta). For a vector
+    under Laplace noise the scalar of the same L1 sensitivity is the worst case.
+
+    Returns:
+        the smaller of this and the basic total; infinity if ``delta`` is below what the charges spend. Outside
+        [1e-6, 100] the basic total, where it holds.
+
+    Raises:
+        CausalveilError: a charge has no noise scale yet, since the number of units is unknown.
+    """
+    basic = compose(charges)
+    keys = {half: [_key(c) for c in charges if c.scope in (Scope.all, half)] for half in _HALVES}
+    bound = float(basic.epsilon) if delta >= basic.delta else math.inf
+    if not PLD_EPSILON[0] <= basic.epsilon <= PLD_EPSILON[1]:
+        return bound
+    return min(bound, max(_composed_epsilon(keys[half], float(delta)) for half in _HALVES))
+
+
+class _Key(NamedTuple):
+    """What a distribution of privacy losses depends on; amounts are rounded up."""
+
+    mechanism: str
+    ratio: float  # noise scale per unit of sensitivity, rounded down; of randomised response, which has none, its p
+    epsilon: float
+    delta: float
+
+    @property
+    def reach(self) -> float:
+        """The largest privacy loss that matters: ten standard deviations of a Gaussian loss, else epsilon."""
+        if self.mechanism.startswith("gaussian"):
+            return (0.5 / self.ratio + 10) / self.ratio
+        return self.epsilon
+
+
+def _key(charge: Charge) -> _Key:
+    if charge.noise_scale is None or charge.sensitivity is None:
+        raise CausalveilError("privacy loss distributions need noise scales: the number of units is not known yet")
+    ratio = charge.noise_scale
+    if charge.sensitivity != 1:
+        ratio = math.nextafter(charge.noise_scale / charge.sensitivity, 0.0)
+    return _Key(charge.mechanism, ratio, _float_above(charge.epsilon), _float_above(charge.delta))
+
+
+def _composed_epsilon(keys: Sequence[_Key], delta: float) -> float:
+    if not keys:
+        return 0.0
+    interval = max(sum(k.epsilon for k in keys) / PLD_STEPS, sum(k.reach for k in keys) / PLD_POINTS)
+    total: Any = None
+    # Repeated draws are counted here: dp-accounting's own count loses repeated randomised response.
+    for key, count in Counter(keys).items():
+        once = _distribution(key, interval)
+        repeated = once if count == 1 else once.self_compose(count)
+        total = repeated if total is None else total.compose(repeated)
+    return float(total.get_epsilon_for_delta(delta))
+
+
+@lru_cache(maxsize=64)
+def _distribution(key: _Key, interval: float) -> Any:
+    from dp_accounting.pld import common
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
+    if key.mechanism.startswith("gaussian"):
+        return pld.from_gaussian_mechanism(key.ratio, value_discretization_interval=interval)
+    if key.mechanism == "laplace":
+        return pld.from_laplace_mechanism(key.ratio, value_discretization_interval=interval)
+    if key.mechanism == "randomised response":
+        # Its noise parameter is the chance of a fresh fair bit, twice the chance of a flip; its sensitivity is 1.
+        chance = 2 * (1 - key.ratio)
+        return pld.from_randomized_response(chance, 2, value_discretization_interval=interval)
+    parameters = common.DifferentialPrivacyParameters(key.epsilon, key.delta)
+    return pld.from_privacy_parameters(parameters, value_discretization_interval=interval)
+
+
+def quotient_above(sensitivity: Fraction, epsilon: float) -> float:
+    """The least float b with ``sensitivity / b <= epsilon``, exactly."""
+    exact = sensitivity / Fraction(epsilon)
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        raise StudyError("epsilon is too small for this sensitivity: the noise would be infinite") from None
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+@lru_cache(maxsize=256)
+def laplace_scale(sensitivity: float, epsilon: float) -> float:
+    """Scale of Laplace noise: S/epsilon rounded up, and on until OpenDP's own privacy map agrees."""
+    scale = quotient_above(Fraction(sensitivity), epsilon)
+    while opendp_laplace_loss(scale, sensitivity) > epsilon:
+        scale = math.nextafter(scale, math.inf)
+    return scale
+
+
+def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
+    """Standard deviation of the analytic Gaussian, rounded up; ``gaussian_delta`` of it is at most ``delta``."""
+    return _product_above(_unit_sigma(epsilon, delta), sensitivity)
+
+
+@lru_cache(maxsize=256)
+def _unit_sigma(epsilon: float, delta: float) -> float:
+    if epsilon < GAUSSIAN_EPSILON:
+        raise StudyError(f"the analytic Gaussian needs epsilon of at least {GAUSSIAN_EPSILON}")
+    from dp_accounting import get_sigma_gaussian
+
+    # The root finder's tolerance is absolute (1e-12), so at large epsilon the first widening may not be enough.
+    sigma, widening = float(get_sigma_gaussian(epsilon, delta)), WIDENING
+    while gaussian_delta(wide := sigma * (1 + widening), epsilon) > delta:
+        widening *= 2
+    return wide
+
+
+def gaussian_delta(sigma: float, epsilon: float) -> float:
+    """Delta at ``epsilon`` of Gaussian noise on L2 sensitivity 1, rounded up (Balle and Wang 2018, Theorem 8).
+
+    Phi(1/2s - epsilon s) - exp(epsilon) Phi(-1/2s - epsilon s), in 400-bit arithmetic since the terms nearly cancel.
+    """
+    from mpmath.ctx_mp import MPContext
+
+    mp = MPContext()  # of its own: the global one is shared by all threads
+    mp.prec = 400
+    s, e = mp.mpf(sigma), mp.mpf(epsilon)
+    exact = mp.ncdf(1 / (2 * s) - e * s) - mp.exp(e) * mp.ncdf(-1 / (2 * s) - e * s)
+    return math.nextafter(float(exact), math.inf)
+
+
+def classic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
+    """sqrt(2 ln(1.25/delta)) S/epsilon, rounded up (Dwork and Roth 2014, Theorem A.1)."""
+    multiplier = math.sqrt(2 * math.log(1.25 / delta)) * (1 + WIDENING)
+    return _product_above(multiplier, quotient_above(Fraction(sensitivity), epsilon))
+
+
+def granularity(sensitivity: float) -> float:
+    """Step of the record-level lattice: the power of two in (S 2^-21, S 2^-20]."""
+    return math.ldexp(1.0, math.frexp(sensitivity)[1] - 1 - LATTICE_BITS)
+
+
+def lattice_scale(sensitivity: float, epsilon: float) -> float:
+    """Scale of lattice Laplace noise: rounding to the lattice may part two values by one step more."""
+    step = Fraction(granularity(sensitivity))
+    steps = Fraction(sensitivity) // step + 1
+    return quotient_above(steps * step, epsilon)
+
+
+@lru_cache(maxsize=256)
+def keep_probability(epsilon: float) -> float:
+    """The largest float p with p/(1 - p) <= exp(epsilon), and below 1."""
+    from mpmath.ctx_mp import MPContext
+
+    mp = MPContext()
+    mp.prec = 400
+    odds = mp.exp(mp.mpf(epsilon))
+    keep = min(float(odds / (1 + odds)), math.nextafter(1.0, 0.0))
+    while mp.mpf(keep) > odds * (1 - mp.mpf(keep)):
+        keep = math.nextafter(keep, 0.0)
+    return keep
+
+
+def _product_above(left: float, right: float) -> float:
+    """The least float that is not below the exact product."""
+    exact = Fraction(left) * Fraction(right)
+    nearest = float(exact)
+    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
+
+
+def _float_above(amount: Decimal) -> float:
+    nearest = float(amount)
+    return math.nextafter(nearest, math.inf) if Decimal(nearest) < amount else nearest

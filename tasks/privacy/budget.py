@@ -1,0 +1,185 @@
+"""A run's budget: the only way from a stage to the noise.
+
+``spend`` commits each noisy value with its charge before anybody sees it, and returns the stored one from then
+on: after a retry, a crash or in a second process. Noise is never drawn twice for one (run, name), so it cannot be
+averaged away, and nothing is charged twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.errors import CausalveilError, LedgerError
+from schemas.ledger import Reservation
+from schemas.privacy import Charge
+from tasks.arrays import FloatArray
+from tasks.home import home
+from tasks.privacy.ledger import Ledger, Released
+
+if TYPE_CHECKING:
+    from tasks.privacy.noise import NoiseSource
+
+
+@dataclass(frozen=True)
+class FlowBudget:
+    """The allowance of one run that has reserved it. Holds no connection: share it, pickle it, fork it.
+
+    Attributes:
+        ledger: where the run is reserved.
+        reservation: what it reserved; only these charges can be spent.
+        noise: the source that mechanisms draw from.
+        records: folder inside the enclave for record-level noisy arrays; it must last until the run is finished.
+    """
+
+    ledger: Ledger
+    reservation: Reservation
+    noise: NoiseSource
+    records: Path
+
+    @property
+    def run_id(self) -> str:
+        """The run that spends."""
+        return self.reservation.run_id
+
+    def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
+        """Return the noisy value of a charge, drawn at most once for the run's whole life.
+
+        Args:
+            charge: one of the reserved charges, every field equal; its name is the key.
+            draw: takes the noise source, returns a finite float64 array; called inside the ledger's transaction.
+
+        Returns:
+            The committed array, bit for bit the same on every call.
+
+        Raises:
+            BudgetRefused: not reserved, not declared so, voided or finished.
+            LedgerError: the ledger cannot be used. Run again: a committed value is found.
+        """
+        released = self.ledger.release(self.run_id, charge, lambda: _encode(draw(self.noise), charge))
+        return _decode(released)
+
+    def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
+        """As ``spend``, for an array with an entry per record, which stays inside the enclave.
+
+        The array is on disk before its charge commits; the ledger holds the file's name and digest. Of two
+        processes that draw at once, the first to commit wins and the other returns the winner's file.
+
+        Raises:
+            BudgetRefused, LedgerError: as ``spend``.
+            CausalveilError: the committed file is lost or was altered. The charge stands.
+        """
+        released = self.ledger.released(self.run_id, charge)
+        if released is not None:
+            return self._read(charge, released)
+        file, digest = self._write(charge, draw(self.noise))
+        # On an error here the file stays: the commit may have reached the ledger.
+        released = self.ledger.release(self.run_id, charge, lambda: {"records": {"file": file.name, "sha256": digest}})
+        if not released.fresh:
+            file.unlink(missing_ok=True)
+        return self._read(charge, released)
+
+    def finish(self, document: str) -> None:
+        """Store the final document in the ledger, then drop the record-level files. Idempotent.
+
+        Raises:
+            RunConflict: voided, or finished with another document.
+            LedgerError: the ledger cannot be used.
+        """
+        self.ledger.finish(self.run_id, document)
+        shutil.rmtree(self.records, ignore_errors=True)
+
+    def stored_document(self) -> str | None:
+        """The document of the run if it is finished."""
+        return self.ledger.stored_document(self.run_id)
+
+    def _write(self, charge: Charge, values: NDArray[Any]) -> tuple[Path, str]:
+        """Write an array durably under a name that is new; return the file and its SHA-256."""
+        stem = re.sub(r"[^A-Za-z0-9_-]", "_", charge.name)
+        file = self.records / f"{stem}-{secrets.token_hex(8)}.npy"
+        try:
+            _make_durably(self.records)
+            with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "w+b") as stream:
+                np.save(stream, values, allow_pickle=False)
+                stream.flush()
+                os.fsync(stream.fileno())
+                stream.seek(0)
+                digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            _sync_folder(self.records)
+        except OSError as problem:
+            with suppress(OSError):
+                file.unlink()
+            raise CausalveilError(
+                f"run {self.run_id}: {charge.name} cannot be stored in {self.records} ({type(problem).__name__}); "
+                "nothing was charged for it"
+            ) from None
+        return file, digest
+
+    def _read(self, charge: Charge, released: Released) -> NDArray[Any]:
+        stored = released.payload.get("records")
+        if not isinstance(stored, dict):
+            raise LedgerError(f"run {self.run_id}: '{charge.name}' was released as a value, not as records")
+        try:
+            with (self.records / Path(str(stored["file"])).name).open("rb") as stream:
+                if hashlib.file_digest(stream, "sha256").hexdigest() == stored["sha256"]:
+                    stream.seek(0)
+                    array: NDArray[Any] = np.load(stream, allow_pickle=False)
+                    return array
+                problem = "was altered"
+        except OSError:
+            problem = "is lost"
+        raise CausalveilError(
+            f"run {self.run_id}: the stored records of '{charge.name}' {problem}; the charge stands and the run "
+            f"cannot go on; void it: causalveil ledger void {self.run_id} --reason TEXT"
+        )
+
+
+def records_folder(run_id: str) -> Path:
+    """Where a run's record-level arrays lie until it finishes; not created here."""
+    return home() / "records" / run_id
+
+
+def _encode(value: FloatArray, charge: Charge) -> dict[str, Any]:
+    """An array as text from which every bit comes back."""
+    array = np.asarray(value)
+    if array.dtype != np.float64 or not np.isfinite(array).all():
+        raise CausalveilError(f"'{charge.name}' is not a finite float64 array; nothing was charged for it")
+    return {"value": {"shape": list(array.shape), "hex": [number.hex() for number in array.ravel().tolist()]}}
+
+
+def _decode(released: Released) -> FloatArray:
+    stored = released.payload.get("value")
+    try:
+        numbers = [float.fromhex(text) for text in stored["hex"]]  # type: ignore[index]
+        return np.array(numbers, dtype=np.float64).reshape(stored["shape"])  # type: ignore[index]
+    except (TypeError, KeyError, ValueError):
+        raise LedgerError(f"ledger entry {released.entry_hash} holds no value that can be read back") from None
+
+
+def _make_durably(folder: Path) -> None:
+    """Create a folder and its parents with mode 0700, so that they outlast a power cut."""
+    if folder.is_dir():
+        return
+    _make_durably(folder.parent)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,169 @@
+"""The site secret, and the key that each run derives from it. Neither ever leaves the enclave.
+
+The split of units into training and estimation halves is private only while nobody outside knows the key
+of the hash behind it (``docs/privacy.md``, the split). A run therefore derives its key from a secret of
+the site and its run id: a resumed run finds the same key, another run has an independent one, and nothing
+has to be stored.
+
+Backup. The secret lies in ``site.key`` in the state folder (``tasks.home``), 32 random bytes, mode 0600.
+Back it up as you would a password: who holds it and a run id knows who was in which half. It is needed
+for one thing only, resuming a run that was cut short.
+
+Rotation. Delete ``site.key`` while no run is under way; the next run makes a new one. Unfinished runs can
+then not be resumed (their reservation holds a check value of the old key: void them); finished releases,
+the ledger and all later runs are unaffected.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import hmac
+import os
+import secrets
+import stat
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from schemas.errors import CausalveilError
+from tasks.home import home
+
+SECRET_BYTES = 32
+SECRET_FILE = "site.key"
+_RUN_KEY = b"causalveil run key v1\x00"
+_SUBKEY = b"causalveil subkey v1\x00"
+_CHECK = b"causalveil check v1\x00"
+_SIMULATED = b"causalveil simulated key v1\x00"
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """The secret of one run: 32 bytes that are never printed, logged, pickled into a task or stored."""
+
+    _secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse a key of another length."""
+        if len(self._secret) != SECRET_BYTES:
+            raise CausalveilError(f"a run key has {SECRET_BYTES} bytes")
+
+    @property
+    def check(self) -> str:
+        """32 hex digits that a reservation stores, so that a resume under another key is refused.
+
+        HMAC-SHA256 under a label of its own: as long as HMAC is a pseudorandom function the check tells
+        nothing about the subkeys.
+        """
+        return hmac.new(self._secret, _CHECK, hashlib.sha256).hexdigest()[:32]
+
+    def subkey(self, label: str) -> bytes:
+        """16 bytes for one purpose (an AES-128 key); purposes with different labels get independent keys."""
+        return hmac.new(self._secret, _SUBKEY + label.encode(), hashlib.sha256).digest()[:16]
+
+
+def run_key(run_id: str, secret: bytes | None = None) -> RunKey:
+    """Derive the key of run ``run_id`` by HKDF-SHA256 (RFC 5869).
+
+    Args:
+        run_id: the public id of the run.
+        secret: 32 bytes; None reads the site secret, and makes it on first use.
+
+    Raises:
+        CausalveilError: the site secret is unreadable, damaged, or readable by others.
+    """
+    material = site_secret() if secret is None else _checked(secret, "the given secret")
+    derive = HKDF(algorithm=hashes.SHA256(), length=SECRET_BYTES, salt=None, info=_RUN_KEY + run_id.encode())
+    return RunKey(derive.derive(material))
+
+
+def simulated_key(seed: int) -> RunKey:
+    """The key of a ``--simulate`` run: anybody can make it again, so such a run is marked not for release."""
+    return RunKey(hashlib.sha256(_SIMULATED + str(seed).encode()).digest())
+
+
+def key_of(run_id: str, seed: int | None = None) -> RunKey:
+    """The simulated key if the run is seeded, else the run's own: what stages call to find their key."""
+    return run_key(run_id) if seed is None else simulated_key(seed)
+
+
+def site_secret() -> bytes:
+    """Read the 32 bytes of ``site.key``, creating the file first if it does not exist.
+
+    Raises:
+        CausalveilError: not a regular file, not 32 bytes, unreadable, or open to other users.
+    """
+    path = home() / SECRET_FILE
+    found = _read(path)
+    if found is None:
+        _create(path)
+        found = _read(path)
+    if found is None:
+        raise CausalveilError(f"{path}: vanished while it was being read; is somebody rotating the secret?")
+    return _checked(found, str(path))
+
+
+def _read(path: Path) -> bytes | None:
+    """The bytes of the secret file, or None if there is no such file."""
+    problem = None
+    try:
+        # O_NOFOLLOW: a link could point to a file of somebody else's choosing. O_NONBLOCK: a fifo must
+        # not hang us.
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        problem = f"{path}: cannot be read ({errno.errorcode.get(error.errno or 0, 'OSError')})"
+    if problem:
+        raise CausalveilError(problem)
+    with os.fdopen(handle, "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise CausalveilError(f"{path}: the site secret must be a regular file")
+        if status.st_mode & 0o077:
+            raise CausalveilError(f"{path}: other users can open the site secret; run: chmod 600 '{path}'")
+        return file.read(SECRET_BYTES + 1)
+
+
+def _create(path: Path) -> None:
+    """Put a fresh secret at ``path`` unless another process was faster; never a partly written one."""
+    draft = path.with_name(f".{SECRET_FILE}.{secrets.token_hex(8)}")
+    problem = None
+    try:
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(secrets.token_bytes(SECRET_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        # link fails if the name is taken, so the first process wins and every other one reads its secret.
+        with suppress(FileExistsError):
+            os.link(draft, path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        problem = f"{path}: cannot be created ({errno.errorcode.get(error.errno or 0, 'OSError')})"
+    finally:
+        draft.unlink(missing_ok=True)
+    if problem:
+        raise CausalveilError(problem)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name survive a power failure."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _checked(secret: bytes, where: str) -> bytes:
+    """``secret`` if it has the right length."""
+    if len(secret) != SECRET_BYTES:
+        raise CausalveilError(
+            f"{where}: a secret has exactly {SECRET_BYTES} bytes; restore the file from its backup, "
+            "or delete it to rotate (unfinished runs can then not be resumed)"
+        )
+    return secret

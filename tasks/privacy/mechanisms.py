@@ -1,0 +1,302 @@
+"""Frozen mechanisms: what each draws stands beside what it costs.
+
+A mechanism is a sensitivity and a cost; together they fix the noise. ``charge`` declares a draw from the study
+alone, before a row is read; ``release`` makes it through a budget. Every scale is calibrated to the safe side and
+then checked in exact or high-precision arithmetic: S/epsilon in plain floats overshoots epsilon in half of all
+cases. Sensitivities are under replace-one neighbours. Proofs: ``docs/privacy.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.amounts import float_below
+from schemas.errors import CausalveilError, StudyError
+from schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from tasks.arrays import ByteArray, FloatArray
+from tasks.privacy import accountant
+from tasks.privacy.noise import NoiseSource, check_input
+
+
+@dataclass(frozen=True)
+class Slot:
+    """Where a draw belongs. ``name`` is unique in a run: with the run id it is the key under which it is drawn once."""
+
+    name: str
+    stage: str
+    scope: Scope
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """How far a statistic moves, at most, between neighbours, in ``norm``; None while the number of units is unknown.
+
+    Raises:
+        CausalveilError: a value that is not finite and positive.
+    """
+
+    value: float | None
+    norm: Norm
+    formula: str
+
+    def __post_init__(self) -> None:
+        """Refuse what would calibrate to no noise at all."""
+        if self.value is not None and not (math.isfinite(self.value) and self.value > 0):
+            raise CausalveilError("a sensitivity must be finite and above 0")
+
+
+BIT = Sensitivity(value=1.0, norm=Norm.bit, formula="1 bit")
+
+
+class Budget(Protocol):
+    """The only way to noise: a charge is committed together with what was drawn, once (``budget.FlowBudget``)."""
+
+    def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
+        """Draw, commit value and charge, return the value; or return the value that is stored already."""
+
+    def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
+        """The same for an array with one element per unit, which stays in the enclave."""
+
+
+class Mechanism(Protocol):
+    """What stages need to know of a mechanism."""
+
+    @property
+    def cost(self) -> PrivacyCost:
+        """What one release costs each unit that it reads."""
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """What the noise is calibrated to."""
+
+    @property
+    def noise_scale(self) -> float | None:
+        """The scale of the noise in units of the value; None while the sensitivity is."""
+
+    def charge(self, slot: Slot) -> Charge:
+        """The declaration of one draw."""
+
+    def release(self, value: NDArray[Any], slot: Slot, budget: Budget) -> NDArray[Any]:
+        """Add noise under ``slot`` and charge for it."""
+
+
+@dataclass(frozen=True)
+class _Calibrated:
+    """What all mechanisms share.
+
+    Raises:
+        CausalveilError: the sensitivity is in another norm than the mechanism's.
+        StudyError: the cost is none that the mechanism can have.
+    """
+
+    sensitivity: Sensitivity
+    cost: PrivacyCost
+
+    NAME: ClassVar[str]
+    NORM: ClassVar[Norm]
+    PURE: ClassVar[bool]
+
+    def __post_init__(self) -> None:
+        """Refuse a norm or a cost that the theorem does not cover."""
+        if self.sensitivity.norm is not self.NORM:
+            raise CausalveilError(f"{self.NAME} needs a sensitivity in the {self.NORM} norm")
+        if self.cost.epsilon <= 0:
+            raise StudyError(f"{self.NAME} needs epsilon above 0")
+        if self.PURE and self.cost.delta != 0:
+            raise StudyError(f"{self.NAME} spends no delta; declare delta 0 for it")
+        if not self.PURE and not 0 < self.cost.delta < 1:
+            raise StudyError(f"{self.NAME} needs delta between 0 and 1")
+
+    @property
+    def noise_scale(self) -> float | None:
+        """The scale of the noise in units of the value; None while the sensitivity is."""
+        return None if self.sensitivity.value is None else self._scale(self.sensitivity.value)
+
+    @property
+    def _epsilon(self) -> float:
+        return float_below(self.cost.epsilon)
+
+    def _scale(self, sensitivity: float) -> float:
+        raise NotImplementedError
+
+    def _known_scale(self) -> float:
+        if self.noise_scale is None:
+            raise CausalveilError(f"{self.NAME}: the number of units is not known yet, so nothing can be released")
+        return self.noise_scale
+
+    def charge(self, slot: Slot) -> Charge:
+        """The declaration of one draw under ``slot``."""
+        return Charge(
+            name=slot.name,
+            stage=slot.stage,
+            mechanism=self.NAME,
+            scope=slot.scope,
+            norm=self.NORM,
+            sensitivity=self.sensitivity.value,
+            formula=self.sensitivity.formula,
+            noise_scale=self.noise_scale,
+            epsilon=self.cost.epsilon,
+            delta=self.cost.delta,
+        )
+
+
+@dataclass(frozen=True)
+class Laplace(_Calibrated):
+    """Laplace noise of scale S1/epsilon on each coordinate: (epsilon, 0)-DP (Dwork et al. 2006, Proposition 1).
+
+    ``noise_scale`` is b of the density exp(-|x|/b)/(2b), standard deviation sqrt(2) b: the least float with
+    S1/b <= epsilon both exactly and by OpenDP's own privacy map.
+    """
+
+    NAME = "laplace"
+    NORM = Norm.l1
+    PURE = True
+
+    def _scale(self, sensitivity: float) -> float:
+        return accountant.laplace_scale(sensitivity, self._epsilon)
+
+    def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
+        """Release ``value``, shape (d,), whose L1 sensitivity is the mechanism's."""
+        scale = self._known_scale()
+        check_input(value, scale)
+        return budget.spend(self.charge(slot), lambda noise: noise.laplace(value, scale))
+
+
+class _Gaussian(_Calibrated):
+    NORM = Norm.l2
+    PURE = False
+
+    def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
+        """Release ``value``, shape (d,), whose L2 sensitivity is the mechanism's."""
+        scale = self._known_scale()
+        check_input(value, scale)
+        return budget.spend(self.charge(slot), lambda noise: noise.gaussian(value, scale))
+
+
+@dataclass(frozen=True)
+class GaussianAnalytic(_Gaussian):
+    """Gaussian noise with the least standard deviation that is (epsilon, delta)-DP, any epsilon > 0.
+
+    Balle and Wang 2018, Theorem 8: Phi(S/2s - epsilon s/S) - exp(epsilon) Phi(-S/2s - epsilon s/S) <= delta.
+    ``noise_scale`` is s, from dp_accounting, widened by 1e-9 and checked against the formula in 400-bit arithmetic.
+    """
+
+    NAME = "gaussian (analytic)"
+
+    def _scale(self, sensitivity: float) -> float:
+        return accountant.analytic_sigma(sensitivity, self._epsilon, float_below(self.cost.delta))
+
+
+@dataclass(frozen=True)
+class GaussianClassic(_Gaussian):
+    """Gaussian noise with s = sqrt(2 ln(1.25/delta)) S2/epsilon: (epsilon, delta)-DP for epsilon < 1 only.
+
+    Dwork and Roth 2014, Theorem A.1. For the reproduction of papers that use it; wider than the analytic noise.
+    """
+
+    NAME = "gaussian (classic)"
+
+    def __post_init__(self) -> None:
+        """Refuse epsilon >= 1, where the theorem ends."""
+        super().__post_init__()
+        if self.cost.epsilon >= 1:
+            raise StudyError(f"{self.NAME} is only private for epsilon below 1; use the analytic Gaussian")
+
+    def _scale(self, sensitivity: float) -> float:
+        return accountant.classic_sigma(sensitivity, self._epsilon, float_below(self.cost.delta))
+
+
+@dataclass(frozen=True)
+class L2Laplace(_Calibrated):
+    """Noise with density proportional to exp(-epsilon ||b||_2/S2): (epsilon, 0)-DP for a vector.
+
+    Chaudhuri, Monteleoni and Sarwate 2011, section 3. ``noise_scale`` is S2/epsilon, rounded up; the norm of the
+    noise is Gamma(d, S2/epsilon), its direction uniform, a coordinate's variance (d + 1) (S2/epsilon)^2.
+    """
+
+    NAME = "l2-laplace"
+    NORM = Norm.l2
+    PURE = True
+
+    def _scale(self, sensitivity: float) -> float:
+        return accountant.quotient_above(Fraction(sensitivity), self._epsilon)
+
+    def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
+        """Release ``value``, shape (d,), whose L2 sensitivity is the mechanism's."""
+        scale = self._known_scale()
+        check_input(value, scale)
+        return budget.spend(self.charge(slot), lambda noise: noise.l2_laplace(value, scale))
+
+
+@dataclass(frozen=True)
+class LatticeLaplace(_Calibrated):
+    """Discrete Laplace noise on each unit's own value: (epsilon, 0)-DP, since a unit touches no other value.
+
+    The discrete Laplace is Ghosh, Roughgarden and Sundararajan 2012's geometric mechanism. Values are first rounded
+    to the public lattice ``granularity * Z``; two values at most S apart land at most floor(S/granularity) + 1 steps
+    apart, and ``noise_scale`` covers that: wider than S/epsilon by a part in a million. The sampler is exact, so no
+    delta is spent. Values must satisfy |value| <= 2^29 S.
+    """
+
+    NAME = "lattice laplace"
+    NORM = Norm.l1
+    PURE = True
+
+    def __post_init__(self) -> None:
+        """Refuse an epsilon for which the lattice would be too fine for 64-bit integers."""
+        super().__post_init__()
+        if not accountant.LATTICE_EPSILON[0] <= self._epsilon <= accountant.LATTICE_EPSILON[1]:
+            low, high = accountant.LATTICE_EPSILON
+            raise StudyError(f"{self.NAME} needs epsilon between {low} and {high}")
+
+    @property
+    def granularity(self) -> float | None:
+        """Step of the lattice: the power of two in (S 2^-21, S 2^-20]; public, as the sensitivity is."""
+        return None if self.sensitivity.value is None else accountant.granularity(self.sensitivity.value)
+
+    def _scale(self, sensitivity: float) -> float:
+        return accountant.lattice_scale(sensitivity, self._epsilon)
+
+    def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
+        """Release one noisy value per unit, shape (n,), into the enclave."""
+        scale, granularity = self._known_scale(), self.granularity
+        if granularity is None:
+            raise CausalveilError(f"{self.NAME}: the sensitivity is not known yet, so nothing can be released")
+        check_input(value, scale)
+        return budget.spend_records(self.charge(slot), lambda noise: noise.lattice_laplace(value, scale, granularity))
+
+
+@dataclass(frozen=True)
+class RandomisedResponse(_Calibrated):
+    """Each unit's bit is kept with probability p, else flipped: (epsilon, 0)-DP (Warner 1965).
+
+    p/(1 - p) <= exp(epsilon): ``noise_scale`` is p, the largest float that satisfies it.
+    """
+
+    NAME = "randomised response"
+    NORM = Norm.bit
+    PURE = True
+
+    sensitivity: Sensitivity = field(default=BIT, kw_only=True)
+
+    def _scale(self, sensitivity: float) -> float:  # noqa: ARG002  (one bit is one bit)
+        return accountant.keep_probability(self._epsilon)
+
+    def release(self, value: ByteArray, slot: Slot, budget: Budget) -> ByteArray:
+        """Release one noisy bit per unit, shape (n,), into the enclave."""
+        keep = self._known_scale()
+        if value.ndim != 1 or value.dtype != np.uint8 or (value.size and value.max() > 1):
+            raise CausalveilError(f"{self.NAME} takes a vector of zeros and ones")
+        return budget.spend_records(self.charge(slot), lambda noise: noise.randomised_response(value, keep))
+
+
+def vector_mechanism(sensitivity: Sensitivity, cost: PrivacyCost) -> GaussianAnalytic | L2Laplace:
+    """The mechanism of choice for a vector with an L2 sensitivity: analytic Gaussian if there is a delta to spend."""
+    return GaussianAnalytic(sensitivity, cost) if cost.delta > 0 else L2Laplace(sensitivity, cost)

@@ -1,0 +1,233 @@
+"""The private propensity score: ridge-penalised logistic regression, then noise on its coefficients.
+
+J(w) = (1/m) sum_i [log(1 + exp(w'x_i)) - t_i w'x_i] + (penalty/2) ||w||^2 over the m training rows is minimised
+by Newton's method. Gradient and Hessian are sums over chunks of partitions, so rows never sit in one process.
+The coefficients are then released once (output perturbation: Chaudhuri, Monteleoni & Sarwate 2011; Lee et al.
+2019a, section 3.1). Why the sensitivity holds, step by step: ``docs/proofs-ipw.md``, section 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from schemas.errors import ConvergenceError
+from schemas.plan import Design
+from schemas.privacy import Level, Norm, Scope
+from schemas.study import Study, Variant
+from tasks.arrays import FloatArray
+from tasks.normalise import dimension
+from tasks.privacy.mechanisms import (
+    Budget,
+    GaussianClassic,
+    Mechanism,
+    Sensitivity,
+    Slot,
+    vector_mechanism,
+)
+from tasks.rows import Enclave, Rows, map_partitions
+
+SLOT = Slot(name="propensity", stage="propensity", scope=Scope.train)
+
+# The declared size of a computed gradient at which the fit is accepted; charged into the sensitivity.
+TOLERANCE = 1e-10
+# Rows per chunk. The rounding error of a chunk's dot products grows with it and is charged.
+CHUNK = 8_192
+MAX_ITERATIONS = 200
+MAX_HALVINGS = 60
+UNIT_ROUNDOFF = 2.0**-53
+# Rows lie in a ball of radius 1 up to float rounding; this covers radii up to 1 + 2^-42.
+BALL_SLACK = 1 + 2.0**-40
+# Largest value of s sigmoid(-s), rounded up, and where it is taken: W(1/e) and 1 + W(1/e) of Lambert's W.
+PEAK = 0.2784645427610739
+PEAK_AT = 1.2784645427610737
+
+
+def coefficient_bound(penalty: float) -> float:
+    """R with ||w|| <= R for the exact minimiser on every possible table.
+
+    At the minimiser penalty ||w||^2 = mean_i (t_i - sigmoid(s_i)) s_i with s_i = w'x_i, |s_i| <= ||w||, and each
+    term is at most psi(min(||w||, 1.278)), psi(s) = s sigmoid(-s). Tighter than sqrt(2 ln 2 / penalty).
+    """
+    if penalty * PEAK_AT**2 < PEAK:
+        return math.sqrt(PEAK / penalty) * (1 + 1e-12)
+    low, high = 0.0, PEAK_AT * (1 + 1e-9)
+    for _ in range(200):
+        middle = (low + high) / 2
+        if penalty * middle < _sigmoid(-middle):
+            low = middle
+        else:
+            high = middle
+    return high * (1 + 1e-12)
+
+
+def gradient_diameter(radius: float) -> float:
+    """Largest distance between two rows' loss gradients at one w with ||w|| <= radius, rounded up.
+
+    A row's gradient is sigmoid(w'z) z with z = x or -x in the unit ball; the diameter of that set is
+    2 max_k sqrt(1 - k^2) sigmoid(radius k), between 1 (radius 0) and 2 (radius to infinity). The logarithm of
+    the maximand is concave in k, so its tangent at any point certifies an upper bound.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        if _slope(middle, radius) > 0:
+            low = middle
+        else:
+            high = middle
+    value = 2 * math.sqrt(1 - low**2) * _sigmoid(radius * low)
+    return min(2.0, value * math.exp(abs(_slope(low, radius))) * (1 + 1e-12))
+
+
+def rounding_bound(columns: int, penalty: float) -> float:
+    """Upper bound on the L2 error of a computed gradient, whatever the order in which BLAS adds.
+
+    Holds at every w that is accepted, that is with ||w|| <= 2 R + 1 (R of :func:`coefficient_bound`).
+    """
+    size = 2 * coefficient_bound(penalty) + 1
+    return 2 * UNIT_ROUNDOFF * (CHUNK + columns * (size / 4 + 2) + 32 + 4 * penalty * size)
+
+
+def sensitivity(study: Study, design: Design) -> Sensitivity:
+    """L2 distance between the computed coefficients of two tables that differ in one training unit."""
+    penalty = study.estimator.penalty
+    diameter = 2.0
+    if study.estimator.variant is Variant.ours:
+        diameter = gradient_diameter(coefficient_bound(penalty))
+    slack = TOLERANCE + rounding_bound(dimension(study), penalty)
+    formula = f"{diameter:.4g}/(m {penalty:g}) + 2 {slack:.3g}/{penalty:g}, m training units"
+    if design.train is None:
+        return Sensitivity(value=None, norm=Norm.l2, formula=formula)
+    value = (diameter * BALL_SLACK / (design.train * penalty) + 2 * slack / penalty) * (1 + 1e-12)
+    return Sensitivity(value=value, norm=Norm.l2, formula=formula)
+
+
+def mechanism(study: Study, design: Design) -> Mechanism | None:
+    """What the coefficients are released by. None at label level: there they use public values alone."""
+    if study.privacy.level is Level.label:
+        return None
+    bound = sensitivity(study, design)
+    if study.estimator.variant is Variant.paper:
+        return GaussianClassic(sensitivity=bound, cost=study.privacy.cost)
+    return vector_mechanism(bound, study.privacy.cost)
+
+
+def fit(rows: Callable[[int], Rows], partitions: int, units: int, penalty: float, workers: int = 1) -> FloatArray:
+    """Coefficients w, shape (d,), with a computed gradient of J of norm at most ``TOLERANCE``.
+
+    Args:
+        rows: training rows of a partition, x of shape (rows, d) in the unit ball.
+        partitions: how many there are.
+        units: m, the rows of all partitions together.
+        penalty: the weight of ||w||^2 / 2.
+        workers: threads; the result does not depend on it.
+
+    Raises:
+        ConvergenceError: the tolerance was not reached.
+    """
+    start = _start(rows, partitions, units, penalty)
+
+    def evaluate(w: FloatArray) -> tuple[FloatArray, FloatArray]:
+        parts = map_partitions(lambda index: _chunk_sums(rows(index), w), partitions, workers)
+        return _derivatives([chunk for part in parts for chunk in part], w, units, penalty)
+
+    return _newton(evaluate, start, TOLERANCE, 2 * coefficient_bound(penalty) + 1)
+
+
+def _start(rows: Callable[[int], Rows], partitions: int, units: int, penalty: float) -> FloatArray:
+    """Where to begin: the fit to the first rows, so that the whole table is passed over a few times only.
+
+    It costs no privacy, since the sensitivity speaks of any w whose gradient is small.
+    """
+    sample = next((part for part in map(rows, range(partitions)) if len(part) > 0), None)
+    if sample is None:
+        raise ConvergenceError("there are no training units to fit a propensity model to")
+    size = min(len(sample), 4 * CHUNK)
+    zero = np.zeros(sample.x.shape[1])
+    if size * 4 > units:
+        return zero
+    head = Rows(sample.x[:size], sample.t[:size], sample.u[:size])
+    try:
+        return _newton(lambda w: _derivatives(_chunk_sums(head, w), w, size, penalty), zero, 1e-7, float("inf"))
+    except ConvergenceError:
+        return zero
+
+
+def _newton(
+    evaluate: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    start: FloatArray,
+    tolerance: float,
+    largest: float,
+) -> FloatArray:
+    """Newton's method, each step halved until the gradient shrinks as it must for a small enough step.
+
+    The Newton step s descends on ||grad J||: its derivative along s is -||grad J||; J is strongly convex, so
+    the only stationary point of ||grad J|| is the minimiser.
+    """
+    w = start
+    gradient, hessian = evaluate(w)
+    for _ in range(MAX_ITERATIONS):
+        size = float(np.linalg.norm(gradient))
+        if size <= tolerance and float(np.linalg.norm(w)) <= largest:
+            return w
+        step = np.linalg.solve(hessian, gradient)
+        for halving in range(MAX_HALVINGS):
+            share = 0.5**halving
+            trial = w - share * step
+            gradient, hessian = evaluate(trial)
+            if float(np.linalg.norm(gradient)) <= max((1 - share / 4) * size, tolerance):
+                break
+        w = trial
+    raise ConvergenceError("the propensity model did not reach its declared tolerance; raise 'penalty'")
+
+
+def _chunk_sums(rows: Rows, w: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
+    """Sums over each chunk of the loss gradients, shape (d,), and Hessians, shape (d, d)."""
+    sums = []
+    for first in range(0, len(rows), CHUNK):
+        x = rows.x[first : first + CHUNK]
+        with np.errstate(over="ignore"):
+            score = 1 / (1 + np.exp(-(x @ w)))
+        residual = score - rows.t[first : first + CHUNK]
+        scaled = x * np.sqrt(score * (1 - score))[:, None]
+        sums.append((residual @ x, scaled.T @ scaled))
+    return sums
+
+
+def _derivatives(
+    chunks: list[tuple[FloatArray, FloatArray]], w: FloatArray, units: int, penalty: float
+) -> tuple[FloatArray, FloatArray]:
+    """Gradient and Hessian of J. Chunks' gradients are added exactly and rounded once (``math.fsum``)."""
+    gradients = np.array([gradient for gradient, _ in chunks])
+    total = np.array([math.fsum(column) for column in gradients.T.tolist()])
+    hessian = np.sum([hessian for _, hessian in chunks], axis=0)
+    return total / units + penalty * w, hessian / units + penalty * np.eye(len(w))
+
+
+def _sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
+
+
+def _slope(k: float, radius: float) -> float:
+    """Derivative of log(sqrt(1 - k^2) sigmoid(radius k)); decreasing in k on [0, 1)."""
+    return radius * _sigmoid(-radius * k) - k / max((1 - k) * (1 + k), 1e-300)
+
+
+def propensity_stage(study: Study, design: Design, scratch: Path, budget: Budget) -> FloatArray:
+    """Fit on the training units and release the coefficients, shape (d,).
+
+    At label level nothing is drawn: covariates and treatments are public there, and so is w.
+
+    Raises:
+        ConvergenceError: before anything is drawn.
+        ValueError: ``design`` has no sizes yet.
+    """
+    if design.train is None:
+        raise ValueError("the propensity stage needs the number of units")
+    enclave = Enclave.open(scratch, study.privacy.level)
+    w = fit(enclave.train, enclave.partitions, design.train, study.estimator.penalty, study.execution.workers)
+    release_by = mechanism(study, design)
+    return w if release_by is None else release_by.release(w, SLOT, budget)

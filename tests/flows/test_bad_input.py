@@ -1,0 +1,324 @@
+"""A hundred ways to get it wrong: each a typed error, its exit code, one line, nothing charged, nothing echoed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from studies import people, write_study
+
+from flows.cli import main
+
+# Occurs in the data and nowhere else: it must never show.
+CANARY = "zq7canary"
+CANARY_NUMBER = 918273645
+
+Breaker = Callable[[Path], object]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One broken input: what breaks it, the exit code, and words that the line must hold."""
+
+    name: str
+    code: int
+    says: tuple[str, ...]
+    study: dict[str, Any] | None = None
+    policy: dict[str, Any] | None = None
+    text: tuple[str, str] | None = None  # replace in study.yaml
+    policy_text: tuple[str, str] | None = None
+    frame: Callable[[pl.DataFrame], pl.DataFrame] | None = None
+    folder: Breaker | None = None
+    arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+def study(title: str, says: str, /, **changes: Any) -> Case:
+    return Case(f"study: {title}", 2, (says,), study=changes)
+
+
+def policy(title: str, says: str, /, code: int = 2, **changes: Any) -> Case:
+    return Case(f"policy: {title}", code, (says,), policy=changes)
+
+
+def data(title: str, column: str, /, frame: Callable[[pl.DataFrame], pl.DataFrame], **more: Any) -> Case:
+    return Case(f"data: {title}", 3, (column,), frame=frame, **more)
+
+
+def cell(column: str, value: Any, dtype: Any = None) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Put one value into row 7 of a column."""
+
+    def change(frame: pl.DataFrame) -> pl.DataFrame:
+        values = frame[column].to_list()
+        values[7] = value
+        return frame.with_columns(pl.Series(column, values, dtype=dtype, strict=False))
+
+    return change
+
+
+def cast(column: str, dtype: Any) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    return lambda frame: frame.with_columns(pl.col(column).cast(dtype))
+
+
+def truncate(path: Path, keep: float) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(len(content) * keep)])
+
+
+def damage_pages(folder: Path) -> None:
+    """Overwrite data pages and leave the footer whole."""
+    path = folder / "part-1.parquet"
+    content = bytearray(path.read_bytes())
+    content[4:1500] = bytes(1496)
+    path.write_bytes(bytes(content))
+
+
+def rewrite(folder: Path, change: Callable[[pl.DataFrame], pl.DataFrame], part: int = 1) -> None:
+    path = folder / f"part-{part}.parquet"
+    change(pl.read_parquet(path)).write_parquet(path)
+
+
+STUDY_CASES = [
+    study("unknown key", "did you mean 'treatment'", treatmnt="treated"),
+    study("unknown nested key", "did you mean 'epsilon'", privacy={"epsilno": 1}),
+    study("unknown estimator key", "did you mean 'penalty'", estimator={"penality": 1}),
+    study("missing treatment", "missing key 'treatment'", treatment=...),
+    study("missing outcome", "missing key 'outcome'", outcome=...),
+    study("missing privacy", "missing key 'privacy'", privacy=...),
+    study("missing epsilon", "privacy.epsilon", privacy={"epsilon": ...}),
+    study("missing unit", "data.unit", data={"unit": ...}),
+    study("missing kind", "'kind'", kind=...),
+    study("unknown kind", "'kind'", kind="correlation"),
+    study("kind is a list", "'kind'", kind=["effect"]),
+    study("inverted outcome bounds", "lower must be below upper", outcome={"lower": 10, "upper": 0}),
+    study("equal outcome bounds", "lower must be below upper", outcome={"lower": 1, "upper": 1}),
+    study("infinite bound", "outcome.upper", outcome={"upper": float("inf")}),
+    study("NaN bound", "outcome.lower", outcome={"lower": float("nan")}),
+    study("overflowing width", "finite", outcome={"lower": -1.7e308, "upper": 1.7e308}),
+    study("bound is text", "outcome.lower", outcome={"lower": "low"}),
+    study("inverted covariate bounds", "lower must be below upper", covariates={"age": {"lower": 60, "upper": 20}}),
+    study("covariate without upper", "upper", covariates={"age": {"upper": ...}}),
+    study("no covariates", "covariates", covariates={"age": ..., "group": ...}),
+    study("one level", "levels", covariates={"group": {"levels": ["a"]}}),
+    study("level twice", "twice", covariates={"group": {"levels": ["a", "a"]}}),
+    study("mixed levels", "levels", covariates={"group": {"levels": ["a", 1]}}),
+    study("levels and bounds", "unknown key", covariates={"group": {"lower": 0}}),
+    study("epsilon zero", "epsilon must be above 0", privacy={"epsilon": 0}),
+    study("epsilon negative", "must not be negative", privacy={"epsilon": -1}),
+    study("epsilon infinite", "finite", privacy={"epsilon": float("inf")}),
+    study("epsilon NaN", "finite", privacy={"epsilon": float("nan")}),
+    study("epsilon text", "decimal", privacy={"epsilon": "one"}),
+    study("epsilon boolean", "boolean", privacy={"epsilon": True}),
+    study("epsilon subnormal", "between", privacy={"epsilon": "1e-310"}),
+    study("epsilon huge", "between", privacy={"epsilon": "1e9"}),
+    study("epsilon too many digits", "digits", privacy={"epsilon": "0.12345678901234567"}),
+    study("delta one", "delta must be below 1", privacy={"delta": 1}),
+    study("delta negative", "must not be negative", privacy={"delta": "-1e-6"}),
+    study("delta infinite", "finite", privacy={"delta": float("inf")}),
+    study("unknown level", "privacy.level", privacy={"level": "row"}),
+    study("unknown relation", "privacy.neighbours", privacy={"neighbours": "add_remove"}),
+    study("clip zero", "clip", estimator={"clip": [0, 0.9]}),
+    study("clip one", "clip", estimator={"clip": [0.1, 1]}),
+    study("clip inverted", "clip", estimator={"clip": [0.9, 0.1]}),
+    study("clip short", "clip", estimator={"clip": [0.1]}),
+    study("fraction zero", "train_fraction", estimator={"train_fraction": 0}),
+    study("fraction one", "train_fraction", estimator={"train_fraction": 1}),
+    study("fraction leaves nobody", "half", estimator={"train_fraction": 0.0001}),
+    study("penalty zero", "penalty", estimator={"penalty": 0}),
+    study("penalty negative", "penalty", estimator={"penalty": -1}),
+    study("penalty NaN", "penalty", estimator={"penalty": float("nan")}),
+    study("unknown estimator", "estimator.name", estimator={"name": "magic"}),
+    study("unknown weighting", "weighting", estimator={"weighting": "stabilised"}),
+    study("unknown variant", "variant", estimator={"variant": "mine"}),
+    study("unknown estimand", "estimand", estimand="CATE"),
+    study("unknown missing rule", "missing", missing="drop"),
+    study("confidence one", "confidence", confidence=1),
+    study("confidence low", "confidence", confidence=0.2),
+    study("unit is treatment", "two roles", treatment="person"),
+    study("covariate is outcome", "two roles", covariates={"score": {"lower": 0, "upper": 1}}),
+    study("paper with hajek", "horvitz_thompson", estimator={"variant": "paper"}, privacy={"epsilon": "0.5"}),
+    study(
+        "paper at epsilon one",
+        "epsilon < 1",
+        estimator={"variant": "paper", "weighting": "horvitz_thompson"},
+    ),
+    study(
+        "paper without delta",
+        "delta > 0",
+        estimator={"variant": "paper", "weighting": "horvitz_thompson"},
+        privacy={"epsilon": "0.5", "delta": 0},
+    ),
+    study(
+        "paper at label level",
+        "label",
+        estimator={"variant": "paper", "weighting": "horvitz_thompson"},
+        privacy={"epsilon": "0.5", "level": "label"},
+    ),
+    study("select without blocks", "blocks", data={"select": {"newest": 1}}),
+    study("select nothing", "newest", data={"blocks": "month", "select": {"newest": 0}}),
+    study("unknown runner", "runner", execution={"runner": "fork"}),
+    study("workers zero", "workers", execution={"workers": 0}),
+    study("name with slash", "name", name="a/b"),
+    study("control character", "unit", data={"unit": "a\nb"}),
+    Case("study: not YAML", 2, ("not valid YAML",), text=("kind: effect", "kind: [effect")),
+    Case("study: key twice", 2, ("twice",), text=("kind: effect", "kind: effect\nkind: effect")),
+    Case("study: alias", 2, ("alias",), text=("kind: effect", "a: &a 1\nb: *a\nkind: effect")),
+    Case("study: a tag", 2, ("YAML",), text=("kind: effect", "kind: !!python/name:os.system x")),
+    Case("study: a list", 2, ("mapping",), folder=lambda f: (f / "study.yaml").write_text("- 1\n- 2\n")),
+    Case("study: missing file", 2, ("no such file",), folder=lambda f: (f / "study.yaml").unlink()),
+    Case("study: empty", 2, ("mapping",), folder=lambda f: (f / "study.yaml").write_text("")),
+    Case("study: not text", 2, ("UTF-8",), folder=lambda f: (f / "study.yaml").write_bytes(b"\xff\xfe\x00")),
+    Case("argument: bad run id", 2, ("run id",), arguments=("--run-id", "../x")),
+    Case("argument: unknown option", 2, ("option",), arguments=("--epsilon", "3")),
+    Case("argument: unknown engine", 2, ("engine",), arguments=("--engine", "spark")),
+    Case("argument: seed not a number", 2, ("simulate",), arguments=("--simulate", "abc")),
+]
+
+POLICY_CASES = [
+    Case("policy: missing", 2, ("no policy", "owner"), folder=lambda f: (f / "policy.yaml").unlink()),
+    policy("unknown key", "unknown key", cap={}),
+    policy("no dataset", "missing key 'dataset'", dataset=...),
+    policy("no caps", "caps", caps=...),
+    policy("unknown level", "caps", caps={"row": {"epsilon": 1, "delta": 0}}),
+    policy("cap negative", "negative", caps={"sample": {"epsilon": -1}}),
+    policy("cap without delta", "delta", caps={"sample": {"delta": ...}}),
+    policy("unknown class", "data_class", data_class="secret"),
+    policy("unknown estimator", "estimators", estimators=["magic"]),
+    policy("no estimators", "estimators", estimators=[]),
+    policy("asymptotic only", "finite_sample", guarantees=["asymptotic"]),
+    policy("ledger is no identity", "ledger", ledger="here"),
+    policy("level has no cap", "forbidden", code=4, caps={"sample": ...}),
+    policy("epsilon above cap", "remaining", code=4, caps={"sample": {"epsilon": "0.5"}}),
+    policy("delta above cap", "remaining", code=4, caps={"sample": {"delta": "1e-7"}}),
+    policy("sensitive without grant", "grant", code=4, data_class="sensitive"),
+    policy("foreign ledger", "another ledger", code=5, ledger="0" * 32),
+    Case(
+        "policy: seeded noise on sensitive data",
+        2,
+        ("sensitive",),
+        policy={"data_class": "sensitive"},
+        arguments=("--simulate", "1"),
+    ),
+    Case(
+        "ledger: unreachable",
+        5,
+        ("ledger",),
+        environment=(("CAUSALVEIL_LEDGER_URL", "postgresql://u:pw@127.0.0.1:1/x"),),
+    ),
+    Case(
+        "ledger: no such dialect", 5, ("LEDGER_URL",), environment=(("CAUSALVEIL_LEDGER_URL", "oracle://u:pw@127.0.0.1/x"),)
+    ),
+    Case("ledger: not a URL", 5, ("LEDGER_URL",), environment=(("CAUSALVEIL_LEDGER_URL", "::::"),)),
+]
+
+DATA_CASES = [
+    data("missing column", "age", lambda f: f.drop("age")),
+    data("missing treatment", "treated", lambda f: f.drop("treated")),
+    data("missing unit", "person", lambda f: f.drop("person")),
+    data("missing outcome", "score", lambda f: f.drop("score")),
+    data("null outcome", "score", cell("score", None)),
+    data("null unit", "person", cell("person", None)),
+    data("null treatment", "treated", cell("treated", None)),
+    data("null covariate", "age", cell("age", None)),
+    data("null category", "group", cell("group", None)),
+    data("null outcome under indicator", "score", cell("score", None), study={"missing": "indicator"}),
+    data("null treatment under indicator", "treated", cell("treated", None), study={"missing": "indicator"}),
+    data("NaN outcome", "score", cell("score", float("nan"))),
+    data("infinite outcome", "score", cell("score", float("inf"))),
+    data("minus infinity", "age", cell("age", float("-inf"))),
+    data("NaN covariate", "age", cell("age", float("nan"))),
+    data("undeclared level", "group", cell("group", CANARY)),
+    data("undeclared level under indicator", "group", cell("group", CANARY), study={"missing": "indicator"}),
+    data("level with space", "group", cell("group", "a ")),
+    data("treatment two", "treated", lambda f: f.with_columns(treated=pl.col("treated").cast(pl.Int64) * 2)),
+    data("treatment half", "treated", lambda f: f.with_columns(treated=pl.col("treated").cast(pl.Float64) / 2)),
+    data("treatment text", "treated", lambda f: f.with_columns(treated=pl.lit(CANARY))),
+    data("outcome text", "score", lambda f: f.with_columns(score=pl.lit(CANARY))),
+    data("outcome date", "score", lambda f: f.with_columns(score=pl.lit("2020-01-01").str.to_date())),
+    data("covariate text", "age", lambda f: f.with_columns(age=pl.lit(CANARY))),
+    data("category number", "group", lambda f: f.with_columns(group=pl.lit(CANARY_NUMBER))),
+    data("integer levels, text column", "group", lambda f: f, study={"covariates": {"group": {"levels": [1, 2]}}}),
+    data("unit float", "person", cast("person", pl.Float64)),
+    data("unit list", "person", lambda f: f.with_columns(person=pl.concat_list("person"))),
+    data("unit twice in a partition", "person", cell("person", 1000)),
+    data(
+        "unit twice across partitions",
+        "person",
+        lambda f: f.with_columns(person=pl.when(pl.col("person") == 1300).then(1000).otherwise(pl.col("person"))),
+    ),
+    data("text unit twice", "person", lambda f: f.with_columns(person=pl.lit(CANARY))),
+    Case("data: folder missing", 2, ("policy",), study={"data": {"path": "elsewhere"}}),
+    Case("data: empty folder", 3, ("Parquet",), folder=lambda f: [p.unlink() for p in f.glob("*.parquet")]),
+    Case("data: no rows", 3, ("row",), folder=lambda f: [rewrite(f, lambda x: x.clear(), p) for p in (0, 1)]),
+    Case("data: truncated file", 3, ("part-1.parquet",), folder=lambda f: truncate(f / "part-1.parquet", 0.6)),
+    Case("data: empty file", 3, ("part-1.parquet",), folder=lambda f: truncate(f / "part-1.parquet", 0)),
+    Case("data: not Parquet", 3, ("part-1.parquet",), folder=lambda f: (f / "part-1.parquet").write_text(CANARY)),
+    Case("data: damaged pages", 3, ("part-1.parquet",), folder=damage_pages),
+    Case("data: partitions disagree", 3, ("age",), folder=lambda f: rewrite(f, cast("age", pl.Int32))),
+    Case("data: partition lacks a column", 3, ("score",), folder=lambda f: rewrite(f, lambda x: x.drop("score"))),
+    Case("data: block key missing", 3, ("month",), study={"data": {"blocks": "month"}}),
+    Case(
+        "data: one unit",
+        2,
+        ("half",),
+        folder=lambda f: [rewrite(f, lambda x, p=p: x.head(1 - p), p) for p in (0, 1)],
+    ),
+]
+
+CASES = STUDY_CASES + POLICY_CASES + DATA_CASES
+
+
+def test_there_are_enough_cases() -> None:
+    assert len(CASES) >= 100
+    assert len({case.name for case in CASES}) == len(CASES)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_bad_input(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    frame = people(400)
+    path = write_study(
+        tmp_path / "study",
+        frame=case.frame(frame) if case.frame else frame,
+        study=case.study,
+        policy=case.policy,
+    )
+    if case.text:
+        before = path.read_text()
+        assert case.text[0] in before
+        path.write_text(before.replace(*case.text))
+    if case.folder:
+        case.folder(path.parent)
+    for name, value in case.environment:
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(path), "--out", str(tmp_path / "out"), *case.arguments])
+
+    shown = capfd.readouterr()
+    told = [line for line in shown.err.splitlines() if line.startswith("causalveil: ")]
+    assert ended.value.code == case.code, shown.err
+    assert len(told) == 1, shown.err
+    for words in case.says:
+        assert words in told[0]
+    everything = shown.out + shown.err
+    assert CANARY not in everything
+    assert str(CANARY_NUMBER) not in everything
+    assert "pw@" not in everything
+    assert "Traceback" not in everything
+    assert not (tmp_path / "out").exists()
+    assert_nothing_charged(monkeypatch)
+
+
+def assert_nothing_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.privacy.ledger import open_ledger
+
+    monkeypatch.delenv("CAUSALVEIL_LEDGER_URL", raising=False)
+    account = open_ledger().account("small")
+    assert all(block.spent.epsilon == 0 and block.reserved.epsilon == 0 for block in account.blocks)
+    assert all(run.state == "voided" for run in account.runs)

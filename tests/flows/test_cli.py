@@ -1,0 +1,152 @@
+"""The command as people script it: exit codes, one JSON document, a readable page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from studies import write_study
+
+from flows.cli import main
+
+COMMANDS = [
+    ["run"],
+    ["plan"],
+    ["simulate"],
+    ["clean"],
+    ["ledger", "grant"],
+    ["ledger", "show"],
+    ["ledger", "verify"],
+    ["ledger", "void"],
+]
+
+
+def call(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    shown = capfd.readouterr()
+    assert isinstance(ended.value.code, int)
+    return ended.value.code, shown.out, shown.err
+
+
+def call_json(capfd: pytest.CaptureFixture[str], *words: str) -> dict:
+    code, out, err = call(capfd, *words, "--json")
+    assert code == 0, err
+    document: dict = json.loads(out)
+    return document
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_has_help_and_json(command: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capfd, *command, "--help")
+    assert code == 0
+    assert "--json" in out
+
+
+def test_run_prints_what_it_must(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_study(tmp_path / "study")
+    code, out, err = call(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "shown")
+    assert code == 0, err
+    for words in ("small", "ATE", "95%", "differential privacy", "propensity", "gaussian", "train", "epsilon 9 of 10"):
+        assert words in out
+    assert str(tmp_path / "out" / "release.json") in out.replace("\n", "")
+    assert "run shown" in err
+
+
+def test_run_json_and_ledger_commands(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_study(tmp_path / "study")
+    ran = call_json(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "r1")
+    assert ran["granted"] is True
+    assert ran["release"]["privacy"]["epsilon"] == 1.0
+    assert ran["remaining"][0]["remaining"]["epsilon"] == 9.0
+    again = call_json(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "r1")
+    assert again["resumed"] is True
+    assert again["release"] == ran["release"]
+
+    account = call_json(capfd, "ledger", "show", "small")
+    assert account["blocks"][0]["spent"]["epsilon"] == 1.0
+    assert [run["state"] for run in account["runs"]] == ["finished"]
+    assert call(capfd, "ledger", "show", "small")[0] == 0
+    verified = call_json(capfd, "ledger", "verify", "--release", tmp_path / "out" / "release.json")
+    assert verified["release"] == "r1"
+    code, _, err = call(capfd, "ledger", "void", "r1", "--reason", "try")
+    assert (code, "finished" in err) == (2, True)
+
+
+def test_changed_study_under_an_old_run_id_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_study(tmp_path / "study")
+    assert call(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "r1")[0] == 0
+    write_study(tmp_path / "study", study={"confidence": 0.9})
+    assert call(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "r1")[0] == 2
+
+
+def test_rolled_back_ledger_is_found(tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_study(tmp_path / "study")
+    assert call(capfd, "run", path, "--out", tmp_path / "a", "--run-id", "r1")[0] == 0
+    kept = (home / "ledger.db").read_bytes()
+    assert call(capfd, "run", path, "--out", tmp_path / "b", "--run-id", "r2")[0] == 0
+    for extra in home.glob("ledger.db-*"):
+        extra.unlink()
+    (home / "ledger.db").write_bytes(kept)
+    assert call(capfd, "ledger", "verify", "--release", tmp_path / "a" / "release.json")[0] == 0
+    code, _, err = call(capfd, "ledger", "verify", "--release", tmp_path / "b" / "release.json")
+    assert code == 5, err
+
+
+def test_owner_grants_sensitive_data(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_study(tmp_path / "study", policy={"data_class": "sensitive"})
+    policy = path.with_name("policy.yaml")
+    policy.write_text("# the owner's words stay\n" + policy.read_text())
+    assert call(capfd, "run", path, "--out", tmp_path / "out")[0] == 4
+    granted = call_json(capfd, "ledger", "grant", policy, "--reason", "ethics board, 12 May")
+    text = policy.read_text()
+    assert text.startswith("# the owner's words stay")
+    assert yaml.safe_load(text)["ledger"] == granted["ledger"]
+    assert call(capfd, "run", path, "--out", tmp_path / "out")[0] == 0
+    assert call(capfd, "run", path, "--out", tmp_path / "out", "--simulate", "1")[0] == 2
+
+
+def test_errors_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_study(tmp_path / "study", study={"privacy": {"epsilon": 11}})
+    code, out, _ = call(capfd, "run", path, "--json")
+    assert code == 4
+    assert json.loads(out)["error"]["exit_code"] == 4
+
+
+def test_plan_reads_no_row_and_warns(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_study(tmp_path / "study")
+    planned = call_json(capfd, "plan", path, "--effect", "0.5")
+    assert planned["design"]["units"] == 400
+    assert [charge["name"] for charge in planned["charges"]] == ["propensity", "effect"]
+    assert planned["forecast"]["half_width"] > 0
+    assert planned["forecast"]["warnings"]
+    code, out, _ = call(capfd, "plan", path, "--units", "1000000", "--effect", "2")
+    assert code == 0
+    assert "Warning" not in out
+
+
+def test_simulate_then_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    written = call_json(
+        capfd,
+        "simulate",
+        tmp_path / "s",
+        "--units",
+        "20000",
+        "--covariates",
+        "3",
+        "--partitions",
+        "2",
+        "--effect",
+        "0.2",
+    )
+    ran = call_json(capfd, "run", written["study"], "--engine", "direct", "--out", tmp_path / "out")
+    interval = ran["release"]["interval"]
+    assert interval["upper"] - interval["lower"] < 0.5
+    assert abs(ran["release"]["estimate"] - 0.2) < 0.1
+    assert call(capfd, "simulate", tmp_path / "s", "--units", "100")[0] == 2
+
+
+def test_clean_removes_what_a_dead_run_left(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert call_json(capfd, "clean")["removed"] == 0

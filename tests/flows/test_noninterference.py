@@ -1,0 +1,176 @@
+"""Two neighbouring inputs, the same seeded noise: all that leaves the enclave is equal but for declared releases.
+
+Compared after a canonicaliser that is listed here: identifiers, times and durations. What is compared: every row that
+the run adds to Prefect's database, every log record, standard output and error, every file name that the run makes,
+and the release without its noisy values.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import sqlite3
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from studies import people, write_study
+
+from flows.spine import run_study
+
+SEED = 5
+# The only fields of a release that may depend on the data: declared noisy values and their post-processing.
+NOISY = {"estimate", "interval", "variance", "details"}
+# Columns of Prefect's database that hold times, durations or counters of them.
+TIMING = re.compile(r"time|created|updated|occurred|received|duration|heartbeat|resource_id_?$|follows|version_id")
+UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?")
+SECONDS = re.compile(r"\b\d+\.\d+(e-\d+)?\b ?(s|seconds)?")
+
+
+def canonical(value: Any) -> str:
+    """Text in which identifiers and times are all alike."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str, sort_keys=True)
+    return STAMP.sub("TIME", UUID.sub("ID", text))
+
+
+def database() -> Path:
+    from prefect.settings import get_current_settings
+
+    url = get_current_settings().server.database.connection_url
+    assert url is not None
+    return Path(url.get_secret_value().split("///", 1)[1])
+
+
+def rows() -> dict[tuple[str, str], str]:
+    """Every row of Prefect's database by table and key."""
+    found: dict[tuple[str, str], str] = {}
+    connection = sqlite3.connect(f"file:{database()}?mode=ro", uri=True)
+    connection.row_factory = sqlite3.Row
+    tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
+    for table in tables:
+        for row in connection.execute(f'select * from "{table}"'):
+            content = {key: row[key] for key in row.keys() if not TIMING.search(key)}
+            key = str(row["id"]) if "id" in row.keys() else json.dumps(content, default=str)
+            found[(table, key)] = f"{table}: {canonical(content)}"
+    connection.close()
+    return found
+
+
+def settle() -> dict[tuple[str, str], str]:
+    """The rows once the server has caught up with the client."""
+    import time
+
+    before: dict[tuple[str, str], str] = {}
+    for _ in range(40):
+        now = rows()
+        if now.keys() == before.keys():
+            return now
+        before = now
+        time.sleep(1.0)
+    return before
+
+
+@pytest.fixture
+def neighbours() -> tuple[pl.DataFrame, pl.DataFrame]:
+    """One person's whole row is replaced: id, covariates, treatment and outcome, by the most different one."""
+    one = people(600)
+    other = one.clone()
+    replaced = {"person": 987654321, "treated": not one["treated"][17], "score": 10.0, "age": 60.0, "group": "c"}
+    for column, value in replaced.items():
+        values = other[column].to_list()
+        values[17] = value
+        other = other.with_columns(pl.Series(column, values, dtype=one[column].dtype))
+    assert (one["person"] != other["person"]).sum() == 1
+    return one, other
+
+
+def observe(frame: pl.DataFrame, tmp_path: Path, home: Path, engine: str, capfd: Any, caplog: Any) -> dict[str, Any]:
+    """Run once on `frame`, always in the same places; return all that can be seen from outside."""
+    folder = tmp_path / "study"
+    path = write_study(folder, frame=frame, study={"execution": {"engine": engine}})
+    out = tmp_path / "out"
+    caplog.clear()
+    files: list[str] = []
+
+    def watch(stage: str) -> None:
+        files.extend(sorted(f"{stage}: {p.relative_to(home)}" for p in home.rglob("*")))
+
+    with caplog.at_level(logging.DEBUG):
+        release = run_study(path, out=out, run_id="observed", simulate=SEED, engine=engine, watch=watch).release
+    files.extend(sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")))
+    shown = capfd.readouterr()
+    (out / "release.json").unlink()
+    noisy = {name: getattr(release, name) for name in NOISY}
+    return {
+        "release": release.model_dump(mode="json", exclude=NOISY | {"ledger"}),
+        "noisy": noisy,
+        "files": [canonical(name) for name in files],
+        "logs": Counter(
+            SECONDS.sub("SECONDS", canonical(record.getMessage()))
+            for record in caplog.records
+            if record.name.split(".")[0] in {"causalveil", "prefect", "flows", "tasks"}
+        ),
+        "shown": [canonical(shown.out), SECONDS.sub("SECONDS", canonical(shown.err))],
+    }
+
+
+def test_direct_engine_shows_nothing_of_the_data(
+    neighbours: tuple[pl.DataFrame, pl.DataFrame], tmp_path: Path, home: Path, capfd: Any, caplog: Any
+) -> None:
+    seen = [observe(frame, tmp_path, home, "direct", capfd, caplog) for frame in neighbours]
+    assert seen[0].pop("noisy") != seen[1].pop("noisy"), "the data did differ"
+    for run in seen:
+        run["logs"] = Counter({re.sub(r'"(hash|ledger)": "\w+"', "", k): v for k, v in run["logs"].items()})
+    assert seen[0] == seen[1]
+
+
+def test_prefect_stores_nothing_of_the_data(
+    neighbours: tuple[pl.DataFrame, pl.DataFrame],
+    tmp_path: Path,
+    home: Path,
+    prefect_server: str,
+    capfd: Any,
+    caplog: Any,
+) -> None:
+    seen, stored = [], []
+    before = settle()
+    for frame in neighbours:
+        seen.append(observe(frame, tmp_path, home, "prefect", capfd, caplog))
+        after = settle()
+        stored.append(Counter(after[key] for key in after.keys() - before.keys()))
+        before = after
+    noisy = [run.pop("noisy") for run in seen]
+    assert noisy[0] != noisy[1], "the data did differ"
+    hashes = re.compile(r'\\?"(hash|ledger)\\?": \\?"\w+\\?"')
+    kept = [Counter(hashes.sub("HASH", row) for row in rows.elements()) for rows in stored]
+    assert sum(kept[0].values()) > 10, "Prefect did store the run"
+    assert kept[0] == kept[1]
+    assert seen[0]["release"] == seen[1]["release"]
+    assert seen[0]["files"] == seen[1]["files"]
+
+
+def test_the_observer_would_see_a_leak(
+    neighbours: tuple[pl.DataFrame, pl.DataFrame],
+    tmp_path: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Any,
+    caplog: Any,
+) -> None:
+    """Test of the test: a stage that logs one data-dependent number is caught."""
+    from tasks import weigh
+
+    honest = weigh.weigh_stage
+
+    def leaky(study: Any, design: Any, scratch: Path, coefficients: Any) -> None:
+        logging.getLogger("causalveil.stages").info("first coefficient %s", coefficients[0])
+        honest(study, design, scratch, coefficients)
+
+    leaky.__name__ = "weigh_stage"
+    monkeypatch.setattr(weigh, "weigh_stage", leaky)
+    seen = [observe(frame, tmp_path, home, "direct", capfd, caplog) for frame in neighbours]
+    assert seen[0]["logs"] != seen[1]["logs"]

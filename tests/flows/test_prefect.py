@@ -1,0 +1,97 @@
+"""Prefect runs the same stages in the same order; what it stores holds nothing of the data."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from studies import write_study
+
+from flows.spine import run_study
+from schemas.errors import BudgetRefused, DataError
+from tasks.privacy.ledger import open_ledger
+
+STAGES = ["validate", "normalise", "split", "propensity", "weigh", "perturb", "interval"]
+
+
+def task_names(run_id: str) -> list[str]:
+    """Names of the task runs of a flow run, in the order of their start."""
+    from prefect import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+
+    async def read() -> list[str]:
+        async with get_client() as client:
+            for _ in range(60):
+                runs = await client.read_task_runs(
+                    flow_run_filter=FlowRunFilter(name=FlowRunFilterName(any_=[run_id])), limit=200
+                )
+                if len(runs) >= len(STAGES) and all(run.start_time for run in runs):
+                    break
+                await asyncio.sleep(0.5)
+            return [run.name for run in sorted(runs, key=lambda run: run.start_time)]
+
+    return asyncio.run(read())
+
+
+@pytest.fixture
+def study(tmp_path: Path, prefect_server: str) -> Path:
+    return write_study(tmp_path / "study", study={"execution": {"engine": "prefect"}})
+
+
+def test_prefect_and_direct_give_one_release(study: Path, tmp_path: Path) -> None:
+    by_prefect = run_study(study, out=tmp_path / "a", run_id="same-a", simulate=3, engine="prefect").release
+    directly = run_study(study, out=tmp_path / "b", run_id="same-a", simulate=3, engine="direct").release
+    left, right = (release.model_dump(exclude={"ledger"}) for release in (by_prefect, directly))
+    assert left == right
+    assert task_names("same-a") == STAGES
+
+
+def test_run_through_prefect_is_charged_once(study: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="causalveil"):
+        first = run_study(study, out=tmp_path / "a", run_id="once")
+    second = run_study(study, out=tmp_path / "a", run_id="once")
+    assert first.release == second.release
+    assert second.resumed
+    assert open_ledger().account("small").blocks[0].spent.epsilon == 1
+    charges = [json.loads(line) for line in caplog.messages if line.startswith('{"event": "charge"')]
+    assert [charge["name"] for charge in charges] == ["propensity", "effect"]
+    assert {"study", "run", "stage", "mechanism", "scope", "epsilon", "delta"} <= set(charges[0])
+
+
+def test_typed_errors_pass_through_prefect(tmp_path: Path, prefect_server: str) -> None:
+    refused = write_study(tmp_path / "a", policy={"caps": {"sample": {"epsilon": "0.1"}}})
+    with pytest.raises(BudgetRefused, match="remaining"):
+        run_study(refused, engine="prefect", out=tmp_path / "out")
+    broken = write_study(tmp_path / "b")
+    broken.parent.joinpath("part-1.parquet").write_bytes(b"no")
+    with pytest.raises(DataError):
+        run_study(broken, engine="prefect", out=tmp_path / "out")
+
+
+def test_flow_retry_draws_nothing_twice(study: Path, tmp_path: Path) -> None:
+    """The flow fails after its release and is retried by Prefect: same run id, stored values, one charge."""
+    from flows.study import study as flow_of_study
+
+    out = tmp_path / "out"
+    out.write_text("in the way")  # the release cannot be written: the first try fails after the last charge
+    attempts: list[str] = []
+
+    def free(_flow, _run, state) -> None:  # type: ignore[no-untyped-def]
+        attempts.append(state.name)
+        if out.is_file():
+            out.unlink()
+
+    from prefect.states import State
+
+    flow = flow_of_study.with_options(retries=1, retry_delay_seconds=0, flow_run_name="retried")
+    flow.on_running_hooks = [
+        lambda f, r, s: free(f, r, s) if s.name == "Retrying" or attempts == ["first"] else attempts.append("first")
+    ]
+    state = flow(str(study), out=str(out), run_id="retried", return_state=True)
+    assert isinstance(state, State)
+    assert state.is_completed()
+    account = open_ledger().account("small")
+    assert account.blocks[0].spent.epsilon == 1
+    assert [run.state for run in account.runs] == ["finished"]

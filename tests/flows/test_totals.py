@@ -1,0 +1,153 @@
+"""What `plan` declares, what the ledger holds and what the release prints are equal, for every option."""
+
+from __future__ import annotations
+
+import itertools
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from studies import write_study
+
+from flows.spine import plan_study, run_study
+from schemas.release import load_release, release_schema
+from tasks.privacy.ledger import open_ledger
+
+OPTIONS = [
+    {"weighting": weighting, "estimand": estimand, "level": level, "delta": delta, "variant": "ours"}
+    for weighting, estimand, level, delta in itertools.product(
+        ("hajek", "horvitz_thompson"), ("ATE", "ATT", "ATC"), ("sample", "label", "training_units"), ("1e-6", "0")
+    )
+] + [
+    {"weighting": "horvitz_thompson", "estimand": estimand, "level": level, "delta": "1e-6", "variant": "paper"}
+    for estimand, level in itertools.product(("ATE", "ATT", "ATC"), ("sample", "training_units"))
+]
+
+SCOPES = {"sample": {"train", "estimation"}, "label": {"all"}, "training_units": {"train"}}
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: "-".join(option.values()))
+def test_plan_ledger_release_agree(option: dict[str, str], tmp_path: Path) -> None:
+    changes: dict[str, Any] = {
+        "estimand": option["estimand"],
+        "estimator": {"weighting": option["weighting"], "variant": option["variant"]},
+        "privacy": {"epsilon": "0.7", "delta": option["delta"], "level": option["level"]},
+    }
+    path = write_study(tmp_path / "study", study=changes)
+    _, plan = plan_study(path)
+    outcome = run_study(path, out=tmp_path / "out", engine="direct")
+    release = load_release(outcome.path)
+
+    assert release.privacy.charges == plan.charges
+    assert {str(charge.scope) for charge in plan.charges} == SCOPES[option["level"]]
+    assert (release.privacy.epsilon, release.privacy.delta) == (plan.total.epsilon, plan.total.delta)
+    assert plan.total.epsilon == Decimal("0.7")
+    assert release.privacy.epsilon_pld <= 0.7
+    ledger = open_ledger()
+    (block,) = ledger.account("small").blocks
+    assert (block.spent.epsilon, block.spent.delta) == (plan.total.epsilon, plan.total.delta)
+    assert block.reserved.epsilon == 0
+    ledger.verify()
+    ledger.verify_release(release)
+
+    interval = release.interval
+    assert interval.lower <= release.estimate <= interval.upper
+    assert release.variance.sampling >= 0
+    assert release.variance.noise >= 0
+    assert release.units == 400
+    assert not release.not_for_release
+    Draft202012Validator(release_schema()).validate(release.model_dump(mode="json"))
+
+
+def test_same_run_id_again_is_free(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study")
+    first = run_study(path, out=tmp_path / "out", run_id="again", engine="direct")
+    second = run_study(path, out=tmp_path / "elsewhere", run_id="again", engine="direct")
+    assert second.resumed
+    assert second.path.read_bytes() == first.path.read_bytes()
+    assert open_ledger().account("small").blocks[0].spent.epsilon == 1
+
+
+def test_plan_without_data_has_formulas(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study")
+    for part in path.parent.glob("*.parquet"):
+        part.unlink()
+    _, plan = plan_study(path)
+    assert plan.design.units is None
+    assert all(charge.sensitivity is None and charge.noise_scale is None for charge in plan.charges)
+    assert any("n" in charge.formula or "m" in charge.formula for charge in plan.charges)
+    _, counted = plan_study(path, units=400)
+    assert all(charge.sensitivity for charge in counted.charges)
+
+
+def test_blocks_are_charged_one_by_one(tmp_path: Path) -> None:
+    """A run charges the blocks that it reads; a new month starts fresh; an old one does not come back."""
+    import polars as pl
+    from studies import people
+
+    folder = tmp_path / "study"
+    path = write_study(
+        folder,
+        study={"data": {"blocks": "month", "select": {"newest": 1}}},
+        policy={"caps": {"sample": {"epsilon": 1, "delta": "1e-5"}}},
+    )
+    for part in folder.glob("*.parquet"):
+        part.unlink()
+
+    def month(name: str, first: int) -> None:
+        (folder / f"month={name}").mkdir()
+        frame = people(400, seed=first).with_columns(person=pl.col("person") + first)
+        frame.write_parquet(folder / f"month={name}" / "part.parquet")
+
+    month("2026-01", 0)
+    run_study(path, out=tmp_path / "january", engine="direct")
+    month("2026-02", 10_000)
+    release = run_study(path, out=tmp_path / "february", engine="direct").release
+    assert release.privacy.blocks.charged == ("month=2026-02",)
+    assert release.units == 400
+    spent = {block.block: block.spent.epsilon for block in open_ledger().account("small").blocks}
+    assert spent == {"month=2026-01": 1, "month=2026-02": 1}
+
+
+def test_units_that_span_blocks_charge_all(tmp_path: Path) -> None:
+    from studies import people
+
+    folder = tmp_path / "study"
+    path = write_study(
+        folder,
+        study={"data": {"blocks": "month", "select": {"newest": 1}}},
+        policy={"units_span_blocks": True},
+    )
+    for part in folder.glob("*.parquet"):
+        part.unlink()
+    for name in ("1", "2", "10"):
+        (folder / f"month={name}").mkdir()
+        people(300).write_parquet(folder / f"month={name}" / "part.parquet")
+    release = run_study(path, out=tmp_path / "out", engine="direct").release
+    assert set(release.privacy.blocks.charged) == {"month=1", "month=2", "month=10"}
+    assert release.privacy.blocks.units_span_blocks
+    assert release.units == 300
+
+
+def test_simulation_charges_nothing(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study")
+    first = run_study(path, out=tmp_path / "a", run_id="s", simulate=7, engine="direct").release
+    second = run_study(path, out=tmp_path / "b", run_id="s", simulate=7, engine="direct").release
+    other = run_study(path, out=tmp_path / "c", run_id="s", simulate=8, engine="direct").release
+    assert first.estimate == second.estimate != other.estimate
+    assert first.not_for_release
+    assert first.noise.source == "seeded"
+    assert open_ledger().account("small").blocks == ()
+
+
+def test_specification_and_digest_travel(tmp_path: Path) -> None:
+    """The digest leaves out data.path and execution, and nothing else."""
+    from schemas.study import load_study
+
+    base = load_study(write_study(tmp_path / "a")).digest
+    same = load_study(write_study(tmp_path / "b", study={"data": {"path": "."}, "execution": {"workers": 2}})).digest
+    assert same == base
+    for changes in ({"confidence": 0.9}, {"privacy": {"epsilon": "0.9"}}, {"outcome": {"upper": 11}}):
+        assert load_study(write_study(tmp_path / "c", study=changes)).digest != base

@@ -1,0 +1,65 @@
+"""Studies, tables and a budget for tests of the inverse probability weighting estimator."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.privacy import Charge
+from schemas.study import EffectStudy
+from tasks.arrays import FloatArray
+from tasks.privacy.noise import NoiseSource, SeededNoise
+from tasks.rows import Rows
+from tests.studies import STUDY, merge
+
+ESTIMANDS = ("ATE", "ATT", "ATC")
+
+
+def make_study(**changes: Any) -> EffectStudy:
+    """The small study with changes; `epsilon`, `delta`, `level` and estimator keys may stand at the top."""
+    for group, keys in {
+        "privacy": ("epsilon", "delta", "level"),
+        "estimator": ("weighting", "clip", "variant", "penalty", "train_fraction"),
+    }.items():
+        for key in keys:
+            if key in changes:
+                changes.setdefault(group, {})[key] = changes.pop(key)
+    return EffectStudy.model_validate(merge(STUDY, changes))
+
+
+class SeededBudget:
+    """A budget that remembers what was charged and draws from a seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self.noise: NoiseSource = SeededNoise(seed)
+        self.charges: list[Charge] = []
+
+    def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
+        self.charges.append(charge)
+        return draw(self.noise)
+
+    def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
+        self.charges.append(charge)
+        return draw(self.noise)
+
+
+def random_rows(n: int, d: int = 4, seed: int = 0, slope: float = 2.0) -> Rows:
+    """Rows of the unit ball with an intercept, a treatment that depends on them, an outcome in [-1, 1]."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(-1, 1, (n, d))
+    x[:, -1] = 1
+    x /= np.sqrt(d)
+    t = (random.random(n) < 1 / (1 + np.exp(-slope * x.sum(axis=1)))).astype(np.uint8)
+    u = np.clip(0.3 * x[:, 0] + 0.4 * t - 0.2 + random.normal(0, 0.3, n), -1, 1)
+    return Rows(x, t, u)
+
+
+def cut(rows: Rows, parts: int) -> list[Rows]:
+    """The same rows in partitions of unequal size, one of them empty."""
+    edges = [0, *sorted({len(rows) * k * k // parts**2 for k in range(1, parts)}), len(rows)]
+    pieces = [Rows(rows.x[a:b], rows.t[a:b], rows.u[a:b]) for a, b in itertools.pairwise(edges)]
+    return [*pieces, Rows(rows.x[:0], rows.t[:0], rows.u[:0])]

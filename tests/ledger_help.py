@@ -1,0 +1,167 @@
+"""Reservations, policies and releases for the tests of the ledger and the budget."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from schemas.ledger import Reservation
+from schemas.policy import Policy
+from schemas.privacy import Charge
+from schemas.release import EffectRelease, release_text
+from tasks.privacy.budget import FlowBudget
+from tasks.privacy.ledger import Ledger
+
+DATASET = "trial"
+
+
+class NoNoise:
+    """Stands where a noise source is passed on; the tests' draws bring their own values."""
+
+    name = "operating_system"
+
+
+def policy(epsilon: str = "1", delta: str = "1e-6", dataset: str = DATASET, **more: Any) -> Policy:
+    document: dict[str, Any] = {
+        "dataset": dataset,
+        "data_class": "synthetic",
+        "caps": {"sample": {"epsilon": epsilon, "delta": delta}},
+        "estimators": ["ipw"],
+        "guarantees": ["finite_sample"],
+    }
+    return Policy.model_validate(document | more)
+
+
+def charge(name: str = "outcome", epsilon: str = "0.1", delta: str = "0", scope: str = "all") -> Charge:
+    return Charge(
+        name=name,
+        stage="perturb",
+        mechanism="laplace",
+        scope=scope,
+        norm="l1",
+        sensitivity=0.1 + 0.2,
+        formula="2/n",
+        noise_scale=1 / 3,
+        epsilon=epsilon,
+        delta=delta,
+    )
+
+
+def reservation(run_id: str = "run-1", charges: tuple[Charge, ...] | None = None, **more: Any) -> Reservation:
+    charges = (charge(),) if charges is None else charges
+    owner = more.pop("policy", None) or policy()
+    cost = more.pop("cost", None) or {
+        "epsilon": sum((c.epsilon for c in charges), Decimal(0)),
+        "delta": sum((c.delta for c in charges), Decimal(0)),
+    }
+    document: dict[str, Any] = {
+        "run_id": run_id,
+        "dataset": owner.dataset,
+        "level": "sample",
+        "blocks": ("all",),
+        "cost": cost,
+        "charges": charges,
+        "study": "weeks",
+        "study_digest": "a" * 64,
+        "layout_digest": "b" * 64,
+        "units": 100,
+        "key_check": "c" * 32,
+        "estimator": "ipw",
+        "guarantee": "finite_sample",
+        "policy_digest": owner.digest,
+    }
+    return Reservation.model_validate(document | more)
+
+
+def budget(ledger: Ledger, request: Reservation, folder: Path) -> FlowBudget:
+    return FlowBudget(ledger, request, NoNoise(), folder / "records" / request.run_id)  # type: ignore[arg-type]
+
+
+def value(*numbers: float) -> Callable[[Any], Any]:
+    """A draw that returns these numbers."""
+    return lambda _noise: np.array(numbers, dtype=np.float64)
+
+
+def never(_noise: Any) -> Any:
+    """A draw that must not happen."""
+    raise AssertionError("drawn although a value is stored")
+
+
+def release_of(ledger: Ledger, request: Reservation, **more: Any) -> EffectRelease:
+    """A release that agrees with the ledger as it stands."""
+    document: dict[str, Any] = {
+        "study": request.study,
+        "study_digest": request.study_digest,
+        "specification": {},
+        "run_id": request.run_id,
+        "dataset": request.dataset,
+        "units": request.units,
+        "estimand": "ATE",
+        "estimator": request.estimator,
+        "guarantee": "finite_sample",
+        "estimate": 0.1,
+        "interval": {
+            "lower": -1.0,
+            "upper": 1.0,
+            "confidence": 0.95,
+            "covers": ["noise"],
+            "coverage": "normal_approximation",
+            "whole_range": False,
+        },
+        "variance": {"sampling": 0.1, "noise": 0.1},
+        "details": {},
+        "privacy": {
+            "unit": "id",
+            "neighbours": "replace_one",
+            "level": request.level,
+            "epsilon": request.cost.epsilon,
+            "delta": request.cost.delta,
+            "epsilon_pld": 0.1,
+            "unprotected": [],
+            "charges": request.charges,
+            "blocks": {"key": None, "charged": request.blocks, "units_span_blocks": False},
+        },
+        "noise": {"source": "operating_system"},
+        "not_for_release": False,
+        "software": {"version": "0", "dependencies": {}},
+        "ledger": {"identity": ledger.identity, "entry_hash": ledger.last_charge_hash(request.run_id)},
+    }
+    return EffectRelease.model_validate(document | more)
+
+
+def finished(ledger: Ledger, request: Reservation, owner: Policy, folder: Path) -> EffectRelease:
+    """A whole run: reserve, draw everything, finish."""
+    ledger.reserve(request, owner)
+    purse = budget(ledger, request, folder)
+    for one in request.charges:
+        purse.spend(one, value(1.5))
+    release = release_of(ledger, request)
+    purse.finish(release_text(release))
+    return release
+
+
+@contextmanager
+def audit_lines(into: list[dict[str, Any]] | None = None) -> Iterator[list[dict[str, Any]]]:
+    """The audit lines of a block, parsed, appended to a list."""
+    lines = [] if into is None else into
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(json.loads(record.getMessage()))
+
+    logger, handler = logging.getLogger("causalveil.audit"), Keep(logging.INFO)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)

@@ -1,0 +1,83 @@
+"""A PostgreSQL database of its own for a test, dropped at the end.
+
+The server is the one of ``CAUSALVEIL_TEST_POSTGRES`` (URL of a role that may create databases). Without that
+variable it is the one on the local socket: as the current user or, for root, as the user ``postgres``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+import psycopg
+import sqlalchemy as sa
+
+VARIABLE = "CAUSALVEIL_TEST_POSTGRES"
+WHY_NOT = f"no PostgreSQL server: set {VARIABLE} to the URL of a role that may create databases, or start a local one"
+
+
+@contextmanager
+def database() -> Iterator[str | None]:
+    """Yield the URL of a new empty database; None where no server can be had.
+
+    Raises:
+        psycopg.Error: the server that the variable names cannot be used, which is no reason to skip.
+    """
+    server = _server()
+    if server is None:
+        yield None
+        return
+    name = f"causalveil_test_{secrets.token_hex(6)}"
+    _execute(server, f"CREATE DATABASE {name}")
+    try:
+        yield server.set(database=name).render_as_string(hide_password=False)
+    finally:
+        _execute(server, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def empty(url: str) -> None:
+    """Drop all that a test left in its database: twenty times faster than another database."""
+    _execute(sa.make_url(url), "DROP SCHEMA public CASCADE")
+    _execute(sa.make_url(url), "CREATE SCHEMA public")
+
+
+@cache
+def _server() -> sa.URL | None:
+    configured = os.environ.get(VARIABLE)
+    if configured:
+        return sa.make_url(configured).set(drivername="postgresql")
+    try:
+        with psycopg.connect("dbname=postgres connect_timeout=5") as connection:
+            return sa.make_url(f"postgresql:///postgres?host={connection.info.host}")
+    except psycopg.Error:
+        return _role_by_root() if os.geteuid() == 0 else None
+
+
+def _role_by_root() -> sa.URL | None:
+    """A role of this test session, made by the server's own superuser and dropped when Python ends."""
+    role, secret = f"causalveil_test_{secrets.token_hex(6)}", secrets.token_hex(16)
+    try:
+        port = int(_as_postgres("SHOW port"))
+        _as_postgres(f"CREATE ROLE {role} LOGIN CREATEDB PASSWORD '{secret}'")
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return None
+    atexit.register(_as_postgres, f"DROP ROLE {role}")
+    return sa.URL.create("postgresql", role, secret, "127.0.0.1", port, "postgres")
+
+
+def _as_postgres(statement: str) -> str:
+    command = ["su", "postgres", "-c", "psql -v ON_ERROR_STOP=1 -qAtX"]
+    return subprocess.run(
+        command, input=statement, capture_output=True, text=True, check=True, timeout=60, cwd="/"
+    ).stdout
+
+
+def _execute(server: sa.URL, statement: str) -> None:
+    conninfo = server.render_as_string(hide_password=False)
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute(statement.encode())

@@ -1,0 +1,200 @@
+"""Many processes on one ledger, and processes that die: never over a cap, never two draws, never a lost charge."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from ledger_help import audit_lines, budget, charge, finished, never, policy, reservation
+
+from schemas.errors import BudgetRefused
+from tasks.privacy.ledger import Ledger, open_ledger
+
+# Forked, so that sixteen start in a moment; a ledger holds no connection that a fork could share.
+CONTEXT = multiprocessing.get_context("fork")
+
+
+def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """Run ``work(0..count-1)`` in processes that start together; their answers, in any order."""
+    barrier, answers = CONTEXT.Barrier(count), CONTEXT.SimpleQueue()
+
+    def run(number: int) -> None:
+        barrier.wait(60)
+        try:
+            answers.put(work(number))
+        except BaseException as problem:
+            answers.put(problem)
+
+    processes = [CONTEXT.Process(target=run, args=(number,)) for number in range(count)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0] * count
+    return [answers.get() for _ in processes]
+
+
+def test_sixteen_processes_never_exceed_a_cap(ledger: Ledger) -> None:
+    owner = policy("1")
+    ledger.grant(owner, "opening")
+
+    def work(number: int) -> str:
+        try:
+            own = charge(epsilon="0.15")
+            return ledger.reserve(reservation(f"run-{number}", charges=(own,), policy=owner), owner)
+        except BudgetRefused:
+            return "refused"
+
+    answers = at_once(16, work)
+    assert sorted(answers) == ["refused"] * 10 + ["reserved"] * 6  # floor(1 / 0.15) = 6
+    assert str(ledger.account("trial").blocks[0].reserved.epsilon) == "0.90"
+    ledger.verify()
+
+
+def test_one_run_in_eight_processes_draws_once(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.grant(policy(), "opening")
+    request = reservation(charges=(charge("value"), charge("records")))
+
+    def work(number: int) -> tuple[str, bytes, bytes]:
+        how = ledger.reserve(request, policy())
+        purse = budget(ledger, request, tmp_path)
+
+        def draw(_noise: Any) -> Any:
+            return np.frombuffer(os.urandom(8), dtype=np.uint32).astype(np.float64)
+
+        value = purse.spend(charge("value"), draw)
+        return how, value.tobytes(), purse.spend_records(charge("records"), draw).tobytes()
+
+    answers = at_once(8, work)
+    assert sorted(how for how, _, _ in answers) == ["reserved"] + ["resumed"] * 7
+    assert len({answer[1:] for answer in answers}) == 1
+    assert ledger.verify().entries == 5
+    assert len(list((tmp_path / "records" / "run-1").iterdir())) == 1
+
+
+def test_new_ledger_is_made_once(ledger_url: str) -> None:
+    assert len(set(at_once(8, lambda _number: open_ledger(ledger_url).identity))) == 1
+
+
+def killed_at(work: Callable[[Any], None]) -> bytes:
+    """Run ``work(connection)`` in a process that is killed once it has sent a message; the message."""
+    here, there = CONTEXT.Pipe()
+    process = CONTEXT.Process(target=work, args=(there,))
+    process.start()
+    assert here.poll(60), "the process said nothing"
+    message: bytes = here.recv_bytes()
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    return message
+
+
+@pytest.mark.parametrize("kind", ["spend", "spend_records"])
+@pytest.mark.parametrize("when", ["before the commit", "after the commit"])
+def test_killed_in_the_middle_of_a_draw(ledger: Ledger, tmp_path: Path, kind: str, when: str) -> None:
+    ledger.grant(policy(), "opening")
+    request = reservation()
+    ledger.reserve(request, policy())
+    act = getattr(budget(ledger, request, tmp_path), kind)
+    drawn = np.random.default_rng().standard_normal(3)
+
+    def before(there: Any) -> None:
+        def draw(_noise: Any) -> Any:
+            there.send_bytes(b"drawing")
+            time.sleep(60)
+
+        act(charge(), draw)
+
+    def after(there: Any) -> None:
+        class Stop(list[Any]):
+            def append(self, line: Any) -> None:
+                there.send_bytes(line["hash"].encode())
+                time.sleep(60)
+
+        with audit_lines(Stop()):  # a line is written after its commit
+            act(charge(), lambda _noise: drawn)
+
+    if when == "before the commit":
+        killed_at(before)
+        assert ledger.verify().entries == 3
+        found = act(charge(), lambda _noise: drawn)
+    else:
+        assert killed_at(after).decode() == ledger.last_charge_hash("run-1")
+        found = act(charge(), never)
+    assert found.tobytes() == drawn.tobytes()
+    assert ledger.reserve(request, policy()) == "resumed"
+    assert ledger.verify().entries == 4
+    assert str(ledger.account("trial").blocks[0].spent.epsilon) == "0.1"
+
+
+def test_killed_anywhere(ledger: Ledger, tmp_path: Path) -> None:
+    """A process spends twenty charges and is killed at a random moment, until one gets through."""
+    owner = policy("10")
+    ledger.grant(owner, "opening")
+    charges = tuple(charge(f"draw-{number}") for number in range(20))
+    request = reservation(charges=charges, policy=owner)
+    seen: dict[str, bytes] = {}
+    kills = 0
+
+    def work(there: Any) -> None:
+        ledger.reserve(request, owner)
+        purse = budget(ledger, request, tmp_path)
+        for one in charges:
+            drawn = purse.spend(one, lambda _noise: np.random.default_rng().standard_normal(2))
+            there.send((one.name, drawn.tobytes()))
+        there.send(None)
+
+    # Ever later, so that some process gets through on any machine.
+    for delay in np.random.default_rng().uniform(0, 0.04, size=200) * np.arange(1, 201):
+        here, there = CONTEXT.Pipe()
+        process = CONTEXT.Process(target=work, args=(there,))
+        process.start()
+        there.close()
+        time.sleep(delay)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        kills += 1
+        done = False
+        try:
+            while not done:
+                message = here.recv()
+                done = message is None
+                if message:
+                    name, drawn = message
+                    assert seen.setdefault(name, drawn) == drawn
+        except EOFError:
+            pass
+        ledger.verify()
+        if done:
+            break
+    else:
+        pytest.fail("200 processes did not get through twenty draws")
+    assert len(seen) == 20
+    assert ledger.verify().entries == 23
+    assert str(ledger.account("trial").blocks[0].spent.epsilon) == "2.0"
+    print(f"{kills} processes were killed")
+
+
+def test_a_reader_does_not_disturb_writers(ledger: Ledger, tmp_path: Path) -> None:
+    owner = policy("100")
+    ledger.grant(owner, "opening")
+
+    def work(number: int) -> int:
+        if number % 2:
+            return max(ledger.verify().entries for _ in range(10))
+        for turn in range(3):
+            finished(ledger, reservation(f"run-{number}-{turn}", policy=owner), owner, tmp_path)
+        return 0
+
+    answers = at_once(4, work)
+    assert all(isinstance(answer, int) for answer in answers), answers
+    assert ledger.verify().runs == 6

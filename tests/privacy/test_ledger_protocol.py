@@ -1,0 +1,370 @@
+"""Grant, reserve, release, void, finish, account: the rules of one ledger, on SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ledger_help import audit_lines, budget, charge, finished, policy, reservation, value
+
+from schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict, StudyError
+from schemas.ledger import Account, BlockAccount
+from schemas.privacy import Level
+from tasks.privacy.ledger import Ledger, throwaway_ledger
+
+
+def block(ledger: Ledger, name: str = "all", level: str = "sample") -> BlockAccount:
+    found = [b for b in ledger.account("trial").blocks if (b.block, b.level) == (name, level)]
+    assert len(found) == 1
+    return found[0]
+
+
+def amounts(account: BlockAccount) -> dict[str, str]:
+    parts = ("granted", "spent", "reserved", "remaining")
+    return {part: str(getattr(account, part).epsilon.normalize()) for part in parts}
+
+
+class TestReserve:
+    def test_without_a_grant_nothing_is_reserved(self, ledger: Ledger) -> None:
+        with pytest.raises(BudgetRefused, match=r"no grant.*ledger grant"):
+            ledger.reserve(reservation(), policy())
+
+    def test_level_without_cap_is_refused(self, ledger: Ledger) -> None:
+        ledger.grant(policy(), "opening")
+        with pytest.raises(BudgetRefused, match="no cap for level label"):
+            ledger.reserve(reservation(level="label"), policy())
+
+    def test_three_tenths_fit_into_three_tenths_and_a_fourth_does_not(self, ledger: Ledger) -> None:
+        owner = policy("0.3")
+        ledger.grant(owner, "opening")
+        for number in range(3):
+            assert ledger.reserve(reservation(f"run-{number}", policy=owner), owner) == "reserved"
+        with pytest.raises(BudgetRefused) as refusal:
+            ledger.reserve(reservation("run-3", policy=owner), owner)
+        for word in ("'trial'", "sample", "'all'", "reserved 0.3", "requested 0.1", "remaining 0 of 0.3"):
+            assert word in str(refusal.value)
+        assert "\n" not in str(refusal.value)
+        assert amounts(block(ledger)) == {"granted": "0.3", "spent": "0", "reserved": "0.3", "remaining": "0"}
+
+    def test_a_refusal_writes_nothing_and_leaves_the_ledger_usable(self, ledger: Ledger) -> None:
+        owner = policy("0.3")
+        ledger.grant(owner, "opening")
+        before = ledger.verify()
+        with pytest.raises(BudgetRefused):
+            ledger.reserve(reservation(charges=(charge(epsilon="0.4"),), policy=owner), owner)
+        assert ledger.verify() == before
+        assert ledger.reserve(reservation(policy=owner), owner) == "reserved"
+
+    def test_delta_has_a_cap_of_its_own(self, ledger: Ledger) -> None:
+        owner = policy("10", "1e-6")
+        ledger.grant(owner, "opening")
+        ledger.reserve(reservation(charges=(charge(delta="6e-7"),), policy=owner), owner)
+        with pytest.raises(BudgetRefused, match=r"delta spent or reserved 6e-7, requested 6e-7, remaining 4e-7"):
+            ledger.reserve(reservation("run-2", charges=(charge(delta="6e-7"),), policy=owner), owner)
+
+    def test_every_block_is_charged_and_the_full_one_is_named(self, ledger: Ledger) -> None:
+        owner = policy("0.2")
+        ledger.grant(owner, "opening")
+        ledger.reserve(reservation("a", blocks=("march",), policy=owner), owner)
+        ledger.reserve(reservation("b", blocks=("march",), policy=owner), owner)
+        with pytest.raises(BudgetRefused, match="block 'march'"):
+            ledger.reserve(reservation("c", blocks=("april", "march"), policy=owner), owner)
+        ledger.reserve(reservation("d", blocks=("april", "may"), policy=owner), owner)
+        account = ledger.account("trial")
+        assert [(b.block, str(b.remaining.epsilon), b.runs) for b in account.blocks] == [
+            ("april", "0.1", 1),
+            ("march", "0.0", 2),
+            ("may", "0.1", 1),
+        ]
+
+    def test_levels_and_datasets_have_accounts_of_their_own(self, ledger: Ledger) -> None:
+        caps = {"sample": {"epsilon": "0.1", "delta": 0}, "label": {"epsilon": "0.1", "delta": 0}}
+        for owner in (policy(caps=caps), policy(dataset="other", caps=caps)):
+            ledger.grant(owner, "opening")
+            for level in ("sample", "label"):
+                ledger.reserve(reservation(f"{owner.dataset}-{level}", level=level, policy=owner), owner)
+        assert ledger.verify().runs == 4
+
+    @pytest.mark.parametrize(("granted", "asked_for"), [("0.1", "1"), ("1", "0.1")])
+    def test_the_lower_of_grant_and_policy_binds(self, ledger: Ledger, granted: str, asked_for: str) -> None:
+        ledger.grant(policy(granted), "opening")
+        now = policy(asked_for)
+        with pytest.raises(BudgetRefused, match=r"remaining 0\.1 of 0\.1"):
+            ledger.reserve(reservation(charges=(charge(epsilon="0.2"),), policy=now), now)
+        assert ledger.account("trial", now).caps[Level.sample].epsilon == Decimal("0.1")
+
+    def test_the_latest_grant_is_in_force(self, ledger: Ledger) -> None:
+        wide = policy("1")
+        ledger.grant(policy("0.1"), "opening")
+        ledger.grant(wide, "more")
+        ledger.reserve(reservation(charges=(charge(epsilon="0.5"),), policy=wide), wide)
+        ledger.grant(policy("0.2"), "less")
+        with pytest.raises(BudgetRefused, match=r"remaining 0 of 0\.2"):
+            ledger.reserve(reservation("run-2", policy=wide), wide)
+        ledger.verify()
+
+    def test_first_only_does_not_replace_a_grant(self, ledger: Ledger) -> None:
+        assert ledger.grant(policy("0.1"), "opening", first_only=True)
+        assert not ledger.grant(policy("5"), "again", first_only=True)
+        assert ledger.account("trial").caps[Level.sample].epsilon == Decimal("0.1")
+
+    def test_charges_beyond_the_total_are_refused(self, ledger: Ledger) -> None:
+        ledger.grant(policy(), "opening")
+        with pytest.raises(BudgetRefused, match="exceed"):
+            ledger.reserve(reservation(cost={"epsilon": "0.05", "delta": "0"}), policy())
+
+    def test_foreign_ledger(self, ledger: Ledger) -> None:
+        ledger.grant(policy(ledger=ledger.identity), "opening")
+        elsewhere = policy(ledger="0" * 32)
+        with pytest.raises(LedgerError, match="CAUSALVEIL_LEDGER_URL"):
+            ledger.reserve(reservation(policy=elsewhere), elsewhere)
+        with pytest.raises(LedgerError):
+            ledger.grant(elsewhere, "opening")
+        ledger.reserve(reservation(), policy(ledger=ledger.identity))
+
+    def test_policy_must_be_the_reservation_s(self, ledger: Ledger) -> None:
+        ledger.grant(policy(), "opening")
+        with pytest.raises(PolicyError):
+            ledger.reserve(reservation(), policy("0.9"))
+
+
+class TestResume:
+    def test_the_same_run_is_charged_once(self, ledger: Ledger) -> None:
+        ledger.grant(policy(), "opening")
+        assert ledger.reserve(reservation(), policy()) == "reserved"
+        # A lower policy since then does not stop a run that holds its reservation.
+        now = policy("0.01")
+        assert ledger.reserve(reservation(policy=now), now) == "resumed"
+        assert str(block(ledger).reserved.epsilon) == "0.1"
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"study_digest": "d" * 64}, "study"),
+            ({"layout_digest": "d" * 64}, "data layout"),
+            ({"key_check": "d" * 32}, "site key"),
+            ({"level": "label"}, "privacy level"),
+            ({"blocks": ("all", "more")}, "blocks"),
+            ({"cost": {"epsilon": "0.2", "delta": "0"}}, "privacy cost"),
+            ({"charges": (charge("other"),)}, "declared charges"),
+        ],
+    )
+    def test_another_run_under_the_id_is_refused(self, ledger: Ledger, change: dict[str, Any], words: str) -> None:
+        ledger.grant(policy(), "opening")
+        ledger.reserve(reservation(), policy())
+        with pytest.raises(RunConflict, match=rf"run-1.*{words}.*new run id"):
+            ledger.reserve(reservation(**change), policy())
+        assert ledger.verify().entries == 3
+
+    def test_the_id_is_taken_in_every_dataset(self, ledger: Ledger) -> None:
+        other = policy(dataset="other")
+        for owner in (policy(), other):
+            ledger.grant(owner, "opening")
+        ledger.reserve(reservation(), policy())
+        with pytest.raises(RunConflict, match="dataset"):
+            ledger.reserve(reservation(policy=other), other)
+
+
+class TestVoid:
+    CHARGES = (charge("a", "0.1"), charge("b", "0.2"), charge("c", "0.3", scope="train"))
+
+    def test_frees_only_what_was_never_released(self, ledger: Ledger, tmp_path: Path) -> None:
+        ledger.grant(policy(), "opening")
+        request = reservation(charges=self.CHARGES)
+        ledger.reserve(request, policy())
+        budget(ledger, request, tmp_path).spend(self.CHARGES[0], value(1.0))
+        spent = {"granted": "1", "spent": "0.1", "reserved": "0.5", "remaining": "0.4"}
+        assert amounts(block(ledger)) == spent
+        ledger.void("run-1", "power cut")
+        assert amounts(block(ledger)) == spent | {"reserved": "0", "remaining": "0.9"}
+        assert ledger.account("trial").runs[0].state == "voided"
+        with pytest.raises(BudgetRefused):
+            ledger.reserve(reservation("run-2", charges=(charge(epsilon="0.91"),)), policy())
+        ledger.reserve(reservation("run-3", charges=(charge(epsilon="0.9"),)), policy())
+        ledger.verify()
+
+    def test_a_part_with_too_many_digits_counts_as_the_whole(self, ledger: Ledger, tmp_path: Path) -> None:
+        parts = (charge("a", "0.4"), charge("b", "0.0123456789012345", scope="train"))
+        whole = (*parts, charge("c", "0.5", scope="estimation"))
+        request = reservation(charges=whole, cost={"epsilon": "0.9", "delta": "0"})
+        ledger.grant(policy(), "opening")
+        ledger.reserve(request, policy())
+        for one in parts:
+            budget(ledger, request, tmp_path).spend(one, value(1.0))
+        ledger.void("run-1", "power cut")
+        assert amounts(block(ledger)) == {"granted": "1", "spent": "0.9", "reserved": "0", "remaining": "0.1"}
+
+    def test_a_voided_run_cannot_go_on(self, ledger: Ledger, tmp_path: Path) -> None:
+        ledger.grant(policy(), "opening")
+        request = reservation(charges=self.CHARGES)
+        ledger.reserve(request, policy())
+        purse = budget(ledger, request, tmp_path)
+        ledger.void("run-1", "power cut")
+        with pytest.raises(RunConflict, match="voided; choose a new run id"):
+            ledger.reserve(request, policy())
+        with pytest.raises(BudgetRefused, match="voided"):
+            purse.spend(self.CHARGES[0], value(1.0))
+        with pytest.raises(RunConflict, match="voided"):
+            purse.finish("{}")
+        with pytest.raises(RunConflict, match="already voided"):
+            ledger.void("run-1", "again")
+
+    def test_unknown_and_finished_runs_and_empty_reasons_are_refused(self, ledger: Ledger, tmp_path: Path) -> None:
+        ledger.grant(policy(), "opening")
+        finished(ledger, reservation(), policy(), tmp_path)
+        for run_id in ("nobody", ""):
+            with pytest.raises(RunConflict, match="not in this ledger"):
+                ledger.void(run_id, "why")
+        with pytest.raises(RunConflict, match="already finished"):
+            ledger.void("run-1", "why")
+        for reason in ("", " \n", "x" * 1001):
+            with pytest.raises(StudyError, match="reason"):
+                ledger.void("run-1", reason)
+
+    def test_if_untouched(self, ledger: Ledger, tmp_path: Path) -> None:
+        ledger.grant(policy(), "opening")
+        ledger.reserve(reservation("fresh"), policy())
+        ledger.reserve(reservation("drew"), policy())
+        budget(ledger, reservation("drew"), tmp_path).spend(charge(), value(1.0))
+        assert ledger.void_if_untouched("fresh", "data error")
+        assert not ledger.void_if_untouched("fresh", "data error")
+        assert not ledger.void_if_untouched("drew", "data error")
+        assert not ledger.void_if_untouched("nobody", "data error")
+        assert {run.run_id: run.state for run in ledger.account("trial").runs} == {
+            "fresh": "voided",
+            "drew": "reserved",
+        }
+
+
+class TestFinish:
+    def test_document_is_stored_once(self, ledger: Ledger, tmp_path: Path) -> None:
+        ledger.grant(policy(), "opening")
+        request = reservation()
+        assert ledger.stored_document("run-1") is None
+        ledger.reserve(request, policy())
+        assert ledger.last_charge_hash("run-1") == ledger.verify().head_hash
+        purse = budget(ledger, request, tmp_path)
+        purse.spend(charge(), value(1.0))
+        last = ledger.last_charge_hash("run-1")
+        assert last == ledger.verify().head_hash
+        purse.finish("{}\n")
+        purse.finish("{}\n")
+        assert purse.stored_document() == "{}\n"
+        assert ledger.last_charge_hash("run-1") == last
+        assert ledger.verify().entries == 5
+        with pytest.raises(RunConflict, match="another release"):
+            purse.finish("{ }\n")
+        assert ledger.reserve(request, policy()) == "resumed"
+
+    def test_the_last_charge_is_the_last_one_drawn(self, ledger: Ledger, tmp_path: Path) -> None:
+        ledger.grant(policy(), "opening")
+        request = reservation(charges=(charge("a"), charge("b")))
+        ledger.reserve(request, policy())
+        for name in ("b", "a"):
+            budget(ledger, request, tmp_path).spend(charge(name), value(1.0))
+            assert ledger.last_charge_hash("run-1") == ledger.verify().head_hash
+
+    def test_a_finished_run_draws_nothing_more(self, ledger: Ledger, tmp_path: Path) -> None:
+        ledger.grant(policy(), "opening")
+        request = reservation(charges=(charge("a"), charge("b")))
+        ledger.reserve(request, policy())
+        purse = budget(ledger, request, tmp_path)
+        first = purse.spend(charge("a"), value(1.0))
+        purse.finish("{}")
+        assert purse.spend(charge("a"), value(2.0)) == first
+        with pytest.raises(BudgetRefused, match="finished"):
+            purse.spend(charge("b"), value(1.0))
+
+    def test_unknown_run(self, ledger: Ledger) -> None:
+        with pytest.raises(RunConflict):
+            ledger.finish("nobody", "{}")
+        with pytest.raises(RunConflict):
+            ledger.last_charge_hash("nobody")
+
+
+def test_account_is_json(ledger: Ledger, tmp_path: Path) -> None:
+    ledger.grant(policy("0.3", "1e-6"), "opening")
+    finished(ledger, reservation(policy=policy("0.3")), policy("0.3"), tmp_path)
+    account = ledger.account("trial")
+    shown = json.loads(account.model_dump_json())
+    assert shown["blocks"][0]["remaining"] == {"epsilon": 0.2, "delta": 1e-6}
+    assert shown["runs"][0]["state"] == "finished"
+    assert isinstance(account, Account)
+    assert ledger.account("unheard-of").blocks == ()
+
+
+def test_audit_lines_carry_amounts_and_no_value(ledger: Ledger, tmp_path: Path) -> None:
+    with audit_lines() as lines:
+        ledger.grant(policy("0.2"), "opening")
+        request = reservation(policy=policy("0.2"))
+        ledger.reserve(request, policy("0.2"))
+        ledger.reserve(request, policy("0.2"))
+        purse = budget(ledger, request, tmp_path)
+        purse.spend(charge(), value(0.123456789))
+        purse.spend(charge(), value(0.5))
+        last = ledger.last_charge_hash("run-1")
+        with pytest.raises(BudgetRefused):
+            ledger.reserve(reservation("big", charges=(charge(epsilon="0.3"),), policy=policy("0.2")), policy("0.2"))
+        ledger.reserve(reservation("dead", policy=policy("0.2")), policy("0.2"))
+        ledger.void("dead", "power cut")
+        purse.finish('{"estimate": 0.123456789}')
+    assert [line["event"] for line in lines] == [
+        "grant", "reserve", "resume", "charge", "refused", "reserve", "void", "finish",
+    ]  # fmt: skip
+    assert lines[3] == {
+        "event": "charge",
+        "study": "weeks",
+        "run": "run-1",
+        "dataset": "trial",
+        "level": "sample",
+        "stage": "perturb",
+        "name": "outcome",
+        "mechanism": "laplace",
+        "scope": "all",
+        "epsilon": "0.1",
+        "delta": "0",
+        "ledger": ledger.identity,
+        "hash": last,
+    }
+    assert lines[6]["epsilon"] == "0.1"
+    assert "1234567" not in json.dumps(lines)
+    assert (0.123456789).hex() not in json.dumps(lines)
+
+
+def test_pickles_and_hides_its_password(ledger: Ledger) -> None:
+    copy = pickle.loads(pickle.dumps(ledger))
+    copy.grant(policy(), "opening")
+    assert ledger.verify() == copy.verify()
+    password = ledger.store.url.password
+    assert password is None or str(password) not in repr(ledger)
+
+
+def test_throwaway(tmp_path: Path) -> None:
+    ledger = throwaway_ledger(tmp_path)
+    finished(ledger, reservation(), _granted(ledger), tmp_path)
+    assert ledger.verify().runs == 1
+    assert throwaway_ledger(tmp_path).identity == ledger.identity
+
+
+def _granted(ledger: Ledger) -> Any:
+    ledger.grant(policy(), "simulation")
+    return policy()
+
+
+@pytest.mark.parametrize("run_id", ["", "../x", ".hidden", "a/b", "a b", "x" * 121])
+def test_run_ids_are_safe_as_folder_names(run_id: str) -> None:
+    with pytest.raises(ValueError, match="run_id"):
+        reservation(run_id)
+
+
+@pytest.mark.parametrize(
+    "charges",
+    [(charge("release"),), (charge(), charge()), (charge().model_copy(update={"sensitivity": float("inf")}),)],
+)
+def test_bad_charges_cannot_be_reserved(charges: Any) -> None:
+    with pytest.raises(ValueError):
+        reservation(charges=charges)

@@ -1,0 +1,77 @@
+"""The one draw on the estimation units: what it touches, what it is charged as, how wide it is."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from schemas.privacy import Scope
+from tasks import perturb, weigh
+from tasks.design import design
+from tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
+from tests.ipw_help import ESTIMANDS, SeededBudget, make_study
+
+N = 2000
+
+
+def sums_of(study: object) -> np.ndarray:
+    return np.linspace(100, 200, len(weigh.statistic_names(study)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
+@pytest.mark.parametrize(("level", "scope"), [("sample", Scope.estimation), ("label", Scope.all)])
+def test_every_private_entry_gets_noise_and_no_public_one(weighting: str, level: str, scope: Scope) -> None:
+    study = make_study(weighting=weighting, level=level)
+    sums, budget = sums_of(study), SeededBudget()
+    released = perturb.release(study, design(study, N), sums, budget)
+    assert sorted(np.flatnonzero(released != sums).tolist()) == weigh.private_entries(study)
+    assert [(charge.name, charge.stage, charge.scope) for charge in budget.charges] == [("effect", "perturb", scope)]
+    np.testing.assert_array_equal(sums, sums_of(study))
+
+
+def test_at_training_units_level_nothing_is_drawn() -> None:
+    study = make_study(level="training_units")
+    budget = SeededBudget()
+    sums = sums_of(study)
+    np.testing.assert_array_equal(perturb.release(study, design(study, N), sums, budget), sums)
+    assert budget.charges == []
+    assert perturb.mechanism(study, design(study, N)) is None
+
+
+def test_which_mechanism_releases_the_sums() -> None:
+    sizes = design(make_study(), N)
+    assert isinstance(perturb.mechanism(make_study(), sizes), GaussianAnalytic)
+    assert isinstance(perturb.mechanism(make_study(delta=0), sizes), L2Laplace)
+    paper = make_study(variant="paper", weighting="horvitz_thompson", epsilon="0.5")
+    assert isinstance(perturb.mechanism(paper, sizes), GaussianClassic)
+    planned = perturb.mechanism(make_study(), design(make_study(), None))
+    assert planned is not None
+    assert planned.noise_scale is None
+
+
+@pytest.mark.parametrize("estimand", ESTIMANDS)
+@pytest.mark.parametrize("epsilon", ["0.2", "0.99"])
+def test_the_papers_noise_is_the_papers(estimand: str, epsilon: str) -> None:
+    """sigma_n = sqrt(2 ln(1.25/delta)) S/eps, S = (2C/n) max weight (Lee et al. 2019a, section 3.2 and App. F)."""
+    study = make_study(variant="paper", weighting="horvitz_thompson", epsilon=epsilon, estimand=estimand)
+    sizes = design(study, N)
+    mechanism = perturb.mechanism(study, sizes)
+    assert mechanism is not None
+    assert mechanism.noise_scale is not None
+    assert sizes.estimation is not None
+    on_tau = weigh.horvitz_thompson_scale(study).half * mechanism.noise_scale / sizes.estimation
+    largest = {"ATE": 10, "ATT": 9, "ATC": 9}[estimand]
+    expected = math.sqrt(2 * math.log(1.25 / 1e-6)) / float(epsilon) * 2 * 10 / 1000 * largest
+    assert on_tau == pytest.approx(expected, rel=1e-8)
+
+
+def test_the_stage_releases_what_weigh_left(tmp_path: Path) -> None:
+    study = make_study()
+    np.save(tmp_path / weigh.SUMS_FILE, sums_of(study))
+    sizes = design(study, N)
+    one = perturb.perturb_stage(study, sizes, tmp_path, SeededBudget(3))
+    two = perturb.release(study, sizes, sums_of(study), SeededBudget(3))
+    np.testing.assert_array_equal(one, two)
