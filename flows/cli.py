@@ -163,10 +163,9 @@ def _exit_code(command: Callable[[], Any], *, wants_json: bool) -> int:
     except KeyboardInterrupt:
         return _report("Interrupted", "interrupted; the same --run-id continues the run", 1, wants_json)
     except Exception as problem:
-        # The text of an unforeseen exception may quote data, and a traceback its locals.
-        return _report(
-            "UnexpectedError", f"failed with {type(problem).__name__}; its message is withheld", 1, wants_json
-        )
+        # The text of an unforeseen exception may quote data.
+        message = f"failed with {type(problem).__name__} {place(problem)}; its message is withheld"
+        return _report("UnexpectedError", message, 1, wants_json)
     return int(result) if isinstance(result, int) else 0
 
 

@@ -48,10 +48,12 @@ def forecast(
     ]
     warnings: list[str] = []
     if study.privacy.level is not Level.label:
+        norm = coefficient_bound(study.estimator.penalty)
+        numbers["adjustment"] = outlook.adjustment
         sentences.append(
             f"Propensity model: noise of standard deviation {outlook.propensity_noise:.3g} on each coefficient; "
-            f"penalty {study.estimator.penalty:g} keeps their norm below {coefficient_bound(study.estimator.penalty):.3g}. "
-            "Neither the noise nor the shrinkage is covered by the interval."
+            f"penalty {study.estimator.penalty:g} keeps their norm below {norm:.3g} and about "
+            f"{outlook.adjustment:.0%} of each. The interval covers neither this noise nor the shrinkage."
         )
         bias = theory.lemma3_bound(study, plan.design, stand_in)
         numbers["propensity_bias_bound"] = bias if bias != float("inf") else None

@@ -17,6 +17,8 @@ RELIED_ON = {
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     # The audit trail: our loggers reach Prefect's API.
     "PREFECT_LOGGING_EXTRA_LOGGERS": "causalveil",
+    # ... and outside a flow run, as with the direct engine in one process, there is no run to send them to.
+    "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
     "PREFECT_RESULTS_PERSIST_BY_DEFAULT": "false",
     "PREFECT_LOGGING_LOG_PRINTS": "false",
 }

@@ -21,8 +21,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from tasks.privacy.accountant import compose, epsilon_pld
-
 from flows import ipw
 from flows.engine import DirectEngine, Engine, Watcher, guarded
 from flows.publish import assemble_release, budget_table
@@ -36,6 +34,7 @@ from schemas.release import Release, load_release_text, release_text
 from schemas.study import SLUG, EffectStudy, load_study
 from tasks.design import design
 from tasks.partitions import read_layout
+from tasks.privacy.accountant import compose, epsilon_pld
 from tasks.privacy.budget import FlowBudget, records_folder
 from tasks.privacy.keys import RunKey, key_of
 from tasks.privacy.ledger import Ledger, open_ledger, throwaway_ledger

@@ -11,6 +11,7 @@ Layout of a run's scratch folder (all files 0600 in a 0700 folder)::
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Callable, Iterable, Sequence
@@ -152,11 +153,23 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any) -> tuple[int, i
 
 
 def write_rows(handle: int, offset: int, rows: NDArray[Any]) -> None:
-    """Write C-contiguous ``rows`` at byte ``offset``; threads may write different places at once."""
+    """Write C-contiguous ``rows`` at byte ``offset``; threads may write different places at once.
+
+    Raises:
+        CausalveilError: the disk is full or fails.
+    """
     view = rows.reshape(-1).view(np.uint8).data
-    while view:
-        written = os.pwrite(handle, view, offset)
-        view, offset = view[written:], offset + written
+    failure = None
+    try:
+        while view:
+            written = os.pwrite(handle, view, offset)
+            view, offset = view[written:], offset + written
+    except OSError as error:
+        failure = errno.errorcode.get(error.errno or 0, "OSError")
+    if failure:
+        raise CausalveilError(
+            f"the scratch folder cannot be written ({failure}); free some space, or set CAUSALVEIL_HOME to a larger disk"
+        )
 
 
 def map_partitions(function: Callable[[int], T], count: int, workers: int) -> list[T]:

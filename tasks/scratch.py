@@ -11,11 +11,11 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 from schemas.errors import CausalveilError
 from tasks.home import home
@@ -63,7 +63,7 @@ def clean() -> int:
 def _locked_folder(stem: str) -> tuple[Path, int]:
     """Take the lock before the folder exists: ``clean`` never meets a living run's folder unlocked."""
     while True:
-        folder = scratch_root() / f"{stem}.{secrets.token_hex(8)}"
+        folder = scratch_root() / f"{stem}.{uuid4().hex}"
         path = folder.with_name(folder.name + _LOCK)
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)

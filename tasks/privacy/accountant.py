@@ -108,7 +108,7 @@ def _key(charge: Charge) -> _Key:
 def _composed_epsilon(keys: Sequence[_Key], delta: float) -> float:
     if not keys:
         return 0.0
-    interval = max(sum(k.epsilon for k in keys) / PLD_STEPS, sum(k.reach for k in keys) / PLD_POINTS)
+    interval = _interval(keys)
     total: Any = None
     # Repeated draws are counted here: dp-accounting's own count loses repeated randomised response.
     for key, count in Counter(keys).items():
@@ -116,6 +116,10 @@ def _composed_epsilon(keys: Sequence[_Key], delta: float) -> float:
         repeated = once if count == 1 else once.self_compose(count)
         total = repeated if total is None else total.compose(repeated)
     return float(total.get_epsilon_for_delta(delta))
+
+
+def _interval(keys: Sequence[_Key]) -> float:
+    return max(sum(k.epsilon for k in keys) / PLD_STEPS, sum(k.reach for k in keys) / PLD_POINTS)
 
 
 @lru_cache(maxsize=64)

@@ -45,8 +45,10 @@ def main() -> None:
             study = f"{folder}/study"
             cli = [sys.executable, "-m", "flows.cli"]
             subprocess.run(
-                [*cli, "simulate", study, "--units", str(units), "--covariates", str(arguments.covariates)]
-                + ["--partitions", str(max(1, units // PARTITION))],
+                [
+                    *(*cli, "simulate", study, "--units", str(units)),
+                    *("--covariates", str(arguments.covariates), "--partitions", str(max(1, units // PARTITION))),
+                ],
                 env=environment,
                 check=True,
                 stdout=subprocess.DEVNULL,

@@ -210,7 +210,10 @@ POLICY_CASES = [
         environment=(("CAUSALVEIL_LEDGER_URL", "postgresql://u:pw@127.0.0.1:1/x"),),
     ),
     Case(
-        "ledger: no such dialect", 5, ("LEDGER_URL",), environment=(("CAUSALVEIL_LEDGER_URL", "oracle://u:pw@127.0.0.1/x"),)
+        "ledger: no such dialect",
+        5,
+        ("LEDGER_URL",),
+        environment=(("CAUSALVEIL_LEDGER_URL", "oracle://u:pw@127.0.0.1/x"),),
     ),
     Case("ledger: not a URL", 5, ("LEDGER_URL",), environment=(("CAUSALVEIL_LEDGER_URL", "::::"),)),
 ]

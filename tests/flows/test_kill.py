@@ -16,6 +16,7 @@ from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import killed
 import pytest
 from sqlalchemy import create_engine, text
 from studies import people, write_study
@@ -27,26 +28,17 @@ STAGES = ("start", "validate", "normalise", "split", "propensity", "weigh", "per
 SEED = 20261121
 
 
-def _child(path: str, out: str, run_id: str, home: str, phases: Connection) -> None:
-    os.environ["CAUSALVEIL_HOME"] = home
-    from flows.spine import run_study
-
-    phases.send("start")
-    run_study(path, out=out, run_id=run_id, engine="direct", watch=phases.send)
-    phases.send("done")
-
-
 @pytest.fixture(scope="module")
 def processes() -> multiprocessing.context.ForkServerContext:
     """Children fork from a server that has imported everything and computed nothing."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["flows.spine", "scipy.special", "pandera.polars", "dp_accounting"])
+    context.set_forkserver_preload(["killed", "flows.spine", "scipy.stats", "pandera.polars", "dp_accounting.pld"])
     return context
 
 
 def _start(processes, study: Path, out: Path, run_id: str, home: Path):  # type: ignore[no-untyped-def]
     receive, send = processes.Pipe(duplex=False)
-    child = processes.Process(target=_child, args=(str(study), str(out), run_id, str(home), send))
+    child = processes.Process(target=killed.run, args=(str(study), str(out), run_id, str(home), send))
     child.start()
     send.close()
     return child, receive

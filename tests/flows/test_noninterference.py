@@ -27,14 +27,19 @@ NOISY = {"estimate", "interval", "variance", "details"}
 # Columns of Prefect's database that hold times, durations or counters of them.
 TIMING = re.compile(r"time|created|updated|occurred|received|duration|heartbeat|resource_id_?$|follows|version_id")
 UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+# Random parts of names: of a scratch folder, of a task run before it is named.
+SCRATCH = re.compile(r"(?<=observed\.)[0-9a-f]{16}|(?<=[a-z]-)[0-9a-f]{3}(?=\\*\")")
+PENDING_NAME = re.compile(r'(?<=prefect\.resource\.name\\": \\")[a-z]+-[a-z]+(?=\\", \\"prefect.run-count\\": \\"0)')
+DURATION = re.compile(r'total_run_time\\*": [0-9.e-]+')
 STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?")
-SECONDS = re.compile(r"\b\d+\.\d+(e-\d+)?\b ?(s|seconds)?")
+SECONDS = re.compile(r"\b\d+(\.\d+)? ?(s|ms|seconds)\b")
 
 
 def canonical(value: Any) -> str:
     """Text in which identifiers and times are all alike."""
     text = value if isinstance(value, str) else json.dumps(value, default=str, sort_keys=True)
-    return STAMP.sub("TIME", UUID.sub("ID", text))
+    text = SCRATCH.sub("ID", UUID.sub("ID", text))
+    return STAMP.sub("TIME", PENDING_NAME.sub("NAME", DURATION.sub("DURATION", text)))
 
 
 def database() -> Path:
@@ -53,8 +58,9 @@ def rows() -> dict[tuple[str, str], str]:
     tables = [name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")]
     for table in tables:
         for row in connection.execute(f'select * from "{table}"'):
-            content = {key: row[key] for key in row.keys() if not TIMING.search(key)}
-            key = str(row["id"]) if "id" in row.keys() else json.dumps(content, default=str)
+            fields = dict(row)
+            content = {key: value for key, value in fields.items() if not TIMING.search(key)}
+            key = str(fields["id"]) if "id" in fields else json.dumps(content, default=str)
             found[(table, key)] = f"{table}: {canonical(content)}"
     connection.close()
     return found
@@ -64,13 +70,14 @@ def settle() -> dict[tuple[str, str], str]:
     """The rows once the server has caught up with the client."""
     import time
 
-    before: dict[tuple[str, str], str] = {}
-    for _ in range(40):
+    before, quiet = rows(), 0
+    for _ in range(120):
+        time.sleep(0.5)
         now = rows()
-        if now.keys() == before.keys():
-            return now
+        quiet = quiet + 1 if now.keys() == before.keys() else 0
         before = now
-        time.sleep(1.0)
+        if quiet == 8:
+            break
     return before
 
 
@@ -123,8 +130,6 @@ def test_direct_engine_shows_nothing_of_the_data(
 ) -> None:
     seen = [observe(frame, tmp_path, home, "direct", capfd, caplog) for frame in neighbours]
     assert seen[0].pop("noisy") != seen[1].pop("noisy"), "the data did differ"
-    for run in seen:
-        run["logs"] = Counter({re.sub(r'"(hash|ledger)": "\w+"', "", k): v for k, v in run["logs"].items()})
     assert seen[0] == seen[1]
 
 
@@ -136,19 +141,21 @@ def test_prefect_stores_nothing_of_the_data(
     capfd: Any,
     caplog: Any,
 ) -> None:
-    seen, stored = [], []
+    seen: list[dict[str, Any]] = []
+    stored: list[set[str]] = [set(), set()]
+    # The first run of a flow registers it; only the runs after it add the same kinds of rows.
+    observe(neighbours[0], tmp_path, home, "prefect", capfd, caplog)
     before = settle()
-    for frame in neighbours:
-        seen.append(observe(frame, tmp_path, home, "prefect", capfd, caplog))
+    # Twice each, since the test server now and then loses an event; what one run lost, the other shows.
+    for which in (0, 1, 0, 1):
+        seen.append(observe(neighbours[which], tmp_path, home, "prefect", capfd, caplog))
         after = settle()
-        stored.append(Counter(after[key] for key in after.keys() - before.keys()))
+        stored[which] |= {row for _, row in after.items() - before.items()}
         before = after
     noisy = [run.pop("noisy") for run in seen]
-    assert noisy[0] != noisy[1], "the data did differ"
-    hashes = re.compile(r'\\?"(hash|ledger)\\?": \\?"\w+\\?"')
-    kept = [Counter(hashes.sub("HASH", row) for row in rows.elements()) for rows in stored]
-    assert sum(kept[0].values()) > 10, "Prefect did store the run"
-    assert kept[0] == kept[1]
+    assert noisy[0] == noisy[2] != noisy[1] == noisy[3], "the data did differ"
+    assert len(stored[0]) > 20, "Prefect did store the run"
+    assert not stored[0] ^ stored[1], "\n".join(sorted(stored[0] ^ stored[1]))
     assert seen[0]["release"] == seen[1]["release"]
     assert seen[0]["files"] == seen[1]["files"]
 

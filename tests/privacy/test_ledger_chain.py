@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,15 @@ def test_replace_truncate_and_conflict_updates_are_refused(
 ) -> None:
     before = ledger.verify()
     if ledger.store.url.get_backend_name() == "sqlite":
-        copy = "SELECT {}, kind, dataset, run_id, name, body, {}, {}, written_at FROM entries WHERE seq = 4"
+        copy = "SELECT {}, {}, dataset, run_id, name, body, {}, {}, written_at FROM entries WHERE seq = 4"
         statements = [
-            "INSERT OR REPLACE INTO entries " + copy.format("seq", "previous_hash", "hash"),
-            "INSERT OR REPLACE INTO entries " + copy.format("6", "'p'", "'h'"),
-            "INSERT OR REPLACE INTO entries " + copy.format("6", "previous_hash", "'h'"),
+            "INSERT OR REPLACE INTO entries " + copy.format(*columns)
+            for columns in (
+                ("seq", "kind", "previous_hash", "hash"),
+                ("6", "kind", "'p'", "'h'"),
+                ("6", "'grant'", "previous_hash", "'h'"),
+                ("6", "'grant'", "'p'", "hash"),
+            )
         ]
     else:
         statements = [
@@ -82,6 +87,13 @@ def test_every_column_is_under_the_hash(ledger: Ledger, release: EffectRelease, 
     tamper(f"UPDATE entries SET {column} = {new} WHERE seq = 4")
     with pytest.raises(LedgerError, match="entry 4"):
         ledger.verify()
+
+
+def test_the_number_is_under_the_hash(ledger: Ledger) -> None:
+    with ledger.store.read() as connection:
+        entry = ledger.store.head(connection)
+    assert entry is not None
+    assert entry.digest() == entry.hash != replace(entry, seq=2).digest()
 
 
 def test_removed_and_renumbered_entries_are_found(ledger: Ledger, release: EffectRelease, tamper: Tamper) -> None:

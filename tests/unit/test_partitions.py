@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bad_data import LAYOUT_CASES, UNIT, good, study, write
+
+from schemas.errors import DataError
+from tasks.partitions import column_groups, read_columns, read_layout
+
+
+def blocked(newest: int | None = None):
+    select = {"newest": newest} if newest else None
+    return study(data={"path": ".", "unit": UNIT, "blocks": "month", "select": select})
+
+
+def months(folder: Path, *values: str) -> Path:
+    for value in values:
+        write(folder / f"month={value}", good(3))
+    return folder
+
+
+@pytest.mark.parametrize("case", LAYOUT_CASES, ids=lambda case: case.name)
+def test_broken_layouts_are_refused(case, tmp_path):
+    folder = tmp_path / "data"
+    case.write(folder)
+    with pytest.raises(DataError) as caught:
+        read_layout(case.study, folder)
+    assert all(words in str(caught.value) for words in case.says)
+    assert caught.value.__context__ is None
+
+
+def test_files_are_listed_by_path_with_their_rows(tmp_path):
+    write(tmp_path / "b", good(3), good(4))
+    write(tmp_path / "a" / "deep", good(5))
+    write(tmp_path / "a.parquet", good(6))
+    write(tmp_path / ".hidden", good(7))
+    write(tmp_path / "_delta_log", good(7))
+    (tmp_path / "notes.txt").write_text("not data")
+    (tmp_path / "study.yaml").write_text("not data")
+    layout = read_layout(study(), tmp_path)
+    assert [(p.path, p.rows, p.block) for p in layout.partitions] == [
+        ("a.parquet/part-0.parquet", 6, "all"),
+        ("a/deep/part-0.parquet", 5, "all"),
+        ("b/part-0.parquet", 3, "all"),
+        ("b/part-1.parquet", 4, "all"),
+    ]
+    assert layout.units == 18
+    assert layout.dataset_blocks == ("all",)
+
+
+def test_blocks_come_from_the_hive_key_anywhere_on_the_path(tmp_path):
+    write(tmp_path / "site=x" / "month=2024-01" / "day=3", good(3))
+    write(tmp_path / "month=2024-02", good(4))
+    layout = read_layout(blocked(), tmp_path)
+    assert layout.blocks == ("month=2024-01", "month=2024-02")
+    assert {p.path: p.block for p in layout.partitions} == {
+        "month=2024-02/part-0.parquet": "month=2024-02",
+        "site=x/month=2024-01/day=3/part-0.parquet": "month=2024-01",
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "newest", "expected"),
+    [
+        (("2024-01", "2024-02", "2023-12"), 1, ("2024-02",)),
+        (("2024-01", "2024-02", "2023-12"), 2, ("2024-01", "2024-02")),
+        (("9", "10", "11"), 2, ("10", "11")),
+        (("9", "10", "-11"), 1, ("10",)),
+        (("9", "10", "x"), 2, ("9", "x")),
+        (("1.5", "1.25"), 1, ("1.5",)),
+        (("1", "2"), 5, ("1", "2")),
+    ],
+)
+def test_newest_blocks_in_natural_order(values, newest, expected, tmp_path):
+    layout = read_layout(blocked(newest), months(tmp_path, *values))
+    assert layout.blocks == tuple(sorted(f"month={value}" for value in expected))
+    assert set(layout.dataset_blocks) == {f"month={value}" for value in values}
+
+
+def test_a_block_named_twice_on_a_path_is_refused(tmp_path):
+    write(tmp_path / "month=1" / "month=2", good())
+    with pytest.raises(DataError, match="exactly one folder"):
+        read_layout(blocked(), tmp_path)
+
+
+def test_blocks_that_are_not_selected_are_not_opened(tmp_path):
+    months(tmp_path, "1", "2")
+    (tmp_path / "month=1" / "part-0.parquet").write_text("broken")
+    assert read_layout(blocked(1), tmp_path).units == 3
+
+
+def test_a_link_within_the_folder_is_a_file(tmp_path):
+    write(tmp_path, good(3))
+    (tmp_path / "z.parquet").symlink_to(tmp_path / "part-0.parquet")
+    assert read_layout(study(), tmp_path).units == 6
+
+
+def test_layout_is_the_same_through_a_linked_root_and_its_digest_sees_counts(tmp_path):
+    write(tmp_path / "data", good(3))
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    direct = read_layout(study(), tmp_path / "data")
+    assert read_layout(study(), tmp_path / "link") == direct
+    write(tmp_path / "data", good(4))
+    assert read_layout(study(), tmp_path / "data").digest != direct.digest
+
+
+def test_only_num_rows_is_taken_from_the_footer(tmp_path, monkeypatch):
+    import pyarrow.parquet as pq
+
+    class Footer:
+        num_rows = 24
+
+    monkeypatch.setattr(pq, "read_metadata", lambda path: Footer())
+    assert read_layout(study(), write(tmp_path, good())).units == 24
+
+
+def test_glob_characters_and_hive_folders_do_not_change_what_is_read(tmp_path):
+    folder = write(tmp_path / "age=99" / "[a]*", good(3))
+    (folder / "part-0.parquet").rename(folder / "p[0]?.parquet")
+    layout = read_layout(study(), tmp_path)
+    assert read_columns(tmp_path, layout.partitions[0], ["age"])["age"].to_list() == good(3)["age"].to_list()
+
+
+def test_column_groups_cover_all_names_within_the_target():
+    names = [f"x{i}" for i in range(23)]
+    for rows in (0, 1, 1_000_000, 10**9):
+        groups = list(column_groups(names, rows))
+        assert [name for group in groups for name in group] == names
+        assert all(len(group) == 1 or len(group) * rows * 8 <= 1 << 26 for group in groups)
