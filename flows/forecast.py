@@ -5,11 +5,12 @@ The stand-in for the population (share of treated units, deviation of the outcom
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from schemas.plan import Plan
 from schemas.privacy import Level
-from schemas.study import EffectStudy
+from schemas.study import EffectStudy, Variant
 from tasks import theory
 from tasks.propensity import coefficient_bound
 
@@ -60,9 +61,26 @@ def forecast(
         sentences.append(f"Bias from the propensity noise (Lemma 3, corrected, unclipped scores): at most {bias:.3g}.")
     if outlook.whole_range:
         warnings.append("the noise exceeds the weight of an arm: expect the whole declared range as interval.")
+    pure = _half_width_of_pure_epsilon(study, plan, stand_in)
+    if pure is not None:
+        numbers["half_width_without_delta"] = pure
+        if pure < 0.98 * outlook.half_width:
+            sentences.append(
+                f"With delta: 0 the L2-Laplace mechanism would be narrower here: ± {pure:.4g}, and spend no delta."
+            )
     if effect is not None:
         numbers |= _effect(study, plan, effect, stand_in, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+def _half_width_of_pure_epsilon(study: EffectStudy, plan: Plan, stand_in: theory.StandIn) -> float | None:
+    """Expected half-width if the study asked for delta = 0; None where that is no alternative."""
+    if study.privacy.delta == 0 or study.privacy.level is Level.training_units:
+        return None
+    if study.estimator.variant is Variant.paper:
+        return None
+    privacy = study.privacy.model_copy(update={"delta": Decimal(0)})
+    return theory.outlook(study.model_copy(update={"privacy": privacy}), plan.design, stand_in).half_width
 
 
 def _effect(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from flows import show
-from schemas.errors import LedgerError, PolicyError, StudyError
+from schemas.errors import LedgerError, PolicyError
 from schemas.policy import load_policy
 
 ledger_app = typer.Typer(help="Grant, inspect, verify and void what the ledger holds.", no_args_is_help=True)
@@ -112,11 +113,12 @@ def void(
     json_: Json = False,
 ) -> None:
     """Free what RUN reserved and never released. It cannot resume."""
+    from tasks.privacy.budget import records_folder
     from tasks.privacy.ledger import open_ledger
 
-    if not reason.strip():
-        raise StudyError("--reason must say something")
     open_ledger().void(run, reason)
+    # A voided run cannot resume, so nobody needs its record-level values.
+    shutil.rmtree(records_folder(run), ignore_errors=True)
     if json_:
         show.document({"run_id": run, "voided": True})
     else:

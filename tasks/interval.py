@@ -1,7 +1,7 @@
 """From released sums to an estimate and an interval that covers sampling error and every draw of noise.
 
 Everything here is post-processing of released or public values. ``assemble`` and ``Noise`` serve any estimator;
-``findings`` is inverse probability weighting. Derivations: ``docs/proofs-ipw.md``, section 6.
+``findings`` is inverse probability weighting. Derivations: ``docs/proofs/ipw.md``, section 6.
 """
 
 from __future__ import annotations

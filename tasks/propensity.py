@@ -3,7 +3,7 @@
 J(w) = (1/m) sum_i [log(1 + exp(w'x_i)) - t_i w'x_i] + (penalty/2) ||w||^2 over the m training rows is minimised
 by Newton's method. Gradient and Hessian are sums over chunks of partitions, so rows never sit in one process.
 The coefficients are then released once (output perturbation: Chaudhuri, Monteleoni & Sarwate 2011; Lee et al.
-2019a, section 3.1). Why the sensitivity holds, step by step: ``docs/proofs-ipw.md``, section 1.
+2019a, section 3.1). Why the sensitivity holds, step by step: ``docs/proofs/ipw.md``, section 1.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def write_rows(handle: int, offset: int, rows: NDArray[Any]) -> None:
         failure = errno.errorcode.get(error.errno or 0, "OSError")
     if failure:
         raise CausalveilError(
-            f"the scratch folder cannot be written ({failure}); free some space, or set CAUSALVEIL_HOME to a larger disk"
+            f"the scratch folder cannot be written ({failure}); free some space or point CAUSALVEIL_HOME elsewhere"
         )
 
 

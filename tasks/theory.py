@@ -2,7 +2,7 @@
 
 Everything takes declared values or a stand-in that the reader states. The bounds are those of Lee et al. (2019a,
 2019b) in corrected form; what was wrong with the printed ones stands with each function and in
-``docs/proofs-ipw.md``, section 7.
+``docs/proofs/ipw.md``, section 7.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Every unit's contributions lie in [-1, 1] by declared bounds, are rounded to a public lattice and added as whole
 numbers. So the sums are exact: they depend neither on the order of rows nor on partitions nor on workers, and
-float addition cannot widen the sensitivity. Proofs: ``docs/proofs-ipw.md``, sections 2 to 5.
+float addition cannot widen the sensitivity. Proofs: ``docs/proofs/ipw.md``, sections 2 to 5.
 
 Hajek weighting, per arm, with a = weight / (the arm's largest possible weight) and u in [-1, 1] the scaled
 outcome: ``(a u, a, c a^2 u^2, c a^2 u, c a^2)``, treated first, 10 numbers; c = ``SECOND_MOMENT``. The second

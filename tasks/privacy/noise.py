@@ -23,6 +23,8 @@ from tasks.privacy import lattice
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-200, 1e200
 LARGEST_VALUE = 1e300
+# Every float is a multiple of 2^-1074, so moving a value to that lattice changes nothing.
+FINEST = -1074
 
 
 class NoiseSource(Protocol):
@@ -157,5 +159,5 @@ def _opendp_measurement(kind: Literal["laplace", "gaussian"], size: int, scale: 
     dp = _opendp()
     domain = dp.domains.vector_domain(dp.domains.atom_domain(T=float, nan=False), size=size)
     if kind == "laplace":
-        return dp.measurements.make_laplace(domain, dp.metrics.l1_distance(T=float), scale=scale)
-    return dp.measurements.make_gaussian(domain, dp.metrics.l2_distance(T=float), scale=scale)
+        return dp.measurements.make_laplace(domain, dp.metrics.l1_distance(T=float), scale=scale, k=FINEST)
+    return dp.measurements.make_gaussian(domain, dp.metrics.l2_distance(T=float), scale=scale, k=FINEST)

@@ -120,7 +120,7 @@ def test_intervals_cover_what_they_say_and_are_no_wider_than_they_must(
 def test_a_fitted_propensity_model_that_is_hardly_shrunk_keeps_the_coverage() -> None:
     """Fit and effect on the same units, which label level allows, penalty near 0: 300 runs of 3,000 units.
 
-    The interval covers neither shrinkage nor noise of the model (docs/proofs-ipw.md, section 6), so neither is
+    The interval covers neither shrinkage nor noise of the model (docs/proofs/ipw.md, section 6), so neither is
     large here. That the scores are estimated makes the estimate less variable than the interval says.
     """
     study = make_study(penalty=1e-4, level="label", epsilon="4")

@@ -59,9 +59,13 @@ def test_folder_is_private_and_gone_afterwards():
 
 
 def test_folder_is_gone_after_an_error():
-    with pytest.raises(ZeroDivisionError), open_scratch("run") as folder:
-        (folder / "rows").write_text("x")
-        raise ZeroDivisionError
+    def fail() -> None:
+        with open_scratch("run") as folder:
+            (folder / "rows").write_text("x")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
     assert leftovers() == []
 
 
@@ -199,4 +203,4 @@ def test_map_partitions_holds_blas_to_one_thread():
 
     seen = map_partitions(lambda _: [pool["num_threads"] for pool in threadpool_info()], 2, 2)
     assert seen
-    assert all(threads == 1 for threads in sum(seen, []))
+    assert all(threads == 1 for pools in seen for threads in pools)

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from bad_data import AGE, CANARY, GROUP, OUTCOME, TREATMENT, UNIT, good, study, write
+
+from schemas.errors import DataError
+from tasks.normalise import columns, dimension, encode, feature_names, normalise_stage, scale, scaled_outcome
+from tasks.partitions import read_layout
+from tasks.privacy.keys import simulated_key
+from tasks.rows import load_array, partition_folder
+from tasks.unit_hash import keyed_hash
+from tasks.validate import HASH_LABEL, validate_stage
+
+
+def encoded(given, frame: pl.DataFrame) -> np.ndarray:
+    return encode(given, columns(given, frame), np.arange(frame.height))
+
+
+def normalised(given, folder, scratch):
+    """x, t, u, h of every partition after both stages."""
+    layout = read_layout(given, folder)
+    validate_stage(given, folder, layout, scratch, "run", 1)
+    normalise_stage(given, folder, layout, scratch, "run", 1)
+    places = [partition_folder(scratch, index) for index in range(len(layout.partitions))]
+    return [tuple(load_array(place / f"{name}.npy") for name in "xtuh") for place in places]
+
+
+COVARIATES = {
+    "b_group": {"levels": ["a", "b", "c"]},
+    "a_age": {"lower": 20, "upper": 40},
+    "c_code": {"levels": [7, 3]},
+}
+
+
+def test_features_are_sorted_by_covariate_with_the_intercept_last():
+    assert feature_names(study(covariates=COVARIATES)) == (
+        "a_age",
+        "b_group=a",
+        "b_group=b",
+        "b_group=c",
+        "c_code=7",
+        "c_code=3",
+        "(intercept)",
+    )
+    with_missing = study(covariates=COVARIATES, missing="indicator")
+    assert feature_names(with_missing) == (
+        "a_age",
+        "a_age (missing)",
+        "b_group=a",
+        "b_group=b",
+        "b_group=c",
+        "b_group (missing)",
+        "c_code=7",
+        "c_code=3",
+        "c_code (missing)",
+        "(intercept)",
+    )
+    assert dimension(with_missing) == 10
+
+
+def test_values_are_clipped_mapped_and_encoded():
+    frame = pl.DataFrame({"a_age": [20.0, 30.0, 35.0, -1e9, 1e9], "b_group": list("abcab"), "c_code": [7, 3, 3, 7, 7]})
+    x = encoded(study(covariates=COVARIATES), frame) * 2.0  # sqrt(p + 1) = 2
+    expected = [
+        [-1.0, 1, 0, 0, 1, 0, 1],
+        [0.0, 0, 1, 0, 0, 1, 1],
+        [0.5, 0, 0, 1, 0, 1, 1],
+        [-1.0, 1, 0, 0, 1, 0, 1],
+        [1.0, 0, 1, 0, 1, 0, 1],
+    ]
+    assert np.allclose(x, expected, rtol=0, atol=1e-11)
+
+
+def test_missing_values_are_the_midpoint_plus_an_indicator_or_a_level():
+    given = study(covariates=COVARIATES, missing="indicator")
+    frame = pl.DataFrame({"a_age": [None, 40.0], "b_group": ["c", None], "c_code": [None, 3]})
+    x = encoded(given, frame) * 2.0
+    expected = [[0, 1, 0, 0, 1, 0, 0, 0, 1, 1], [1, 0, 0, 0, 0, 1, 0, 1, 0, 1]]
+    assert np.allclose(x, expected, rtol=0, atol=1e-11)
+    # Exactly zero, whatever the bounds: not a rounded midpoint.
+    odd = study(covariates={"a_age": {"lower": 0.1, "upper": 0.7}}, missing="indicator")
+    assert encoded(odd, pl.DataFrame({"a_age": [None, 0.3]}))[0, 0] == 0.0
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda c: c.cast(pl.Int16),
+        lambda c: c.cast(pl.UInt64),
+        lambda c: c.cast(pl.Float32),
+        lambda c: c.cast(pl.Decimal(12, 4)),
+    ],
+)
+def test_every_numeric_type_gives_the_same_rows(convert):
+    frame = good()
+    assert np.array_equal(encoded(study(), frame), encoded(study(), frame.with_columns(convert(pl.col(AGE)))))
+
+
+def test_boolean_covariates_are_zero_and_one():
+    given = study(covariates={"flag": {"lower": 0, "upper": 1}})
+    x = encoded(given, pl.DataFrame({"flag": [True, False]}))
+    assert np.array_equal(np.sign(x[:, 0]), [1, -1])
+
+
+@pytest.mark.parametrize("dtype", [pl.Categorical, pl.Enum(["c", "unused", "b", "a"])])
+def test_dictionaries_are_text(dtype):
+    frame = good()
+    assert np.array_equal(encoded(study(), frame), encoded(study(), frame.with_columns(pl.col(GROUP).cast(dtype))))
+
+
+def test_levels_that_the_column_cannot_hold_do_not_disturb_the_others():
+    given = study(covariates={"code": {"levels": [2**70, 1, 300, -1]}})
+    x = encoded(given, pl.DataFrame({"code": pl.Series([1, 1], dtype=pl.UInt8)}))
+    assert np.array_equal(x[:, :4] > 0, [[False, True, False, False]] * 2)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"),
+    [(-8e307, 8e307), (1e300, 1.7e308), (0.0, 5e-324), (-5e-324, 5e-324), (1.0, 1.0000000000000002), (1e300, 2e300)],
+)
+def test_extreme_bounds_neither_overflow_nor_leave_the_interval(lower, upper):
+    values = [lower, upper, (lower + upper) / 2 if abs(lower) < 1e307 else 0.0, -1.7e308, 1.7e308, 0.0]
+    given = study(
+        covariates={"v": {"lower": lower, "upper": upper}}, outcome={"name": "v2", "lower": lower, "upper": upper}
+    )
+    x = encoded(given, pl.DataFrame({"v": values}))
+    u = scaled_outcome(given, pl.Series("v2", values))
+    assert np.all(np.abs(x[:, 0]) <= scale(given))
+    assert np.all(np.abs(u) <= 1)
+    assert u[3] == -1
+    if upper - lower > 1e-300:
+        assert u[0] == -1
+        assert u[1] == u[4] == 1
+
+
+def test_outcome_is_scaled_and_clipped():
+    u = scaled_outcome(study(), pl.Series(OUTCOME, [0.0, 26.0, 52.0, -1.0, 60.0, 39.0]))
+    assert np.allclose(u, [-1, 0, 1, -1, 1, 0.5], rtol=0, atol=1e-15)
+
+
+def test_stage_sorts_rows_by_the_keyed_hash_and_keeps_them_together(tmp_path):
+    frames = [good(40), good(0), good(60, 40)]
+    found = normalised(study(), write(tmp_path / "data", *frames), tmp_path / "scratch")
+    key = simulated_key(1).subkey(HASH_LABEL)
+    for frame, (x, t, u, h) in zip(frames, found, strict=True):
+        hashes = keyed_hash(frame[UNIT], key)
+        order = np.lexsort((hashes[:, 1], hashes[:, 0]))
+        assert np.array_equal(h, hashes[order])
+        assert np.array_equal(t, frame[TREATMENT].to_numpy()[order])
+        assert np.array_equal(u, scaled_outcome(study(), frame[OUTCOME])[order])
+        assert np.array_equal(x, encoded(study(), frame)[order])
+        assert (x.dtype, t.dtype, u.dtype, h.dtype) == ("f8", "u1", "f8", "u8")
+        assert x.flags.c_contiguous
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "scratch").rglob("*.npy")}
+    assert modes == {0o600}
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_chunks_and_workers_do_not_change_the_rows(workers, tmp_path, monkeypatch):
+    given = study(execution={"workers": workers}, missing="indicator")
+    frame = good(1000).with_columns(pl.when(pl.int_range(pl.len()) % 7 > 0).then(pl.col(AGE, GROUP)))
+    folder = write(tmp_path / "data", frame)
+    ((whole, *_),) = normalised(given, folder, tmp_path / "one")
+    monkeypatch.setattr("tasks.normalise.CHUNK_ROWS", 64)
+    ((cut, *_),) = normalised(given, folder, tmp_path / "two")
+    assert np.array_equal(whole, cut)
+
+
+def test_order_of_rows_in_a_file_does_not_matter(tmp_path):
+    frame = good(200)
+    one = normalised(study(), write(tmp_path / "a", frame), tmp_path / "one")
+    two = normalised(study(), write(tmp_path / "b", frame.sample(fraction=1, shuffle=True, seed=3)), tmp_path / "two")
+    assert all(np.array_equal(a, b) for a, b in zip(one[0], two[0], strict=True))
+
+
+CHANGES = {
+    "unit": good(24).with_columns(pl.Series(UNIT, [5, *good(24)[UNIT].to_list()[1:]])),
+    "unit null": good(24).with_columns(pl.when(pl.int_range(pl.len()) > 0).then(pl.col(UNIT)).alias(UNIT)),
+    "treatment": good(24).with_columns(pl.lit(2).cast(pl.Int8).alias(TREATMENT)),
+    "treatment null": good(24).with_columns(pl.lit(None).cast(pl.Int8).alias(TREATMENT)),
+    "outcome NaN": good(24).with_columns(pl.lit(float("nan")).alias(OUTCOME)),
+    "outcome null": good(24).with_columns(pl.lit(None).cast(pl.Float64).alias(OUTCOME)),
+    "covariate NaN": good(24).with_columns(pl.lit(float("nan")).alias(AGE)),
+    "covariate null": good(24).with_columns(pl.lit(None).cast(pl.Float64).alias(AGE)),
+    "covariate text": good(24).with_columns(pl.lit(CANARY).alias(AGE)),
+    "level": good(24).with_columns(pl.lit(CANARY).alias(GROUP)),
+    "level null": good(24).with_columns(pl.lit(None).cast(pl.String).alias(GROUP)),
+    "rows": good(25),
+    "column": good(24).drop(AGE),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_file_changed_after_validation_is_refused(name, tmp_path):
+    folder, given, scratch = write(tmp_path / "data", good(24)), study(), tmp_path / "scratch"
+    layout = read_layout(given, folder)
+    validate_stage(given, folder, layout, scratch, "run", 1)
+    write(folder, CHANGES[name])
+    with pytest.raises(DataError) as caught:
+        normalise_stage(given, folder, layout, scratch, "run", 1)
+    assert CANARY not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def test_another_key_or_no_validation_is_refused(tmp_path):
+    folder, given, scratch = write(tmp_path / "data", good(24)), study(), tmp_path / "scratch"
+    layout = read_layout(given, folder)
+    with pytest.raises(DataError, match="run validate"):
+        normalise_stage(given, folder, layout, scratch, "run", 1)
+    validate_stage(given, folder, layout, scratch, "run", 1)
+    with pytest.raises(DataError, match="changed"):
+        normalise_stage(given, folder, layout, scratch, "run", 2)
