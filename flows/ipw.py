@@ -39,4 +39,4 @@ def estimate(run: Run, stage: Engine) -> Findings:
     coefficients = stage(propensity.propensity_stage, study, design, scratch, run.budget)
     stage(weigh.weigh_stage, study, design, scratch, coefficients)
     statistics = stage(perturb.perturb_stage, study, design, scratch, run.budget)
-    return stage(interval.interval_stage, study, design, statistics)
+    return stage(interval.interval_stage, study, design, coefficients, statistics)

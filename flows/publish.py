@@ -52,7 +52,7 @@ def assemble_release(
         estimate=findings.estimate,
         interval=findings.interval,
         variance=findings.variance,
-        details=findings.details,
+        details=dict(findings.details),
         privacy=PrivacyStatement(
             unit=study.data.unit,
             neighbours=study.privacy.neighbours,

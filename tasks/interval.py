@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -19,7 +19,7 @@ from schemas.release import Coverage, Interval, Variance
 from schemas.study import Estimand, Study, Variant, Weighting
 from tasks import perturb, propensity, weigh
 from tasks.arrays import FloatArray
-from tasks.normalise import dimension
+from tasks.normalise import dimension, feature_names
 from tasks.privacy.mechanisms import L2Laplace, Mechanism
 
 # A noisy sum of weights below this many noise standard deviations does not carry a mean.
@@ -274,6 +274,18 @@ def _horvitz_thompson(
     return estimate, {"normalisation": "number of estimation units"}
 
 
-def interval_stage(study: Study, design: Design, statistics: FloatArray) -> Findings:
-    """The last stage: reads nothing but released and public values."""
-    return findings(study, design, statistics)
+def interval_stage(study: Study, design: Design, coefficients: FloatArray, statistics: FloatArray) -> Findings:
+    """The last stage: reads nothing but released and public values.
+
+    Args:
+        study: the study.
+        design: its sizes.
+        coefficients: the propensity model, shape (d,). Where it was released with noise it joins the findings;
+            at label level it is an exact function of rows that the owner has not published, and stays.
+        statistics: what ``perturb`` released.
+    """
+    found = findings(study, design, statistics)
+    if study.privacy.level is Level.label:
+        return found
+    names = (f"propensity_coefficient[{name}]" for name in feature_names(study))
+    return replace(found, details={**found.details, **dict(zip(names, coefficients.tolist(), strict=True))})

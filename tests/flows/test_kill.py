@@ -7,17 +7,17 @@ child finish the same run id: every value that was stored is found unchanged, no
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
-import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import killed
 import pytest
+from children import CONTEXT, process, run_study_aloud
 from sqlalchemy import create_engine, text
 from studies import people, write_study
 
@@ -26,19 +26,12 @@ from tasks.privacy.ledger import open_ledger
 
 STAGES = ("start", "validate", "normalise", "split", "propensity", "weigh", "perturb", "interval")
 SEED = 20261121
+ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def processes() -> multiprocessing.context.ForkServerContext:
-    """Children fork from a server that has imported everything and computed nothing."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["killed", "flows.spine", "scipy.stats", "pandera.polars", "dp_accounting.pld"])
-    return context
-
-
-def _start(processes, study: Path, out: Path, run_id: str, home: Path):  # type: ignore[no-untyped-def]
-    receive, send = processes.Pipe(duplex=False)
-    child = processes.Process(target=killed.run, args=(str(study), str(out), run_id, str(home), send))
+def _start(study: Path, out: Path, run_id: str, home: Path):  # type: ignore[no-untyped-def]
+    receive, send = CONTEXT.Pipe(duplex=False)
+    child = process(run_study_aloud, str(study), str(out), run_id, str(home), send)
     child.start()
     send.close()
     return child, receive
@@ -55,7 +48,7 @@ def _kill_at(child, phases: Connection, phase: str, wait: float) -> str:  # type
         if last == "done":
             break
     time.sleep(wait)
-    os.kill(child.pid, signal.SIGKILL)
+    child.kill()
     child.join()
     while phases.poll():
         try:
@@ -79,7 +72,7 @@ def _stored(home: Path, run_id: str) -> dict[str, str]:
         return {name: body for name, body in rows}
 
 
-def _kill_and_resume(count: int, processes, tmp_path: Path, home: Path) -> Counter[str]:  # type: ignore[no-untyped-def]
+def _kill_and_resume(count: int, tmp_path: Path, home: Path) -> Counter[str]:
     study = write_study(
         tmp_path / "study",
         frame=people(3000),
@@ -93,13 +86,13 @@ def _kill_and_resume(count: int, processes, tmp_path: Path, home: Path) -> Count
     for attempt in range(count):
         run_id = f"killed-{attempt}"
         out = tmp_path / "out" / run_id
-        child, phases = _start(processes, study, out, run_id, home)
+        child, phases = _start(study, out, run_id, home)
         phase = _kill_at(child, phases, STAGES[attempt % len(STAGES)], chance.expovariate(100))
         histogram[phase] += 1
         before = _stored(home, run_id)
         survived += bool(before)
 
-        child, _ = _start(processes, study, out, run_id, home)
+        child, _ = _start(study, out, run_id, home)
         child.join()
         assert child.exitcode == 0
         after = _stored(home, run_id)
@@ -119,6 +112,30 @@ def _kill_and_resume(count: int, processes, tmp_path: Path, home: Path) -> Count
 
 
 @pytest.mark.timeout(900)
-def test_kill_everywhere(processes, tmp_path: Path, home: Path) -> None:  # type: ignore[no-untyped-def]
-    histogram = _kill_and_resume(56, processes, tmp_path, home)
+def test_kill_everywhere(tmp_path: Path, home: Path) -> None:
+    histogram = _kill_and_resume(56, tmp_path, home)
     assert len(histogram) >= 6, "the kills landed in too few phases to show anything"
+
+
+@pytest.mark.timeout(300)
+def test_kill_through_prefect(tmp_path: Path, home: Path, prefect_server: str) -> None:
+    """The same through the command and Prefect's server: two kills at random moments, then a run to the end."""
+    study = write_study(tmp_path / "study", frame=people(3000), study={"execution": {"engine": "prefect"}})
+    chance = random.Random(SEED)
+    out = tmp_path / "out"
+    command = [sys.executable, "-m", "flows.cli", "run", str(study), "--run-id", "killed", "--out", str(out), "--json"]
+    environment = os.environ | {"CAUSALVEIL_HOME": str(home), "PREFECT_API_URL": prefect_server}
+    stored: dict[str, str] = {}
+    for _ in range(2):
+        child = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(chance.uniform(3, 6))
+        child.kill()
+        child.communicate()
+        now = _stored(home, "killed")
+        assert stored.items() <= now.items(), "a stored value changed"
+        stored = now
+    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert stored.items() <= _stored(home, "killed").items()
+    open_ledger().verify_release(load_release(out / "release.json"))
+    assert open_ledger().account("small").blocks[0].spent.epsilon == 1

@@ -17,6 +17,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from neighbours import neighbour_table
 from studies import people, write_study
 
 from flows.spine import run_study
@@ -85,14 +86,8 @@ def settle() -> dict[tuple[str, str], str]:
 def neighbours() -> tuple[pl.DataFrame, pl.DataFrame]:
     """One person's whole row is replaced: id, covariates, treatment and outcome, by the most different one."""
     one = people(600)
-    other = one.clone()
-    replaced = {"person": 987654321, "treated": not one["treated"][17], "score": 10.0, "age": 60.0, "group": "c"}
-    for column, value in replaced.items():
-        values = other[column].to_list()
-        values[17] = value
-        other = other.with_columns(pl.Series(column, values, dtype=one[column].dtype))
-    assert (one["person"] != other["person"]).sum() == 1
-    return one, other
+    person = {"person": 987654321, "treated": not one["treated"][17], "score": 10.0, "age": 60.0, "group": "c"}
+    return one, neighbour_table(one, 17, person)
 
 
 def observe(frame: pl.DataFrame, tmp_path: Path, home: Path, engine: str, capfd: Any, caplog: Any) -> dict[str, Any]:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ from flows.spine import run_study
 from schemas.errors import BudgetRefused, DataError
 from tasks.privacy.ledger import open_ledger
 
+ROOT = Path(__file__).parents[2]
 STAGES = ["validate", "normalise", "split", "propensity", "weigh", "perturb", "interval"]
 
 
@@ -94,3 +99,37 @@ def test_flow_retry_draws_nothing_twice(study: Path, tmp_path: Path) -> None:
     account = open_ledger().account("small")
     assert account.blocks[0].spent.epsilon == 1
     assert [run.state for run in account.runs] == ["finished"]
+
+
+def test_scheduled_runs_are_named_by_deployment_and_time(prefect_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prefect's own test hooks stand in for a deployment: the name is the same on every retry."""
+    from prefect.runtime import flow_run
+
+    from flows.study import default_run_id
+
+    monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__NAME", "nightly fertility")
+    monkeypatch.setattr(flow_run, "scheduled_start_time", datetime(2026, 11, 21, 3, tzinfo=UTC), raising=False)
+
+    assert default_run_id() == "nightly-fertility-20261121T030000"
+
+
+def test_dead_server_is_a_typed_error_and_charges_nothing(tmp_path: Path) -> None:
+    """A server that cannot be reached: exit code 1, one line, nothing reserved."""
+    path = write_study(tmp_path / "study")
+    command = [
+        sys.executable,
+        "-m",
+        "flows.cli",
+        "run",
+        str(path),
+        "--engine",
+        "prefect",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    environment = os.environ | {"PREFECT_API_URL": "http://127.0.0.1:9/api"}
+    ended = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 1
+    (told,) = [line for line in ended.stderr.splitlines() if line.startswith("causalveil: ")]
+    assert "PREFECT_API_URL" in told
+    assert open_ledger().account("small").runs == ()

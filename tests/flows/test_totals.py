@@ -52,6 +52,9 @@ def test_plan_ledger_release_agree(option: dict[str, str], tmp_path: Path) -> No
     ledger.verify()
     ledger.verify_release(release)
 
+    model = [name for name in release.details if name.startswith("propensity_coefficient[")]
+    assert len(model) == (0 if option["level"] == "label" else 5), "age, three groups, intercept; noisy ones only"
+
     interval = release.interval
     assert interval.lower <= release.estimate <= interval.upper
     assert release.variance.sampling >= 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
@@ -12,32 +11,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+from children import CONTEXT, process
 from ledger_help import audit_lines, budget, charge, finished, never, policy, reservation
 
 from schemas.errors import BudgetRefused
 from tasks.privacy.ledger import Ledger, open_ledger
-
-# Forked, so that sixteen start in a moment; a ledger holds no connection that a fork could share.
-CONTEXT = multiprocessing.get_context("fork")
 
 
 def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
     """Run ``work(0..count-1)`` in processes that start together; their answers, in any order."""
     barrier, answers = CONTEXT.Barrier(count), CONTEXT.SimpleQueue()
 
-    def run(number: int) -> None:
+    def run(number: int, barrier: Any, answers: Any) -> None:
         barrier.wait(60)
         try:
             answers.put(work(number))
         except BaseException as problem:
             answers.put(problem)
 
-    processes = [CONTEXT.Process(target=run, args=(number,)) for number in range(count)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-    assert [process.exitcode for process in processes] == [0] * count
+    processes = [process(run, number, barrier, answers) for number in range(count)]
+    for child in processes:
+        child.start()
+    for child in processes:
+        child.join(120)
+    assert [child.exitcode for child in processes] == [0] * count
     return [answers.get() for _ in processes]
 
 
@@ -86,14 +83,13 @@ def test_new_ledger_is_made_once(ledger_url: str) -> None:
 def killed_at(work: Callable[[Any], None]) -> bytes:
     """Run ``work(connection)`` in a process that is killed once it has sent a message; the message."""
     here, there = CONTEXT.Pipe()
-    process = CONTEXT.Process(target=work, args=(there,))
-    process.start()
+    child = process(work, there)
+    child.start()
     assert here.poll(60), "the process said nothing"
     message: bytes = here.recv_bytes()
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
+    os.kill(child.pid, signal.SIGKILL)
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
     return message
 
 
@@ -155,13 +151,12 @@ def test_killed_anywhere(ledger: Ledger, tmp_path: Path) -> None:
     # Ever later, so that some process gets through on any machine.
     for delay in np.random.default_rng().uniform(0, 0.04, size=200) * np.arange(1, 201):
         here, there = CONTEXT.Pipe()
-        process = CONTEXT.Process(target=work, args=(there,))
-        process.start()
+        child = process(work, there)
+        child.start()
         there.close()
         time.sleep(delay)
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
+        child.kill()
+        child.join()
         kills += 1
         done = False
         try:

@@ -21,6 +21,7 @@ from tasks import propensity, weigh
 from tasks.design import design
 from tasks.rows import Rows
 from tests.ipw_help import ESTIMANDS, make_study
+from tests.neighbours import neighbour
 
 unit = st.floats(-1, 1, allow_nan=False)
 corner = st.one_of(unit, st.sampled_from([-1.0, 0.0, 1.0]))
@@ -34,10 +35,6 @@ def table_rows(draw: st.DrawFn, size: int, d: int) -> Rows:
     x *= 1 - 2.0**-52
     t = np.array(draw(st.lists(st.sampled_from([0, 1]), min_size=size, max_size=size)), dtype=np.uint8)
     return Rows(x, t, np.array(draw(st.lists(corner, min_size=size, max_size=size))))
-
-
-def replace_last(rows: Rows, other: Rows) -> Rows:
-    return Rows(np.vstack([rows.x[:-1], other.x]), np.append(rows.t[:-1], other.t), np.append(rows.u[:-1], other.u))
 
 
 # Propensity ------------------------------------------------------------------------------------------------
@@ -60,7 +57,7 @@ def test_coefficients_of_neighbours_are_as_close_as_declared(
     data: st.DataObject, m: int, d: int, penalty: float
 ) -> None:
     rows, other = data.draw(table_rows(m, d)), data.draw(table_rows(1, d))
-    distance = np.linalg.norm(fit(rows, penalty) - fit(replace_last(rows, other), penalty))
+    distance = np.linalg.norm(fit(rows, penalty) - fit(neighbour(rows, other), penalty))
     assert distance <= coefficient_sensitivity(penalty, m)
 
 
@@ -123,9 +120,8 @@ def sum_sensitivity(study: EffectStudy, n: int) -> float:
 def test_sums_of_neighbours_are_as_close_as_declared(data: st.DataObject, case: int, n: int) -> None:
     study = STUDIES[case]
     rows, other = data.draw(table_rows(n, 2)), data.draw(table_rows(1, 2))
-    if study.privacy.level == "label":
-        other = Rows(rows.x[-1:], rows.t[-1:], other.u)
-    distance = np.linalg.norm(private_sums(study, rows) - private_sums(study, replace_last(rows, other)))
+    changed = neighbour(rows, other, study.privacy.level)
+    distance = np.linalg.norm(private_sums(study, rows) - private_sums(study, changed))
     assert distance <= sum_sensitivity(study, n)
 
 

@@ -1,0 +1,228 @@
+"""The whole estimator audited from outside: what it releases on two neighbouring tables, thousands of times.
+
+One unit differs, in id, x, t and y (at label level in y alone), and is as extreme as declared bounds allow; the others
+are all alike, so that nothing but the noise hides it. Every run takes a fresh key, so whether that unit trains the
+model is part of what is audited; the fraction is chosen so that it mostly is on the side under audit. Scores are
+functions of what was released; epsilon is bounded from below by ``audit.epsilon_lower_bound``. Production noise.
+
+A run of this file that finds more than the declared epsilon is wrong with probability below 20 x 1e-8. To see half of
+the noise delta is large; where Gaussian noise spends 1e-6 no audit by counting could. A mutant's bound exceeds the
+declared epsilon by at least 0.2 in each case; the number is printed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from audit import OpenBudget, epsilon_lower_bound
+
+from schemas.plan import Design
+from schemas.privacy import Level, Norm
+from schemas.study import EffectStudy
+from tasks import normalise, perturb, propensity, weigh
+from tasks import rows as task_rows
+from tasks.arrays import FloatArray, IntArray
+from tasks.design import design
+from tasks.privacy.mechanisms import Mechanism, Sensitivity
+from tasks.privacy.noise import SecureNoise
+from tasks.rows import Rows
+from tasks.split import leading_rows, training_size
+from tasks.unit_hash import ascending, keyed_hash
+from tests.ipw_help import make_study
+
+CONFIDENCE = 1 - 1e-8
+RUNS = 3_000
+UNITS = 40
+MARGIN = 0.2
+
+
+@pytest.fixture(autouse=True)
+def _no_look_for_blas(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Limiting BLAS's threads reads the process's memory map: 3 ms, most of a run of 40 rows."""
+    monkeypatch.setattr(task_rows, "threadpool_limits", lambda limits: nullcontext())
+    yield
+
+
+# The study and its two tables ------------------------------------------------------------------------------
+
+
+def audited(statistic: str, **changes: Any) -> EffectStudy:
+    """One covariate. A heavy penalty and a narrow clip let both stages attain the sensitivity that they declare."""
+    fraction = {"coefficients": 0.95, "effect": 0.05, "both": 0.5}[statistic]
+    return make_study(
+        **{"epsilon": "2", "delta": "0.1", "penalty": 10, "clip": (0.49, 0.51), "train_fraction": fraction} | changes,
+        covariates={"age": {"lower": -1, "upper": 1}, "group": ...},
+    )
+
+
+@dataclass(frozen=True)
+class Table:
+    """A normalised table and the units of its rows; ``memory`` keeps fits, which are functions of their rows."""
+
+    units: pl.Series
+    rows: Rows
+    memory: dict[bytes, FloatArray] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, study: EffectStudy, special: dict[str, Any]) -> Table:
+        common = [{"person": unit, "treated": 1, "score": 5.0, "age": 1.0} for unit in range(UNITS - 1)]
+        frame = pl.DataFrame([special, *common])
+        x = normalise.encode(study, normalise.columns(study, frame), np.arange(UNITS))
+        t = frame["treated"].cast(pl.UInt8).to_numpy()
+        return cls(frame["person"], Rows(x, t, normalise.scaled_outcome(study, frame["score"])))
+
+    def take(self, which: IntArray) -> Rows:
+        return Rows(self.rows.x[which], self.rows.t[which], self.rows.u[which])
+
+    def fit(self, which: IntArray, penalty: float) -> FloatArray:
+        rows = self.take(which)
+        key = rows.t.tobytes() + rows.x.tobytes()
+        if key not in self.memory:
+            self.memory[key] = propensity.fit(lambda _: rows, 1, len(rows), penalty)
+        return self.memory[key]
+
+
+def neighbours(study: EffectStudy) -> tuple[Table, Table]:
+    """Two tables whose first unit is as far apart as can be: in another arm, across the common direction."""
+    one = {"person": 1_000, "treated": 1, "score": 10.0, "age": -1.0}
+    other = {"person": 2_000, "treated": 0, "score": 9.9, "age": -0.95}
+    if study.privacy.level is Level.label:
+        other = one | {"score": 0.0}
+    return Table.of(study, one), Table.of(study, other)
+
+
+# One run ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """What is wrong with the estimator; nothing by default."""
+
+    noise: SecureNoise = field(default_factory=SecureNoise)
+    sensitivity: Callable[[FloatArray], float] | None = None
+    splits: bool = True
+    memory: list[Mechanism | None] = field(default_factory=list)
+
+    def coefficients_by(self, study: EffectStudy, sizes: Design) -> Any:
+        """The mechanism of the coefficients, made once: its bound takes 1 ms to find."""
+        if not self.memory:
+            self.memory.append(propensity.mechanism(study, sizes))
+        return self.memory[0]
+
+
+def halves(study: EffectStudy, table: Table, mutant: Mutant) -> tuple[IntArray, IntArray, Design]:
+    """Training and estimation rows under a new key, and the public sizes."""
+    sizes = design(study, UNITS)
+    order = ascending(hashes := keyed_hash(table.units, os.urandom(16)))
+    if study.privacy.level is Level.label:
+        return order, order, sizes
+    if not mutant.splits:
+        return order, order, Design(units=UNITS, train=UNITS, estimation=UNITS)
+    first = int(leading_rows([hashes[order]], training_size(UNITS, study.estimator.train_fraction))[0])
+    return order[:first], order[first:], sizes
+
+
+def run(study: EffectStudy, table: Table, mutant: Mutant, statistic: str, budget: OpenBudget) -> FloatArray:
+    """What one run releases: coefficients, effect statistics or both, in one vector."""
+    train, estimation, sizes = halves(study, table, mutant)
+    w = table.fit(train, study.estimator.penalty)
+    by = mutant.coefficients_by(study, sizes)
+    if by is not None:
+        if mutant.sensitivity is not None and statistic == "coefficients":
+            by = understated(by, mutant.sensitivity(table.take(train).x / (len(train) * study.estimator.penalty)))
+        w = by.release(w, propensity.SLOT, budget)
+    if statistic == "coefficients":
+        return w
+    rows = table.take(estimation)
+    sums = weigh.exact_sums(study, lambda _: rows, 1, len(rows), w)
+    if mutant.sensitivity is None:
+        z = perturb.release(study, sizes, sums, budget)
+    else:
+        by = understated(perturb.mechanism(study, sizes), mutant.sensitivity(weigh.contributions(study, rows, w).T))
+        z = by.release(sums, perturb.slot(study), budget)
+    return z if statistic == "effect" else np.concatenate([w, z])
+
+
+def understated(mechanism: Any, value: float) -> Any:
+    return replace(mechanism, sensitivity=Sensitivity(value, Norm.l2, "a mutant's"))
+
+
+# The audit -------------------------------------------------------------------------------------------------
+
+
+def exact(study: EffectStudy, table: Table, statistic: str, inside: bool = True) -> FloatArray:
+    """What the run releases but for noise where the special unit is on the side under audit (or is not).
+
+    Sums at the coefficients of a table without it: a score needs no more, whatever was released.
+    """
+    sizes = design(study, UNITS)
+    size = sizes.train if statistic == "coefficients" else sizes.estimation
+    side = np.arange(UNITS)[: size if inside else None][-(size or 0) :]
+    if statistic == "coefficients":
+        return table.fit(side, study.estimator.penalty)
+    w = table.fit(np.arange(1, UNITS), study.estimator.penalty)
+    return weigh.exact_sums(study, lambda _: table.take(side), 1, len(side), w)
+
+
+Scores = Callable[[FloatArray], list[FloatArray]]
+
+
+def scores(study: EffectStudy, tables: tuple[Table, Table], statistic: str) -> Scores:
+    """Scores of releases, shape (runs, numbers) -> each (runs,): near the likelihood ratio for various noises."""
+    if statistic == "both":
+        return both(study, tables)
+    one, other = (exact(study, table, statistic) for table in tables)
+    way = one - other
+    contrast = way - way.mean()
+
+    def of(z: FloatArray) -> list[FloatArray]:
+        return [
+            np.linalg.norm(z - other, axis=1) - np.linalg.norm(z - one, axis=1),
+            z @ way,
+            z @ contrast,
+            z[:, -1],
+        ]
+
+    return of
+
+
+def both(study: EffectStudy, tables: tuple[Table, Table]) -> Scores:
+    """The likelihood ratio of coefficients and sums together: the special unit is in one half or in the other."""
+    sizes, d = design(study, UNITS), normalise.dimension(study)
+    scales = [propensity.mechanism(study, sizes).noise_scale, perturb.mechanism(study, sizes).noise_scale]
+
+    def log_density(z: FloatArray, table: Table, trains: bool) -> FloatArray:
+        centres = exact(study, table, "coefficients", trains), exact(study, table, "effect", not trains)
+        parts = z[:, :d], z[:, d:]
+        return -sum(
+            (np.square(part - centre).sum(axis=1) / (2 * scale**2))
+            for part, centre, scale in zip(parts, centres, scales, strict=True)
+        )
+
+    def of(z: FloatArray) -> list[FloatArray]:
+        each = [[log_density(z, table, trains) for trains in (True, False)] for table in tables]
+        return [np.logaddexp(*each[0]) - np.logaddexp(*each[1]), sum(each[0]) - sum(each[1])]
+
+    return of
+
+
+def audit(study: EffectStudy, statistic: str, mutant: Mutant | None = None, runs: int = RUNS) -> float:
+    """A lower bound on epsilon at the declared delta, wrong with probability at most 1 - CONFIDENCE.
+
+    The largest of the scores' bounds, each at its share of the error (union bound).
+    """
+    tables, budget, mutant = neighbours(study), OpenBudget(mutant.noise if mutant else None), mutant or Mutant()
+    samples = [np.array([run(study, table, mutant, statistic, budget) for _ in range(runs)]) for table in tables]
+    assert {(charge.epsilon, charge.delta) for charge in budget.charges} == {
+        (study.privacy.epsilon, study.privacy.delta)
+    }
+    score = scores(study, tables, statistic)
+    pairs = list(zip(score(samples[0]), score(samples[1]), strict=True))
+    confidence = 1 - (1 - CONFIDENCE) / len(pairs)
+    return max(epsilon_lower_bound(p, q, float(study.privacy.delta), confidence) for p, q in pairs)
