@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import Callable
 from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,7 +24,6 @@ from flows.ledger_cli import ledger_app
 from schemas.errors import CausalveilError
 
 app = typer.Typer(
-    help="Differentially private causal inference over Parquet partitions.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -40,6 +40,21 @@ class EngineChoice(StrEnum):
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        show.line(f"causalveil {version('causalveil')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Differentially private causal inference over Parquet partitions."""
 
 
 @app.command()

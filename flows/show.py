@@ -114,8 +114,8 @@ def outcome(result: Outcome, left: list[dict[str, Any]]) -> None:
         f"{release.study}: {release.estimand} by {release.estimator}, {release.units:,} units of {release.dataset}\n"
         f"[bold]{release.estimate:,.4g}[/bold]   {interval.confidence:.0%} interval "
         f"[bold][{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]\n"
-        f"covers {', '.join(interval.covers)} ({interval.coverage.replace('_', ' ')})"
-        + (verdict if interval.whole_range else "")
+        f"covers {', '.join(interval.covers)} ({interval.coverage.replace('_', ' ')})\n"
+        f"does not cover {release.details['not_covered']}" + (verdict if interval.whole_range else "")
     )
     console.print(Panel(body, title="not for release" if release.not_for_release else "release", title_align="left"))
     privacy = release.privacy

@@ -218,7 +218,7 @@ def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | N
     with open_scratch(budget.run_id) as scratch:
         run = Run(study, request.folder, request.layout, request.plan.design, scratch, budget, seed)
         findings = METHODS[study.estimator.name].estimate(run, engine)
-    text = release_text(assemble_release(study, request.policy, request.plan, findings, budget))
+    text = release_text(guarded(assemble_release, study, request.policy, request.plan, findings, budget))
     budget.finish(text)
     return text
 

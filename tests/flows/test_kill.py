@@ -119,14 +119,14 @@ def test_kill_everywhere(tmp_path: Path, home: Path) -> None:
 
 @pytest.mark.timeout(300)
 def test_kill_through_prefect(tmp_path: Path, home: Path, prefect_server: str) -> None:
-    """The same through the command and Prefect's server: two kills at random moments, then a run to the end."""
+    """The same through the command and Prefect's server: three kills at random moments, then a run to the end."""
     study = write_study(tmp_path / "study", frame=people(3000), study={"execution": {"engine": "prefect"}})
     chance = random.Random(SEED)
     out = tmp_path / "out"
     command = [sys.executable, "-m", "flows.cli", "run", str(study), "--run-id", "killed", "--out", str(out), "--json"]
     environment = os.environ | {"CAUSALVEIL_HOME": str(home), "PREFECT_API_URL": prefect_server}
     stored: dict[str, str] = {}
-    for _ in range(2):
+    for _ in range(3):
         child = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         time.sleep(chance.uniform(3, 6))
         child.kill()

@@ -60,6 +60,17 @@ def test_randomness_has_one_room(path: Path) -> None:
     assert draws(path) <= ALLOWED.get(where, set())
 
 
+def test_only_the_spine_hands_noise_to_a_budget() -> None:
+    """A noise source is made in one place, which gives it to a budget; stages meet it nowhere."""
+    holders = {
+        str(path.relative_to(ROOT))
+        for path in SOURCES
+        if {name for name in imported(ast.parse(path.read_text())) if name.startswith("tasks.privacy.noise")}
+        and not path.is_relative_to(ROOT / "tasks" / "privacy")
+    }
+    assert holders == {"flows/spine.py"}
+
+
 def test_direct_engine_never_imports_prefect() -> None:
     import subprocess
     import sys

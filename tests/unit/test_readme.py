@@ -1,0 +1,64 @@
+"""What the documents say is so: studies parse, links lead somewhere, commands exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from flows.cli import main
+from schemas.policy import load_policy
+from schemas.study import load_study
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "data").rglob("*.md")])
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+def test_the_readme_study_and_policy_are_valid(tmp_path: Path) -> None:
+    study, policy = blocks(ROOT / "README.md", "yaml")
+    (tmp_path / "study.yaml").write_text(study)
+    (tmp_path / "policy.yaml").write_text(policy)
+    assert load_study(tmp_path / "study.yaml").outcome.name == "weeks"
+    assert load_policy(tmp_path / "policy.yaml").dataset == "fertility"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_that_are_named_exist(page: Path) -> None:
+    """Paths in backquotes that begin with one of our folders."""
+    for name in re.findall(r"`((?:flows|tasks|schemas|tests|deploy|docs|data)/[\w./*-]+)", page.read_text()):
+        pattern = name.rstrip("./") if not name.endswith("/") else name.rstrip("/")
+        assert list(ROOT.glob(pattern)), name
+
+
+@pytest.mark.parametrize("folder", ["fertility", "lalonde"])
+def test_shipped_studies_are_valid(folder: str) -> None:
+    study = load_study(ROOT / "data" / folder / "study.yaml")
+    assert study.privacy.level in load_policy(ROOT / "data" / folder / "policy.yaml").caps
+
+
+def test_commands_of_the_readme_exist(capfd: pytest.CaptureFixture[str]) -> None:
+    words = set(re.findall(r"causalveil (run|plan|simulate|clean|ledger \w+)", (ROOT / "README.md").read_text()))
+    assert {"run", "plan", "simulate", "clean", "ledger grant", "ledger show"} <= words
+    for command in sorted(words):
+        with pytest.raises(SystemExit) as ended:
+            main([*command.split(), "--help"])
+        assert ended.value.code == 0, command
+    capfd.readouterr()
+
+
+def test_data_classes_are_declared() -> None:
+    for path in (ROOT / "data").glob("*/policy.yaml"):
+        assert yaml.safe_load(path.read_text())["data_class"] in {"public", "synthetic"}
