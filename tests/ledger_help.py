@@ -81,7 +81,7 @@ def reservation(run_id: str = "run-1", charges: tuple[Charge, ...] | None = None
 
 
 def budget(ledger: Ledger, request: Reservation, folder: Path) -> FlowBudget:
-    return FlowBudget(ledger, request, NoNoise(), folder / "records" / request.run_id)  # type: ignore[arg-type]
+    return FlowBudget(ledger, request, NoNoise(), folder / "records" / request.run_id)
 
 
 def value(*numbers: float) -> Callable[[Any], Any]:

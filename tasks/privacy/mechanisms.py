@@ -9,6 +9,7 @@ cases. Sensitivities are under replace-one neighbours. Proofs: ``docs/privacy.md
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -88,7 +89,7 @@ class Mechanism(Protocol):
 
 
 @dataclass(frozen=True)
-class _Calibrated:
+class _Calibrated(ABC):
     """What all mechanisms share.
 
     Raises:
@@ -123,8 +124,8 @@ class _Calibrated:
     def _epsilon(self) -> float:
         return float_below(self.cost.epsilon)
 
-    def _scale(self, sensitivity: float) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def _scale(self, sensitivity: float) -> float: ...
 
     def _known_scale(self) -> float:
         if self.noise_scale is None:

@@ -29,7 +29,7 @@ SEED = 20261121
 ROOT = Path(__file__).parents[2]
 
 
-def _start(study: Path, out: Path, run_id: str, home: Path):  # type: ignore[no-untyped-def]
+def _start(study: Path, out: Path, run_id: str, home: Path):
     receive, send = CONTEXT.Pipe(duplex=False)
     child = process(run_study_aloud, str(study), str(out), run_id, str(home), send)
     child.start()
@@ -37,7 +37,7 @@ def _start(study: Path, out: Path, run_id: str, home: Path):  # type: ignore[no-
     return child, receive
 
 
-def _kill_at(child, phases: Connection, phase: str, wait: float) -> str:  # type: ignore[no-untyped-def]
+def _kill_at(child, phases: Connection, phase: str, wait: float) -> str:
     """Kill `child` some time after it enters `phase`; return the last phase it told."""
     last = "before"
     while last != phase:

@@ -48,7 +48,7 @@ class TestSpend:
 
     def test_the_source_reaches_the_draw(self, purse: FlowBudget) -> None:
         seen = []
-        purse.spend(CHARGES[0], lambda noise: seen.append(noise) or np.zeros(1))  # type: ignore[func-returns-value]
+        purse.spend(CHARGES[0], lambda noise: seen.append(noise) or np.zeros(1))
         assert seen == [purse.noise]
 
     def test_the_draw_happens_before_the_commit_and_the_return_after(self, purse: FlowBudget) -> None:

@@ -104,9 +104,9 @@ def test_the_noise_of_the_variance_widens_the_interval() -> None:
 
 
 def exact_findings(study: object, rows: Rows) -> tuple[object, np.ndarray]:
-    sums = weigh.exact_sums(study, lambda _: rows, 1, len(rows), W)  # type: ignore[arg-type]
-    sizes = design(study, len(rows)).model_copy(update={"estimation": len(rows)})  # type: ignore[arg-type]
-    return findings(study, sizes, sums), sums  # type: ignore[arg-type]
+    sums = weigh.exact_sums(study, lambda _: rows, 1, len(rows), W)
+    sizes = design(study, len(rows)).model_copy(update={"estimation": len(rows)})
+    return findings(study, sizes, sums), sums
 
 
 def scores(rows: Rows) -> np.ndarray:
@@ -121,14 +121,14 @@ def test_without_noise_hajek_is_the_difference_of_weighted_means(estimand: str, 
     weight = weigh.weights(study.estimand, scores(rows), rows.t)
     y, treated = 5 + 5 * rows.u, rows.t == 1
     means = [np.average(y[arm], weights=weight[arm]) for arm in (treated, ~treated)]
-    assert found.estimate == pytest.approx(means[0] - means[1], abs=1e-6)  # type: ignore[attr-defined]
-    details = found.details  # type: ignore[attr-defined]
+    assert found.estimate == pytest.approx(means[0] - means[1], abs=1e-6)
+    details = found.details
     assert [details["mean_treated"], details["mean_control"]] == pytest.approx(means, abs=1e-6)
     influence = sum(
         np.sum(weight[arm] ** 2 * (y[arm] - mean) ** 2) / weight[arm].sum() ** 2
         for arm, mean in zip((treated, ~treated), means, strict=True)
     )
-    assert found.variance.sampling == pytest.approx(influence, rel=1e-4)  # type: ignore[attr-defined]
+    assert found.variance.sampling == pytest.approx(influence, rel=1e-4)
 
 
 @pytest.mark.parametrize("estimand", ESTIMANDS)
@@ -142,8 +142,8 @@ def test_without_noise_horvitz_thompson_is_the_mean_of_contributions(estimand: s
     weight = weigh.weights(study.estimand, scores(rows), rows.t)
     contribution = np.where(rows.t == 1, 1, -1) * weight * (lower + 5 + 5 * rows.u)
     expected = np.clip(contribution.mean(), -10, 10)
-    assert found.estimate == pytest.approx(expected, abs=1e-5)  # type: ignore[attr-defined]
-    assert found.variance.sampling == pytest.approx(contribution.var() / 20_000, rel=1e-4)  # type: ignore[attr-defined]
+    assert found.estimate == pytest.approx(expected, abs=1e-5)
+    assert found.variance.sampling == pytest.approx(contribution.var() / 20_000, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_the_declared_noise_error_is_that_of_repeated_releases(weighting: str, l
         result = findings(study, sizes, noisy)
         estimates.append(result.estimate)
         uppers.append(result.details["sampling_standard_error_upper"])
-    error = found.details["noise_standard_error"]  # type: ignore[attr-defined]
+    error = found.details["noise_standard_error"]
     assert np.std(estimates) == pytest.approx(error, rel=0.05)
     # The bound on the sampling variance is to fail 0.5 % of the time: 20 of 4000, standard deviation 4.5.
-    failures = np.sum(np.array(uppers) < math.sqrt(found.variance.sampling))  # type: ignore[attr-defined]
+    failures = np.sum(np.array(uppers) < math.sqrt(found.variance.sampling))
     assert 4 <= failures <= 40
 
 
@@ -176,11 +176,11 @@ def test_an_empty_or_drowned_arm_gives_the_whole_range() -> None:
         rows = random_rows(300, 4, 3)
         empty = Rows(rows.x, np.zeros(300, np.uint8), rows.u)
         found, _ = exact_findings(study, empty)
-        interval = found.interval  # type: ignore[attr-defined]
+        interval = found.interval
         assert (interval.lower, interval.upper) == (-10, 10)
         assert interval.whole_range
-        assert found.details["denominator_clamped"]  # type: ignore[attr-defined]
-        assert found.variance.noise >= 100  # type: ignore[attr-defined]
+        assert found.details["denominator_clamped"]
+        assert found.variance.noise >= 100
 
 
 def test_negative_noisy_numbers_do_no_harm() -> None:
@@ -207,8 +207,8 @@ def test_what_an_interval_covers_is_said() -> None:
     rows = random_rows(5000, 4, 1)
     noisy, _ = exact_findings(make_study(), rows)
     exact, _ = exact_findings(make_study(level="training_units"), rows)
-    assert noisy.interval.covers == ("sampling", "effect noise", "variance noise")  # type: ignore[attr-defined]
-    assert exact.interval.covers == ("sampling",)  # type: ignore[attr-defined]
-    assert exact.variance.noise == 0  # type: ignore[attr-defined]
-    assert "propensity" in noisy.details["not_covered"]  # type: ignore[attr-defined]
+    assert noisy.interval.covers == ("sampling", "effect noise", "variance noise")
+    assert exact.interval.covers == ("sampling",)
+    assert exact.variance.noise == 0
+    assert "propensity" in noisy.details["not_covered"]
     assert FLOOR_DEVIATIONS >= 3

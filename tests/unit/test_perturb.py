@@ -18,7 +18,7 @@ N = 2000
 
 
 def sums_of(study: object) -> np.ndarray:
-    return np.linspace(100, 200, len(weigh.statistic_names(study)))  # type: ignore[arg-type]
+    return np.linspace(100, 200, len(weigh.statistic_names(study)))
 
 
 @pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])

@@ -19,7 +19,7 @@ W = np.array([2.0, -1.0, 0.5, 0.3])
 
 def sums(study: object, rows: Rows, parts: int = 1, workers: int = 1) -> np.ndarray:
     pieces = cut(rows, parts)
-    return weigh.exact_sums(study, pieces.__getitem__, len(pieces), len(rows), W, workers)  # type: ignore[arg-type]
+    return weigh.exact_sums(study, pieces.__getitem__, len(pieces), len(rows), W, workers)
 
 
 def textbook_weight(estimand: str, score: float, treated: bool) -> float:

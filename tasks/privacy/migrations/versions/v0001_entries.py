@@ -3,6 +3,8 @@
 import sqlalchemy as sa
 from alembic import op
 
+from schemas.errors import LedgerError
+
 revision = "0001"
 down_revision = None
 branch_labels = None
@@ -63,4 +65,4 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Refused: ledger rows are never deleted."""
-    raise NotImplementedError("the ledger's rows are never deleted")
+    raise LedgerError("a ledger is never downgraded: its rows would have to be deleted")
