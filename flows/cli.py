@@ -72,7 +72,7 @@ def run(
     json_: Json = False,
 ) -> None:
     """Run STUDY: reserve its budget, compute, draw noise once, write release.json."""
-    from flows.spine import run_study
+    from flows.launch import run_study
 
     settings.prepare(quiet=True)
     with show.progress() as watch:

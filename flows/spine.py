@@ -1,28 +1,18 @@
-"""One study file -> one release: declare, reserve, release.
-
-From a notebook:
-
-    from flows.spine import run_study
-    outcome = run_study("data/fertility/study.yaml", engine="direct")
-    outcome.release.estimate, outcome.release.interval
-
-The same order of stages runs under Prefect (the default) and directly; ledger and release are the same.
-"""
+"""One study file -> one release: declare, reserve, release. The same on every engine."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 from flows import ipw
-from flows.engine import DirectEngine, Engine, Watcher, guarded
+from flows.engine import Engine, guarded
 from flows.publish import assemble_release, budget_table
 from flows.run import Run
 from schemas.errors import BudgetRefused, CausalveilError, PolicyError, StudyError
@@ -43,7 +33,6 @@ from tasks.scratch import open_scratch
 
 METHODS = {"ipw": ipw}
 RELEASE_FILE = "release.json"
-EngineName = Literal["prefect", "direct"]
 
 
 @dataclass(frozen=True)
@@ -152,42 +141,6 @@ def check_run_id(run_id: str) -> str:
     if not SLUG.fullmatch(run_id):
         raise StudyError("a run id has 1 to 120 letters, digits, '.', '-' or '_', and starts with a letter or digit")
     return run_id
-
-
-def run_study(
-    path: str | Path,
-    *,
-    out: str | Path | None = None,
-    run_id: str | None = None,
-    simulate: int | None = None,
-    engine: EngineName | None = None,
-    watch: Watcher = lambda _: None,
-    announce: Callable[[str], None] = lambda _: None,
-) -> Outcome:
-    """Run a study to its release.
-
-    Args:
-        path: the study file; data and policy lie where it says.
-        out: folder for the release (default ``releases/<run id>`` below the working directory).
-        run_id: the same id again returns the stored release and charges nothing. Default: a fresh one.
-        simulate: seed for reproducible noise on public or synthetic data: throw-away ledger, not for release.
-        engine: ``prefect`` or ``direct``; default: what the study's ``execution`` says.
-        watch: is told the name of each stage as it starts.
-        announce: is told the run id before anything is reserved.
-
-    Raises:
-        CausalveilError: see ``schemas/errors.py``; nothing is charged before the first draw of noise.
-    """
-    path = Path(path)
-    study = load_study(path)
-    run_id = check_run_id(run_id or new_run_id(study))
-    announce(run_id)
-    chosen = engine or study.execution.engine
-    if chosen == "direct":
-        return execute(path, out, run_id, simulate, DirectEngine(watch))
-    from flows.study import run_with_prefect
-
-    return run_with_prefect(path, out, run_id, simulate, watch)
 
 
 def execute(path: Path, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> Outcome:

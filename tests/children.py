@@ -13,7 +13,7 @@ from typing import Any
 
 import cloudpickle
 
-PRELOAD = ["children", "flows.spine", "scipy.stats", "pandera.polars", "dp_accounting.pld", "alembic.command"]
+PRELOAD = ["children", "flows.launch", "scipy.stats", "pandera.polars", "dp_accounting.pld", "alembic.command"]
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(PRELOAD)
 
@@ -30,7 +30,7 @@ def _call(work: bytes, *arguments: Any) -> None:
 def run_study_aloud(path: str, out: str, run_id: str, home: str, phases: Connection) -> None:
     """Run a study on the direct engine and tell each stage as it starts."""
     os.environ["CAUSALVEIL_HOME"] = home
-    from flows.spine import run_study
+    from flows.launch import run_study
 
     phases.send("start")
     run_study(path, out=out, run_id=run_id, engine="direct", watch=phases.send)

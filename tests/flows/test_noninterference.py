@@ -20,7 +20,7 @@ import pytest
 from neighbours import neighbour_table
 from studies import people, write_study
 
-from flows.spine import run_study
+from flows.launch import run_study
 
 SEED = 5
 # The only fields of a release that may depend on the data: declared noisy values and their post-processing.

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from studies import write_study
 
-from flows.spine import run_study
+from flows.launch import run_study
 from schemas.errors import BudgetRefused, DataError
 from tasks.privacy.ledger import open_ledger
 

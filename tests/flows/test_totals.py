@@ -11,7 +11,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from studies import write_study
 
-from flows.spine import plan_study, run_study
+from flows.launch import run_study
+from flows.spine import plan_study
 from schemas.release import load_release, release_schema
 from tasks.privacy.ledger import open_ledger
 

@@ -75,7 +75,7 @@ def test_direct_engine_never_imports_prefect() -> None:
     import subprocess
     import sys
 
-    code = "import sys, flows.cli, flows.spine; sys.exit('prefect' in sys.modules)"
+    code = "import sys, flows.cli, flows.launch; sys.exit('prefect' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
