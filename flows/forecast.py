@@ -14,6 +14,9 @@ from schemas.study import EffectStudy, Variant
 from tasks import theory
 from tasks.propensity import coefficient_bound
 
+# The share of a coefficient below which the planner warns of shrinkage.
+ENOUGH = 0.8
+
 
 def forecast(
     study: EffectStudy, plan: Plan, *, effect: float | None, treated: float, deviation: float | None
@@ -56,6 +59,12 @@ def forecast(
             f"penalty {study.estimator.penalty:g} keeps their norm below {norm:.3g} and about "
             f"{outlook.adjustment:.0%} of each. The interval covers neither this noise nor the shrinkage."
         )
+        if outlook.adjustment < ENOUGH:
+            warnings.append(
+                f"penalty {study.estimator.penalty:g} keeps about {outlook.adjustment:.0%} of what adjusts for "
+                "confounding, and no interval says so: unless treatment was randomised, lower it as far as the noise "
+                "on the coefficients allows."
+            )
         bias = theory.lemma3_bound(study, plan.design, stand_in)
         numbers["propensity_bias_bound"] = bias if bias != float("inf") else None
         sentences.append(f"Bias from the propensity noise (Lemma 3, corrected, unclipped scores): at most {bias:.3g}.")

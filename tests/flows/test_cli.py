@@ -122,7 +122,9 @@ def test_plan_reads_no_row_and_warns(tmp_path: Path, capfd: pytest.CaptureFixtur
     assert [charge["name"] for charge in planned["charges"]] == ["propensity", "effect"]
     assert planned["forecast"]["half_width"] > 0
     assert planned["forecast"]["warnings"]
-    code, out, _ = call(capfd, "plan", path, "--units", "1000000", "--effect", "2")
+    assert any("penalty" in sentence for sentence in planned["forecast"]["warnings"])
+    small = write_study(tmp_path / "study", study={"estimator": {"penalty": 0.001}})
+    code, out, _ = call(capfd, "plan", small, "--units", "1000000", "--effect", "2")
     assert code == 0
     assert "Warning" not in out
 
