@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from schemas.privacy import Charge
 from schemas.study import EffectStudy
-from tasks.arrays import FloatArray
-from tasks.privacy.noise import NoiseSource, SeededNoise
+from tasks.privacy.noise import SeededNoise
 from tasks.rows import Rows
+from tests.audit import OpenBudget
 from tests.studies import STUDY, merge
 
 ESTIMANDS = ("ATE", "ATT", "ATC")
@@ -31,20 +28,11 @@ def make_study(**changes: Any) -> EffectStudy:
     return EffectStudy.model_validate(merge(STUDY, changes))
 
 
-class SeededBudget:
+class SeededBudget(OpenBudget):
     """A budget that remembers what was charged and draws from a seed."""
 
     def __init__(self, seed: int = 0) -> None:
-        self.noise: NoiseSource = SeededNoise(seed)
-        self.charges: list[Charge] = []
-
-    def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
-        self.charges.append(charge)
-        return draw(self.noise)
-
-    def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
-        self.charges.append(charge)
-        return draw(self.noise)
+        super().__init__(SeededNoise(seed))
 
 
 def random_rows(n: int, d: int = 4, seed: int = 0, slope: float = 2.0) -> Rows:

@@ -28,8 +28,8 @@ NOISY = {"estimate", "interval", "variance", "details"}
 # Columns of Prefect's database that hold times, durations or counters of them.
 TIMING = re.compile(r"time|created|updated|occurred|received|duration|heartbeat|resource_id_?$|follows|version_id")
 UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
-# Random parts of names: of a scratch folder, of a task run before it is named.
-SCRATCH = re.compile(r"(?<=observed\.)[0-9a-f]{16}|(?<=[a-z]-)[0-9a-f]{3}(?=\\*\")")
+# The random end of a task run's name before it is named.
+UNNAMED = re.compile(r"(?<=[a-z]-)[0-9a-f]{3}(?=\\*\")")
 PENDING_NAME = re.compile(r'(?<=prefect\.resource\.name\\": \\")[a-z]+-[a-z]+(?=\\", \\"prefect.run-count\\": \\"0)')
 DURATION = re.compile(r'total_run_time\\*": [0-9.e-]+')
 STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?")
@@ -39,7 +39,7 @@ SECONDS = re.compile(r"\b\d+(\.\d+)? ?(s|ms|seconds)\b")
 def canonical(value: Any) -> str:
     """Text in which identifiers and times are all alike."""
     text = value if isinstance(value, str) else json.dumps(value, default=str, sort_keys=True)
-    text = SCRATCH.sub("ID", UUID.sub("ID", text))
+    text = UNNAMED.sub("ID", UUID.sub("ID", text))
     return STAMP.sub("TIME", PENDING_NAME.sub("NAME", DURATION.sub("DURATION", text)))
 
 

@@ -47,7 +47,6 @@ def draws(path: Path) -> set[str]:
 # Who may touch randomness at all, and for what other than noise on a release.
 ALLOWED = {
     "flows/spine.py": {"secrets"},  # run ids
-    "tasks/scratch.py": {"secrets"},  # folder names
     "tasks/simulate.py": {"np.random"},  # synthetic data
 }
 
