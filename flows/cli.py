@@ -21,6 +21,7 @@ from typer.exceptions import TyperException
 from flows import settings, show
 from flows.engine import place
 from flows.ledger_cli import ledger_app
+from flows.replicate import replicate_app
 from schemas.errors import CausalveilError
 
 app = typer.Typer(
@@ -29,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(replicate_app, name="replicate")
 
 
 class EngineChoice(StrEnum):
@@ -115,9 +117,10 @@ def plan(
     """Show what STUDY would cost and how wide its interval would be. Reads no row."""
     from flows.forecast import forecast
     from flows.spine import plan_study
+    from schemas.plan import StandIn
 
     specification, declared = plan_study(study, units)
-    outlook = forecast(specification, declared, effect=effect, treated=treated, deviation=deviation)
+    outlook = forecast(specification, declared, StandIn(treated=treated, deviation=deviation), effect)
     if json_:
         show.document({**declared.model_dump(mode="json"), "forecast": outlook})
     else:

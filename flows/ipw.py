@@ -13,24 +13,27 @@ The corrections are listed in ``docs/privacy.md``.
 from __future__ import annotations
 
 from flows.engine import Engine
+from flows.ipw_outlook import outlook
 from flows.run import Run
+from schemas.ipw import IpwStudy
 from schemas.plan import Design
 from schemas.privacy import Charge
-from schemas.study import EffectStudy
-from tasks import interval, normalise, perturb, propensity, split, validate, weigh
+from tasks import ipw_interval, normalise, perturb, propensity, split, validate, weigh
 from tasks.interval import Findings
 
+__all__ = ["declare", "estimate", "outlook"]
 
-def declare(study: EffectStudy, design: Design) -> tuple[Charge, ...]:
+
+def declare(study: IpwStudy, design: Design) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
     steps = (
-        (propensity.SLOT, propensity.mechanism(study, design)),
+        (propensity.SLOT, propensity.model(study, design).mechanism()),
         (perturb.slot(study), perturb.mechanism(study, design)),
     )
     return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
 
 
-def estimate(run: Run, stage: Engine) -> Findings:
+def estimate(run: Run[IpwStudy], stage: Engine) -> Findings:
     """The order of the stages."""
     study, design, scratch = run.study, run.design, run.scratch
     stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
@@ -39,4 +42,4 @@ def estimate(run: Run, stage: Engine) -> Findings:
     coefficients = stage(propensity.propensity_stage, study, design, scratch, run.budget)
     stage(weigh.weigh_stage, study, design, scratch, coefficients)
     statistics = stage(perturb.perturb_stage, study, design, scratch, run.budget)
-    return stage(interval.interval_stage, study, design, coefficients, statistics)
+    return stage(ipw_interval.interval_stage, study, design, coefficients, statistics)

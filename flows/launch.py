@@ -15,7 +15,7 @@ from typing import Literal
 
 from flows.engine import DirectEngine, Watcher
 from flows.spine import Outcome, check_run_id, execute, new_run_id
-from schemas.study import load_study
+from schemas.studies import load_study
 
 EngineName = Literal["prefect", "direct"]
 

@@ -5,54 +5,43 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
+from flows.methods import Result
 from schemas.plan import Plan
 from schemas.policy import Policy
-from schemas.privacy import Charge, Guarantee, Level
+from schemas.privacy import Charge
 from schemas.release import (
+    RELEASES,
     Blocks,
-    EffectRelease,
     LedgerStatement,
     NoiseStatement,
     PrivacyStatement,
     Release,
     Software,
 )
-from schemas.study import EffectStudy
-from tasks.interval import Findings
+from schemas.study import Study
 from tasks.privacy.budget import FlowBudget
 
 DEPENDENCIES = ("numpy", "scipy", "polars", "pandera", "pyarrow", "opendp", "dp-accounting", "prefect", "sqlalchemy")
 
-UNPROTECTED = {
-    Level.sample: (),
-    Level.label: ("every covariate and the treatment of every unit: public by declaration, no noise covers them",),
-    Level.training_units: ("the estimation half: its units have no privacy bound at all",),
-}
-
 
 def assemble_release(
-    study: EffectStudy,
+    study: Study,
     policy: Policy,
     plan: Plan,
-    findings: Findings,
+    found: Result,
     budget: FlowBudget,
 ) -> Release:
     """The release of a run whose every charge is committed."""
     reservation = budget.reservation
-    return EffectRelease(
+    return RELEASES[study.kind](
         study=study.name,
         study_digest=study.digest,
         specification=study.specification(),
         run_id=reservation.run_id,
         dataset=policy.dataset,
         units=reservation.units,
-        estimand=study.estimand,
         estimator=study.estimator.name,
-        guarantee=Guarantee.finite_sample,
-        estimate=findings.estimate,
-        interval=findings.interval,
-        variance=findings.variance,
-        details=dict(findings.details),
+        guarantee=study.guarantee,
         privacy=PrivacyStatement(
             unit=study.data.unit,
             neighbours=study.privacy.neighbours,
@@ -60,7 +49,7 @@ def assemble_release(
             epsilon=plan.total.epsilon,
             delta=plan.total.delta,
             epsilon_pld=_known(plan.epsilon_pld),
-            unprotected=UNPROTECTED[study.privacy.level],
+            unprotected=study.unprotected,
             charges=plan.charges,
             blocks=Blocks(
                 key=study.data.blocks,
@@ -74,6 +63,7 @@ def assemble_release(
         ledger=LedgerStatement(
             identity=budget.ledger.identity, entry_hash=budget.ledger.last_charge_hash(reservation.run_id)
         ),
+        **found.fields(study),
     )
 
 

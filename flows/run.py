@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from schemas.plan import Design, Layout
-from schemas.study import EffectStudy
+from schemas.study import Study
 from tasks.privacy.budget import FlowBudget
+
+S = TypeVar("S", bound=Study)
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Generic[S]):
     """One run of one study on one layout of partitions."""
 
-    study: EffectStudy
+    study: S
     folder: Path
     layout: Layout
     design: Design

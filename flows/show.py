@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ from flows.engine import Watcher
 from schemas.amounts import amount_text
 from schemas.plan import Plan
 from schemas.privacy import Charge, Scope
-from schemas.study import EffectStudy
+from schemas.release import EffectRelease, Release
+from schemas.study import Study
 
 if TYPE_CHECKING:
     from flows.spine import Outcome
@@ -105,18 +106,27 @@ def remaining(outcome: Outcome) -> list[dict[str, Any]]:
     ]
 
 
-def outcome(result: Outcome, left: list[dict[str, Any]]) -> None:
-    """The release of a run, readable."""
-    release, console = result.release, Console()
+def _effect(release: EffectRelease) -> str:
     interval = release.interval
-    verdict = "\n[yellow]Noise drowned the estimate: the interval is the whole declared range.[/yellow]"
-    body = (
-        f"{release.study}: {release.estimand} by {release.estimator}, {release.units:,} units of {release.dataset}\n"
+    drowned = "\n[yellow]Noise drowned the estimate: the interval is the whole declared range.[/yellow]"
+    return (
         f"[bold]{release.estimate:,.4g}[/bold]   {interval.confidence:.0%} interval "
         f"[bold][{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]\n"
         f"covers {', '.join(interval.covers)} ({interval.coverage.replace('_', ' ')})\n"
-        f"does not cover {release.details['not_covered']}" + (verdict if interval.whole_range else "")
+        f"does not cover {release.details['not_covered']}" + (drowned if interval.whole_range else "")
     )
+
+
+# How each kind of release reads; without an entry only its charges are shown.
+ANSWERS: dict[type[Release], Callable[[Any], str]] = {EffectRelease: _effect}
+
+
+def outcome(result: Outcome, left: list[dict[str, Any]]) -> None:
+    """The release of a run, readable."""
+    release, console = result.release, Console()
+    question = getattr(release, "estimand", release.kind)
+    answer = ANSWERS.get(type(release), lambda _: "")(release)
+    body = f"{release.study}: {question} by {release.estimator}, {release.units:,} units of {release.dataset}\n{answer}"
     console.print(Panel(body, title="not for release" if release.not_for_release else "release", title_align="left"))
     privacy = release.privacy
     console.print(
@@ -143,7 +153,7 @@ def outcome(result: Outcome, left: list[dict[str, Any]]) -> None:
     console.print(f"Ledger: {release.ledger.identity}, entry {release.ledger.entry_hash[:16]}", highlight=False)
 
 
-def plan(study: EffectStudy, declared: Plan, outlook: Mapping[str, Any]) -> None:
+def plan(study: Study, declared: Plan, outlook: Mapping[str, Any]) -> None:
     """A plan, readable."""
     console = Console()
     design = declared.design
@@ -152,7 +162,7 @@ def plan(study: EffectStudy, declared: Plan, outlook: Mapping[str, Any]) -> None
         if design.units is None
         else f"{design.units:,} units: {design.train:,} train, {design.estimation:,} estimate"
     )
-    console.print(f"[bold]{study.name}[/bold]: {study.estimand} by {study.estimator.name} on {size}", highlight=False)
+    console.print(f"[bold]{study.name}[/bold]: {study.question} by {study.estimator.name} on {size}", highlight=False)
     console.print(charge_table(declared.charges, title="Charges, before any row is read"))
     total = f"Total: epsilon {amount_text(declared.total.epsilon)}, delta {amount_text(declared.total.delta)}"
     if declared.epsilon_pld is not None:

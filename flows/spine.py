@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from flows import ipw
 from flows.engine import Engine, guarded
+from flows.methods import METHODS
 from flows.publish import assemble_release, budget_table
 from flows.run import Run
 from schemas.errors import BudgetRefused, CausalveilError, PolicyError, StudyError
 from schemas.ledger import Reservation
 from schemas.plan import Design, Layout, Plan
 from schemas.policy import POLICY_FILE, DataClass, Policy, load_policy
-from schemas.privacy import Guarantee
 from schemas.release import Release, load_release_text, release_text
-from schemas.study import SLUG, EffectStudy, load_study
+from schemas.studies import load_study
+from schemas.study import SLUG, Study
 from tasks.design import design
 from tasks.partitions import read_layout
 from tasks.privacy.accountant import compose, epsilon_pld
@@ -31,7 +31,6 @@ from tasks.privacy.ledger import Ledger, open_ledger, throwaway_ledger
 from tasks.privacy.noise import SecureNoise, SeededNoise
 from tasks.scratch import open_scratch
 
-METHODS = {"ipw": ipw}
 RELEASE_FILE = "release.json"
 
 
@@ -39,7 +38,7 @@ RELEASE_FILE = "release.json"
 class Request:
     """A study with everything that is public about its run."""
 
-    study: EffectStudy
+    study: Study
     folder: Path
     policy: Policy
     layout: Layout
@@ -57,7 +56,7 @@ class Outcome:
     granted: bool
 
 
-def declare(study: EffectStudy, design: Design) -> Plan:
+def declare(study: Study, design: Design) -> Plan:
     """Every charge of ``study`` from public facts; no row is read.
 
     Raises:
@@ -78,7 +77,7 @@ def declare(study: EffectStudy, design: Design) -> Plan:
     )
 
 
-def plan_study(path: str | Path, units: int | None = None) -> tuple[EffectStudy, Plan]:
+def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]:
     """Plan a study without reading a row: ``units`` or the counts in Parquet footers, else formulas in n.
 
     Raises:
@@ -111,8 +110,8 @@ def prepare(path: Path, *, simulate: bool) -> Request:
         )
     if study.estimator.name not in policy.estimators:
         raise PolicyError(f"the policy of '{policy.dataset}' does not allow estimator '{study.estimator.name}'")
-    if Guarantee.finite_sample not in policy.guarantees:
-        raise PolicyError(f"the policy of '{policy.dataset}' does not allow guarantee 'finite_sample'")
+    if study.guarantee not in policy.guarantees:
+        raise PolicyError(f"the policy of '{policy.dataset}' does not allow guarantee '{study.guarantee}'")
     if study.privacy.level not in policy.caps:
         raise BudgetRefused(
             f"the policy of '{policy.dataset}' names no cap for level '{study.privacy.level}', so it is forbidden; "
@@ -122,12 +121,12 @@ def prepare(path: Path, *, simulate: bool) -> Request:
     return Request(study, folder, policy, layout, declare(study, design(study, layout.units)))
 
 
-def data_folder(path: Path, study: EffectStudy) -> Path:
+def data_folder(path: Path, study: Study) -> Path:
     """``data.path`` is relative to the study file."""
     return (path.parent / study.data.path).resolve()
 
 
-def new_run_id(study: EffectStudy) -> str:
+def new_run_id(study: Study) -> str:
     """A fresh id: study, time, chance. It names folders and ledger rows and holds nothing of the data."""
     return f"{study.name}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
@@ -192,7 +191,7 @@ def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
         units=layout.units,
         key_check=key.check,
         estimator=study.estimator.name,
-        guarantee=Guarantee.finite_sample,
+        guarantee=study.guarantee,
         policy_digest=policy.digest,
     )
 

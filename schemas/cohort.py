@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from schemas.study import CategoricalCovariate, Missing, NumericCovariate, Study
+from schemas.study import CategoricalCovariate, EffectStudy, Missing, NumericCovariate
 
 if TYPE_CHECKING:
     import pandera.polars as pa
@@ -41,7 +41,7 @@ class Rule(StrEnum):
     unique = "names a unit twice; each unit has one row over all partitions of the run"
 
 
-def cohort_schema(study: Study, types: Mapping[str, pl.DataType]) -> pa.DataFrameSchema:
+def cohort_schema(study: EffectStudy, types: Mapping[str, pl.DataType]) -> pa.DataFrameSchema:
     """The schema of the study's columns.
 
     Args:
@@ -80,7 +80,7 @@ def cohort_schema(study: Study, types: Mapping[str, pl.DataType]) -> pa.DataFram
     return pa.DataFrameSchema(columns)
 
 
-def type_rule(study: Study, name: str) -> Rule:
+def type_rule(study: EffectStudy, name: str) -> Rule:
     """The rule that a column of a wrong type breaks."""
     if name == study.data.unit:
         return Rule.unit_type
@@ -97,7 +97,7 @@ def storage(dtype: pl.DataType | None) -> object:
     return "dictionary" if dtype is not None and dtype.base_type() in (pl.Categorical, pl.Enum) else dtype
 
 
-def _accepted(study: Study, name: str) -> tuple[tuple[object, ...], type[pl.DataType]]:
+def _accepted(study: EffectStudy, name: str) -> tuple[tuple[object, ...], type[pl.DataType]]:
     """Accepted types of a column, and the one to compare with if it has none of them."""
     match type_rule(study, name):
         case Rule.unit_type:

@@ -50,6 +50,17 @@ class Design(Frozen):
     estimation: int | None
 
 
+class StandIn(Frozen):
+    """A guess at the population, stated by the reader of a plan and never taken from the data.
+
+    ``treated``: share of treated units, also everybody's propensity score. ``deviation``: standard deviation
+    of the outcome within an arm, in outcome units; None: a quarter of the declared width.
+    """
+
+    treated: float = 0.5
+    deviation: float | None = None
+
+
 class Plan(Frozen):
     """Every charge that a run may make, and their total."""
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from schemas.documents import read_yaml, validate
 from schemas.errors import PolicyError
 from schemas.privacy import Frozen, Guarantee, Level, PrivacyCost
+from schemas.studies import estimator_names
 from schemas.study import Slug
 
 POLICY_FILE = "policy.yaml"
@@ -25,6 +26,15 @@ class DataClass(StrEnum):
     sensitive = "sensitive"
 
 
+def _known_estimator(name: str) -> str:
+    if name not in estimator_names():
+        raise ValueError(f"unknown estimator; one of: {', '.join(estimator_names())}")
+    return name
+
+
+EstimatorName = Annotated[str, AfterValidator(_known_estimator)]
+
+
 class Policy(Frozen):
     """The owner's word on one dataset."""
 
@@ -32,7 +42,7 @@ class Policy(Frozen):
     data_class: DataClass
     ledger: Annotated[str | None, Field(pattern=r"^[0-9a-f]{32}$")] = None
     caps: Annotated[dict[Level, PrivacyCost], Field(min_length=1)]
-    estimators: Annotated[tuple[Literal["ipw"], ...], Field(min_length=1)]
+    estimators: Annotated[tuple[EstimatorName, ...], Field(min_length=1)]
     guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1)]
     units_span_blocks: bool = False
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Discriminator, Field, TypeAdapter
 
 from schemas.amounts import Amount
 from schemas.documents import validate
@@ -87,10 +87,10 @@ class LedgerStatement(Frozen):
     entry_hash: str
 
 
-class EffectRelease(Frozen):
-    """A private treatment effect."""
+class Release(Frozen):
+    """What every release states: which study, what it cost, where the charge stands."""
 
-    kind: Literal["effect"] = "effect"
+    kind: str
     schema_version: Literal[1] = 1
     study: str
     study_digest: str
@@ -98,16 +98,8 @@ class EffectRelease(Frozen):
     run_id: str
     dataset: str
     units: Annotated[int, Field(ge=1, description="number of units; public under replace-one")]
-    estimand: Estimand
     estimator: str
     guarantee: Guarantee
-    estimate: Finite
-    interval: Interval
-    variance: Variance
-    details: Annotated[
-        dict[str, float | int | str | bool],
-        Field(description="post-processing of released values, or declared facts, by name"),
-    ]
     privacy: PrivacyStatement
     noise: NoiseStatement
     not_for_release: bool
@@ -115,14 +107,34 @@ class EffectRelease(Frozen):
     ledger: LedgerStatement
 
 
-# A union discriminated by ``kind``; direction and pooled releases join it as members of their own.
-Release = EffectRelease
-RELEASES: dict[str, type[EffectRelease]] = {"effect": EffectRelease}
+class EffectRelease(Release):
+    """A private treatment effect."""
+
+    kind: Literal["effect"] = "effect"
+    estimand: Estimand
+    estimate: Finite
+    interval: Interval
+    variance: Variance
+    details: Annotated[
+        dict[str, float | int | str | bool],
+        Field(description="post-processing of released values, or declared facts, by name"),
+    ]
+
+
+RELEASES: dict[str, type[Release]] = {"effect": EffectRelease}
+# What a reader skips first stands last in the file.
+LAST = ("privacy", "noise", "not_for_release", "software", "ledger")
+
+
+def _any_release() -> Any:
+    """The union of all kinds, told apart by ``kind``."""
+    kinds = tuple(RELEASES.values())
+    return kinds[0] if len(kinds) == 1 else Annotated[kinds, Discriminator("kind")]
 
 
 def release_schema() -> dict[str, Any]:
     """JSON Schema of release.json: one branch per kind. ``schemas/release-v1.schema.json`` is its export."""
-    schema: dict[str, Any] = TypeAdapter(Release).json_schema(mode="serialization")
+    schema: dict[str, Any] = TypeAdapter(_any_release()).json_schema(mode="serialization")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         **schema,
@@ -131,8 +143,10 @@ def release_schema() -> dict[str, Any]:
 
 
 def release_text(release: Release) -> str:
-    """The bytes of release.json: indented, keys in the order of the model."""
-    return json.dumps(release.model_dump(mode="json"), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """The bytes of release.json: indented, keys in the order of the model, but those of ``LAST`` at the end."""
+    document = release.model_dump(mode="json")
+    ordered = {key: document[key] for key in document if key not in LAST} | {key: document[key] for key in LAST}
+    return json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def load_release_text(text: str, where: str = "release") -> Release:

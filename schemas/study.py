@@ -6,20 +6,24 @@ import hashlib
 import json
 import re
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from schemas.amounts import Amount
-from schemas.documents import read_yaml, validate
-from schemas.errors import StudyError
-from schemas.privacy import Frozen, Level, Neighbours, PrivacyCost
+from schemas.privacy import Frozen, Guarantee, Level, Neighbours, PrivacyCost
 
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,119}")
 Slug = Annotated[str, Field(max_length=80, pattern=f"^{SLUG.pattern}$")]
+
+
+UNPROTECTED = {
+    Level.sample: (),
+    Level.label: ("every covariate and the treatment of every unit: public by declaration, no noise covers them",),
+    Level.training_units: ("the estimation half: its units have no privacy bound at all",),
+}
 
 
 class Estimand(StrEnum):
@@ -28,13 +32,6 @@ class Estimand(StrEnum):
     ATE = "ATE"
     ATT = "ATT"
     ATC = "ATC"
-
-
-class Weighting(StrEnum):
-    """Per-arm normalised (Hajek) or divided by the number of units (Horvitz-Thompson)."""
-
-    hajek = "hajek"
-    horvitz_thompson = "horvitz_thompson"
 
 
 class Variant(StrEnum):
@@ -145,15 +142,13 @@ def _clip_interval(value: tuple[float, float]) -> tuple[float, float]:
 Clip = Annotated[tuple[Finite, Finite], AfterValidator(_clip_interval)]
 
 
-class IpwEstimator(Frozen):
-    """Inverse probability weighting with a private propensity model (Lee et al. 2019a, 2019b)."""
+Penalty = Annotated[Finite, Field(ge=1e-6, le=100)]
 
-    name: Literal["ipw"]
-    weighting: Weighting = Weighting.hajek
-    clip: Clip = (0.1, 0.9)
-    train_fraction: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
-    penalty: Annotated[Finite, Field(ge=1e-6, le=100)] = 0.1
-    variant: Variant = Variant.ours
+
+class Estimator(Frozen):
+    """Base of an estimator's settings; ``schemas/studies.py`` knows them all by name."""
+
+    name: str
 
 
 class PrivacyRequest(Frozen):
@@ -186,46 +181,15 @@ class Execution(Frozen):
     workers: Annotated[int, Field(ge=1, le=256)] = 2
 
 
-class EffectStudy(Frozen):
-    """A study of the effect of a binary treatment on a bounded outcome."""
+class Study(Frozen):
+    """What every study declares, whatever it asks: its data, its estimator, its privacy."""
 
-    kind: Literal["effect"]
+    kind: str
     name: Slug
     data: DataSource
-    treatment: Name
-    outcome: Outcome
-    covariates: Annotated[dict[Name, Covariate], Field(min_length=1)]
-    missing: Missing = Missing.refuse
-    estimand: Estimand = Estimand.ATE
-    estimator: IpwEstimator
+    estimator: Estimator
     privacy: PrivacyRequest
-    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
     execution: Execution = Execution()
-
-    @model_validator(mode="after")
-    def _columns_are_distinct(self) -> EffectStudy:
-        columns = [self.data.unit, self.treatment, self.outcome.name, *self.covariates]
-        if self.data.blocks is not None:
-            columns.append(self.data.blocks)
-        twice = sorted({column for column in columns if columns.count(column) > 1})
-        if twice:
-            raise ValueError(f"column {twice[0]!r} has two roles; each column has one")
-        return self
-
-    @model_validator(mode="after")
-    def _paper_is_provable(self) -> EffectStudy:
-        if self.estimator.variant is not Variant.paper:
-            return self
-        if self.estimator.weighting is not Weighting.horvitz_thompson:
-            raise ValueError("variant 'paper' is defined for weighting 'horvitz_thompson' only")
-        if self.privacy.level is Level.label:
-            raise ValueError("variant 'paper' has no label level; use variant 'ours'")
-        if not (self.privacy.epsilon < 1 and self.privacy.delta > 0):
-            raise ValueError(
-                "variant 'paper' calibrates noise by the classic Gaussian formula, which is only valid for "
-                "epsilon < 1 and delta > 0; lower epsilon or use variant 'ours'"
-            )
-        return self
 
     @property
     def digest(self) -> str:
@@ -240,22 +204,57 @@ class EffectStudy(Frozen):
 
     @property
     def columns(self) -> tuple[str, ...]:
+        """The columns that the study reads."""
+        return (self.data.unit,)
+
+    @property
+    def question(self) -> str:
+        """What is asked, in a few words for a person."""
+        return self.kind
+
+    @property
+    def training_share(self) -> float | None:
+        """Share of the units that train models and do nothing else; None: every unit serves every purpose."""
+        return None
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """On what the privacy proof of this study's release rests."""
+        return Guarantee.finite_sample
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """What the release leaves public or unbounded, in words."""
+        return UNPROTECTED[self.privacy.level]
+
+
+class EffectStudy(Study):
+    """A study of the effect of a binary treatment on a bounded outcome; each estimator narrows ``estimator``."""
+
+    kind: Literal["effect"]
+    treatment: Name
+    outcome: Outcome
+    covariates: Annotated[dict[Name, Covariate], Field(min_length=1)]
+    missing: Missing = Missing.refuse
+    estimand: Estimand = Estimand.ATE
+    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+
+    @model_validator(mode="after")
+    def _columns_are_distinct(self) -> Self:
+        columns = list(self.columns)
+        if self.data.blocks is not None:
+            columns.append(self.data.blocks)
+        twice = sorted({column for column in columns if columns.count(column) > 1})
+        if twice:
+            raise ValueError(f"column {twice[0]!r} has two roles; each column has one")
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
         """The columns that the study reads: unit, treatment, outcome, covariates by name."""
         return (self.data.unit, self.treatment, self.outcome.name, *sorted(self.covariates))
 
-
-Study = EffectStudy
-KINDS: dict[str, type[EffectStudy]] = {"effect": EffectStudy}
-
-
-def load_study(path: Path) -> Study:
-    """Read and validate a study file.
-
-    Raises:
-        StudyError: with every problem in one line.
-    """
-    document = read_yaml(path)
-    kind = document.get("kind")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise StudyError(f"{path}: 'kind' must be one of: {', '.join(KINDS)}")
-    return validate(KINDS[kind], document, str(path))
+    @property
+    def question(self) -> str:
+        """Which average effect."""
+        return str(self.estimand)

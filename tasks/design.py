@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from schemas.errors import DataError
 from schemas.plan import Design
-from schemas.privacy import Level
 from schemas.study import Study
 from tasks.split import training_size
 
@@ -22,11 +21,9 @@ def design(study: Study, units: int | None) -> Design:
     """
     if units is None:
         return Design(units=None, train=None, estimation=None)
-    if study.privacy.level is not Level.label:
-        train = training_size(units, study.estimator.train_fraction)
-        return Design(units=units, train=train, estimation=units - train)
     if units < 1:
         raise DataError("there are no units")
-    # Covariates and treatments are public at label level, so the propensity model spends nothing there and
-    # every unit serves both purposes.
-    return Design(units=units, train=units, estimation=units)
+    if study.training_share is None:
+        return Design(units=units, train=units, estimation=units)
+    train = training_size(units, study.training_share)
+    return Design(units=units, train=train, estimation=units - train)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from schemas.errors import DataError
 from schemas.plan import Layout, Partition
-from schemas.study import Bounds, CategoricalCovariate, Covariate, Missing, Study
+from schemas.study import Bounds, CategoricalCovariate, Covariate, EffectStudy, Missing
 from tasks.arrays import BoolArray, FloatArray, IntArray
 from tasks.partitions import column_groups, read_columns
 from tasks.privacy.keys import key_of
@@ -47,7 +47,7 @@ class Block:
     features: tuple[str, ...]
 
 
-def blocks(study: Study) -> tuple[Block, ...]:
+def blocks(study: EffectStudy) -> tuple[Block, ...]:
     """The covariates in order of their names, each with its columns of x."""
     result: list[Block] = []
     start = 0
@@ -58,17 +58,17 @@ def blocks(study: Study) -> tuple[Block, ...]:
     return tuple(result)
 
 
-def feature_names(study: Study) -> tuple[str, ...]:
+def feature_names(study: EffectStudy) -> tuple[str, ...]:
     """Names of the d columns of x, the intercept last."""
     return (*(feature for block in blocks(study) for feature in block.features), "(intercept)")
 
 
-def dimension(study: Study) -> int:
+def dimension(study: EffectStudy) -> int:
     """d, the number of columns of x."""
     return len(feature_names(study))
 
 
-def scale(study: Study) -> float:
+def scale(study: EffectStudy) -> float:
     """s <= 1 / sqrt(p + 1): every entry of x is an encoded value times s, and the intercept is s."""
     return HAIR / math.sqrt(len(study.covariates) + 1)
 
@@ -108,7 +108,7 @@ class Column:
     absent: BoolArray | None
 
 
-def columns(study: Study, frame: pl.DataFrame) -> list[Column]:
+def columns(study: EffectStudy, frame: pl.DataFrame) -> list[Column]:
     """Get those covariates that ``frame`` holds ready to encode; n rows, as validated.
 
     Raises:
@@ -125,7 +125,9 @@ def columns(study: Study, frame: pl.DataFrame) -> list[Column]:
     return result
 
 
-def encode(study: Study, prepared: Sequence[Column], chosen: IntArray, out: FloatArray | None = None) -> FloatArray:
+def encode(
+    study: EffectStudy, prepared: Sequence[Column], chosen: IntArray, out: FloatArray | None = None
+) -> FloatArray:
     """The rows of x for some rows of a partition.
 
     Args:
@@ -160,7 +162,7 @@ def encode(study: Study, prepared: Sequence[Column], chosen: IntArray, out: Floa
     return x
 
 
-def scaled_outcome(study: Study, outcome: pl.Series) -> FloatArray:
+def scaled_outcome(study: EffectStudy, outcome: pl.Series) -> FloatArray:
     """u = (clip(y) - middle) / (B / 2), shape (n,), never outside [-1, 1].
 
     Raises:
@@ -173,7 +175,7 @@ def scaled_outcome(study: Study, outcome: pl.Series) -> FloatArray:
     return values
 
 
-def normalise_partition(study: Study, folder: Path, partition: Partition, place: Path, key: bytes) -> None:
+def normalise_partition(study: EffectStudy, folder: Path, partition: Partition, place: Path, key: bytes) -> None:
     """Write x.npy, t.npy and u.npy of one partition, rows ascending by keyed hash.
 
     Holds the study's columns of one partition; x goes to disk chunk by chunk, on ``study.execution.workers``
@@ -202,7 +204,7 @@ def normalise_partition(study: Study, folder: Path, partition: Partition, place:
 
 
 def normalise_stage(
-    study: Study, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
+    study: EffectStudy, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
 ) -> None:
     """Normalise every partition into ``scratch/enclave``, one after the other.
 
@@ -223,7 +225,7 @@ def normalise_stage(
         normalise_partition(study, folder, partition, partition_folder(scratch, index), key)
 
 
-def _write_covariates(study: Study, prepared: Sequence[Column], order: IntArray, path: Path) -> None:
+def _write_covariates(study: EffectStudy, prepared: Sequence[Column], order: IntArray, path: Path) -> None:
     """Encode the rows in ``order`` and write them to ``path``; each thread has a span of rows and one buffer."""
     d = dimension(study)
     handle, start = create_array(path, (len(order), d), np.float64)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
+from schemas.ipw import IpwStudy
 from schemas.plan import Design
 from schemas.privacy import Level, Scope
-from schemas.study import Study, Variant
+from schemas.study import Variant
 from tasks.arrays import FloatArray
 from tasks.privacy.mechanisms import Budget, GaussianClassic, Mechanism, Slot, vector_mechanism
 from tasks.weigh import SUMS_FILE, private_entries, sensitivity
@@ -17,12 +18,12 @@ SLOT = Slot(name="effect", stage="perturb", scope=Scope.estimation)
 LABEL_SLOT = Slot(name="effect", stage="perturb", scope=Scope.all)
 
 
-def slot(study: Study) -> Slot:
+def slot(study: IpwStudy) -> Slot:
     """Where the draw belongs: at label level every unit's outcome is in the sums."""
     return LABEL_SLOT if study.privacy.level is Level.label else SLOT
 
 
-def mechanism(study: Study, design: Design) -> Mechanism | None:
+def mechanism(study: IpwStudy, design: Design) -> Mechanism | None:
     """What the sums are released by; None at training_units level, where the estimation half is unprotected.
 
     The paper's noise on its estimate (Lee et al. 2019a, section 3.2: sensitivity (2C/n) max weight) is this
@@ -36,7 +37,7 @@ def mechanism(study: Study, design: Design) -> Mechanism | None:
     return vector_mechanism(bound, study.privacy.cost)
 
 
-def release(study: Study, design: Design, sums: FloatArray, budget: Budget) -> FloatArray:
+def release(study: IpwStudy, design: Design, sums: FloatArray, budget: Budget) -> FloatArray:
     """The sums with noise on every private entry; public entries (label level) pass through exactly.
 
     Args:
@@ -54,6 +55,6 @@ def release(study: Study, design: Design, sums: FloatArray, budget: Budget) -> F
     return released
 
 
-def perturb_stage(study: Study, design: Design, scratch: Path, budget: Budget) -> FloatArray:
+def perturb_stage(study: IpwStudy, design: Design, scratch: Path, budget: Budget) -> FloatArray:
     """Release the sums that ``weigh`` left in the scratch folder."""
     return release(study, design, np.load(scratch / SUMS_FILE, allow_pickle=False), budget)

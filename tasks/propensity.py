@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from schemas.errors import ConvergenceError
+from schemas.ipw import IpwStudy
 from schemas.plan import Design
-from schemas.privacy import Level, Norm, Scope
-from schemas.study import Study, Variant
+from schemas.privacy import Level, Norm, PrivacyCost, Scope
+from schemas.study import Variant
 from tasks.arrays import FloatArray
 from tasks.normalise import dimension
 from tasks.privacy.mechanisms import (
@@ -91,28 +93,73 @@ def rounding_bound(columns: int, penalty: float) -> float:
     return 2 * UNIT_ROUNDOFF * (CHUNK + columns * (size / 4 + 2) + 32 + 4 * penalty * size)
 
 
-def sensitivity(study: Study, design: Design) -> Sensitivity:
-    """L2 distance between the computed coefficients of two tables that differ in one training unit."""
-    penalty = study.estimator.penalty
-    diameter = 2.0
-    if study.estimator.variant is Variant.ours:
-        diameter = gradient_diameter(coefficient_bound(penalty))
-    slack = TOLERANCE + rounding_bound(dimension(study), penalty)
-    formula = f"{diameter:.4g}/(m {penalty:g}) + 2 {slack:.3g}/{penalty:g}, m training units"
-    if design.train is None:
-        return Sensitivity(value=None, norm=Norm.l2, formula=formula)
-    value = (diameter * BALL_SLACK / (design.train * penalty) + 2 * slack / penalty) * (1 + 1e-12)
-    return Sensitivity(value=value, norm=Norm.l2, formula=formula)
+@dataclass(frozen=True)
+class PropensityModel:
+    """A penalised logistic regression that is to be released once.
+
+    Attributes:
+        penalty: the weight of ||w||^2 / 2.
+        dimension: d, columns of x.
+        units: m, the units that train it; None while unknown.
+        cost: what its release may spend.
+        slot: under which name, and from which units.
+        variant: ours, or the paper's noise.
+        exact: covariates and treatments are public (label level), so that no noise is needed.
+    """
+
+    penalty: float
+    dimension: int
+    units: int | None
+    cost: PrivacyCost
+    slot: Slot
+    variant: Variant = Variant.ours
+    exact: bool = False
+
+    def sensitivity(self) -> Sensitivity:
+        """L2 distance between the computed coefficients of two tables that differ in one training unit."""
+        diameter = 2.0
+        if self.variant is Variant.ours:
+            diameter = gradient_diameter(coefficient_bound(self.penalty))
+        slack = TOLERANCE + rounding_bound(self.dimension, self.penalty)
+        formula = f"{diameter:.4g}/(m {self.penalty:g}) + 2 {slack:.3g}/{self.penalty:g}, m training units"
+        if self.units is None:
+            return Sensitivity(value=None, norm=Norm.l2, formula=formula)
+        value = (diameter * BALL_SLACK / (self.units * self.penalty) + 2 * slack / self.penalty) * (1 + 1e-12)
+        return Sensitivity(value=value, norm=Norm.l2, formula=formula)
+
+    def mechanism(self) -> Mechanism | None:
+        """What the coefficients are released by; None where they need no noise."""
+        if self.exact:
+            return None
+        if self.variant is Variant.paper:
+            return GaussianClassic(sensitivity=self.sensitivity(), cost=self.cost)
+        return vector_mechanism(self.sensitivity(), self.cost)
+
+    def release(self, rows: Callable[[int], Rows], partitions: int, budget: Budget, workers: int = 1) -> FloatArray:
+        """Fit to the training rows and release the coefficients, shape (d,). Arguments as of :func:`fit`.
+
+        Raises:
+            ConvergenceError: before anything is drawn.
+            ValueError: the number of units is not known yet.
+        """
+        if self.units is None:
+            raise ValueError("the propensity model needs the number of units")
+        w = fit(rows, partitions, self.units, self.penalty, workers)
+        release_by = self.mechanism()
+        return w if release_by is None else release_by.release(w, self.slot, budget)
 
 
-def mechanism(study: Study, design: Design) -> Mechanism | None:
-    """What the coefficients are released by. None at label level: there they use public values alone."""
-    if study.privacy.level is Level.label:
-        return None
-    bound = sensitivity(study, design)
-    if study.estimator.variant is Variant.paper:
-        return GaussianClassic(sensitivity=bound, cost=study.privacy.cost)
-    return vector_mechanism(bound, study.privacy.cost)
+def model(study: IpwStudy, design: Design) -> PropensityModel:
+    """The propensity model of inverse probability weighting: the whole cost, on the training units."""
+    return PropensityModel(
+        penalty=study.estimator.penalty,
+        dimension=dimension(study),
+        units=design.train,
+        cost=study.privacy.cost,
+        slot=SLOT,
+        variant=study.estimator.variant,
+        exact=study.privacy.level is Level.label,
+    )
 
 
 def fit(rows: Callable[[int], Rows], partitions: int, units: int, penalty: float, workers: int = 1) -> FloatArray:
@@ -216,7 +263,7 @@ def _slope(k: float, radius: float) -> float:
     return radius * _sigmoid(-radius * k) - k / max((1 - k) * (1 + k), 1e-300)
 
 
-def propensity_stage(study: Study, design: Design, scratch: Path, budget: Budget) -> FloatArray:
+def propensity_stage(study: IpwStudy, design: Design, scratch: Path, budget: Budget) -> FloatArray:
     """Fit on the training units and release the coefficients, shape (d,).
 
     At label level nothing is drawn: covariates and treatments are public there, and so is w.
@@ -225,9 +272,5 @@ def propensity_stage(study: Study, design: Design, scratch: Path, budget: Budget
         ConvergenceError: before anything is drawn.
         ValueError: ``design`` has no sizes yet.
     """
-    if design.train is None:
-        raise ValueError("the propensity stage needs the number of units")
-    enclave = Enclave.open(scratch, study.privacy.level)
-    w = fit(enclave.train, enclave.partitions, design.train, study.estimator.penalty, study.execution.workers)
-    release_by = mechanism(study, design)
-    return w if release_by is None else release_by.release(w, SLOT, budget)
+    enclave = Enclave.open(scratch, everyone=study.training_share is None)
+    return model(study, design).release(enclave.train, enclave.partitions, budget, study.execution.workers)

@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from schemas.errors import CausalveilError
-from schemas.privacy import Level
 from tasks.arrays import ByteArray, FloatArray, IntArray
 
 T = TypeVar("T")
@@ -50,8 +49,7 @@ class Rows:
 class Enclave:
     """The normalised partitions of one run.
 
-    ``everyone`` is the label level: covariates and treatments are public there, so no split is needed and
-    every unit serves both purposes.
+    ``everyone``: there is no split, every unit serves every purpose (``Study.training_share`` is None).
     """
 
     scratch: Path
@@ -60,7 +58,7 @@ class Enclave:
     _training: IntArray
 
     @classmethod
-    def open(cls, scratch: Path, level: Level) -> Enclave:
+    def open(cls, scratch: Path, *, everyone: bool) -> Enclave:
         """Open what ``normalise`` and ``split`` left in ``scratch``.
 
         Raises:
@@ -70,7 +68,7 @@ class Enclave:
         if not path.exists():
             raise CausalveilError("the scratch folder holds no split; run validate, normalise and split first")
         training = np.load(path, allow_pickle=False)
-        return cls(scratch, len(training), level is Level.label, training)
+        return cls(scratch, len(training), everyone, training)
 
     @classmethod
     def create(
@@ -78,7 +76,8 @@ class Enclave:
         scratch: Path,
         parts: Iterable[tuple[FloatArray, ByteArray, FloatArray]],
         training: Sequence[int],
-        level: Level = Level.sample,
+        *,
+        everyone: bool = False,
     ) -> Enclave:
         """Write rows that are already normalised, and their split, into ``scratch`` and open it.
 
@@ -86,7 +85,7 @@ class Enclave:
             scratch: an existing folder.
             parts: (x, t, u) of each partition, shapes (rows, d), (rows,), (rows,); training units first.
             training: number of training units of each partition.
-            level: the level of the run.
+            everyone: whether every unit serves every purpose.
         """
         for index, (x, t, u) in enumerate(parts):
             folder = partition_folder(scratch, index)
@@ -98,14 +97,14 @@ class Enclave:
             save_array(folder / "u.npy", np.asarray(u, dtype=np.float64))
             save_array(folder / "h.npy", np.column_stack([rank, rank]))
         save_array(scratch / SPLIT_FILE, np.asarray(training, dtype=np.int64))
-        return cls.open(scratch, level)
+        return cls.open(scratch, everyone=everyone)
 
     def train(self, index: int) -> Rows:
-        """The training units of partition ``index`` (at label level all of its units)."""
+        """The training units of partition ``index`` (all of its units if ``everyone``)."""
         return self.all(index) if self.everyone else self._slice(index, slice(0, int(self._training[index])))
 
     def estimation(self, index: int) -> Rows:
-        """The estimation units of partition ``index`` (at label level all of its units)."""
+        """The estimation units of partition ``index`` (all of its units if ``everyone``)."""
         return self.all(index) if self.everyone else self._slice(index, slice(int(self._training[index]), None))
 
     def all(self, index: int) -> Rows:

@@ -70,11 +70,16 @@ def leading_rows(hashes: Sequence[HashArray], size: int) -> IntArray:
 def split_stage(study: Study, layout: Layout, scratch: Path) -> None:
     """Write ``split.npy``: the number of leading rows of each partition that are training units.
 
+    Where every unit serves every purpose these are all rows.
+
     Raises:
         StudyError: a half would be empty.
         DataError: a unit occurs twice.
     """
-    size = training_size(layout.units, study.estimator.train_fraction)
+    if study.training_share is None:
+        save_array(scratch / SPLIT_FILE, np.array([part.rows for part in layout.partitions], dtype=np.int64))
+        return
+    size = training_size(layout.units, study.training_share)
     hashes = [load_array(partition_folder(scratch, index) / "h.npy") for index in range(len(layout.partitions))]
     save_array(scratch / SPLIT_FILE, leading_rows(hashes, size))
 

@@ -13,28 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from schemas.errors import StudyError
-from schemas.plan import Design
+from schemas.ipw import IpwStudy, Weighting
+from schemas.plan import Design, StandIn
 from schemas.privacy import Level
-from schemas.study import Estimand, Study, Weighting
+from schemas.study import Estimand
 from tasks import perturb, propensity, weigh
 from tasks.arrays import ByteArray, FloatArray
 from tasks.design import design as sizes
-from tasks.interval import Findings, Noise, findings
+from tasks.interval import Findings, Noise
+from tasks.ipw_interval import findings
 from tasks.normalise import dimension
 
 MOST_UNITS = 10**13
-
-
-@dataclass(frozen=True)
-class StandIn:
-    """A guess at the population, stated by the reader and never taken from the data.
-
-    ``treated``: share of treated units, also everybody's propensity score. ``deviation``: standard deviation
-    of the outcome within an arm, in outcome units; None: a quarter of the declared width.
-    """
-
-    treated: float = 0.5
-    deviation: float | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,7 @@ class Drowning:
     message: str
 
 
-def expected_statistics(study: Study, design: Design, stand_in: StandIn = StandIn()) -> FloatArray:
+def expected_statistics(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> FloatArray:
     """The sums that the stand-in population would give without noise, in the order of ``statistic_names``.
 
     Both arms' outcomes are centred in the declared range; everybody's score is the treated share, clipped.
@@ -91,15 +81,15 @@ def expected_statistics(study: Study, design: Design, stand_in: StandIn = StandI
     return np.array([n * (mean - scale.middle) / scale.half, squares])
 
 
-def expected_findings(study: Study, design: Design, stand_in: StandIn = StandIn()) -> Findings:
+def expected_findings(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> Findings:
     """The estimate and interval that the stand-in population would give if no noise happened to be drawn."""
     return findings(study, design, expected_statistics(study, design, stand_in))
 
 
-def outlook(study: Study, design: Design, stand_in: StandIn = StandIn()) -> Outlook:
+def outlook(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> Outlook:
     """Expected half-width of the interval, and what it is made of. Reads no data."""
     found = expected_findings(study, design, stand_in)
-    model = propensity.mechanism(study, design)
+    model = propensity.model(study, design).mechanism()
     return Outlook(
         half_width=(found.interval.upper - found.interval.lower) / 2,
         noise_standard_error=math.sqrt(found.variance.noise),
@@ -110,7 +100,7 @@ def outlook(study: Study, design: Design, stand_in: StandIn = StandIn()) -> Outl
     )
 
 
-def adjustment_share(study: Study, stand_in: StandIn = StandIn()) -> float:
+def adjustment_share(study: IpwStudy, stand_in: StandIn = StandIn()) -> float:
     """Share of a covariate's coefficient that survives the penalty, in (0, 1), and so of the adjustment for it.
 
     With everybody's score p and covariates uniform over their declared ranges a coefficient's curvature is
@@ -122,7 +112,7 @@ def adjustment_share(study: Study, stand_in: StandIn = StandIn()) -> float:
     return curvature / (curvature + study.estimator.penalty)
 
 
-def sign_wrong(study: Study, design: Design, effect: float, stand_in: StandIn = StandIn()) -> float:
+def sign_wrong(study: IpwStudy, design: Design, effect: float, stand_in: StandIn = StandIn()) -> float:
     """P(the released estimate has the wrong sign) for an effect of the stated size, by sampling and noise."""
     found = expected_findings(study, design, stand_in)
     noise = Noise.of(perturb.mechanism(study, design), len(weigh.private_entries(study)))
@@ -130,7 +120,7 @@ def sign_wrong(study: Study, design: Design, effect: float, stand_in: StandIn = 
     return noise.tail(abs(effect), found.variance.sampling, factor)
 
 
-def drowned(study: Study, design: Design, effect: float, stand_in: StandIn = StandIn()) -> Drowning:
+def drowned(study: IpwStudy, design: Design, effect: float, stand_in: StandIn = StandIn()) -> Drowning:
     """Whether an effect of size ``effect`` is expected to be told from zero, and how many units would do.
 
     Drowned: the expected half-width is not below the effect's size.
@@ -153,7 +143,7 @@ def drowned(study: Study, design: Design, effect: float, stand_in: StandIn = Sta
     return Drowning(True, wrong, expected, needed, message)
 
 
-def units_needed(study: Study, effect: float, stand_in: StandIn = StandIn()) -> int | None:
+def units_needed(study: IpwStudy, effect: float, stand_in: StandIn = StandIn()) -> int | None:
     """The fewest units, to 1 %, at which the expected half-width is below ``effect``'s size; None above 1e13."""
 
     def enough(units: int) -> bool:
@@ -201,13 +191,13 @@ def lemma3_bias(
     return float(np.mean(alpha * np.expm1(s**2 * np.sum(x**2, axis=1) / 2)))
 
 
-def lemma3_bound(study: Study, design: Design, stand_in: StandIn = StandIn()) -> float:
+def lemma3_bound(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> float:
     """Upper bound on |g| of Lemma 3 from declared bounds and the stand-in's share, outcome units; may be inf.
 
     |y| <= C, ||x|| <= 1, everybody's score the treated share: each arm adds at most C times the odds against
     it. For pure epsilon the noise is not normal: E exp(z'x) = (1 - s^2 ||x||^2)^(-(d + 1)/2) while s < 1.
     """
-    model = propensity.mechanism(study, design)
+    model = propensity.model(study, design).mechanism()
     if model is None:
         return 0.0
     noise = Noise.of(model, dimension(study))
@@ -235,7 +225,7 @@ def lemma6_width(x: FloatArray, t: ByteArray, y: FloatArray, w: FloatArray, s: f
     return 2 * math.sinh(zeta) * float(np.mean(np.abs(y) * np.exp(-sign * (x @ w))))
 
 
-def support_bound(study: Study) -> float:
+def support_bound(study: IpwStudy) -> float:
     """eta with |tau_n| <= eta for clipped scores, from declared values: C times the largest weight."""
     largest = max(abs(study.outcome.lower), abs(study.outcome.upper))
     return largest * max(weigh.largest_weights(study.estimand, study.estimator.clip))

@@ -20,9 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
+from schemas.ipw import IpwStudy, Weighting
 from schemas.plan import Design
 from schemas.privacy import Level, Norm
-from schemas.study import Estimand, Study, Variant, Weighting
+from schemas.study import Estimand, Variant
 from tasks.arrays import ByteArray, FloatArray, IntArray
 from tasks.privacy.mechanisms import Sensitivity
 from tasks.rows import Enclave, Rows, map_partitions, save_array
@@ -54,7 +55,7 @@ def largest_weights(estimand: Estimand, clip: tuple[float, float]) -> tuple[floa
     }[estimand]
 
 
-def horvitz_thompson_scale(study: Study) -> Scale:
+def horvitz_thompson_scale(study: IpwStudy) -> Scale:
     """The range of a signed contribution weight * y (treated) or -weight * y (control), from declared bounds.
 
     The paper's is symmetric, C max(weights) with C the largest |y|; the exact range is never wider.
@@ -91,7 +92,7 @@ def clipped_scores(x: FloatArray, coefficients: FloatArray, clip: tuple[float, f
     return scores.clip(*clip)
 
 
-def contributions(study: Study, rows: Rows, coefficients: FloatArray) -> FloatArray:
+def contributions(study: IpwStudy, rows: Rows, coefficients: FloatArray) -> FloatArray:
     """What each unit adds to the sums, shape (numbers, rows), every number in [-1, 1].
 
     Of the Hajek numbers only one arm's five are returned per unit; the treatment says which arm's they are.
@@ -119,7 +120,7 @@ def lattice_exponent(units: int) -> int:
 
 
 def exact_sums(
-    study: Study,
+    study: IpwStudy,
     rows: Callable[[int], Rows],
     partitions: int,
     units: int,
@@ -159,14 +160,14 @@ def exact_sums(
     return total / step
 
 
-def statistic_names(study: Study) -> tuple[str, ...]:
+def statistic_names(study: IpwStudy) -> tuple[str, ...]:
     """What the entries of the sums are, in order."""
     if study.estimator.weighting is Weighting.hajek:
         return tuple(f"{arm}:{name}" for arm in ("treated", "control") for name in ("u", "1", "uu", "au", "aa"))
     return ("u", "vv", "1") if study.privacy.level is Level.label else ("v", "vv")
 
 
-def private_entries(study: Study) -> list[int]:
+def private_entries(study: IpwStudy) -> list[int]:
     """Positions of the sums that depend on protected values and so need noise.
 
     At label level sums of weights alone are public; at training_units level every sum here is unprotected.
@@ -179,7 +180,7 @@ def private_entries(study: Study) -> list[int]:
     return list(range(len(names)))
 
 
-def sensitivity(study: Study, design: Design) -> Sensitivity:
+def sensitivity(study: IpwStudy, design: Design) -> Sensitivity:
     """L2 distance between the private entries of the sums of two tables that differ in one unit.
 
     sample, Hajek: sqrt(4 + 6 c^2), attained when the unit changes arm; the same formula for every estimand
@@ -206,7 +207,7 @@ def sensitivity(study: Study, design: Design) -> Sensitivity:
     return Sensitivity(value=(value + rounding) * (1 + 1e-12), norm=Norm.l2, formula=formula)
 
 
-def weigh_stage(study: Study, design: Design, scratch: Path, coefficients: FloatArray) -> None:
+def weigh_stage(study: IpwStudy, design: Design, scratch: Path, coefficients: FloatArray) -> None:
     """Write the exact sums over the estimation units to ``sums.npy`` in the scratch folder. They are private.
 
     Raises:
@@ -214,7 +215,7 @@ def weigh_stage(study: Study, design: Design, scratch: Path, coefficients: Float
     """
     if design.estimation is None:
         raise ValueError("the weigh stage needs the number of units")
-    enclave = Enclave.open(scratch, study.privacy.level)
+    enclave = Enclave.open(scratch, everyone=study.training_share is None)
     sums = exact_sums(
         study,
         enclave.estimation,

@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from schemas.study import EffectStudy
+from schemas.ipw import IpwStudy
 
 # A value that no message may repeat, as text and as a number.
 CANARY = "Xq7canary"
@@ -37,8 +37,8 @@ def document(**changes: Any) -> dict[str, Any]:
     }
 
 
-def study(**changes: Any) -> EffectStudy:
-    return EffectStudy.model_validate(document(**changes))
+def study(**changes: Any) -> IpwStudy:
+    return IpwStudy.model_validate(document(**changes))
 
 
 def good(rows: int = 24, start: int = 0) -> pl.DataFrame:
@@ -72,7 +72,7 @@ class BadData:
     changes: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def study(self) -> EffectStudy:
+    def study(self) -> IpwStudy:
         return study(**self.changes)
 
 

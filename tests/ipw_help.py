@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from schemas.study import EffectStudy
-from tasks.privacy.noise import SeededNoise
+from schemas.ipw import IpwStudy
 from tasks.rows import Rows
-from tests.audit import OpenBudget
 from tests.studies import STUDY, merge
 
 ESTIMANDS = ("ATE", "ATT", "ATC")
 
 
-def make_study(**changes: Any) -> EffectStudy:
+def make_study(**changes: Any) -> IpwStudy:
     """The small study with changes; `epsilon`, `delta`, `level` and estimator keys may stand at the top."""
     for group, keys in {
         "privacy": ("epsilon", "delta", "level"),
@@ -25,14 +23,7 @@ def make_study(**changes: Any) -> EffectStudy:
         for key in keys:
             if key in changes:
                 changes.setdefault(group, {})[key] = changes.pop(key)
-    return EffectStudy.model_validate(merge(STUDY, changes))
-
-
-class SeededBudget(OpenBudget):
-    """A budget that remembers what was charged and draws from a seed."""
-
-    def __init__(self, seed: int = 0) -> None:
-        super().__init__(SeededNoise(seed))
+    return IpwStudy.model_validate(merge(STUDY, changes))
 
 
 def random_rows(n: int, d: int = 4, seed: int = 0, slope: float = 2.0) -> Rows:

@@ -148,7 +148,7 @@ def test_simulation_charges_nothing(tmp_path: Path) -> None:
 
 def test_specification_and_digest_travel(tmp_path: Path) -> None:
     """The digest leaves out data.path and execution, and nothing else."""
-    from schemas.study import load_study
+    from schemas.studies import load_study
 
     base = load_study(write_study(tmp_path / "a")).digest
     same = load_study(write_study(tmp_path / "b", study={"data": {"path": "."}, "execution": {"workers": 2}})).digest

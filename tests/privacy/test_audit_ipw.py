@@ -24,9 +24,9 @@ import polars as pl
 import pytest
 from audit import OpenBudget, epsilon_lower_bound
 
+from schemas.ipw import IpwStudy
 from schemas.plan import Design
 from schemas.privacy import Level, Norm
-from schemas.study import EffectStudy
 from tasks import normalise, perturb, propensity, weigh
 from tasks import rows as task_rows
 from tasks.arrays import FloatArray, IntArray
@@ -52,7 +52,7 @@ def _no_look_for_blas(monkeypatch: pytest.MonkeyPatch) -> None:
 # The study and its two tables ------------------------------------------------------------------------------
 
 
-def audited(statistic: str, **changes: Any) -> EffectStudy:
+def audited(statistic: str, **changes: Any) -> IpwStudy:
     """One covariate. A heavy penalty and a narrow clip let both stages attain the sensitivity that they declare."""
     fraction = {"coefficients": 0.99, "effect": 0.01, "both": 0.5}[statistic]
     return make_study(
@@ -70,7 +70,7 @@ class Table:
     memory: dict[bytes, FloatArray] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, study: EffectStudy, special: dict[str, Any], score: float) -> Table:
+    def of(cls, study: IpwStudy, special: dict[str, Any], score: float) -> Table:
         common = [{"person": unit, "treated": 1, "score": score, "age": 1.0} for unit in range(UNITS - 1)]
         frame = pl.DataFrame([special, *common])
         x = normalise.encode(study, normalise.columns(study, frame), np.arange(UNITS))
@@ -88,7 +88,7 @@ class Table:
         return self.memory[key]
 
 
-def neighbours(study: EffectStudy, tame: bool = False) -> tuple[Table, Table]:
+def neighbours(study: IpwStudy, tame: bool = False) -> tuple[Table, Table]:
     """Two tables whose first unit is as far apart as can be: in another arm, across the common direction.
 
     ``tame``: in the first table no unit is extreme, the special one neither.
@@ -113,14 +113,14 @@ class Mutant:
     sensitivity: Callable[[FloatArray], float] | None = None
     memory: list[Mechanism | None] = field(default_factory=list)
 
-    def coefficients_by(self, study: EffectStudy, sizes: Design) -> Any:
+    def coefficients_by(self, study: IpwStudy, sizes: Design) -> Any:
         """The mechanism of the coefficients, made once: its bound takes 1 ms to find."""
         if not self.memory:
-            self.memory.append(propensity.mechanism(study, sizes))
+            self.memory.append(propensity.model(study, sizes).mechanism())
         return self.memory[0]
 
 
-def halves(study: EffectStudy, table: Table, key: bytes) -> tuple[IntArray, IntArray, Design]:
+def halves(study: IpwStudy, table: Table, key: bytes) -> tuple[IntArray, IntArray, Design]:
     """Training and estimation rows under a new key, and the public sizes."""
     sizes = design(study, UNITS)
     order = ascending(hashes := keyed_hash(table.units, key))
@@ -130,7 +130,7 @@ def halves(study: EffectStudy, table: Table, key: bytes) -> tuple[IntArray, IntA
     return order[:first], order[first:], sizes
 
 
-def run(study: EffectStudy, table: Table, mutant: Mutant, statistic: str, budget: OpenBudget) -> FloatArray:
+def run(study: IpwStudy, table: Table, mutant: Mutant, statistic: str, budget: OpenBudget) -> FloatArray:
     """Coefficients, effect statistics or both, shape (2, numbers): as released, and without noise."""
     train, estimation, sizes = halves(study, table, mutant.keys(16))
     w = exact_w = table.fit(train, study.estimator.penalty)
@@ -154,7 +154,7 @@ def run(study: EffectStudy, table: Table, mutant: Mutant, statistic: str, budget
 # The audit -------------------------------------------------------------------------------------------------
 
 
-def exact(study: EffectStudy, table: Table, statistic: str, inside: bool = True) -> FloatArray:
+def exact(study: IpwStudy, table: Table, statistic: str, inside: bool = True) -> FloatArray:
     """What the run releases but for noise where the special unit is on the side under audit (or is not).
 
     Sums at the coefficients of a table without it: a score needs no more, whatever was released.
@@ -171,7 +171,7 @@ def exact(study: EffectStudy, table: Table, statistic: str, inside: bool = True)
 Scores = Callable[[FloatArray], list[FloatArray]]
 
 
-def scores(study: EffectStudy, tables: tuple[Table, Table], statistic: str) -> Scores:
+def scores(study: IpwStudy, tables: tuple[Table, Table], statistic: str) -> Scores:
     """Scores of releases, shape (runs, numbers) -> each (runs,): near the likelihood ratio for various noises."""
     if statistic == "both":
         return both(study, tables)
@@ -190,10 +190,10 @@ def scores(study: EffectStudy, tables: tuple[Table, Table], statistic: str) -> S
     return of
 
 
-def both(study: EffectStudy, tables: tuple[Table, Table]) -> Scores:
+def both(study: IpwStudy, tables: tuple[Table, Table]) -> Scores:
     """The likelihood ratio of coefficients and sums together: the special unit is in one half or in the other."""
     sizes, d = design(study, UNITS), normalise.dimension(study)
-    scales = [propensity.mechanism(study, sizes).noise_scale, perturb.mechanism(study, sizes).noise_scale]
+    scales = [propensity.model(study, sizes).mechanism().noise_scale, perturb.mechanism(study, sizes).noise_scale]
 
     def log_density(z: FloatArray, table: Table, trains: bool) -> FloatArray:
         centres = exact(study, table, "coefficients", trains), exact(study, table, "effect", not trains)
@@ -210,7 +210,7 @@ def both(study: EffectStudy, tables: tuple[Table, Table]) -> Scores:
     return of
 
 
-def sample(study: EffectStudy, statistic: str, runs: int, mutant: Mutant | None = None) -> list[FloatArray]:
+def sample(study: IpwStudy, statistic: str, runs: int, mutant: Mutant | None = None) -> list[FloatArray]:
     """Runs on each of the two tables, each shape (runs, 2, numbers): released, and without noise."""
     mutant = replace(mutant or Mutant(), memory=[])
     tables, budget = neighbours(study, tame=mutant.sensitivity is not None), OpenBudget(mutant.noise)
@@ -221,7 +221,7 @@ def sample(study: EffectStudy, statistic: str, runs: int, mutant: Mutant | None 
     return runs_of_each
 
 
-def audit(study: EffectStudy, statistic: str, samples: list[FloatArray], share: float = 1.0) -> float:
+def audit(study: IpwStudy, statistic: str, samples: list[FloatArray], share: float = 1.0) -> float:
     """A lower bound on epsilon at the declared delta, wrong with probability at most 1 - CONFIDENCE.
 
     The largest of the scores' bounds, each at its part of the error (union bound). ``share``: of the noise; the rest

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from schemas.study import EffectStudy
+from schemas.ipw import IpwStudy
 from tasks import propensity, weigh
 from tasks.design import design
 from tasks.rows import Rows
@@ -46,7 +46,7 @@ def fit(rows: Rows, penalty: float) -> np.ndarray:
 
 def coefficient_sensitivity(penalty: float, m: int) -> float:
     study = make_study(penalty=penalty)
-    value = propensity.sensitivity(study, design(study, 2 * m)).value
+    value = propensity.model(study, design(study, 2 * m)).sensitivity().value
     assert value is not None
     return value
 
@@ -103,12 +103,12 @@ IDS += [f"paper-{estimand}" for estimand in ESTIMANDS]
 W = np.array([9.0, -3.0])
 
 
-def private_sums(study: EffectStudy, rows: Rows) -> np.ndarray:
+def private_sums(study: IpwStudy, rows: Rows) -> np.ndarray:
     sums = weigh.exact_sums(study, lambda _: rows, 1, len(rows), W)
     return sums[weigh.private_entries(study)]
 
 
-def sum_sensitivity(study: EffectStudy, n: int) -> float:
+def sum_sensitivity(study: IpwStudy, n: int) -> float:
     sizes = design(study, n).model_copy(update={"estimation": n})
     value = weigh.sensitivity(study, sizes).value
     assert value is not None
@@ -125,7 +125,7 @@ def test_sums_of_neighbours_are_as_close_as_declared(data: st.DataObject, case: 
     assert distance <= sum_sensitivity(study, n)
 
 
-def worst(study: EffectStudy) -> float:
+def worst(study: IpwStudy) -> float:
     """The largest distance over pairs of rows on a grid that holds every corner."""
     grid = [
         Rows(np.array([[x, 0.0]]), np.array([t], np.uint8), np.array([u]))
@@ -142,7 +142,7 @@ def worst(study: EffectStudy) -> float:
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=IDS)
-def test_the_bound_on_sums_is_nearly_attained(study: EffectStudy) -> None:
+def test_the_bound_on_sums_is_nearly_attained(study: IpwStudy) -> None:
     found, bound = worst(study), sum_sensitivity(study, 2)
     assert found <= bound
     if study.estimator.variant == "paper" and study.estimand != "ATE":

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schemas.study import EffectStudy
+from schemas.ipw import IpwStudy
 from tasks import perturb, propensity, weigh
 from tasks.design import design
-from tasks.interval import Findings, findings
+from tasks.interval import Findings
+from tasks.ipw_interval import findings
+from tasks.privacy.rehearsal import RehearsalBudget
 from tasks.rows import Rows
-from tests.ipw_help import SeededBudget, make_study
+from tests.ipw_help import make_study
 
 SCORE = np.array([1.6, -1.0, 0.3])
 ROOT3 = math.sqrt(3)
@@ -55,10 +57,10 @@ def truth(estimand: str) -> float:
     return effect
 
 
-def simulate(study: EffectStudy, n: int, runs: int, seed: int) -> list[Findings]:
+def simulate(study: IpwStudy, n: int, runs: int, seed: int) -> list[Findings]:
     """`runs` studies with `n` estimation units and the true scores; noise from the production mechanism."""
     sizes = design(study, n).model_copy(update={"estimation": n})
-    random, budget = np.random.default_rng(seed), SeededBudget(seed)
+    random, budget = np.random.default_rng(seed), RehearsalBudget(seed)
     results = []
     for _ in range(runs):
         rows = people(n, random)
@@ -125,7 +127,7 @@ def test_a_fitted_propensity_model_that_is_hardly_shrunk_keeps_the_coverage() ->
     """
     study = make_study(penalty=1e-4, level="label", epsilon="4")
     sizes, runs, target = design(study, 3_000), 300, truth("ATE")
-    random, budget = np.random.default_rng(5), SeededBudget(5)
+    random, budget = np.random.default_rng(5), RehearsalBudget(5)
     results = []
     for _ in range(runs):
         rows = people(3_000, random)

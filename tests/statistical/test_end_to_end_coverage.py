@@ -18,15 +18,17 @@ import numpy as np
 import polars as pl
 import pytest
 
-from schemas.study import EffectStudy
+from schemas.ipw import IpwStudy
 from tasks import perturb, propensity, weigh
 from tasks.arrays import FloatArray
 from tasks.design import design
-from tasks.interval import Findings, findings
+from tasks.interval import Findings
+from tasks.ipw_interval import findings
+from tasks.privacy.rehearsal import RehearsalBudget
 from tasks.rows import Rows
 from tasks.split import leading_rows, training_size
 from tasks.unit_hash import ascending, keyed_hash
-from tests.ipw_help import SeededBudget, make_study
+from tests.ipw_help import make_study
 
 UNITS, RUNS = 20_000, 300
 MONTE_CARLO = math.sqrt(0.95 * 0.05 / RUNS)
@@ -67,14 +69,14 @@ def grid() -> FloatArray:
 GRID = grid()
 
 
-def truth(study: EffectStudy, assignment: FloatArray) -> float:
+def truth(study: IpwStudy, assignment: FloatArray) -> float:
     treated, control = means(GRID)
     score = sigmoid(GRID @ assignment)
     weight = {"ATE": np.ones(len(GRID)), "ATT": score, "ATC": 1 - score}[study.estimand]
     return float(np.average(treated - control, weights=weight)) * study.outcome.width / 2
 
 
-def weighted_limit(study: EffectStudy, assignment: FloatArray, coefficients: FloatArray) -> float:
+def weighted_limit(study: IpwStudy, assignment: FloatArray, coefficients: FloatArray) -> float:
     """What Hajek weighting by these coefficients converges to, by quadrature."""
     score, sides = sigmoid(GRID @ assignment), means(GRID)
     model = weigh.clipped_scores(GRID, coefficients, study.estimator.clip)
@@ -108,7 +110,7 @@ class Run:
     oracle: float
 
 
-def one_run(study: EffectStudy, rows: Rows, assignment: FloatArray, key: bytes, budget: SeededBudget) -> Run:
+def one_run(study: IpwStudy, rows: Rows, assignment: FloatArray, key: bytes, budget: RehearsalBudget) -> Run:
     sizes = design(study, UNITS)
     hashes = keyed_hash(pl.Series(range(UNITS)), key)
     order = ascending(hashes)
@@ -116,7 +118,7 @@ def one_run(study: EffectStudy, rows: Rows, assignment: FloatArray, key: bytes, 
     train, half = (Rows(rows.x[part], rows.t[part], rows.u[part]) for part in (order[:first], order[first:]))
 
     w = propensity.fit(lambda _: train, 1, len(train), study.estimator.penalty)
-    w = propensity.mechanism(study, sizes).release(w, propensity.SLOT, budget)
+    w = propensity.model(study, sizes).mechanism().release(w, propensity.SLOT, budget)
     sums = weigh.exact_sums(study, lambda _: half, 1, len(half), w)
     found = findings(study, sizes, perturb.release(study, sizes, sums, budget))
 
@@ -125,8 +127,8 @@ def one_run(study: EffectStudy, rows: Rows, assignment: FloatArray, key: bytes, 
     return Run(found, w, float(high - low) * study.outcome.width / 2)
 
 
-def simulate(study: EffectStudy, assignment: FloatArray, seed: int) -> list[Run]:
-    random, budget = np.random.default_rng(seed), SeededBudget(seed)
+def simulate(study: IpwStudy, assignment: FloatArray, seed: int) -> list[Run]:
+    random, budget = np.random.default_rng(seed), RehearsalBudget(seed)
     return [one_run(study, people(assignment, random), assignment, random.bytes(16), budget) for _ in range(RUNS)]
 
 

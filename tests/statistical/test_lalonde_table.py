@@ -32,7 +32,7 @@ M = 500
 def noise_scale(epsilon: str) -> float:
     """The paper's noise on the coefficients at m = 500, with our charge for the optimiser's tolerance."""
     study = make_study(variant="paper", weighting="horvitz_thompson", epsilon=epsilon, penalty=0.1)
-    mechanism = propensity.mechanism(study, design(study, 2 * M))
+    mechanism = propensity.model(study, design(study, 2 * M)).mechanism()
     assert mechanism is not None
     assert mechanism.noise_scale is not None
     expected = math.sqrt(2 * math.log(1.25 / 1e-6)) / float(epsilon) * 2 / (M * 0.1)

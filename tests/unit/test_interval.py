@@ -15,7 +15,8 @@ from scipy.stats import beta as beta_distribution
 
 from tasks import perturb, weigh
 from tasks.design import design
-from tasks.interval import FLOOR_DEVIATIONS, Estimate, Noise, assemble, findings
+from tasks.interval import Estimate, Noise, assemble
+from tasks.ipw_interval import FLOOR_DEVIATIONS, findings
 from tasks.rows import Rows
 from tests.ipw_help import ESTIMANDS, make_study, random_rows
 

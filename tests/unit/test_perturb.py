@@ -12,7 +12,8 @@ from schemas.privacy import Scope
 from tasks import perturb, weigh
 from tasks.design import design
 from tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
-from tests.ipw_help import ESTIMANDS, SeededBudget, make_study
+from tasks.privacy.rehearsal import RehearsalBudget
+from tests.ipw_help import ESTIMANDS, make_study
 
 N = 2000
 
@@ -25,7 +26,7 @@ def sums_of(study: object) -> np.ndarray:
 @pytest.mark.parametrize(("level", "scope"), [("sample", Scope.estimation), ("label", Scope.all)])
 def test_every_private_entry_gets_noise_and_no_public_one(weighting: str, level: str, scope: Scope) -> None:
     study = make_study(weighting=weighting, level=level)
-    sums, budget = sums_of(study), SeededBudget()
+    sums, budget = sums_of(study), RehearsalBudget(0)
     released = perturb.release(study, design(study, N), sums, budget)
     assert sorted(np.flatnonzero(released != sums).tolist()) == weigh.private_entries(study)
     assert [(charge.name, charge.stage, charge.scope) for charge in budget.charges] == [("effect", "perturb", scope)]
@@ -34,7 +35,7 @@ def test_every_private_entry_gets_noise_and_no_public_one(weighting: str, level:
 
 def test_at_training_units_level_nothing_is_drawn() -> None:
     study = make_study(level="training_units")
-    budget = SeededBudget()
+    budget = RehearsalBudget(0)
     sums = sums_of(study)
     np.testing.assert_array_equal(perturb.release(study, design(study, N), sums, budget), sums)
     assert budget.charges == []
@@ -72,6 +73,6 @@ def test_the_stage_releases_what_weigh_left(tmp_path: Path) -> None:
     study = make_study()
     np.save(tmp_path / weigh.SUMS_FILE, sums_of(study))
     sizes = design(study, N)
-    one = perturb.perturb_stage(study, sizes, tmp_path, SeededBudget(3))
-    two = perturb.release(study, sizes, sums_of(study), SeededBudget(3))
+    one = perturb.perturb_stage(study, sizes, tmp_path, RehearsalBudget(3))
+    two = perturb.release(study, sizes, sums_of(study), RehearsalBudget(3))
     np.testing.assert_array_equal(one, two)

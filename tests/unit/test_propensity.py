@@ -16,8 +16,9 @@ from schemas.privacy import Level, Scope
 from tasks import propensity
 from tasks.design import design
 from tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
+from tasks.privacy.rehearsal import RehearsalBudget
 from tasks.rows import Enclave, Rows
-from tests.ipw_help import SeededBudget, cut, make_study, random_rows
+from tests.ipw_help import cut, make_study, random_rows
 
 PENALTIES = (1e-6, 1e-3, 0.03, 0.1, 0.17, 0.171, 0.5, 1.0, 10.0, 100.0)
 
@@ -137,9 +138,9 @@ def test_a_computed_gradient_errs_by_less_than_is_charged(penalty: float) -> Non
 def test_sensitivity_is_the_formula_and_never_above_the_papers() -> None:
     sizes = design(make_study(), 20_000)
     for penalty in PENALTIES:
-        ours = propensity.sensitivity(make_study(penalty=penalty), sizes).value
+        ours = propensity.model(make_study(penalty=penalty), sizes).sensitivity().value
         paper_study = make_study(penalty=penalty, variant="paper", weighting="horvitz_thompson", epsilon="0.5")
-        paper = propensity.sensitivity(paper_study, sizes).value
+        paper = propensity.model(paper_study, sizes).sensitivity().value
         assert ours is not None
         assert paper is not None
         slack = 2 * (propensity.TOLERANCE + propensity.rounding_bound(6, penalty)) / penalty
@@ -152,26 +153,26 @@ def test_sensitivity_is_the_formula_and_never_above_the_papers() -> None:
 def test_which_mechanism_releases_the_coefficients() -> None:
     assert propensity.SLOT.scope is Scope.train
     sizes = design(make_study(), 100)
-    assert isinstance(propensity.mechanism(make_study(), sizes), GaussianAnalytic)
-    assert isinstance(propensity.mechanism(make_study(delta=0), sizes), L2Laplace)
-    assert isinstance(propensity.mechanism(make_study(level="training_units"), sizes), GaussianAnalytic)
+    assert isinstance(propensity.model(make_study(), sizes).mechanism(), GaussianAnalytic)
+    assert isinstance(propensity.model(make_study(delta=0), sizes).mechanism(), L2Laplace)
+    assert isinstance(propensity.model(make_study(level="training_units"), sizes).mechanism(), GaussianAnalytic)
     paper = make_study(variant="paper", weighting="horvitz_thompson", epsilon="0.5")
-    assert isinstance(propensity.mechanism(paper, sizes), GaussianClassic)
-    assert propensity.mechanism(make_study(level="label"), sizes) is None
-    unknown = propensity.mechanism(make_study(), design(make_study(), None))
+    assert isinstance(propensity.model(paper, sizes).mechanism(), GaussianClassic)
+    assert propensity.model(make_study(level="label"), sizes).mechanism() is None
+    unknown = propensity.model(make_study(), design(make_study(), None)).mechanism()
     assert unknown is not None
     assert unknown.noise_scale is None
     assert "m training units" in unknown.sensitivity.formula
 
 
 def write_enclave(scratch: Path, rows: Rows, training: int, level: Level = Level.sample) -> None:
-    Enclave.create(scratch, [(rows.x, rows.t, rows.u)], [training], level)
+    Enclave.create(scratch, [(rows.x, rows.t, rows.u)], [training], everyone=level is Level.label)
 
 
 def test_the_stage_reads_training_units_only_and_draws_once(tmp_path: Path) -> None:
     study, rows = make_study(), random_rows(400, 6, 5)
     write_enclave(tmp_path, rows, 200)
-    budget = SeededBudget()
+    budget = RehearsalBudget(0)
     released = propensity.propensity_stage(study, design(study, 400), tmp_path, budget)
     exact = fit(Rows(rows.x[:200], rows.t[:200], rows.u[:200]), 0.1)
     assert len(budget.charges) == 1
@@ -184,7 +185,7 @@ def test_the_stage_reads_training_units_only_and_draws_once(tmp_path: Path) -> N
 def test_at_label_level_the_fit_is_public_and_uses_every_unit(tmp_path: Path) -> None:
     study, rows = make_study(level="label"), random_rows(400, 6, 5)
     write_enclave(tmp_path, rows, 200, Level.label)
-    budget = SeededBudget()
+    budget = RehearsalBudget(0)
     released = propensity.propensity_stage(study, design(study, 400), tmp_path, budget)
     np.testing.assert_array_equal(released, fit(rows, 0.1))
     assert budget.charges == []
@@ -194,7 +195,7 @@ def test_no_convergence_is_a_typed_error_before_any_draw(tmp_path: Path, monkeyp
     study = make_study()
     write_enclave(tmp_path, random_rows(400, 6, 5), 200)
     monkeypatch.setattr(propensity, "MAX_ITERATIONS", 1)
-    budget = SeededBudget()
+    budget = RehearsalBudget(0)
     with pytest.raises(ConvergenceError, match="tolerance") as caught:
         propensity.propensity_stage(study, design(study, 400), tmp_path, budget)
     assert budget.charges == []

@@ -10,7 +10,7 @@ import yaml
 
 from flows.cli import main
 from schemas.policy import load_policy
-from schemas.study import load_study
+from schemas.studies import load_study
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "data").rglob("*.md")])

@@ -162,7 +162,7 @@ def parts():
 
 @pytest.mark.parametrize("level", list(Level))
 def test_enclave_slices(level, tmp_path):
-    enclave = Enclave.create(tmp_path, parts(), [2, 0, 3], level)
+    enclave = Enclave.create(tmp_path, parts(), [2, 0, 3], everyone=level is Level.label)
     assert enclave.partitions == 3
     for index, (x, t, u) in enumerate(parts()):
         cut = [2, 0, 3][index]
@@ -180,7 +180,7 @@ def test_enclave_slices(level, tmp_path):
 
 def test_enclave_without_a_split_is_refused(tmp_path):
     with pytest.raises(CausalveilError, match="run validate"):
-        Enclave.open(tmp_path, Level.sample)
+        Enclave.open(tmp_path, everyone=False)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

@@ -6,7 +6,7 @@ import pytest
 
 from schemas.errors import StudyError
 from schemas.policy import DataClass, load_policy
-from schemas.study import load_study
+from schemas.studies import load_study
 from tasks.normalise import normalise_stage
 from tasks.partitions import read_layout
 from tasks.rows import Enclave
@@ -28,7 +28,7 @@ def test_what_it_writes_runs_through_the_stages(tmp_path):
     validate_stage(given, folder, layout, scratch, "run")
     normalise_stage(given, folder, layout, scratch, "run")
     split_stage(given, layout, scratch)
-    enclave = Enclave.open(scratch, given.privacy.level)
+    enclave = Enclave.open(scratch, everyone=given.training_share is None)
     assert sum(len(enclave.train(index)) for index in range(3)) == 502
 
 

@@ -18,7 +18,7 @@ def prepared(given, folder, scratch, run_id="run"):
     validate_stage(given, folder, layout, scratch, run_id)
     normalise_stage(given, folder, layout, scratch, run_id)
     split_stage(given, layout, scratch)
-    return Enclave.open(scratch, given.privacy.level)
+    return Enclave.open(scratch, everyone=given.training_share is None)
 
 
 @pytest.mark.parametrize(

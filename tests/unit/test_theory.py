@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from tasks import perturb, propensity, theory, weigh
 from tasks.design import design
-from tasks.interval import findings
+from tasks.ipw_interval import findings
 from tests.ipw_help import ESTIMANDS, make_study
 
 PAPER = {"variant": "paper", "weighting": "horvitz_thompson", "epsilon": "0.5"}
@@ -152,7 +152,7 @@ def test_lemma_3_in_corrected_form_is_the_bias_of_simulated_noise(estimand: str)
 def test_lemma_3_bound_is_above_the_bias_of_any_table_with_that_share() -> None:
     study = make_study(epsilon="0.1", outcome={"lower": -2, "upper": 5})
     sizes = design(study, 2_000)
-    model = propensity.mechanism(study, sizes)
+    model = propensity.model(study, sizes).mechanism()
     assert model is not None
     x = np.tile([1.0, 0.0], (100, 1))
     t = np.repeat([1, 0], 50).astype(np.uint8)
@@ -167,7 +167,7 @@ def test_lemma_3_bound_is_above_the_bias_of_any_table_with_that_share() -> None:
 def test_pure_epsilon_bias_is_that_of_l2_laplace_noise() -> None:
     study = make_study(delta=0, outcome={"lower": -1, "upper": 1})
     sizes = design(study, 100)
-    model = propensity.mechanism(study, sizes)
+    model = propensity.model(study, sizes).mechanism()
     assert model is not None
     d, s = propensity.dimension(study), float(model.noise_scale or 0)
     random = np.random.default_rng(6)

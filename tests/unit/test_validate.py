@@ -20,14 +20,14 @@ from bad_data import (
 )
 
 from schemas.errors import DataError
+from schemas.ipw import IpwStudy
 from schemas.plan import Layout, Partition
-from schemas.study import EffectStudy
 from tasks.partitions import read_layout
 from tasks.rows import load_array, partition_folder
 from tasks.validate import check_unique, validate_stage
 
 
-def run(given: EffectStudy, folder, scratch) -> Layout:
+def run(given: IpwStudy, folder, scratch) -> Layout:
     layout = read_layout(given, folder)
     validate_stage(given, folder, layout, scratch, "run")
     return layout
