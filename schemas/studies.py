@@ -9,11 +9,12 @@ from typing import Any
 from schemas.documents import read_yaml, validate
 from schemas.errors import StudyError
 from schemas.ipw import IpwStudy
+from schemas.matching import MatchingStudy
 from schemas.study import Study
 
 # kind -> estimator name -> the study that declares it.
 STUDIES: dict[str, dict[str, type[Study]]] = {
-    "effect": {"ipw": IpwStudy},
+    "effect": {"ipw": IpwStudy, "matching": MatchingStudy},
 }
 
 
