@@ -1,103 +1,122 @@
 """The paper's matching as it stands there: every distance, every sort, one loop over the units (Yuan et al. 2026).
 
-Slow and plain on purpose: the production matcher must give the same neighbours. Distances are exact (fractions) where
-``exact`` is set, so that two candidates tie exactly when they are equally far, whatever floats round.
+Slow and plain on purpose: the production matcher must find the same neighbours. Units come in traversal order, so that
+a stable sort breaks ties by it. Scores are multiples of 2^-40 below 2^12, as the production hands them in, so that a
+distance in float64 is exact.
 """
 
 from __future__ import annotations
 
 import math
-from fractions import Fraction
+from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.arrays import FloatArray, IntArray
+from schemas.study import Estimand
+from tasks.arrays import ByteArray, FloatArray, IntArray
+
+UNBOUNDED = (2**31 - 1, 2**31 - 1)
 
 
-def sorted_candidates(
-    scores: FloatArray, place: IntArray, unit: int, candidates: IntArray, exact: bool = True
-) -> list[int]:
-    """A row of the paper's matrices H: the candidates by distance from ``unit``, ties by traversal ``place``."""
-    if not exact:
-        distance = np.abs(scores[candidates] - scores[unit])
-        return candidates[np.lexsort((place[candidates], distance))].tolist()
-    own = Fraction(float(scores[unit]))
-    return sorted(candidates.tolist(), key=lambda j: (abs(Fraction(float(scores[j])) - own), place[j]))
+class Exhausted(Exception):
+    """A unit found fewer than N candidates that may still be used."""
+
+
+@dataclass(frozen=True)
+class OracleMatching:
+    """Neighbours of each unit, nearest first, an empty list where it is no query or found none within the caliper."""
+
+    neighbours: list[list[int]]
+
+    @property
+    def uses(self) -> IntArray:
+        """K: how often each unit serves as a neighbour, shape (n,)."""
+        used = [unit for row in self.neighbours for unit in row]
+        return np.bincount(np.array(used, dtype=np.int64), minlength=len(self.neighbours))
+
+    @property
+    def matched(self) -> list[bool]:
+        """Which queries have neighbours."""
+        return [bool(row) for row in self.neighbours]
+
+
+def sorted_matrix(scores: FloatArray, queries: IntArray, candidates: IntArray) -> IntArray:
+    """The paper's H (algorithm 2): row by row the candidates by distance, equally far ones in traversal order."""
+    distance = np.abs(scores[queries][:, None] - scores[candidates][None, :])
+    return candidates[np.argsort(distance, axis=1, kind="stable")]
 
 
 def match(
     scores: FloatArray,
-    treated: IntArray,
-    place: IntArray,
+    treated: ByteArray,
     ratio: int,
-    most: tuple[float, float] = (math.inf, math.inf),
-    caliper: float = math.inf,
-    exact: bool = True,
-) -> list[list[int]]:
-    """The neighbours of every unit in the other arm, nearest first; fewer than ``ratio`` where too few are left.
+    caps: tuple[int, int] = UNBOUNDED,
+    estimand: Estimand = Estimand.ATE,
+    caliper: float | None = None,
+) -> OracleMatching:
+    """Algorithm 3, lines 17 to 20, with a whole number of uses as the limit.
 
     Args:
-        scores: shape (n,).
+        scores: shape (n,), units in traversal order.
         treated: 0 or 1, shape (n,).
-        place: position of each unit in the traversal, a permutation of 0 .. n-1.
         ratio: N.
-        most: times that a control and a treated unit may be used at most.
-        caliper: no neighbour is further away.
-        exact: exact distances; else those of float64, good for scores that do not tie.
+        caps: uses that a treated and a control candidate allow.
+        estimand: ATE: everybody looks for neighbours; ATT: the treated; ATC: the controls.
+        caliper: a unit whose N-th available candidate is further away finds nobody and uses nobody up.
+
+    Raises:
+        Exhausted: without a caliper, fewer than N candidates are left.
     """
-    arms = [np.flatnonzero(treated == arm) for arm in (0, 1)]
+    arms = {arm: np.flatnonzero(treated == arm) for arm in (0, 1)}
+    asking = {Estimand.ATE: (0, 1), Estimand.ATT: (1,), Estimand.ATC: (0,)}[estimand]
     used = np.zeros(len(scores), dtype=np.int64)
     neighbours: list[list[int]] = [[] for _ in range(len(scores))]
-    for unit in np.argsort(place).tolist():
-        other = 1 - int(treated[unit])
-        for candidate in sorted_candidates(scores, place, unit, arms[other], exact):
-            if len(neighbours[unit]) == ratio or abs(scores[candidate] - scores[unit]) > caliper:
-                break
-            if used[candidate] < most[other]:
-                neighbours[unit].append(candidate)
-                used[candidate] += 1
-    return neighbours
+    for arm in asking:
+        cap = caps[0] if arm == 0 else caps[1]
+        for query, row in zip(arms[arm].tolist(), sorted_matrix(scores, arms[arm], arms[1 - arm]), strict=True):
+            chosen = [candidate for candidate in row.tolist() if used[candidate] < cap][:ratio]
+            if caliper is not None and (len(chosen) < ratio or abs(scores[chosen[-1]] - scores[query]) > caliper):
+                continue
+            if len(chosen) < ratio:
+                raise Exhausted
+            neighbours[query] = chosen
+            used[chosen] += 1
+    return OracleMatching(neighbours)
 
 
-def times_used(neighbours: list[list[int]]) -> IntArray:
-    """K: how often each unit serves as a neighbour, shape (n,)."""
-    return np.bincount([j for row in neighbours for j in row], minlength=len(neighbours)).astype(np.int64)
+def most_used(scores: FloatArray, treated: ByteArray, ratio: int, estimand: Estimand = Estimand.ATE) -> int:
+    """M: the most times any unit stands in the first N columns of the matrices."""
+    return int(match(scores, treated, ratio, estimand=estimand).uses.max())
 
 
-def most_used(scores: FloatArray, treated: IntArray, place: IntArray, ratio: int, exact: bool = True) -> int:
-    """M: the most times any unit appears among the first ``ratio`` of a row of the paper's matrices, caps aside."""
-    return int(times_used(match(scores, treated, place, ratio, exact=exact)).max())
-
-
-def reuse_limits(treated: IntArray, most: int, ratio: int, budget: float, ceiling: bool) -> tuple[float, float]:
-    """k of controls and treated: equations 9 to 12, then the floor that keeps every unit's N neighbours to be had.
+def reuse_limits(sizes: tuple[int, int], most: int, ratio: int, budget: float, ceiling: bool) -> tuple[float, float]:
+    """k of treated and controls: equations 9 to 12, then the floor that the paper lacks (every unit finds N).
 
     Args:
-        treated: 0 or 1, shape (n,).
+        sizes: number of treated and of controls, each at least N.
         most: M of :func:`most_used`.
         ratio: N.
         budget: epsilon times the error coefficient (eps c at label level, eps3 h at sample level).
         ceiling: apply the ceiling M/N (label level).
     """
-    count = [int(np.sum(treated == arm)) for arm in (0, 1)]
-    small, large = (1, 0) if count[1] <= count[0] else (0, 1)
-    mean = most / ratio
-    k = max(round_half_up(math.sqrt(budget * count[large] * mean / 2)), 1)
-    limits = [0.0, 0.0]
-    limits[small] = min(k, mean) if ceiling else k
-    limits[large] = max(1, round_half_up(limits[small] * count[small] / count[large]))
+    small = 0 if sizes[0] <= sizes[1] else 1
+    large, mean = 1 - small, most / ratio
+    k = [0.0, 0.0]
+    k[small] = max(round(math.sqrt(budget * sizes[large] * mean / 2)), 1)
+    if ceiling:
+        k[small] = min(k[small], mean)
+    k[large] = max(1, round(k[small] * sizes[small] / sizes[large]))
     for arm in (0, 1):
-        limits[arm] = max(limits[arm], math.ceil(count[1 - arm] / (count[arm] - ratio + 1)))
-    return limits[0], limits[1]
+        k[arm] = max(k[arm], math.ceil(sizes[1 - arm] / (sizes[arm] - ratio + 1)))
+    return k[0], k[1]
 
 
-def round_half_up(value: float) -> int:
-    return math.floor(value + 0.5)
-
-
-def effect(outcome: FloatArray, treated: IntArray, neighbours: list[list[int]], ratio: int) -> float:
-    """(S1 - S0)/n of algorithm 3, always dividing by N."""
-    imputed = np.array([math.fsum(outcome[row]) / ratio for row in neighbours])
-    one = np.where(treated == 1, outcome, imputed)
-    zero = np.where(treated == 1, imputed, outcome)
-    return float((math.fsum(one) - math.fsum(zero)) / len(outcome))
+def effect(outcome: FloatArray, treated: ByteArray, found: OracleMatching, ratio: int) -> float:
+    """The mean over matched units of own minus imputed outcome, signed by arm; always divided by N."""
+    sign = np.where(treated == 1, 1.0, -1.0)
+    differences = [
+        sign[unit] * (outcome[unit] - math.fsum(outcome[row]) / ratio)
+        for unit, row in enumerate(found.neighbours)
+        if row
+    ]
+    return math.fsum(differences) / len(differences)
