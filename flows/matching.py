@@ -29,9 +29,12 @@ from tasks import (
     split,
     validate,
 )
+from tasks.design import design as sizes_of
 from tasks.interval import Findings
+from tasks.privacy.mechanisms import Budget
+from tasks.rows import Rows
 
-__all__ = ["declare", "estimate", "outlook"]
+__all__ = ["declare", "estimate", "outlook", "rehearse"]
 
 
 def declare(study: MatchingStudy, design: Design) -> tuple[Charge, ...]:
@@ -57,3 +60,14 @@ def estimate(run: Run[MatchingStudy], stage: Engine) -> Findings:
     reuse = stage(match_weights.match_stage, study, scratch)
     sums = stage(match_perturb.perturb_stage, study, scratch, reuse, run.budget)
     return stage(matching_interval.interval_stage, study, design, reuse, coefficients, sums)
+
+
+def rehearse(study: MatchingStudy, rows: Rows, budget: Budget) -> Findings:
+    """The same steps on rows in memory, already in the order of traversal: for replications and tests."""
+    sizes = sizes_of(study, len(rows))
+    coefficients = match_scores.model(study, sizes).release(lambda _: rows, 1, budget)
+    scores = match_scores.release(study, match_scores.exact_scores(rows, coefficients), budget)
+    arms = respond.release(study, rows.t, budget)
+    weighted = match_weights.weigh(study, scores, arms)
+    sums = match_perturb.release(study, match_perturb.sums(study, weighted, arms, rows.u), budget)
+    return matching_interval.findings(study, sizes, weighted.reuse, sums)

@@ -56,7 +56,7 @@ class MatchingEstimator(Estimator):
     budget_shares: BudgetShares = BudgetShares()
     correct_attenuation: bool = False
     penalty: Penalty = 0.001
-    variance_share: Annotated[Finite, Field(ge=0.01, le=0.9)] = 0.1
+    variance_share: Annotated[Finite, Field(ge=0.01, le=0.9)] = 0.15
     variant: Variant = Variant.ours
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -101,7 +102,7 @@ def most_used(scores: FloatArray, treated: ByteArray, ratio: int, estimand: Esti
     return int(result.uses.max(initial=0))
 
 
-def adaptive_limit(epsilon: float, coefficient: float, larger: int, most: float) -> float:
+def adaptive_limit(epsilon: float, coefficient: float, larger: int, most: float) -> int:
     """k: how often a unit of the smaller arm may serve, in multiples of N (Yuan et al. 2026, Equations 9 to 12).
 
     It weighs noise, whose variance grows like 2 (k/epsilon)^2, against the bias of a cap, like
@@ -113,11 +114,11 @@ def adaptive_limit(epsilon: float, coefficient: float, larger: int, most: float)
         larger: units of the larger arm.
         most: M1 = M/N.
     """
-    return float(max(round(math.sqrt(epsilon * coefficient * larger * most / 2)), 1))
+    return max(round(math.sqrt(epsilon * coefficient * larger * most / 2)), 1)
 
 
 def integer_caps(
-    limit: float, treated: int, controls: int, ratio: int, estimand: Estimand = Estimand.ATE
+    limit: Fraction, treated: int, controls: int, ratio: int, estimand: Estimand = Estimand.ATE
 ) -> tuple[int, int]:
     """How often a treated unit and a control may serve: the smaller arm's limit, the larger's in proportion.
 
@@ -126,7 +127,7 @@ def integer_caps(
     k >= q/(c - N + 1). The paper has no such floor.
 
     Args:
-        limit: k of the smaller arm, in multiples of N; at least 1 or M/N.
+        limit: k of the smaller arm, in multiples of N; a fraction, so that M/N times N is M.
         treated: units of the treated arm.
         controls: units of the control arm.
         ratio: N.
@@ -135,8 +136,8 @@ def integer_caps(
     Raises:
         DataError: an arm that is searched has fewer than N units.
     """
-    share = min(treated, controls) / max(treated, controls, 1)
-    other = max(1, round(limit * share))
+    share = Fraction(min(treated, controls), max(treated, controls, 1))
+    other = Fraction(max(1, round(limit * share)))
     limits = (limit, other) if treated <= controls else (other, limit)
     caps = [0, 0]
     for side in _query_sides(estimand):

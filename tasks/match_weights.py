@@ -104,14 +104,15 @@ def caps(study: MatchingStudy, scores: FloatArray, arms: ByteArray) -> tuple[int
     treated = int(np.count_nonzero(arms))
     controls = len(arms) - treated
     # Refuses arms that are too small before anything is matched.
-    integer_caps(1.0, treated, controls, settings.ratio, study.estimand)
+    integer_caps(Fraction(1), treated, controls, settings.ratio, study.estimand)
     if settings.cap == "adaptive":
-        most = most_used(scores, arms, settings.ratio, study.estimand) / settings.ratio
-        limit = adaptive_limit(effect_epsilon(study), study.error_coefficient, max(treated, controls), most)
+        most = Fraction(most_used(scores, arms, settings.ratio, study.estimand), settings.ratio)
+        epsilon, larger = effect_epsilon(study), max(treated, controls)
+        limit = Fraction(adaptive_limit(epsilon, study.error_coefficient, larger, float(most)))
         if study.privacy.level is Level.label:
             limit = min(limit, most)
     else:
-        limit = float(settings.cap)
+        limit = Fraction(settings.cap)
     return integer_caps(limit, treated, controls, settings.ratio, study.estimand)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -62,11 +63,12 @@ def expected_reuse(study: MatchingStudy, units: int, stand_in: StandIn = StandIn
         for side in (0, 1)
         if estimand is Estimand.ATE or side == (estimand is Estimand.ATT)
     )
-    limit = float(study.estimator.cap) if study.estimator.cap != "adaptive" else 0.0
-    if not limit:
-        limit = adaptive_limit(effect_epsilon(study), study.error_coefficient, max(arms), most)
+    if study.estimator.cap == "adaptive":
+        limit = float(adaptive_limit(effect_epsilon(study), study.error_coefficient, max(arms), most))
         limit = min(limit, most) if study.privacy.level is Level.label else limit
-    caps = integer_caps(limit, *arms, ratio, estimand)
+    else:
+        limit = float(study.estimator.cap)
+    caps = integer_caps(Fraction(limit), *arms, ratio, estimand)
     own = (estimand is not Estimand.ATC, estimand is not Estimand.ATT)
     squares, weights = [], []
     for side in (0, 1):
