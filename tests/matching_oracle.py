@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
@@ -89,7 +90,9 @@ def most_used(scores: FloatArray, treated: ByteArray, ratio: int, estimand: Esti
     return int(match(scores, treated, ratio, estimand=estimand).uses.max())
 
 
-def reuse_limits(sizes: tuple[int, int], most: int, ratio: int, budget: float, ceiling: bool) -> tuple[float, float]:
+def reuse_limits(
+    sizes: tuple[int, int], most: int, ratio: int, budget: float, ceiling: bool
+) -> tuple[Fraction, Fraction]:
     """k of treated and controls: equations 9 to 12, then the floor that the paper lacks (every unit finds N).
 
     Args:
@@ -100,14 +103,14 @@ def reuse_limits(sizes: tuple[int, int], most: int, ratio: int, budget: float, c
         ceiling: apply the ceiling M/N (label level).
     """
     small = 0 if sizes[0] <= sizes[1] else 1
-    large, mean = 1 - small, most / ratio
-    k = [0.0, 0.0]
-    k[small] = max(round(math.sqrt(budget * sizes[large] * mean / 2)), 1)
+    large, mean = 1 - small, Fraction(most, ratio)
+    k = [Fraction(0), Fraction(0)]
+    k[small] = Fraction(max(round(math.sqrt(budget * sizes[large] * most / ratio / 2)), 1))
     if ceiling:
         k[small] = min(k[small], mean)
-    k[large] = max(1, round(k[small] * sizes[small] / sizes[large]))
+    k[large] = Fraction(max(1, round(k[small] * sizes[small] / sizes[large])))
     for arm in (0, 1):
-        k[arm] = max(k[arm], math.ceil(sizes[1 - arm] / (sizes[arm] - ratio + 1)))
+        k[arm] = max(k[arm], Fraction(math.ceil(sizes[1 - arm] / (sizes[arm] - ratio + 1))))
     return k[0], k[1]
 
 
