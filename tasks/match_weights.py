@@ -30,6 +30,7 @@ from tasks.rows import load_array, save_array
 
 WEIGHTS_FILE, PAIRS_FILE = "weights.npy", "pairs-{}.npy"
 PairArray = NDArray[np.int32]
+NEAREST = 2, 3
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,8 @@ def variance_pairs(scores: FloatArray, arms: ByteArray, used: BoolArray) -> tupl
     """Pairs of units near each other in score, no unit twice in one of the three lists.
 
     Within the treated and within the controls: neighbours in score. Across (a treated unit first): every unit of the
-    smaller arm with its nearest unit of the larger one that is still free.
+    smaller arm with its nearest unit of the larger one that is still free, the nearest two thirds of these pairs: where
+    one arm is scarce what is left over is far apart, and would make the variance larger than it is.
 
     Args:
         scores: shape (n,), in the order of traversal.
@@ -186,7 +188,9 @@ def variance_pairs(scores: FloatArray, arms: ByteArray, used: BoolArray) -> tupl
     searching = np.flatnonzero(one_each.matched)
     columns = [members[searching], members[twins[searching, 0]]]
     across = np.column_stack(columns if treated_search else columns[::-1])
-    return within[0], within[1], across
+    distances = np.abs(scores[across[:, 0]] - scores[across[:, 1]])
+    nearest = np.argsort(distances, kind="stable")[: -(-len(across) * NEAREST[0] // NEAREST[1])]
+    return within[0], within[1], across[nearest]
 
 
 def match_stage(study: MatchingStudy, scratch: Path) -> Reuse:

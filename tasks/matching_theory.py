@@ -21,7 +21,7 @@ from tasks import match_perturb, match_scores, respond
 from tasks.design import design as sizes
 from tasks.interval import Findings, Noise
 from tasks.match import adaptive_limit, integer_caps
-from tasks.match_weights import Reuse, effect_epsilon
+from tasks.match_weights import NEAREST, Reuse, effect_epsilon
 from tasks.matching_interval import findings
 
 MOST_UNITS = 10**13
@@ -77,6 +77,7 @@ def expected_reuse(study: MatchingStudy, units: int, stand_in: StandIn = StandIn
         squares.append(round(arms[side] * ((own[side] + served) ** 2 + spread) * ratio**2))
         reuse = min(caps[side] / ratio, busiest(arms[1 - side], arms[side], ratio)) if served else 0.0
         weights.append(own[side] + reuse)
+    across = -(-min(arms) * NEAREST[0] // NEAREST[1])
     return Reuse(
         ratio=ratio,
         treated=arms[0],
@@ -87,7 +88,7 @@ def expected_reuse(study: MatchingStudy, units: int, stand_in: StandIn = StandIn
         most=round((max(weights) - 1) * ratio) if estimand is Estimand.ATE else round(max(weights) * ratio),
         largest=max(round(max(weights) * ratio), 1),
         squares=(squares[0], squares[1]),
-        pairs=(0, 0, 0) if study.estimator.variant is Variant.paper else (arms[0] // 2, arms[1] // 2, min(arms)),
+        pairs=(0, 0, 0) if study.estimator.variant is Variant.paper else (arms[0] // 2, arms[1] // 2, across),
     )
 
 
