@@ -76,7 +76,7 @@ class Kernel:
     @cached_property
     def _frequencies(self) -> FloatArray:
         count = math.ceil(CUT * self._half_period / (math.pi * self.bandwidth))
-        return np.arange(1, count + 1) * (math.pi / self._half_period)
+        return np.arange(1, count + 1, dtype=np.float64) * np.float64(math.pi / self._half_period)
 
     @cached_property
     def _amplitudes(self) -> FloatArray:

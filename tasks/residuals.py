@@ -1,7 +1,7 @@
 """What is left of each variable when the other has predicted it: kernel ridge regressions in both directions.
 
-    f minimises (penalty/2) ||w||^2 + (1/n) sum_i (w'phi(x_i) - y_i)^2 over the n training rows   (Kusner et al. 2016, (5))
-    r_Y = y' - f(x') on the test rows, and r_X = x' - g(y') with g the regression of x on y.
+    f minimises (penalty/2) ||w||^2 + (1/n) sum_i (w'phi(x_i) - y_i)^2 over the n training rows,
+    r_Y = y' - f(x') on the test rows, and r_X = x' - g(y') with g the regression of x on y (Kusner et al. 2016, (5)).
 
 Both variables lie in [-1, 1] by declared bounds, and so do predictions, which are clipped to it. The Gaussian kernel's
 bandwidth is public; ``kernel`` makes the regression a system of d equations, summed over chunks of rows, so the
