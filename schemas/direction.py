@@ -1,4 +1,4 @@
-"""A study of which of two variables causes the other, and its release."""
+"""A study of which of two variables causes the other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from schemas.privacy import Frozen, Level
-from schemas.release import Release
 from schemas.study import Bounds, Column, Estimator, Finite, Half, Holds, Name, Study, Variant
 
 
@@ -162,44 +161,3 @@ class DirectionStudy(Study):
             f"the {half} half: its units have no privacy bound at all; chance decides in each run who is in it"
             for half in self.unbounded
         )
-
-
-class ScoreRelease(Frozen):
-    """One score's answer. Released values only; None where there is no answer or the value was not asked for."""
-
-    score: Score
-    answered: Annotated[bool, Field(description="false: propose-test-release gave no answer")]
-    x_to_y: Annotated[Finite | None, Field(description="private dependence of y's residuals on x")]
-    y_to_x: Annotated[Finite | None, Field(description="private dependence of x's residuals on y")]
-    margin: Annotated[Finite | None, Field(description="private y_to_x minus x_to_y: above 0 favours x to y")]
-    favours: Favours | None
-    order_kept: Annotated[
-        Finite | None,
-        Field(
-            ge=0,
-            le=1,
-            description="the theorem's probability that noise kept the order of the two scores, at the released "
-            "margin; one minus it bounds the chance of so large a margin if the true order is the other",
-        ),
-    ]
-    theorem: Annotated[str, Field(description="which theorem, and what it takes as given")]
-    charges: tuple[str, ...]
-
-
-class Verdict(Frozen):
-    """The scores combined, and how."""
-
-    favours: Annotated[Favours | None, Field(description="null: no score answered, or they cancel")]
-    weight: Annotated[Finite, Field(ge=-1, le=1, description="above 0 for x to y; 1 if all are certain of it")]
-    rule: str
-
-
-class DirectionRelease(Release):
-    """Which of two variables causes the other, as private scores see it."""
-
-    kind: Literal["direction"] = "direction"
-    pair: Pair
-    scores: tuple[ScoreRelease, ...]
-    verdict: Verdict
-    unbounded_halves: tuple[Half, ...]
-    details: Annotated[dict[str, float | int | str | bool], Field(description="declared facts, by name")]

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.direction import RANKS, DirectionStudy, Favours, Releases, Score, ScoreRelease, Verdict
+from schemas.direction import RANKS, DirectionStudy, Favours, Releases, Score
 from schemas.plan import Design
+from schemas.release import ScoreRelease, Verdict
 from tasks.arrays import FloatArray
 from tasks.direction_draws import BESIDE, Draw
 from tasks.direction_theory import (
@@ -46,7 +47,7 @@ class Findings:
     details: dict[str, float | int | str | bool]
 
     def fields(self, study: DirectionStudy) -> dict[str, Any]:
-        """What a :class:`~schemas.direction.DirectionRelease` has beside the fields of every release."""
+        """What a :class:`~schemas.release.DirectionRelease` has beside the fields of every release."""
         return {
             "pair": study.pair,
             "scores": self.scores,
