@@ -33,7 +33,7 @@ def reinsertions(rest: tuple[int, ...]) -> IntArray:
     """All tables of len(rest) + 1 rows that hold ``rest``: the second ranks, in the order of the first; one a line.
 
     A rank score depends on the permutation that pairs the ranks. Take one row out of a table: what is left is again a
-    permutation, ``rest``. Put it back at first rank p and second rank q: these are all the neighbours that the table has.
+    permutation, ``rest``. Put it back at first rank p and second rank q: these are all the neighbours of the table.
     """
     m = len(rest) + 1
     kept = np.array(rest, dtype=np.int64)
@@ -55,9 +55,9 @@ def signed_scores(tables: IntArray) -> dict[Score, FloatArray]:
 EXACT = {Score.spearman: lambda m: 6 / (m + 1), Score.kendall: lambda m: 4 / m}
 
 
-@pytest.mark.parametrize("m", [2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("m", [2, 3, 4, 5, 6, 7])
 def test_rank_bounds_are_attained_and_never_passed_by_any_table(m: int) -> None:
-    """All m! permutations with all their neighbours, up to 8 rows: signed scores reach 6/(m + 1) and 4/m, no more."""
+    """All m! permutations with all their neighbours, up to 7 rows: signed scores reach 6/(m + 1) and 4/m, no more."""
     signed, absolute = dict.fromkeys(RANK_SCORES, 0.0), dict.fromkeys(RANK_SCORES, 0.0)
     for rest in itertools.permutations(range(m - 1)):
         for score, values in signed_scores(reinsertions(rest)).items():
@@ -100,9 +100,9 @@ def test_rank_scores_of_neighbours_are_close_with_ties_everywhere(data: st.DataO
 def plain_hsic(a: FloatArray, b: FloatArray, bandwidth: float) -> float:
     """trace(KHLH)/(m - 1)^2 on m x m matrices."""
     m = len(a)
-    k, l = (np.exp(-((v[:, None] - v[None]) ** 2) / (2 * bandwidth**2)) for v in (a, b))
+    kernel_a, kernel_b = (np.exp(-((v[:, None] - v[None]) ** 2) / (2 * bandwidth**2)) for v in (a, b))
     h = np.eye(m) - 1 / m
-    return float(np.trace(k @ h @ l @ h)) / (m - 1) ** 2
+    return float(np.trace(kernel_a @ h @ kernel_b @ h)) / (m - 1) ** 2
 
 
 def hsic(a: FloatArray, b: FloatArray, bandwidth: float) -> float:
@@ -188,7 +188,7 @@ def neighbours(seed: int, n: int) -> tuple[FloatArray, FloatArray]:
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_residuals_of_neighbouring_training_sets_are_as_close_as_declared(penalty: float) -> None:
     places = np.linspace(-1, 1, 81)
-    for seed, n, bandwidth in itertools.product(range(30), (1, 2, 5, 20), (0.05, 0.5)):
+    for seed, n, bandwidth in itertools.product(range(12), (1, 2, 20), (0.05, 0.5)):
         one, other = (fit(lambda _, t=t: t, 1, 0, penalty, bandwidth) for t in neighbours(seed, n))
         # r = y' - f(x') moves as f does, whatever y' is.
         moved = float(np.max(np.abs(one.predict(places) - other.predict(places))))
@@ -243,7 +243,7 @@ def test_a_wrong_parametrisation_would_be_caught() -> None:
 def test_hsic_moves_with_residuals_as_little_as_declared(seed: int) -> None:
     """Residuals moved by D each way, towards where the gradient points: the worst that training units could do."""
     random = np.random.default_rng(seed)
-    m, n, penalty, bandwidth = 200, 3000, 0.3, 0.2
+    m, n, penalty, bandwidth = 60, 3000, 0.3, 0.2
     movement = theory.residual_movement(n, penalty, Variant.ours)
     a = np.where(random.random(m) < 1 / 3, -1.0, 1.0) if seed % 2 else random.uniform(-1, 1, m)
     b = 0.15 * a + random.normal(0, 0.01, m)
@@ -251,9 +251,7 @@ def test_hsic_moves_with_residuals_as_little_as_declared(seed: int) -> None:
     gradient = np.array(
         [(hsic(a, b + step * (np.arange(m) == i), bandwidth) - hsic(a, b, bandwidth)) for i in range(m)]
     )
-    bounds = {
-        variant: theory.hsic_training_sensitivity(n, m, penalty, bandwidth, variant) for variant in VARIANTS
-    }
+    bounds = {variant: theory.hsic_training_sensitivity(n, m, penalty, bandwidth, variant) for variant in VARIANTS}
     for sign in (1, -1):
         change = abs(hsic(a, b + sign * movement * np.sign(gradient), bandwidth) - hsic(a, b, bandwidth))
         assert change <= bounds[Variant.ours] <= bounds[Variant.paper]
@@ -263,7 +261,7 @@ def test_hsic_moves_with_residuals_as_little_as_declared(seed: int) -> None:
 def test_hsic_of_neighbouring_training_sets_is_as_close_as_declared(penalty: float) -> None:
     random = np.random.default_rng(3)
     test = random.uniform(-1, 1, (60, 2))
-    for seed, n in itertools.product(range(20), (5, 50)):
+    for seed, n in itertools.product(range(10), (5, 50)):
         found = []
         for train in neighbours(seed, n):
             r, _ = residuals(train, test, penalty, 0.2)
