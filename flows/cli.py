@@ -40,6 +40,12 @@ class EngineChoice(StrEnum):
     direct = "direct"
 
 
+class Sweep(StrEnum):
+    """What `plan` may vary."""
+
+    penalty = "penalty"
+
+
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
 
@@ -112,6 +118,7 @@ def plan(
     deviation: Annotated[
         float | None, typer.Option(min=0, help="assumed standard deviation of the outcome [default: B/4]")
     ] = None,
+    sweep: Annotated[Sweep | None, typer.Option(help="of a direction study: what each penalty would mean")] = None,
     json_: Json = False,
 ) -> None:
     """Show what STUDY would cost and how wide its interval would be. Reads no row."""
@@ -121,6 +128,10 @@ def plan(
 
     specification, declared = plan_study(study, units)
     outlook = forecast(specification, declared, StandIn(treated=treated, deviation=deviation), effect)
+    if sweep is not None:
+        from flows.direction_outlook import sweep as penalties
+
+        outlook["sweep"] = penalties(specification, declared.design)
     if json_:
         show.document({**declared.model_dump(mode="json"), "forecast": outlook})
     else:

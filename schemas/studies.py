@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from schemas.direction import DirectionStudy
 from schemas.documents import read_yaml, validate
 from schemas.errors import StudyError
 from schemas.ipw import IpwStudy
@@ -14,7 +15,11 @@ from schemas.study import Study
 
 # kind -> estimator name -> the study that declares it.
 STUDIES: dict[str, dict[str, type[Study]]] = {
-    "effect": {"ipw": IpwStudy, "matching": MatchingStudy},
+    "effect": {
+        "ipw": IpwStudy,
+        "matching": MatchingStudy,
+    },
+    "direction": {"direction": DirectionStudy},
 }
 
 
