@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from schemas.aipw import AipwStudy
+from schemas.difference import DifferenceStudy
 from schemas.documents import read_yaml, validate
 from schemas.errors import StudyError
 from schemas.ipw import IpwStudy
@@ -13,7 +15,7 @@ from schemas.study import Study
 
 # kind -> estimator name -> the study that declares it.
 STUDIES: dict[str, dict[str, type[Study]]] = {
-    "effect": {"ipw": IpwStudy},
+    "effect": {"ipw": IpwStudy, "aipw": AipwStudy, "difference_in_means": DifferenceStudy},
 }
 
 
