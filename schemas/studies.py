@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from schemas.aipw import AipwStudy
+from schemas.difference import DifferenceStudy
 from schemas.direction import DirectionStudy
 from schemas.documents import read_yaml, validate
 from schemas.errors import StudyError
@@ -18,6 +20,8 @@ STUDIES: dict[str, dict[str, type[Study]]] = {
     "effect": {
         "ipw": IpwStudy,
         "matching": MatchingStudy,
+        "aipw": AipwStudy,
+        "difference_in_means": DifferenceStudy,
     },
     "direction": {"direction": DirectionStudy},
 }
