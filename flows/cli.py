@@ -10,7 +10,6 @@ import json
 import logging
 import sys
 from collections.abc import Callable
-from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,7 +18,9 @@ import typer
 from typer.exceptions import TyperException
 
 from flows import settings, show
+from flows.choices import EngineChoice, Json
 from flows.engine import place
+from flows.extract_cli import extract
 from flows.ledger_cli import ledger_app
 from flows.replicate import replicate_app
 from schemas.errors import CausalveilError
@@ -31,17 +32,10 @@ app = typer.Typer(
 )
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(replicate_app, name="replicate")
-
-
-class EngineChoice(StrEnum):
-    """What runs the stages."""
-
-    prefect = "prefect"
-    direct = "direct"
+app.command()(extract)
 
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
 
 
 def _version(wanted: bool) -> None:
