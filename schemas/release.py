@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import Discriminator, Field, TypeAdapter
 
@@ -171,7 +171,7 @@ LAST = ("privacy", "noise", "not_for_release", "software", "ledger")
 def _any_release() -> Any:
     """The union of all kinds, told apart by ``kind``."""
     kinds = tuple(RELEASES.values())
-    return kinds[0] if len(kinds) == 1 else Annotated[kinds, Discriminator("kind")]
+    return kinds[0] if len(kinds) == 1 else Annotated[Union[kinds], Discriminator("kind")]
 
 
 def release_schema() -> dict[str, Any]:
