@@ -18,7 +18,7 @@ from flows.engine import Watcher
 from schemas.amounts import amount_text
 from schemas.direction import Favours
 from schemas.plan import Plan
-from schemas.privacy import Charge, Scope
+from schemas.privacy import Charge
 from schemas.release import DirectionRelease, EffectRelease, Release
 from schemas.study import Study
 
@@ -75,7 +75,7 @@ def charge_table(charges: tuple[Charge, ...], *, title: str) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("stage", no_wrap=True)
     table.add_column("mechanism", min_width=10)
-    table.add_column("units touched", min_width=len(Scope.estimation))
+    table.add_column("units touched", min_width=len("estimation"))
     for heading in ("sensitivity", "noise scale", "epsilon", "delta"):
         table.add_column(heading, justify="right", no_wrap=True)
     for charge in charges:

@@ -90,6 +90,11 @@ def type_rule(study: Study, name: str) -> Rule:
             return Rule.number_type
 
 
+def accepts(study: Study, name: str, dtype: pl.DataType) -> bool:
+    """Whether a column of this type may be what the study takes it for."""
+    return dtype.base_type() in _accepted(study, name)[0]
+
+
 def storage(dtype: pl.DataType | None) -> object:
     """The type by which partitions must agree: dictionaries of text may differ in their entries."""
     return "dictionary" if dtype is not None and dtype.base_type() in (pl.Categorical, pl.Enum) else dtype

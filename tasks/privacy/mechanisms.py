@@ -170,7 +170,9 @@ class Laplace(Calibrated):
         return budget.spend(self.charge(slot), lambda noise: noise.laplace(value, scale))
 
 
-class _Gaussian(Calibrated):
+class GaussianNoise(Calibrated):
+    """What mechanisms with iid normal noise share."""
+
     NORM = Norm.l2
     PURE = False
 
@@ -182,7 +184,7 @@ class _Gaussian(Calibrated):
 
 
 @dataclass(frozen=True)
-class GaussianAnalytic(_Gaussian):
+class GaussianAnalytic(GaussianNoise):
     """Gaussian noise with the least standard deviation that is (epsilon, delta)-DP, any epsilon > 0.
 
     Balle and Wang 2018, Theorem 8: Phi(S/2s - epsilon s/S) - exp(epsilon) Phi(-S/2s - epsilon s/S) <= delta.
@@ -196,7 +198,7 @@ class GaussianAnalytic(_Gaussian):
 
 
 @dataclass(frozen=True)
-class GaussianClassic(_Gaussian):
+class GaussianClassic(GaussianNoise):
     """Gaussian noise with s = sqrt(2 ln(1.25/delta)) S2/epsilon: (epsilon, delta)-DP for epsilon < 1 only.
 
     Dwork and Roth 2014, Theorem A.1. For the reproduction of papers that use it; wider than the analytic noise.
