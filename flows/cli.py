@@ -1,7 +1,7 @@
 """The `causalveil` command. Every command has --help and --json: one JSON document on standard output.
 
 Exit codes: 0 done; 2 study or policy wrong, or ids clash; 3 data do not meet the schema; 4 the budget refuses;
-5 ledger unreachable, foreign, or does not verify; 1 anything else.
+5 ledger unreachable, foreign, or does not verify; 6 a site's bundle is refused; 1 anything else.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import json
 import logging
 import sys
 from collections.abc import Callable
-from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,9 +18,13 @@ import typer
 from typer.exceptions import TyperException
 
 from flows import settings, show
+from flows.choices import EngineChoice, Json
 from flows.engine import place
+from flows.extract_cli import extract
 from flows.ledger_cli import ledger_app
 from flows.replicate import replicate_app
+from flows.sites_cli import bundle_app, pool
+from schemas.bundle import BUNDLE_FILE
 from schemas.errors import CausalveilError
 
 app = typer.Typer(
@@ -31,17 +34,18 @@ app = typer.Typer(
 )
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(replicate_app, name="replicate")
+app.add_typer(bundle_app, name="bundle")
+app.command()(extract)
+app.command()(pool)
 
 
-class EngineChoice(StrEnum):
-    """What runs the stages."""
+class Sweep(StrEnum):
+    """What `plan` may vary."""
 
-    prefect = "prefect"
-    direct = "direct"
+    penalty = "penalty"
 
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)]
-Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
 
 
 def _version(wanted: bool) -> None:
@@ -71,11 +75,15 @@ def run(
         typer.Option(min=0, metavar="SEED", help="seeded noise, throw-away ledger; the release is not for release"),
     ] = None,
     engine: Annotated[EngineChoice | None, typer.Option(help="overrides execution.engine of the study")] = None,
+    site: Annotated[str | None, typer.Option(help="also leave bundle.json, signed as this site, for --round")] = None,
+    round_: Annotated[str | None, typer.Option("--round", help="the coordinator's round, for --site")] = None,
     json_: Json = False,
 ) -> None:
     """Run STUDY: reserve its budget, compute, draw noise once, write release.json."""
     from flows.launch import run_study
+    from flows.pooling import check_signer, leave_bundle
 
+    check_signer(site, round_, simulated=simulate is not None)
     settings.prepare(quiet=True)
     with show.progress() as watch:
         outcome = run_study(
@@ -88,11 +96,15 @@ def run(
             announce=show.run_id,
         )
     remaining = show.remaining(outcome)
+    bundle = None
+    if site is not None and round_ is not None:
+        bundle = leave_bundle(outcome.run_id, site, round_, outcome.path.with_name(BUNDLE_FILE))
     if json_:
         show.document(
             {
                 "run_id": outcome.run_id,
                 "path": str(outcome.path),
+                "bundle": None if bundle is None else str(bundle),
                 "resumed": outcome.resumed,
                 "granted": outcome.granted,
                 "release": outcome.release.model_dump(mode="json"),
@@ -101,6 +113,8 @@ def run(
         )
     else:
         show.outcome(outcome, remaining)
+        if bundle is not None:
+            show.line(f"Bundle: {bundle}")
 
 
 @app.command()
@@ -112,6 +126,7 @@ def plan(
     deviation: Annotated[
         float | None, typer.Option(min=0, help="assumed standard deviation of the outcome [default: B/4]")
     ] = None,
+    sweep: Annotated[Sweep | None, typer.Option(help="of a direction study: what each penalty would mean")] = None,
     target_half_width: Annotated[
         float | None, typer.Option(help="a half-width in outcome units: which epsilon gives it?")
     ] = None,
@@ -129,6 +144,10 @@ def plan(
     stand_in = StandIn(treated=treated, deviation=deviation)
     specification, declared = plan_study(study, units)
     outlook = forecast(specification, declared, stand_in, effect)
+    if sweep is not None:
+        from flows.direction_outlook import sweep as penalties
+
+        outlook["sweep"] = penalties(specification, declared.design)
     if target_half_width is not None:
         outlook["target"] = planner.target(specification, declared.design, stand_in, target_half_width)
         outlook["sentences"].append(outlook["target"]["sentence"])

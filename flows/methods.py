@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from flows import aipw, difference, ipw
+from flows import aipw, difference, direction, ipw, matching
 from flows.engine import Engine
 from flows.run import Run
 from schemas.plan import Design, Plan, StandIn
@@ -39,4 +39,10 @@ class Method(Protocol):
         ...
 
 
-METHODS: dict[str, Method] = {"ipw": ipw, "aipw": aipw, "difference_in_means": difference}
+METHODS: dict[str, Method] = {
+    "ipw": ipw,
+    "matching": matching,
+    "aipw": aipw,
+    "difference_in_means": difference,
+    "direction": direction,
+}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -23,12 +22,14 @@ from schemas.release import Release, load_release_text, release_text
 from schemas.studies import load_study
 from schemas.study import SLUG, Study
 from tasks.design import design
+from tasks.manifest import check_manifest
 from tasks.partitions import read_layout
 from tasks.privacy.accountant import compose, epsilon_pld
 from tasks.privacy.budget import FlowBudget, records_folder
 from tasks.privacy.keys import RunKey, key_of
 from tasks.privacy.ledger import Ledger, open_ledger, throwaway_ledger
 from tasks.privacy.noise import SecureNoise, SeededNoise
+from tasks.published import write_once
 from tasks.scratch import open_scratch
 
 RELEASE_FILE = "release.json"
@@ -98,7 +99,7 @@ def prepare(path: Path, *, simulate: bool) -> Request:
     Raises:
         StudyError: study or policy wrong, or the policy forbids the study.
         BudgetRefused: the level has no cap.
-        DataError: no partitions, or unreadable ones.
+        DataError: no partitions, unreadable ones, or others than their extract's manifest says.
     """
     study = load_study(path)
     folder = data_folder(path, study)
@@ -112,12 +113,19 @@ def prepare(path: Path, *, simulate: bool) -> Request:
         raise PolicyError(f"the policy of '{policy.dataset}' does not allow estimator '{study.estimator.name}'")
     if study.guarantee not in policy.guarantees:
         raise PolicyError(f"the policy of '{policy.dataset}' does not allow guarantee '{study.guarantee}'")
+    forbidden = [half for half in study.unbounded if half not in policy.unbounded_halves]
+    if forbidden:
+        raise PolicyError(
+            f"the policy of '{policy.dataset}' does not allow a study that leaves the {forbidden[0]} half without a "
+            f"privacy bound; its owner may write 'unbounded_halves: [{forbidden[0]}]', or the study protect both halves"
+        )
     if study.privacy.level not in policy.caps:
         raise BudgetRefused(
             f"the policy of '{policy.dataset}' names no cap for level '{study.privacy.level}', so it is forbidden; "
             f"levels allowed: {', '.join(sorted(policy.caps))}"
         )
     layout = read_layout(study, folder)
+    check_manifest(study, folder, layout)
     return Request(study, folder, policy, layout, declare(study, design(study, layout.units)))
 
 
@@ -193,6 +201,7 @@ def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
         estimator=study.estimator.name,
         guarantee=study.guarantee,
         policy_digest=policy.digest,
+        unbounded_halves=study.unbounded,
     )
 
 
@@ -219,17 +228,9 @@ def write_release(folder: Path, text: str) -> Path:
     Raises:
         StudyError: the folder cannot be written, or holds another release.
     """
-    path = folder / RELEASE_FILE
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_text(encoding="utf-8") != text:
-            raise StudyError(f"{path}: another release lies there; choose another --out (this run is in the ledger)")
-        partial = folder / f".{RELEASE_FILE}.{os.getpid()}"
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(path)
-    except OSError as problem:
-        raise StudyError(
-            f"{path}: cannot be written ({type(problem).__name__}); the release is in the ledger: "
-            "run again with the same --run-id and another --out"
-        ) from None
-    return path
+    return write_once(
+        folder / RELEASE_FILE,
+        text,
+        taken="another release lies there; choose another --out (this run is in the ledger)",
+        failed="the release is in the ledger: run again with the same --run-id and another --out",
+    )

@@ -47,5 +47,11 @@ class LedgerError(CausalveilError):
     exit_code = 5
 
 
+class BundleError(CausalveilError):
+    """A site's bundle is missing, tampered with, replayed, foreign, expired or stale. Nothing was pooled."""
+
+    exit_code = 6
+
+
 class ConvergenceError(CausalveilError):
     """An optimiser did not reach its declared tolerance; the run ends before any draw."""

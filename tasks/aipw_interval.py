@@ -81,6 +81,8 @@ def _estimate(released: FloatArray, bound: ScoreRange, units: int, half_outcome:
         variance=unit**2 * (square - mean**2) / units,
         noise=unit / units,
         variance_noise=unit**2 / units**2 * math.hypot(1.0, 2 * mean),
+        # Of numbers in [-1, 1].
+        largest_variance=unit**2 / units,
     )
 
 

@@ -81,3 +81,13 @@ def _execute(server: sa.URL, statement: str) -> None:
     conninfo = server.render_as_string(hide_password=False)
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute(statement.encode())
+
+
+def as_superuser(url: str, *statements: str) -> None:
+    """Run statements in a test's database as the server's superuser, or where there is none as the test's role."""
+    database_name = sa.make_url(url).database
+    if os.environ.get(VARIABLE) or os.geteuid() != 0:
+        for statement in statements:
+            _execute(sa.make_url(url), statement)
+        return
+    _as_postgres("\n".join([f"\\connect {database_name}", *(f"{statement};" for statement in statements)]))

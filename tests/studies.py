@@ -73,7 +73,7 @@ def write_study(
     """Write study.yaml, policy.yaml and partitions below `folder`; return the study's path."""
     folder.mkdir(parents=True, exist_ok=True)
     frame = people(400) if frame is None else frame
-    size = -(-frame.height // partitions)
+    size = -(-frame.height // max(partitions, 1))
     for index in range(partitions):
         frame.slice(index * size, size).write_parquet(folder / f"part-{index}.parquet")
     path = folder / "study.yaml"

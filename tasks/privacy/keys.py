@@ -34,6 +34,8 @@ from tasks.home import home
 
 SECRET_BYTES = 32
 SECRET_FILE = "site.key"
+# The private half of the key by which a site signs its bundles; it decides about no unit.
+SIGNING_FILE = "bundle.key"
 _RUN_KEY = b"causalveil run key v1\x00"
 _SUBKEY = b"causalveil subkey v1\x00"
 _CHECK = b"causalveil check v1\x00"
@@ -96,7 +98,27 @@ def site_secret() -> bytes:
     Raises:
         CausalveilError: not a regular file, not 32 bytes, unreadable, or open to other users.
     """
-    path = home() / SECRET_FILE
+    return _kept(SECRET_FILE)
+
+
+def signing_secret(*, create: bool = False) -> bytes:
+    """Read the 32 bytes of ``bundle.key``, the seed of the site's Ed25519 key.
+
+    Args:
+        create: make the file first if it does not exist.
+
+    Raises:
+        CausalveilError: there is none and none may be made; or as ``site_secret``.
+    """
+    path = home() / SIGNING_FILE
+    if not create and not path.exists():
+        raise CausalveilError(f"{path}: this site has no key to sign with; make one: causalveil bundle key")
+    return _kept(SIGNING_FILE)
+
+
+def _kept(name: str) -> bytes:
+    """The 32 bytes of a secret file in the state folder, made on first use."""
+    path = home() / name
     found = _read(path)
     if found is None:
         _create(path)
@@ -122,15 +144,15 @@ def _read(path: Path) -> bytes | None:
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise CausalveilError(f"{path}: the site secret must be a regular file")
+            raise CausalveilError(f"{path}: a secret must be a regular file")
         if status.st_mode & 0o077:
-            raise CausalveilError(f"{path}: other users can open the site secret; run: chmod 600 '{path}'")
+            raise CausalveilError(f"{path}: other users can open this secret; run: chmod 600 '{path}'")
         return file.read(SECRET_BYTES + 1)
 
 
 def _create(path: Path) -> None:
     """Put a fresh secret at ``path`` unless another process was faster; never a partly written one."""
-    draft = path.with_name(f".{SECRET_FILE}.{secrets.token_hex(8)}")
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     problem = None
     try:
         handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

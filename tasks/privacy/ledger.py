@@ -198,10 +198,18 @@ class Ledger:
             entry = self._append(connection, "release", run.reservation, {"document": document}, DOCUMENT)
         audit("finish", **whose(run.reservation), ledger=self.identity, hash=entry.hash)
 
+    def record(self, run_id: str) -> Run | None:
+        """All that the ledger holds on a run, or None if it does not know it.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry of the run breaks a rule.
+        """
+        with self.store.read() as connection:
+            return self._run(connection, run_id)
+
     def stored_document(self, run_id: str) -> str | None:
         """The document of a finished run, else None."""
-        with self.store.read() as connection:
-            run = self._run(connection, run_id)
+        run = self.record(run_id)
         return None if run is None or run.document is None else str(run.document.document.get("document"))
 
     def last_charge_hash(self, run_id: str) -> str:
@@ -210,8 +218,7 @@ class Ledger:
         Raises:
             RunConflict: no such run.
         """
-        with self.store.read() as connection:
-            run = self._run(connection, run_id)
+        run = self.record(run_id)
         if run is None:
             raise RunConflict(f"run {run_id} is not in this ledger")
         return run.last_hash

@@ -89,7 +89,7 @@ class Mechanism(Protocol):
 
 
 @dataclass(frozen=True)
-class _Calibrated(ABC):
+class Calibrated(ABC):
     """What all mechanisms share.
 
     Raises:
@@ -149,7 +149,7 @@ class _Calibrated(ABC):
 
 
 @dataclass(frozen=True)
-class Laplace(_Calibrated):
+class Laplace(Calibrated):
     """Laplace noise of scale S1/epsilon on each coordinate: (epsilon, 0)-DP (Dwork et al. 2006, Proposition 1).
 
     ``noise_scale`` is b of the density exp(-|x|/b)/(2b), standard deviation sqrt(2) b: the least float with
@@ -170,7 +170,7 @@ class Laplace(_Calibrated):
         return budget.spend(self.charge(slot), lambda noise: noise.laplace(value, scale))
 
 
-class GaussianNoise(_Calibrated):
+class GaussianNoise(Calibrated):
     """What mechanisms with iid normal noise share."""
 
     NORM = Norm.l2
@@ -217,7 +217,7 @@ class GaussianClassic(GaussianNoise):
 
 
 @dataclass(frozen=True)
-class L2Laplace(_Calibrated):
+class L2Laplace(Calibrated):
     """Noise with density proportional to exp(-epsilon ||b||_2/S2): (epsilon, 0)-DP for a vector.
 
     Chaudhuri, Monteleoni and Sarwate 2011, section 3. ``noise_scale`` is S2/epsilon, rounded up; the norm of the
@@ -239,7 +239,7 @@ class L2Laplace(_Calibrated):
 
 
 @dataclass(frozen=True)
-class LatticeLaplace(_Calibrated):
+class LatticeLaplace(Calibrated):
     """Discrete Laplace noise on each unit's own value: (epsilon, 0)-DP, since a unit touches no other value.
 
     The discrete Laplace is Ghosh, Roughgarden and Sundararajan 2012's geometric mechanism. Values are first rounded
@@ -277,7 +277,7 @@ class LatticeLaplace(_Calibrated):
 
 
 @dataclass(frozen=True)
-class RandomisedResponse(_Calibrated):
+class RandomisedResponse(Calibrated):
     """Each unit's bit is kept with probability p, else flipped: (epsilon, 0)-DP (Warner 1965).
 
     p/(1 - p) <= exp(epsilon): ``noise_scale`` is p, the largest float that satisfies it.

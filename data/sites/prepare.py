@@ -1,0 +1,66 @@
+"""Make the three hospitals of data/sites/ again: synthetic patients, nobody's data (see PROVENANCE.md).
+
+uv run python data/sites/prepare.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+HERE = Path(__file__).parent
+SEED = 20260301
+# Name: patients, effect of early physiotherapy in days, epsilon that the owner lets a study spend, partitions.
+HOSPITALS = {"north": (12_000, -2.0, 10, 2), "coast": (8_000, -1.6, 5, 2), "valley": (5_000, -2.3, 10, 1)}
+WARDS = ("medical", "surgical", "neurological")
+
+
+def patients(hospital: int, units: int, effect: float) -> pl.DataFrame:
+    """The patients of one hospital; ids of different hospitals never meet."""
+    random = np.random.default_rng([SEED, hospital])
+    age = random.integers(18, 101, units)
+    severity = random.uniform(0, 10, units)
+    ward = random.choice(WARDS, units, p=(0.5, 0.3, 0.2))
+    early = random.random(units) < 1 / (1 + np.exp(-0.04 * (severity - 5)))
+    days = 12 + 0.04 * (age - 60) + 0.5 * (severity - 5) + 2 * (ward == "neurological") + effect * (early - 0.5)
+    days = np.clip(np.round(days + random.normal(0, 3.5, units)), 0, 30)
+    order = random.permutation(units)
+    return pl.DataFrame(
+        {
+            "patient_id": (hospital + 1) * 1_000_000 + order.astype(np.int64),
+            "early_physiotherapy": early,
+            "days_in_hospital": days.astype(np.int16),
+            "age": age.astype(np.int16),
+            "severity": np.round(severity, 1),
+            "ward": ward,
+        }
+    )
+
+
+def policy(name: str, epsilon: int) -> str:
+    """The word of a hospital's owner."""
+    return f"""# Written by the owner of this hospital's data.
+dataset: {name}-patients
+data_class: synthetic
+ledger: null
+caps:
+  sample: {{epsilon: {epsilon}, delta: 1.0e-5}}
+estimators: [ipw]
+guarantees: [finite_sample]
+units_span_blocks: false
+"""
+
+
+if __name__ == "__main__":
+    for hospital, (name, (units, effect, epsilon, partitions)) in enumerate(HOSPITALS.items()):
+        folder = HERE / name
+        folder.mkdir(exist_ok=True)
+        frame = patients(hospital, units, effect)
+        size = -(-units // partitions)
+        for part in range(partitions):
+            frame.slice(part * size, size).write_parquet(
+                folder / f"part-{part:02d}.parquet", compression="zstd", statistics=False
+            )
+        (folder / "policy.yaml").write_text(policy(name, epsilon), encoding="utf-8")

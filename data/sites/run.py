@@ -1,0 +1,120 @@
+"""The three-site study from one command: three hospitals and a coordinator, each with a home of its own.
+
+    uv run python data/sites/run.py
+
+Every step is a command that a person would type, and is printed. Each hospital is a process of its own with its own
+data, policy, ledger and key; the coordinator sees bundles and nothing else. Everything lands in releases/ROUND/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+# What each hospital agreed to spend where that is not what the study says.
+AGREED = {"north": None, "coast": "0.5", "valley": None}
+
+
+class Party:
+    """A hospital or the coordinator: a folder, and a state folder that nobody else reads."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        """Make the folder."""
+        self.name, self.folder = name, folder
+        folder.mkdir(parents=True)
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Start a causalveil command in this party's home."""
+        print(f"[{self.name}] causalveil {' '.join(words)}", flush=True)
+        return subprocess.Popen(
+            [sys.executable, "-m", "flows.cli", *words],
+            env={**os.environ, "CAUSALVEIL_HOME": str(self.folder / "home"), "CAUSALVEIL_LEDGER_URL": ""},
+            cwd=HERE.parents[1],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def answer(self, *words: str) -> str:
+        """Run a command to its end; stop everything if it fails."""
+        return finish(self.start(*words))
+
+
+def finish(process: subprocess.Popen[str]) -> str:
+    """What a command printed."""
+    out, err = process.communicate()
+    if process.returncode != 0:
+        raise SystemExit(err.strip())
+    return out
+
+
+def study_of(site: str) -> str:
+    """The study as it lies beside a hospital's data: what a person would change in an editor."""
+    text = (HERE / "study.yaml").read_text(encoding="utf-8").replace("{path: .,", f"{{path: {HERE / site},")
+    agreed = AGREED[site]
+    return text if agreed is None else text.replace("{epsilon: 1.0,", f"{{epsilon: {agreed},")
+
+
+def terms(round_: str, keys: dict[str, str], now: datetime) -> str:
+    """The coordinator's sites.yaml: written before an answer is seen."""
+    lines = [
+        "kind: sites",
+        f"round: {round_}",
+        "study: study.yaml",
+        "bundles: bundles",
+        f"opened: {now:%Y-%m-%dT%H:%M:%SZ}",
+        "units_disjoint: true        # declared: nobody is a patient of two of them",
+        "model: random",
+        "sites:",
+    ]
+    for site, key in keys.items():
+        agreed = AGREED[site]
+        privacy = "" if agreed is None else f", privacy: {{epsilon: {agreed}}}"
+        lines.append(f"  {site}: {{key: {key}, expires: {now + timedelta(days=365):%Y-%m-%d}{privacy}}}")
+    return "\n".join(lines) + "\n"
+
+
+def main(out: Path, engine: str) -> None:
+    """Keys, terms, three runs at once, bundles, pool, report."""
+    now = datetime.now(UTC)
+    round_ = f"round-{now:%Y%m%dT%H%M%S}"
+    folder = (out / round_).resolve()
+    hospitals = {site: Party(site, folder / site) for site in AGREED}
+    coordinator = Party("coordinator", folder / "coordinator")
+
+    keys = {site: json.loads(party.answer("bundle", "key", "--json"))["key"] for site, party in hospitals.items()}
+    shutil.copy(HERE / "study.yaml", coordinator.folder)
+    (coordinator.folder / "sites.yaml").write_text(terms(round_, keys, now), encoding="utf-8")
+    (coordinator.folder / "bundles").mkdir()
+
+    running = []
+    for site, party in hospitals.items():
+        study = party.folder / "study.yaml"
+        study.write_text(study_of(site), encoding="utf-8")
+        words = ("run", str(study), "--site", site, "--round", round_, "--engine", engine)
+        running.append(party.start(*words, "--out", str(party.folder / "release")))
+    for process in running:
+        finish(process)
+    for site, party in hospitals.items():
+        sent = party.folder / "release" / "bundle.json"
+        party.answer("bundle", "show", str(sent))
+        shutil.copy(sent, coordinator.folder / "bundles" / f"{site}.json")
+
+    pooled = coordinator.folder / "pooled"
+    print(coordinator.answer("pool", str(coordinator.folder / "sites.yaml"), "--out", str(pooled)))
+    #     print(coordinator.answer("report", str(pooled / "release.json")))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="The three-site study of data/sites/ from one command.")
+    parser.add_argument("--out", type=Path, default=Path("releases"), help="where the round's folder is made")
+    parser.add_argument("--engine", choices=("direct", "prefect"), default="direct")
+    options = parser.parse_args()
+    main(options.out, options.engine)

@@ -1,0 +1,47 @@
+"""The Prefect flow around an extract: the entry of deployments (``flows/extract.py:extract``).
+
+Prefect stores one parameter, the path of the source file. The warehouse's URL comes from the worker's environment or
+from a Secret block and is handed to stages as a plain argument, which Prefect does not see.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows import settings
+
+settings.prepare()
+
+from prefect import flow  # noqa: E402  (settings must be in place first)
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
+
+from flows.engine import PrefectEngine, Watcher, guarded  # noqa: E402
+from flows.limits import one_at_a_time  # noqa: E402
+from flows.warehouse import extract_source  # noqa: E402
+from schemas.errors import CausalveilError  # noqa: E402
+from schemas.extract import Manifest, load_source  # noqa: E402
+
+
+@flow(name="extract", log_prints=False, persist_result=False, validate_parameters=False)
+def extract(source: str) -> Manifest:
+    """Fill the folder that the source file names; the parameter is a path."""
+    with one_at_a_time(load_source(Path(source)).dataset):
+        return guarded(extract_source, Path(source), PrefectEngine())
+
+
+def extract_with_prefect(path: Path, watch: Watcher) -> Manifest:
+    """Run the flow in this process, on PREFECT_API_URL or on Prefect's temporary server.
+
+    Raises:
+        CausalveilError: the stages' own; or that Prefect's API cannot be reached.
+    """
+    watch("Prefect")
+    failure = None
+    try:
+        with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+            return extract(str(path))
+    except CausalveilError:
+        raise
+    except Exception as problem:
+        failure = type(problem).__name__
+    raise CausalveilError(f"Prefect could not run the flow ({failure}); check PREFECT_API_URL, or use --engine direct")

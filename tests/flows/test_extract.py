@@ -1,0 +1,372 @@
+"""From a warehouse to partitions: every kind of source gives the same rows, whole blocks only, and no secret leaks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import date
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import psycopg
+import pytest
+import sqlalchemy as sa
+import yaml
+from postgres import WHY_NOT, database
+from studies import POLICY, merge, write_study
+from warehouse import COLUMNS, KEY, duckdb_file, files, load, read, visits, write_source
+
+from flows.engine import DirectEngine
+from flows.launch import run_study
+from flows.warehouse import extract_source
+from schemas.errors import CausalveilError, DataError, StudyError
+from schemas.extract import Key, Manifest, load_manifest
+from tasks.extract import extracting
+from tasks.extract_key import intervals
+from tasks.privacy.ledger import open_ledger
+
+ROOT = Path(__file__).parents[2]
+QUERY = "SELECT * FROM visits"
+
+
+def run(path: Path) -> Manifest:
+    return extract_source(path, DirectEngine())
+
+
+@pytest.fixture
+def postgres(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with database() as url:
+        if url is None:
+            pytest.skip(WHY_NOT)
+        monkeypatch.setenv("WAREHOUSE_URL", url)
+        yield url
+
+
+def sql(kind: str = "adbc", query: str = QUERY) -> dict[str, Any]:
+    return {"kind": kind, "url": {"environment": "WAREHOUSE_URL"}, "query": query}
+
+
+@pytest.mark.parametrize("kind", ["adbc", "sqlalchemy", "duckdb", "parquet", "csv"])
+def test_every_source_gives_the_same_partitions(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    frame = visits()
+    if kind in ("adbc", "sqlalchemy"):
+        load(request.getfixturevalue("postgres"), frame)
+        # A semicolon, a colon and a percent sign in the owner's query are text and nothing else.
+        source = sql(kind, "SELECT *, ':x %s' AS extra FROM visits;")
+    else:
+        source = (
+            duckdb_file(tmp_path / "w.duckdb", frame) if kind == "duckdb" else files(tmp_path / "files", frame, kind)
+        )
+    manifest = run(write_source(tmp_path / "source.yaml", source))
+    assert [(block.block, block.rows, len(block.files)) for block in manifest.blocks] == [
+        ("month=2025-12", 0, 1),
+        ("month=2026-01", 527, 2),
+        ("month=2026-02", 473, 2),
+        ("month=2026-03", 0, 1),
+    ]
+    data = tmp_path / "data"
+    assert read(data).equals(frame.select(*COLUMNS).sort("person"))
+    assert read(data / "month=2026-02").height == 473
+    assert load_manifest(data) == manifest
+    assert {oct(path.stat().st_mode & 0o77) for path in data.rglob("*") if path.is_file()} == {"0o0"}
+    statistics = pl.scan_parquet(data / "month=2026-01/part-00000.parquet")
+    assert statistics.collect_schema().names() == list(COLUMNS)
+
+
+def test_blocks_that_are_there_stay_and_new_months_are_added(tmp_path: Path) -> None:
+    frame = visits()
+    source = duckdb_file(tmp_path / "w.duckdb", frame)
+    path = write_source(tmp_path / "source.yaml", source, key={"last": "2026-01"})
+    run(path)
+    before = {p: p.stat().st_mtime_ns for p in (tmp_path / "data").rglob("*.parquet")}
+    write_source(path, source, key={"last": "2026-02"}, rows_per_file=1000)
+    manifest = run(path)
+    assert [block.rows for block in manifest.blocks] == [0, 527, 473]
+    assert before.items() <= {p: p.stat().st_mtime_ns for p in (tmp_path / "data").rglob("*.parquet")}.items()
+    write_source(path, source, key={"last": "2026-01"})
+    with pytest.raises(DataError, match="month=2026-02: lies outside the declared range"):
+        run(path)
+
+
+def test_files_end_where_rows_per_file_says(tmp_path: Path) -> None:
+    source = duckdb_file(tmp_path / "w.duckdb", visits())
+    manifest = run(write_source(tmp_path / "source.yaml", source, rows_per_file=527))
+    assert [[file.rows for file in block.files] for block in manifest.blocks] == [[0], [527], [473], [0]]
+
+
+def test_previous_is_the_newest_month_that_is_over() -> None:
+    key = Key.model_validate(KEY | {"last": "previous"})
+    assert [block.value for block in intervals(key, date(2026, 2, 28))] == ["2025-12", "2026-01"]
+    assert intervals(key, date(2026, 3, 1))[-1].value == "2026-02"
+    with pytest.raises(StudyError, match="is over yet"):
+        intervals(key, date(2025, 12, 31))
+
+
+@pytest.mark.parametrize(
+    ("step", "first", "last", "blocks"),
+    [
+        ("day", "2024-02-28", "2024-03-01", ["2024-02-28", "2024-02-29", "2024-03-01"]),
+        ("year", 2023, 2025, ["2023", "2024", "2025"]),
+        ("integer", -1, 1, ["-1", "0", "1"]),
+    ],
+)
+def test_steps_of_a_key(step: str, first: Any, last: Any, blocks: list[str]) -> None:
+    key = Key.model_validate({"name": "k", "column": "c", "step": step, "first": first, "last": last})
+    found = intervals(key, date(2030, 1, 1))
+    assert [block.value for block in found] == blocks
+    assert all(a.upper == b.lower for a, b in pairwise(found)), "no gap, no overlap"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"source": {"url": "postgresql://u:secret@h/d"}}, "source.adbc.url"),
+        ({"source": {"url": {"environment": "W", "block": "w"}}}, "one place"),
+        ({"key": {"first": "2026-13"}}, "values of a month"),
+        ({"key": {"first": "2026-04"}}, "first comes after last"),
+        ({"key": {"step": "integer"}}, "values of a integer"),
+        ({"columns": {"person": "int"}}, "columns.person"),
+        ({"key": {"last": "newest"}}, "values of a month"),
+    ],
+)
+def test_wrong_source_files_are_refused(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(StudyError) as caught:
+        run(_changed(tmp_path / "source.yaml", change))
+    assert says in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def _changed(path: Path, change: dict[str, Any]) -> Path:
+    write_source(path, sql())
+    path.write_text(yaml.safe_dump(merge(yaml.safe_load(path.read_text()), change)))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["adbc", "sqlalchemy"])
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("ALTER TABLE visits RENAME COLUMN age TO years", "column 'age' is missing"),
+        ("ALTER TABLE visits ALTER COLUMN age TYPE text", "column 'age' is of type"),
+        ("ALTER TABLE visits ALTER COLUMN person TYPE float8", "column 'person' is of type"),
+        ("DROP TABLE visits", "does not exist"),
+        ("ALTER TABLE visits DROP COLUMN day", "column (the key's?)"),
+    ],
+)
+def test_drift_in_the_warehouse_stops_the_extract(
+    kind: str, statement: str, says: str, tmp_path: Path, postgres: str
+) -> None:
+    load(postgres, visits(60))
+    path = write_source(tmp_path / "source.yaml", sql(kind), key={"last": "2026-01"})
+    run(path)
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(statement)
+    write_source(path, sql(kind), key={"last": "2026-02"})
+    before = sorted((tmp_path / "data").rglob("*"))
+    with pytest.raises(CausalveilError) as caught:
+        run(path)
+    assert says in str(caught.value)
+    assert caught.value.__context__ is None
+    assert sorted((tmp_path / "data").rglob("*")) == before
+
+
+@pytest.mark.parametrize("kind", ["adbc", "sqlalchemy"])
+def test_a_value_that_breaks_the_query_is_not_told(kind: str, tmp_path: Path, postgres: str) -> None:
+    load(postgres, visits(60).with_columns(group=pl.lit("Xq7canary")))
+    broken = sql(kind, 'SELECT person, treated, score, age, "group", "group"::date AS day FROM visits')
+    with pytest.raises(CausalveilError) as caught:
+        run(write_source(tmp_path / "source.yaml", broken))
+    assert "fails on a value" in str(caught.value)
+    assert "canary" not in repr(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("kind", ["adbc", "sqlalchemy"])
+def test_the_password_stands_nowhere(
+    kind: str,
+    tmp_path: Path,
+    home: Path,
+    postgres: str,
+    prefect_server: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """A good run and two that fail, under Prefect: the password is in no file, row, log line, message or output."""
+    from prefect.settings import get_current_settings
+
+    from flows.extract import extract_with_prefect
+
+    load(postgres, visits(60))
+    secret = "pw0canary0secret"
+    messages = []
+    with caplog.at_level("DEBUG"):
+        path = write_source(tmp_path / "source.yaml", sql(kind))
+        # The same server over TCP with a wrong password, then with a right query, then with a wrong one.
+        wrong = sa.make_url(postgres).set(username="nobody", password=secret, host="127.0.0.1", port=_port(postgres))
+        monkeypatch.setenv("WAREHOUSE_URL", wrong.render_as_string(hide_password=False))
+        with pytest.raises(CausalveilError) as caught:
+            extract_with_prefect(path, lambda _: None)
+        messages.append(str(caught.value))
+        with _role(postgres, secret) as right:
+            monkeypatch.setenv("WAREHOUSE_URL", right)
+            extract_with_prefect(path, lambda _: None)
+            bad = write_source(tmp_path / "bad.yaml", sql(kind, "SELECT nothing FROM nowhere"), to="elsewhere")
+            with pytest.raises(CausalveilError) as caught:
+                extract_with_prefect(bad, lambda _: None)
+            messages.append(str(caught.value))
+    shown = capfd.readouterr()
+    seen = [*messages, caplog.text, shown.out, shown.err]
+    assert "refuses the user or password" in messages[0]
+    assert not [text for text in seen if secret in text]
+    store = str(get_current_settings().server.database.connection_url.get_secret_value()).split("///", 1)[1]  # type: ignore[union-attr]
+    places = [Path(store), Path(store + "-wal"), *tmp_path.rglob("*"), *home.rglob("*")]
+    assert not [p for p in places if p.is_file() and secret.encode() in p.read_bytes()]
+
+
+def _port(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        return int(connection.execute("SHOW port").fetchone()[0])  # type: ignore[index]
+
+
+class _role:
+    """A login role with a password of our choosing, that may read the table."""
+
+    def __init__(self, url: str, secret: str) -> None:
+        self.url, self.secret = url, secret
+        self.name = f"causalveil_reader_{os.getpid()}"
+
+    def __enter__(self) -> str:
+        self._run(f"CREATE ROLE {self.name} LOGIN PASSWORD '{self.secret}'", f"GRANT SELECT ON visits TO {self.name}")
+        url = sa.make_url(self.url).set(
+            username=self.name, password=self.secret, host="127.0.0.1", port=_port(self.url)
+        )
+        return url.render_as_string(hide_password=False)
+
+    def __exit__(self, *_: object) -> None:
+        self._run(f"DROP OWNED BY {self.name}", f"DROP ROLE {self.name}")
+
+    def _run(self, *statements: str) -> None:
+        from postgres import as_superuser
+
+        as_superuser(self.url, *statements)
+
+
+def test_an_extract_that_is_killed_leaves_whole_blocks_and_goes_on(tmp_path: Path, postgres: str) -> None:
+    """kill -9 in three months of an extract whose queries take a while; then it runs to its end."""
+    load(postgres, visits(2000))
+    slow = "SELECT v.* FROM visits v, LATERAL (SELECT pg_sleep(0.0002)) AS s"
+    path = write_source(tmp_path / "source.yaml", sql("adbc", slow))
+    data = tmp_path / "data"
+    command = [sys.executable, "-m", "flows.cli", "extract", str(path)]
+    for whole, wait in ((0, 0.2), (1, 0.1), (2, 0.0)):
+        child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while len(list(data.glob("month=*"))) < whole or not list(data.glob(".month=*")):
+            assert child.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        time.sleep(wait)
+        child.kill()
+        child.wait()
+        assert list(data.glob(".month=*")), "killed in the middle of a block"
+        assert not (data / "_manifest.json").exists()
+        assert all((block / "_block.json").exists() for block in data.glob("month=*")), "what can be seen is whole"
+    manifest = run(path)
+    assert manifest.rows == 2000
+    assert read(data).equals(visits(2000).select(*COLUMNS).sort("person"))
+    assert not list(data.glob(".*partial*"))
+
+
+def test_one_extract_at_a_time_fills_a_folder(tmp_path: Path) -> None:
+    path = write_source(tmp_path / "source.yaml", duckdb_file(tmp_path / "w.duckdb", visits(60)))
+    with extracting(tmp_path / "data"), pytest.raises(CausalveilError, match="another extract"):
+        run(path)
+
+
+@pytest.mark.parametrize("how", ["rows", "gone", "query", "garbage"])
+def test_blocks_of_others_are_not_taken_for_ours(how: str, tmp_path: Path) -> None:
+    source = duckdb_file(tmp_path / "w.duckdb", visits(60))
+    path = write_source(tmp_path / "source.yaml", source)
+    run(path)
+    block = tmp_path / "data" / "month=2026-01"
+    if how == "rows":
+        frame = pl.read_parquet(block / "part-00000.parquet", hive_partitioning=False)
+        frame[1:].write_parquet(block / "part-00000.parquet")
+    elif how == "gone":
+        (block / "part-00000.parquet").unlink()
+    elif how == "garbage":
+        (block / "_block.json").write_text("{")
+    else:
+        write_source(path, source | {"query": "SELECT * FROM visits WHERE age > 30"})
+    with pytest.raises(DataError, match="delete this folder to take the block anew"):
+        run(path)
+
+
+def test_a_csv_file_that_lacks_a_column_is_drift(tmp_path: Path) -> None:
+    source = files(tmp_path / "files", visits(60), "csv")
+    visits(60).drop("age").write_csv(tmp_path / "files" / "2.csv")
+    with pytest.raises(DataError, match=r"2\.csv has no column 'age'"):
+        run(write_source(tmp_path / "source.yaml", source))
+
+
+def test_the_folder_belongs_to_its_policys_dataset(tmp_path: Path) -> None:
+    path = write_source(tmp_path / "source.yaml", duckdb_file(tmp_path / "w.duckdb", visits(60)), dataset="other")
+    write_study(tmp_path / "data", partitions=0)
+    with pytest.raises(StudyError, match="but the policy there is of 'small'"):
+        run(path)
+
+
+def extracted_study(tmp_path: Path, **study: Any) -> Path:
+    """A study over an extracted folder."""
+    source = duckdb_file(tmp_path / "w.duckdb", visits())
+    run(write_source(tmp_path / "source.yaml", source))
+    return write_study(tmp_path / "data", partitions=0, study={"data": {"blocks": "month"}} | study)
+
+
+def test_a_study_runs_on_an_extract_with_empty_months(tmp_path: Path) -> None:
+    release = run_study(extracted_study(tmp_path), out=tmp_path / "out").release
+    assert release.units == 1000
+    assert release.privacy.blocks.charged == ("month=2025-12", "month=2026-01", "month=2026-02", "month=2026-03")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "says"),
+    [
+        (lambda data: _manifest(data, {"columns": {"years": "number"}}, "age"), "reads column 'age'"),
+        (lambda data: _manifest(data, {"columns": {"age": "text"}}), "column 'age' was extracted as text"),
+        (lambda data: _manifest(data, {"columns": {"person": "number"}}), "column 'person' was extracted as number"),
+        (lambda data: (data / "month=2026-01/part-00000.parquet").unlink(), "since the extract"),
+        (lambda data: _rewrite(data, lambda frame: frame[1:]), "since the extract"),
+        (lambda data: _rewrite(data, lambda frame: frame.with_columns(pl.col("age").cast(pl.Float32))), "'age'"),
+        (lambda data: _rewrite(data, lambda frame: frame, "part-00009.parquet"), "since the extract"),
+        (lambda data: (data / "_manifest.json").write_text("{}"), "is not a manifest"),
+    ],
+)
+def test_drift_stops_a_study_before_anything_is_charged(break_it: Any, says: str, tmp_path: Path) -> None:
+    study = extracted_study(tmp_path)
+    break_it(tmp_path / "data")
+    with pytest.raises(DataError) as caught:
+        run_study(study, out=tmp_path / "out")
+    assert says in str(caught.value)
+    assert open_ledger().account(POLICY["dataset"]).runs == (), "not even reserved"
+
+
+def _manifest(data: Path, change: dict[str, Any], *without: str) -> None:
+    path = data / "_manifest.json"
+    document = merge(json.loads(path.read_text()), change)
+    for name in without:
+        del document["columns"][name]
+    path.write_text(json.dumps(document))
+
+
+def _rewrite(data: Path, change: Any, name: str = "part-00000.parquet") -> None:
+    block = data / "month=2026-01"
+    frame = pl.read_parquet(block / "part-00000.parquet", hive_partitioning=False)
+    change(frame).write_parquet(block / name)

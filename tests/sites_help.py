@@ -1,0 +1,117 @@
+"""Three sites with homes of their own, their bundles, and a coordinator's round, to be tampered with."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import yaml
+from studies import people, write_study
+
+from flows.engine import DirectEngine
+from flows.launch import run_study
+from flows.pooling import PooledOutcome, pool_sites
+from schemas.bundle import Statement
+from tasks.bundle import make_bundle, public_key, read_bundle, sign
+from tasks.privacy.ledger import open_ledger
+
+NAMES = ("north", "coast", "valley")
+ROUND = "spring"
+
+
+@contextmanager
+def at_home(folder: Path) -> Iterator[None]:
+    """Be that site: its key, its ledger."""
+    before = os.environ.get("CAUSALVEIL_HOME")
+    os.environ["CAUSALVEIL_HOME"] = str(folder)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["CAUSALVEIL_HOME"]
+        else:
+            os.environ["CAUSALVEIL_HOME"] = before
+
+
+@dataclass
+class Party:
+    """A site: its home, its runs, its bundles."""
+
+    name: str
+    folder: Path
+    seed: int
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    def key(self) -> str:
+        with at_home(self.home):
+            return public_key(create=True)
+
+    def run(self, run_id: str, **changes: Any) -> Path:
+        """A finished run in this site's ledger; its release file."""
+        path = write_study(
+            self.folder / f"data-{run_id}",
+            frame=people(4000, self.seed),
+            study=changes.pop("study", None),
+            policy={"dataset": f"{self.name}-{changes.pop('dataset', 'people')}"},
+        )
+        with at_home(self.home):
+            return run_study(path, out=self.folder / run_id, run_id=run_id, engine="direct").path
+
+    def bundle(self, run_id: str, round_: str = ROUND, site: str | None = None) -> str:
+        with at_home(self.home):
+            return make_bundle(open_ledger(), run_id, site or self.name, round_)
+
+    def sign(self, statement: Statement | dict[str, Any]) -> str:
+        """Sign anything at all: what a site with a key could do if it ran other code."""
+        with at_home(self.home):
+            return sign(Statement.model_validate(statement) if isinstance(statement, dict) else statement)
+
+
+@dataclass
+class Call:
+    """A coordinator's folder: sites.yaml, study.yaml, bundles/."""
+
+    folder: Path
+    parties: dict[str, Party]
+    terms: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, **changes: Any) -> None:
+        (self.folder / "bundles").mkdir(parents=True, exist_ok=True)
+        expires = (datetime.now(UTC) + timedelta(days=30)).isoformat()
+        self.terms = {
+            "kind": "sites",
+            "round": ROUND,
+            "study": "study.yaml",
+            "opened": (datetime.now(UTC) - timedelta(hours=2)).isoformat(),
+            "units_disjoint": True,
+            "sites": {name: {"key": party.key(), "expires": expires} for name, party in self.parties.items()},
+            **changes,
+        }
+        self.save()
+
+    def save(self) -> None:
+        (self.folder / "sites.yaml").write_text(yaml.safe_dump(self.terms, sort_keys=False))
+
+    def file(self, name: str) -> Path:
+        return self.folder / "bundles" / f"{name}.json"
+
+    def put(self, name: str, text: str) -> None:
+        self.file(name).write_text(text, encoding="utf-8")
+
+    def statement(self, name: str) -> dict[str, Any]:
+        """What a site signed, as plain JSON values to be changed."""
+        document: dict[str, Any] = json.loads(read_bundle(self.file(name))[0].statement.model_dump_json())
+        return document
+
+    def pool(self) -> PooledOutcome:
+        with at_home(self.folder / "home"):
+            return pool_sites(self.folder / "sites.yaml", self.folder / "out", DirectEngine())
