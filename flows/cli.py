@@ -18,7 +18,7 @@ import typer
 from typer.exceptions import TyperException
 
 from flows import settings, show
-from flows.choices import EngineChoice, Json
+from flows.choices import EngineChoice, Json, Sweep
 from flows.engine import place
 from flows.extract_cli import extract
 from flows.ledger_cli import ledger_app
@@ -37,12 +37,6 @@ app.add_typer(replicate_app, name="replicate")
 app.add_typer(bundle_app, name="bundle")
 app.command()(extract)
 app.command()(pool)
-
-
-class Sweep(StrEnum):
-    """What `plan` may vary."""
-
-    penalty = "penalty"
 
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)]

@@ -90,7 +90,7 @@ def type_rule(study: Study, name: str) -> Rule:
             return Rule.number_type
 
 
-def accepts(study: EffectStudy, name: str, dtype: pl.DataType) -> bool:
+def accepts(study: Study, name: str, dtype: pl.DataType) -> bool:
     """Whether a column of this type may be what the study takes it for."""
     return dtype.base_type() in _accepted(study, name)[0]
 
