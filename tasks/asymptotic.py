@@ -86,7 +86,9 @@ class Moments:
     gamma_s: float
 
 
-def mechanisms(units: int | None, cost: PrivacyCost, effect: PrivacyCost) -> tuple[GrossErrorGaussian, ...]:
+def mechanisms(
+    units: int | None, cost: PrivacyCost, effect: PrivacyCost
+) -> tuple[GrossErrorGaussian, GrossErrorGaussian]:
     """The two mechanisms: the effect at ``effect`` = (eps1, delta1), the variance at what is left of ``cost``.
 
     Args:
