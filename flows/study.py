@@ -5,7 +5,6 @@ Prefect stores flow parameters, logs, state messages and artifacts: all of them 
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from pathlib import Path
 
 from flows import settings
@@ -15,12 +14,9 @@ settings.prepare()
 from prefect import flow, runtime  # noqa: E402  (settings must be in place first)
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
 
-from flows.engine import PrefectEngine, Watcher  # noqa: E402
+from flows.engine import WATCHER, PrefectEngine, Watcher  # noqa: E402
 from flows.spine import Outcome, check_run_id, execute  # noqa: E402
 from schemas.errors import CausalveilError  # noqa: E402
-
-# Who is told of each stage as it starts; a flow has no parameter for what is not to be stored.
-_WATCH: ContextVar[Watcher] = ContextVar("watch", default=lambda _: None)
 
 
 def default_run_id() -> str:
@@ -34,8 +30,7 @@ def default_run_id() -> str:
 @flow(name="study", log_prints=False, persist_result=False, validate_parameters=False)
 def study(study: str, out: str | None = None, run_id: str | None = None, simulate: int | None = None) -> Outcome:
     """Run one study to its release; the parameters are paths and ids."""
-    engine = PrefectEngine(_WATCH.get())
-    return execute(Path(study), out, check_run_id(run_id or default_run_id()), simulate, engine)
+    return execute(Path(study), out, check_run_id(run_id or default_run_id()), simulate, PrefectEngine())
 
 
 def run_with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher) -> Outcome:
@@ -44,7 +39,7 @@ def run_with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: 
     Raises:
         CausalveilError: the stages' own; or that Prefect's API cannot be reached.
     """
-    token = _WATCH.set(watch)
+    token = WATCHER.set(watch)
     watch("Prefect")
     try:
         # The heartbeat thread costs a second at the end of a flow that lasts a few.
@@ -60,4 +55,4 @@ def run_with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: 
             f"is up, or use --engine direct; the same --run-id {run_id} continues this run"
         ) from None
     finally:
-        _WATCH.reset(token)
+        WATCHER.reset(token)
