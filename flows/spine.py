@@ -29,7 +29,7 @@ from tasks.privacy.budget import FlowBudget, records_folder
 from tasks.privacy.keys import RunKey, key_of
 from tasks.privacy.ledger import Ledger, open_ledger, throwaway_ledger
 from tasks.privacy.noise import SecureNoise, SeededNoise
-from tasks.published import write_once
+from tasks.published import write_whole
 from tasks.scratch import open_scratch
 
 RELEASE_FILE = "release.json"
@@ -121,6 +121,15 @@ def prepare(path: Path, *, simulate: bool) -> Request:
     layout = read_layout(study, folder)
     check_manifest(study, folder, layout)
     return Request(study, folder, policy, layout, declare(study, design(study, layout.units)))
+
+
+def policy_of(path: Path) -> Policy:
+    """The policy of the data that a study reads.
+
+    Raises:
+        StudyError: study or policy missing or wrong.
+    """
+    return load_policy(data_folder(path, load_study(path)) / POLICY_FILE)
 
 
 def data_folder(path: Path, study: Study) -> Path:
@@ -221,7 +230,7 @@ def write_release(folder: Path, text: str) -> Path:
     Raises:
         StudyError: the folder cannot be written, or holds another release.
     """
-    return write_once(
+    return write_whole(
         folder / RELEASE_FILE,
         text,
         taken="another release lies there; choose another --out (this run is in the ledger)",

@@ -109,7 +109,7 @@ def main(out: Path, engine: str) -> None:
 
     pooled = coordinator.folder / "pooled"
     print(coordinator.answer("pool", str(coordinator.folder / "sites.yaml"), "--out", str(pooled)))
-    #     print(coordinator.answer("report", str(pooled / "release.json")))
+    print(coordinator.answer("report", str(pooled / "release.json")))
 
 
 if __name__ == "__main__":
