@@ -45,11 +45,13 @@ class Policy(Frozen):
     estimators: Annotated[tuple[EstimatorName, ...], Field(min_length=1)]
     guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1)]
     units_span_blocks: bool = False
+    # A share of the cap: once less is left of it, scheduled runs tell (event ``causalveil.budget.low``).
+    warn_below: Annotated[float | None, Field(gt=0, lt=1, strict=False)] = None
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the policy, without the ledger identity that ``ledger grant`` writes into it."""
-        text = self.model_dump_json(exclude={"ledger"})
+        """SHA-256 over what the policy allows: not the ledger's identity, nor when somebody is told."""
+        text = self.model_dump_json(exclude={"ledger", "warn_below"})
         return hashlib.sha256(text.encode()).hexdigest()
 
 
