@@ -132,15 +132,6 @@ def policy_of(path: Path) -> Policy:
     return load_policy(data_folder(path, load_study(path)) / POLICY_FILE)
 
 
-def policy_of(path: Path) -> Policy:
-    """The policy of the data that a study reads.
-
-    Raises:
-        StudyError: study or policy missing or wrong.
-    """
-    return load_policy(data_folder(path, load_study(path)) / POLICY_FILE)
-
-
 def data_folder(path: Path, study: Study) -> Path:
     """``data.path`` is relative to the study file."""
     return (path.parent / study.data.path).resolve()
