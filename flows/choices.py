@@ -15,3 +15,9 @@ class EngineChoice(StrEnum):
 
     prefect = "prefect"
     direct = "direct"
+
+
+class Sweep(StrEnum):
+    """What `plan` may vary."""
+
+    penalty = "penalty"

@@ -18,7 +18,7 @@ import typer
 from typer.exceptions import TyperException
 
 from flows import settings, show
-from flows.choices import EngineChoice, Json
+from flows.choices import EngineChoice, Json, Sweep
 from flows.engine import place
 from flows.extract_cli import extract
 from flows.ledger_cli import ledger_app
@@ -122,15 +122,34 @@ def plan(
     deviation: Annotated[
         float | None, typer.Option(min=0, help="assumed standard deviation of the outcome [default: B/4]")
     ] = None,
+    sweep: Annotated[Sweep | None, typer.Option(help="of a direction study: what each penalty would mean")] = None,
+    target_half_width: Annotated[
+        float | None, typer.Option(help="a half-width in outcome units: which epsilon gives it?")
+    ] = None,
+    curve: Annotated[
+        Path | None, typer.Option(help="draw half-width against epsilon and units: an .svg file or a folder")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Show what STUDY would cost and how wide its interval would be. Reads no row."""
+    from flows import planner
     from flows.forecast import forecast
     from flows.spine import plan_study
     from schemas.plan import StandIn
 
+    stand_in = StandIn(treated=treated, deviation=deviation)
     specification, declared = plan_study(study, units)
-    outlook = forecast(specification, declared, StandIn(treated=treated, deviation=deviation), effect)
+    outlook = forecast(specification, declared, stand_in, effect)
+    if sweep is not None:
+        from flows.direction_outlook import sweep as penalties
+
+        outlook["sweep"] = penalties(specification, declared.design)
+    if target_half_width is not None:
+        outlook["target"] = planner.target(specification, declared.design, stand_in, target_half_width)
+        outlook["sentences"].append(outlook["target"]["sentence"])
+    if curve is not None:
+        outlook["curve"] = str(planner.draw(specification, declared.design, stand_in, curve))
+        outlook["sentences"].append(f"Half-width against epsilon and units: {outlook['curve']}")
     if json_:
         show.document({**declared.model_dump(mode="json"), "forecast": outlook})
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from flows import ipw
+from flows import direction, ipw, matching
 from flows.engine import Engine
 from flows.run import Run
 from schemas.plan import Design, Plan, StandIn
@@ -39,4 +39,8 @@ class Method(Protocol):
         ...
 
 
-METHODS: dict[str, Method] = {"ipw": ipw}
+METHODS: dict[str, Method] = {
+    "ipw": ipw,
+    "matching": matching,
+    "direction": direction,
+}

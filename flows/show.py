@@ -16,9 +16,10 @@ from rich.table import Table
 
 from flows.engine import Watcher
 from schemas.amounts import amount_text
+from schemas.direction import Favours
 from schemas.plan import Plan
-from schemas.privacy import Charge, Scope
-from schemas.release import EffectRelease, Release
+from schemas.privacy import Charge
+from schemas.release import DirectionRelease, EffectRelease, Release
 from schemas.study import Study
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def charge_table(charges: tuple[Charge, ...], *, title: str) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("stage", no_wrap=True)
     table.add_column("mechanism", min_width=10)
-    table.add_column("units touched", min_width=len(Scope.estimation))
+    table.add_column("units touched", min_width=len("estimation"))
     for heading in ("sensitivity", "noise scale", "epsilon", "delta"):
         table.add_column(heading, justify="right", no_wrap=True)
     for charge in charges:
@@ -117,8 +118,27 @@ def _effect(release: EffectRelease) -> str:
     )
 
 
+def _direction(release: DirectionRelease) -> str:
+    names = {
+        Favours.x_to_y: f"{release.pair.x.name} → {release.pair.y.name}",
+        Favours.y_to_x: f"{release.pair.y.name} → {release.pair.x.name}",
+    }
+    verdict = release.verdict
+    lines = [
+        f"[bold]{names[verdict.favours]}[/bold]   weight {verdict.weight:+.2f}" if verdict.favours else "no verdict"
+    ]
+    for score in release.scores:
+        if score.margin is None or score.order_kept is None:
+            lines.append(f"{score.score}: no answer")
+            continue
+        favoured = names[score.favours] if score.favours else "neither"
+        kept = f"noise kept the order with probability {score.order_kept:.3f}"
+        lines.append(f"{score.score}: {favoured}, margin {abs(score.margin):.4g}; {kept}")
+    return "\n".join(lines)
+
+
 # How each kind of release reads; without an entry only its charges are shown.
-ANSWERS: dict[type[Release], Callable[[Any], str]] = {EffectRelease: _effect}
+ANSWERS: dict[type[Release], Callable[[Any], str]] = {EffectRelease: _effect, DirectionRelease: _direction}
 
 
 def outcome(result: Outcome, left: list[dict[str, Any]]) -> None:
@@ -174,6 +194,18 @@ def plan(study: Study, declared: Plan, outlook: Mapping[str, Any]) -> None:
         console.print(f"- {sentence}", highlight=False, markup=False)
     for sentence in outlook["warnings"]:
         console.print(f"Warning: {sentence}", style="yellow", highlight=False, markup=False)
+    if "sweep" in outlook:
+        console.print(_sweep_table(outlook["sweep"]))
+
+
+def _sweep_table(rows: list[dict[str, float]]) -> Table:
+    """What each penalty would mean."""
+    table = Table(title="Penalties, for hsic on a stand-in", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    for heading in rows[0]:
+        table.add_column(heading.replace("_", " "), justify="right")
+    for row in rows:
+        table.add_row(*(number(value, 3) for value in row.values()))
+    return table
 
 
 def account(content: Account) -> None:

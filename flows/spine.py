@@ -113,6 +113,12 @@ def prepare(path: Path, *, simulate: bool) -> Request:
         raise PolicyError(f"the policy of '{policy.dataset}' does not allow estimator '{study.estimator.name}'")
     if study.guarantee not in policy.guarantees:
         raise PolicyError(f"the policy of '{policy.dataset}' does not allow guarantee '{study.guarantee}'")
+    forbidden = [half for half in study.unbounded if half not in policy.unbounded_halves]
+    if forbidden:
+        raise PolicyError(
+            f"the policy of '{policy.dataset}' does not allow a study that leaves the {forbidden[0]} half without a "
+            f"privacy bound; its owner may write 'unbounded_halves: [{forbidden[0]}]', or the study protect both halves"
+        )
     if study.privacy.level not in policy.caps:
         raise BudgetRefused(
             f"the policy of '{policy.dataset}' names no cap for level '{study.privacy.level}', so it is forbidden; "
@@ -204,6 +210,7 @@ def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
         estimator=study.estimator.name,
         guarantee=study.guarantee,
         policy_digest=policy.digest,
+        unbounded_halves=study.unbounded,
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from schemas.study import CategoricalCovariate, EffectStudy, Missing, NumericCovariate
+from schemas.study import Column, Holds, Nulls, Study
 
 if TYPE_CHECKING:
     import pandera.polars as pa
@@ -41,7 +41,11 @@ class Rule(StrEnum):
     unique = "names a unit twice; each unit has one row over all partitions of the run"
 
 
-def cohort_schema(study: EffectStudy, types: Mapping[str, pl.DataType]) -> pa.DataFrameSchema:
+# What a null breaks, by whether the column may hold one.
+_NO_NULLS = {Nulls.never: Rule.null, Nulls.undeclared: Rule.null_covariate}
+
+
+def cohort_schema(study: Study, types: Mapping[str, pl.DataType]) -> pa.DataFrameSchema:
     """The schema of the study's columns.
 
     Args:
@@ -64,35 +68,29 @@ def cohort_schema(study: EffectStudy, types: Mapping[str, pl.DataType]) -> pa.Da
         # nullable: nulls are told apart from NaN by a check of our own.
         return pa.Column(dtype, checks=list(checks), nullable=True)
 
-    no_null = _check(Rule.null, lambda values: values.null_count() == 0)
-    columns = {
-        study.data.unit: column(study.data.unit, no_null),
-        study.treatment: column(study.treatment, no_null, _binary(types.get(study.treatment))),
-        study.outcome.name: column(study.outcome.name, no_null, *_finite(types.get(study.outcome.name))),
-    }
-    filled = _check(Rule.null_covariate, lambda values: values.null_count() == 0)
-    for name, covariate in study.covariates.items():
-        nulls = [filled] if study.missing is Missing.refuse else []
-        if isinstance(covariate, NumericCovariate):
-            columns[name] = column(name, *nulls, *_finite(types.get(name)))
-        else:
-            columns[name] = column(name, *nulls, _levels(covariate, types.get(name)))
+    columns = {}
+    for name, role in study.roles.items():
+        nulls = [_NO_NULLS[role.nulls]] if role.nulls in _NO_NULLS else []
+        checks = [_check(rule, lambda values: values.null_count() == 0) for rule in nulls]
+        columns[name] = column(name, *checks, *_values(role, types.get(name)))
     return pa.DataFrameSchema(columns)
 
 
-def type_rule(study: EffectStudy, name: str) -> Rule:
+def type_rule(study: Study, name: str) -> Rule:
     """The rule that a column of a wrong type breaks."""
-    if name == study.data.unit:
-        return Rule.unit_type
-    if name == study.treatment:
-        return Rule.treatment_type
-    covariate = study.covariates.get(name)
-    if isinstance(covariate, CategoricalCovariate):
-        return Rule.text_level_type if isinstance(covariate.levels[0], str) else Rule.integer_level_type
-    return Rule.number_type
+    role = study.roles[name]
+    match role.holds:
+        case Holds.unit:
+            return Rule.unit_type
+        case Holds.binary:
+            return Rule.treatment_type
+        case Holds.level:
+            return Rule.text_level_type if isinstance(role.levels[0], str) else Rule.integer_level_type
+        case Holds.number:
+            return Rule.number_type
 
 
-def accepts(study: EffectStudy, name: str, dtype: pl.DataType) -> bool:
+def accepts(study: Study, name: str, dtype: pl.DataType) -> bool:
     """Whether a column of this type may be what the study takes it for."""
     return dtype.base_type() in _accepted(study, name)[0]
 
@@ -102,7 +100,7 @@ def storage(dtype: pl.DataType | None) -> object:
     return "dictionary" if dtype is not None and dtype.base_type() in (pl.Categorical, pl.Enum) else dtype
 
 
-def _accepted(study: EffectStudy, name: str) -> tuple[tuple[object, ...], type[pl.DataType]]:
+def _accepted(study: Study, name: str) -> tuple[tuple[object, ...], type[pl.DataType]]:
     """Accepted types of a column, and the one to compare with if it has none of them."""
     match type_rule(study, name):
         case Rule.unit_type:
@@ -115,6 +113,19 @@ def _accepted(study: EffectStudy, name: str) -> tuple[tuple[object, ...], type[p
             return _INTEGERS, pl.Int64
         case _:
             return _NUMBERS, pl.Float64
+
+
+def _values(role: Column, dtype: pl.DataType | None) -> list[pa.Check]:
+    """The checks of a column's values, nulls apart."""
+    match role.holds:
+        case Holds.unit:
+            return []
+        case Holds.binary:
+            return [_binary(dtype)]
+        case Holds.level:
+            return [_levels(role.levels, dtype)]
+        case Holds.number:
+            return _finite(dtype)
 
 
 def _check(rule: Rule, condition: Callable[[pl.Expr], pl.Expr]) -> pa.Check:
@@ -140,11 +151,11 @@ def _binary(dtype: pl.DataType | None) -> pa.Check:
     return _check(Rule.binary, lambda values: values.is_between(0, 1).all())
 
 
-def _levels(covariate: CategoricalCovariate, dtype: pl.DataType | None) -> pa.Check:
-    if isinstance(covariate.levels[0], str):
-        known = pl.Series(covariate.levels, dtype=pl.String)
+def _levels(levels: tuple[str | int, ...], dtype: pl.DataType | None) -> pa.Check:
+    if isinstance(levels[0], str):
+        known = pl.Series(levels, dtype=pl.String)
         return _check(Rule.level, lambda values: values.cast(pl.String).is_in(known.implode()).all())
     # A declared level that the column's type cannot hold becomes null: it cannot occur in the column.
     fits = dtype if dtype is not None and dtype.is_integer() else pl.Int64()
-    known = pl.Series(covariate.levels, dtype=fits, strict=False).drop_nulls()
+    known = pl.Series(levels, dtype=fits, strict=False).drop_nulls()
     return _check(Rule.level, lambda values: values.is_in(known.implode()).all())

@@ -10,7 +10,7 @@ from pydantic import Field, PlainSerializer, WithJsonSchema, field_validator, mo
 
 from schemas.amounts import subtract
 from schemas.privacy import Charge, Frozen, Guarantee, Level, PrivacyCost
-from schemas.study import Slug
+from schemas.study import Half, Slug
 
 # The name under which a run's finished document lies beside its charges.
 DOCUMENT = "release"
@@ -47,6 +47,9 @@ class Reservation(Frozen):
     estimator: Text
     guarantee: Guarantee
     policy_digest: Text
+    unbounded_halves: Annotated[
+        tuple[Half, ...], Field(description="halves whose units this run leaves without any bound")
+    ] = ()
 
     @field_validator("blocks")
     @classmethod

@@ -13,7 +13,7 @@ from schemas.documents import read_yaml, validate
 from schemas.errors import PolicyError
 from schemas.privacy import Frozen, Guarantee, Level, PrivacyCost
 from schemas.studies import estimator_names
-from schemas.study import Slug
+from schemas.study import Half, Slug
 
 POLICY_FILE = "policy.yaml"
 
@@ -45,13 +45,19 @@ class Policy(Frozen):
     estimators: Annotated[tuple[EstimatorName, ...], Field(min_length=1)]
     guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1)]
     units_span_blocks: bool = False
+    unbounded_halves: Annotated[
+        tuple[Half, ...],
+        Field(description="halves of a split that a study may leave without any privacy bound"),
+    ] = ()
     # A share of the cap: once less is left of it, scheduled runs tell (event ``causalveil.budget.low``).
     warn_below: Annotated[float | None, Field(gt=0, lt=1, strict=False)] = None
 
     @property
     def digest(self) -> str:
         """SHA-256 over what the policy allows: not the ledger's identity, nor when somebody is told."""
-        text = self.model_dump_json(exclude={"ledger", "warn_below"})
+        # Left out where it says nothing, so that older policies keep their digest.
+        silent = set() if self.unbounded_halves else {"unbounded_halves"}
+        text = self.model_dump_json(exclude={"ledger", "warn_below"} | silent)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

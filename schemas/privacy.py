@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
+from pydantic_core import core_schema
 
 from schemas.amounts import Amount
+
+NUMBER = "[1-9][0-9]?"
+SCOPE = f"all|train|estimation|all but fold {NUMBER} of {NUMBER}"
+FOLD = re.compile(f"all but fold ({NUMBER}) of ({NUMBER})")
 
 
 class Frozen(BaseModel):
@@ -41,12 +47,59 @@ class Guarantee(StrEnum):
     asymptotic = "asymptotic"
 
 
-class Scope(StrEnum):
-    """The set of units that a release reads. ``train`` and ``estimation`` are disjoint; ``all`` meets both."""
+class Scope(str):
+    """The set of units that a release reads: everybody, or some parts of a partition of everybody into parts.
 
-    all = "all"
-    train = "train"
-    estimation = "estimation"
+    ``all``; ``train`` and ``estimation``, the two halves of a split; ``all but fold 1 of 2``, the units outside one
+    of K folds. Only what a scope touches is charged, so the total is the largest over the parts
+    (``tasks/privacy/accountant.py:compose``). Written as its text everywhere.
+    """
+
+    all: ClassVar[Scope]
+    train: ClassVar[Scope]
+    estimation: ClassVar[Scope]
+    _known: ClassVar[dict[str, Scope]] = {}
+
+    def __new__(cls, text: str) -> Scope:
+        """Read a scope; equal scopes are one object.
+
+        Raises:
+            ValueError: not the text of a scope.
+        """
+        if text not in cls._known:
+            fold = FOLD.fullmatch(text)
+            if re.fullmatch(SCOPE, text) is None or (fold and not int(fold[1]) <= int(fold[2]) >= 2):
+                raise ValueError("not a set of units that a release can read")
+            cls._known[text] = super().__new__(cls, text)
+        return cls._known[text]
+
+    @classmethod
+    def without_fold(cls, fold: int, folds: int) -> Scope:
+        """Everybody but the units of fold ``fold``, counted from 1, of ``folds`` folds."""
+        return cls(f"all but fold {fold} of {folds}")
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """Every part of the partition of the units that the scope speaks of; none for ``all``."""
+        fold = FOLD.fullmatch(self)
+        if fold:
+            return tuple(f"fold {index} of {fold[2]}" for index in range(1, int(fold[2]) + 1))
+        return () if self == "all" else ("train", "estimation")
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """The parts of ``whole`` that the scope touches."""
+        if FOLD.fullmatch(self):
+            return frozenset(self.whole) - {self.removeprefix("all but ")}
+        return frozenset(self.whole) & {str(self)}
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _: Any, __: Any) -> core_schema.CoreSchema:
+        """Validated from its text and written as it."""
+        return core_schema.no_info_after_validator_function(cls, core_schema.str_schema(pattern=f"^(?:{SCOPE})$"))
+
+
+Scope.all, Scope.train, Scope.estimation = Scope("all"), Scope("train"), Scope("estimation")
 
 
 class Norm(StrEnum):

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from enum import StrEnum
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, TypeAdapter
 
 from schemas.amounts import Amount
+from schemas.direction import Favours, Pair, Score
 from schemas.documents import validate
 from schemas.errors import StudyError
 from schemas.privacy import Charge, Frozen, Guarantee, Level, Neighbours
-from schemas.study import Estimand, Finite
+from schemas.study import Estimand, Finite, Half
 
 SCHEMA_FILE = Path(__file__).with_name("release-v1.schema.json")
 
@@ -122,15 +125,55 @@ class EffectRelease(Release):
     ]
 
 
-RELEASES: dict[str, type[Release]] = {"effect": EffectRelease}
+class ScoreRelease(Frozen):
+    """One score's answer. Released values only; None where there is no answer or the value was not asked for."""
+
+    score: Score
+    answered: Annotated[bool, Field(description="false: propose-test-release gave no answer")]
+    x_to_y: Annotated[Finite | None, Field(description="private dependence of y's residuals on x")]
+    y_to_x: Annotated[Finite | None, Field(description="private dependence of x's residuals on y")]
+    margin: Annotated[Finite | None, Field(description="private y_to_x minus x_to_y: above 0 favours x to y")]
+    favours: Favours | None
+    order_kept: Annotated[
+        Finite | None,
+        Field(
+            ge=0,
+            le=1,
+            description="the theorem's probability that noise kept the order of the two scores, at the released "
+            "margin; one minus it bounds the chance of so large a margin if the true order is the other",
+        ),
+    ]
+    theorem: Annotated[str, Field(description="which theorem, and what it takes as given")]
+    charges: tuple[str, ...]
+
+
+class Verdict(Frozen):
+    """The scores combined, and how."""
+
+    favours: Annotated[Favours | None, Field(description="null: no score answered, or they cancel")]
+    weight: Annotated[Finite, Field(ge=-1, le=1, description="above 0 for x to y; 1 if all are certain of it")]
+    rule: str
+
+
+class DirectionRelease(Release):
+    """Which of two variables causes the other, as private scores see it."""
+
+    kind: Literal["direction"] = "direction"
+    pair: Pair
+    scores: tuple[ScoreRelease, ...]
+    verdict: Verdict
+    unbounded_halves: tuple[Half, ...]
+    details: Annotated[dict[str, float | int | str | bool], Field(description="declared facts, by name")]
+
+
+RELEASES: dict[str, type[Release]] = {"effect": EffectRelease, "direction": DirectionRelease}
 # What a reader skips first stands last in the file.
 LAST = ("privacy", "noise", "not_for_release", "software", "ledger")
 
 
 def _any_release() -> Any:
     """The union of all kinds, told apart by ``kind``."""
-    kinds = tuple(RELEASES.values())
-    return kinds[0] if len(kinds) == 1 else Annotated[kinds, Discriminator("kind")]
+    return Annotated[reduce(or_, RELEASES.values()), Discriminator("kind")]
 
 
 def release_schema() -> dict[str, Any]:

@@ -6,14 +6,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from schemas.aipw import AipwStudy
+from schemas.difference import DifferenceStudy
+from schemas.direction import DirectionStudy
 from schemas.documents import read_yaml, validate
 from schemas.errors import StudyError
 from schemas.ipw import IpwStudy
+from schemas.matching import MatchingStudy
 from schemas.study import Study
 
 # kind -> estimator name -> the study that declares it.
 STUDIES: dict[str, dict[str, type[Study]]] = {
-    "effect": {"ipw": IpwStudy},
+    "effect": {
+        "ipw": IpwStudy,
+        "matching": MatchingStudy,
+        "aipw": AipwStudy,
+        "difference_in_means": DifferenceStudy,
+    },
+    "direction": {"direction": DirectionStudy},
 }
 
 

@@ -48,6 +48,38 @@ class Missing(StrEnum):
     indicator = "indicator"
 
 
+class Half(StrEnum):
+    """The two halves of a split: units that train models, and units that the models are applied to."""
+
+    train = "train"
+    test = "test"
+
+
+class Holds(StrEnum):
+    """What a column holds."""
+
+    unit = "unit"
+    binary = "binary"
+    number = "number"
+    level = "level"
+
+
+class Nulls(StrEnum):
+    """Whether a column may hold nulls: never, not unless the study declares so, or yes."""
+
+    never = "never"
+    undeclared = "undeclared"
+    welcome = "welcome"
+
+
+class Column(Frozen):
+    """What a column must be before a row of it is used; ``schemas/cohort.py`` makes checks of it."""
+
+    holds: Holds
+    levels: tuple[str | int, ...] = ()
+    nulls: Nulls = Nulls.never
+
+
 class Bounds(Frozen):
     """A closed interval declared by the study. Values beyond it are clipped, always."""
 
@@ -224,9 +256,14 @@ class Study(Frozen):
         return document
 
     @property
+    def roles(self) -> dict[str, Column]:
+        """What each column must hold."""
+        return {self.data.unit: Column(holds=Holds.unit)}
+
+    @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the study reads."""
-        return (self.data.unit,)
+        return tuple(self.roles)
 
     @property
     def question(self) -> str:
@@ -247,6 +284,11 @@ class Study(Frozen):
     def unprotected(self) -> tuple[str, ...]:
         """What the release leaves public or unbounded, in words."""
         return UNPROTECTED[self.privacy.level]
+
+    @property
+    def unbounded(self) -> tuple[Half, ...]:
+        """The halves that this study leaves without a bound at its level; the policy must name each."""
+        return ()
 
 
 class EffectStudy(Study):
@@ -269,6 +311,22 @@ class EffectStudy(Study):
         if twice:
             raise ValueError(f"column {twice[0]!r} has two roles; each column has one")
         return self
+
+    @property
+    def roles(self) -> dict[str, Column]:
+        """Unit, treatment and outcome without nulls; covariates as declared."""
+        nulls = Nulls.undeclared if self.missing is Missing.refuse else Nulls.welcome
+        roles = {
+            self.data.unit: Column(holds=Holds.unit),
+            self.treatment: Column(holds=Holds.binary),
+            self.outcome.name: Column(holds=Holds.number),
+        }
+        for name, covariate in self.covariates.items():
+            if isinstance(covariate, CategoricalCovariate):
+                roles[name] = Column(holds=Holds.level, levels=covariate.levels, nulls=nulls)
+            else:
+                roles[name] = Column(holds=Holds.number, nulls=nulls)
+        return roles
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -39,7 +39,7 @@ class Noise:
 
     ``mixing`` None: normal, standard deviation ``scale``. Otherwise the normal's variance is itself
     Gamma(``mixing``, 2 scale^2): the L2-Laplace density exp(-||b||/scale) in d dimensions with
-    ``mixing`` = (d + 1)/2.
+    ``mixing`` = (d + 1)/2; so with ``mixing`` = 1 it is one number's Laplace noise.
     """
 
     scale: float
@@ -83,7 +83,7 @@ class Noise:
         if self.mixing is None or spread == 0:
             return -float(ndtri(tail)) * spread
         # In units of the total spread, so that nothing underflows; Chebyshev's inequality brackets the root.
-        part, share = Noise(self.scale * (factor / spread), self.mixing), sampling_variance / spread / spread
+        part, share = replace(self, scale=self.scale * (factor / spread)), sampling_variance / spread / spread
         root = brentq(lambda q: part.tail(q, share) - tail, 0.0, 1 / math.sqrt(tail), xtol=1e-12)
         return float(root) * spread
 
@@ -114,7 +114,8 @@ class Estimate:
 
     ``variance`` is the released sampling variance, possibly below 0; ``noise`` and ``variance_noise`` say by
     how much one unit of :class:`Noise` moves the estimate and the variance. ``drowned``: a denominator was
-    clamped, so the numbers say nothing. ``excess`` is added to the noise variance then.
+    clamped, so the numbers say nothing. ``excess`` is added to the noise variance then. No population has a
+    sampling variance above ``largest_variance``, so its upper bound need not go beyond it.
     """
 
     value: float
@@ -123,6 +124,7 @@ class Estimate:
     variance_noise: float
     drowned: bool = False
     excess: float = 0.0
+    largest_variance: float = math.inf
 
 
 def assemble(
@@ -142,8 +144,9 @@ def assemble(
     """
     alpha = 1 - confidence
     beta = alpha * VARIANCE_SHARE if noise.deviation * estimate.variance_noise > 0 else 0.0
-    sampling = max(estimate.variance, 0.0)
+    sampling = min(max(estimate.variance, 0.0), estimate.largest_variance)
     upper = sampling + (noise.quantile(beta, 0.0, estimate.variance_noise) if beta > 0 else 0.0)
+    upper = min(upper, estimate.largest_variance)
     half = noise.quantile((alpha - beta) / 2, upper, estimate.noise)
     value = estimate.value
     low, high = value - half, value + half

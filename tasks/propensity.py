@@ -25,6 +25,7 @@ from tasks.normalise import dimension
 from tasks.privacy.mechanisms import (
     Budget,
     GaussianClassic,
+    Laplace,
     Mechanism,
     Sensitivity,
     Slot,
@@ -128,12 +129,21 @@ class PropensityModel:
         value = (diameter * BALL_SLACK / (self.units * self.penalty) + 2 * slack / self.penalty) * (1 + 1e-12)
         return Sensitivity(value=value, norm=Norm.l2, formula=formula)
 
+    def coordinate_sensitivity(self) -> Sensitivity:
+        """L1 distance, at most sqrt(d) times the L2 distance (Yuan et al. 2026, Appendix A-B: 2 d/(n penalty) for
+        covariates in [0, 1]^d, which is this for rows of the unit ball)."""
+        bound = self.sensitivity()
+        value = None if bound.value is None else math.sqrt(self.dimension) * bound.value * (1 + 1e-12)
+        return Sensitivity(value=value, norm=Norm.l1, formula=f"sqrt({self.dimension}) ({bound.formula})")
+
     def mechanism(self) -> Mechanism | None:
         """What the coefficients are released by; None where they need no noise."""
         if self.exact:
             return None
-        if self.variant is Variant.paper:
+        if self.variant is Variant.paper and self.cost.delta > 0:
             return GaussianClassic(sensitivity=self.sensitivity(), cost=self.cost)
+        if self.variant is Variant.paper:
+            return Laplace(sensitivity=self.coordinate_sensitivity(), cost=self.cost)
         return vector_mechanism(self.sensitivity(), self.cost)
 
     def release(self, rows: Callable[[int], Rows], partitions: int, budget: Budget, workers: int = 1) -> FloatArray:

@@ -18,7 +18,7 @@ import polars as pl
 from schemas.cohort import Rule, cohort_schema, storage, type_rule
 from schemas.errors import DataError
 from schemas.plan import Layout, Partition
-from schemas.study import EffectStudy
+from schemas.study import Study
 from tasks.partitions import column_groups, column_types, read_columns
 from tasks.privacy.keys import key_of
 from tasks.rows import HashArray, load_array, partition_folder, save_array
@@ -33,7 +33,7 @@ RANGE_UNITS = 500_000
 Types = Mapping[str, pl.DataType]
 
 
-def check_types(study: EffectStudy, partition: Partition, types: Types, first: Types | None) -> pa.DataFrameSchema:
+def check_types(study: Study, partition: Partition, types: Types, first: Types | None) -> pa.DataFrameSchema:
     """Check presence and type of each column of one partition, and agreement with the first partition.
 
     Returns:
@@ -51,7 +51,7 @@ def check_types(study: EffectStudy, partition: Partition, types: Types, first: T
     return schema
 
 
-def check_values(study: EffectStudy, schema: pa.DataFrameSchema, frame: pl.DataFrame, partition: Partition) -> None:
+def check_values(study: Study, schema: pa.DataFrameSchema, frame: pl.DataFrame, partition: Partition) -> None:
     """Check nulls, finiteness, levels and treatment of the columns that ``frame`` holds.
 
     Raises:
@@ -85,7 +85,7 @@ def has_repeat(hashes: list[HashArray], low: int, high: int) -> bool:
 
 
 def validate_stage(
-    study: EffectStudy, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
+    study: Study, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
 ) -> None:
     """Check every partition, then that units are unique over all of them.
 
@@ -123,7 +123,7 @@ def validate_stage(
 
 
 def validate_partition(
-    study: EffectStudy, folder: Path, partition: Partition, first: Types | None, place: Path, key: bytes
+    study: Study, folder: Path, partition: Partition, first: Types | None, place: Path, key: bytes
 ) -> None:
     """Check one partition and leave the sorted hashes of its units in ``place``.
 
@@ -154,7 +154,7 @@ def _repeats(hashes: HashArray) -> bool:
     return bool(np.any(np.all(whole[1:] == whole[:-1], axis=1)))
 
 
-def _apply(study: EffectStudy, schema: pa.DataFrameSchema, frame: pl.DataFrame, partition: Partition) -> None:
+def _apply(study: Study, schema: pa.DataFrameSchema, frame: pl.DataFrame, partition: Partition) -> None:
     """Run pandera, fully, whatever the environment says, and keep of its failure column and rule alone."""
     from pandera.config import ValidationDepth, config_context
     from pandera.errors import SchemaError, SchemaErrorReason

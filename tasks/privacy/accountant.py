@@ -4,8 +4,8 @@ Forwards: ``compose`` is the enforced total (basic composition, exact decimals);
 (privacy loss distributions), which may be smaller and is never larger. Backwards: each ``*_scale`` or ``*_sigma``
 returns a float that is certainly large enough for the theorem that its mechanism names.
 
-A unit is in the training half or in the estimation half, never in both, so only the larger of the two counts, on
-top of what reads everybody (``docs/privacy.md``, composition).
+A unit is in one part of a partition, the training or the estimation half, one of K folds: so what touches a part counts
+together, and of the parts only the largest counts, on top of what reads everybody (``docs/privacy.md``, composition).
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from __future__ import annotations
 import decimal
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from itertools import chain, product
 from typing import Any, NamedTuple
 
 from schemas.amounts import add, parse_amount
 from schemas.errors import CausalveilError, StudyError
-from schemas.privacy import Charge, PrivacyCost, Scope
+from schemas.privacy import Charge, PrivacyCost
 from tasks.privacy.noise import opendp_laplace_loss
 
 LATTICE_EPSILON = (1e-6, 1e3)
@@ -32,30 +33,38 @@ WIDENING = 1e-9
 # The grid of privacy losses: fine against epsilon, but with a bounded number of points. Pessimistic at any step.
 PLD_STEPS, PLD_POINTS = 20_000, 100_000
 PLD_EPSILON = (1e-6, 100.0)
-_HALVES = (Scope.train, Scope.estimation)
 
 
 def compose(charges: Iterable[Charge]) -> PrivacyCost:
-    """Basic composition in exact decimals: scope ``all``, plus the larger of ``train`` and ``estimation``.
+    """Basic composition in exact decimals: the largest sum of charges that a unit can meet.
 
-    Epsilon and delta take their maxima apart, so the total holds for both halves.
+    Scope ``all`` meets every unit. Of each partition of the units (two halves; K folds) a unit is in one part, and
+    meets the charges whose scope touches that part: their largest sum over the parts counts. A unit that trains K - 1
+    folds' models and is scored in its own so pays K - 1 models and one score. Partitions that are spoken of together
+    cross in every way, so their maxima add up. Epsilon and delta take their maxima apart.
 
     Raises:
         StudyError: the exact total has more digits than an amount may have.
     """
     listed = list(charges)
+    groups = _groups(listed)
 
-    def total(amounts: dict[Scope, Decimal]) -> Decimal:
-        return parse_amount(add(amounts[Scope.all], max(amounts[Scope.train], amounts[Scope.estimation])))
+    def total(amount: Callable[[Charge], Decimal]) -> Decimal:
+        common = add(*(amount(charge) for charge in listed if not charge.scope.whole))
+        return parse_amount(add(common, *(max(add(*map(amount, met)) for met in group) for group in groups)))
 
-    epsilon, delta = dict.fromkeys(Scope, Decimal(0)), dict.fromkeys(Scope, Decimal(0))
     try:
-        for charge in listed:
-            epsilon[charge.scope] = add(epsilon[charge.scope], charge.epsilon)
-            delta[charge.scope] = add(delta[charge.scope], charge.delta)
-        return PrivacyCost(epsilon=total(epsilon), delta=total(delta))
+        return PrivacyCost(epsilon=total(lambda charge: charge.epsilon), delta=total(lambda charge: charge.delta))
     except (ValueError, decimal.Inexact):
         raise StudyError("the charges do not add up to an amount of budget; write them with fewer digits") from None
+
+
+def _groups(charges: Sequence[Charge]) -> list[list[list[Charge]]]:
+    """For each partition that scopes speak of, and each of its parts, the charges that touch the part."""
+    wholes = dict.fromkeys(charge.scope.whole for charge in charges if charge.scope.whole)
+    return [
+        [[c for c in charges if c.scope.whole == whole and part in c.scope.parts] for part in whole] for whole in wholes
+    ]
 
 
 def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
@@ -73,11 +82,13 @@ def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
         CausalveilError: a charge has no noise scale yet, since the number of units is unknown.
     """
     basic = compose(charges)
-    keys = {half: [_key(c) for c in charges if c.scope in (Scope.all, half)] for half in _HALVES}
+    common = [charge for charge in charges if not charge.scope.whole]
+    # One part of each partition in every way; parts that meet the same charges are looked at once.
+    met = {tuple(sorted(_key(charge) for charge in chain(common, *choice))) for choice in product(*_groups(charges))}
     bound = float(basic.epsilon) if delta >= basic.delta else math.inf
     if not PLD_EPSILON[0] <= basic.epsilon <= PLD_EPSILON[1]:
         return bound
-    return min(bound, max(_composed_epsilon(keys[half], float(delta)) for half in _HALVES))
+    return min(bound, max(_composed_epsilon(keys, float(delta)) for keys in met))
 
 
 class _Key(NamedTuple):

@@ -89,7 +89,7 @@ class Mechanism(Protocol):
 
 
 @dataclass(frozen=True)
-class _Calibrated(ABC):
+class Calibrated(ABC):
     """What all mechanisms share.
 
     Raises:
@@ -149,7 +149,7 @@ class _Calibrated(ABC):
 
 
 @dataclass(frozen=True)
-class Laplace(_Calibrated):
+class Laplace(Calibrated):
     """Laplace noise of scale S1/epsilon on each coordinate: (epsilon, 0)-DP (Dwork et al. 2006, Proposition 1).
 
     ``noise_scale`` is b of the density exp(-|x|/b)/(2b), standard deviation sqrt(2) b: the least float with
@@ -170,7 +170,9 @@ class Laplace(_Calibrated):
         return budget.spend(self.charge(slot), lambda noise: noise.laplace(value, scale))
 
 
-class _Gaussian(_Calibrated):
+class GaussianNoise(Calibrated):
+    """What mechanisms with iid normal noise share."""
+
     NORM = Norm.l2
     PURE = False
 
@@ -182,7 +184,7 @@ class _Gaussian(_Calibrated):
 
 
 @dataclass(frozen=True)
-class GaussianAnalytic(_Gaussian):
+class GaussianAnalytic(GaussianNoise):
     """Gaussian noise with the least standard deviation that is (epsilon, delta)-DP, any epsilon > 0.
 
     Balle and Wang 2018, Theorem 8: Phi(S/2s - epsilon s/S) - exp(epsilon) Phi(-S/2s - epsilon s/S) <= delta.
@@ -196,7 +198,7 @@ class GaussianAnalytic(_Gaussian):
 
 
 @dataclass(frozen=True)
-class GaussianClassic(_Gaussian):
+class GaussianClassic(GaussianNoise):
     """Gaussian noise with s = sqrt(2 ln(1.25/delta)) S2/epsilon: (epsilon, delta)-DP for epsilon < 1 only.
 
     Dwork and Roth 2014, Theorem A.1. For the reproduction of papers that use it; wider than the analytic noise.
@@ -215,7 +217,7 @@ class GaussianClassic(_Gaussian):
 
 
 @dataclass(frozen=True)
-class L2Laplace(_Calibrated):
+class L2Laplace(Calibrated):
     """Noise with density proportional to exp(-epsilon ||b||_2/S2): (epsilon, 0)-DP for a vector.
 
     Chaudhuri, Monteleoni and Sarwate 2011, section 3. ``noise_scale`` is S2/epsilon, rounded up; the norm of the
@@ -237,7 +239,7 @@ class L2Laplace(_Calibrated):
 
 
 @dataclass(frozen=True)
-class LatticeLaplace(_Calibrated):
+class LatticeLaplace(Calibrated):
     """Discrete Laplace noise on each unit's own value: (epsilon, 0)-DP, since a unit touches no other value.
 
     The discrete Laplace is Ghosh, Roughgarden and Sundararajan 2012's geometric mechanism. Values are first rounded
@@ -275,7 +277,7 @@ class LatticeLaplace(_Calibrated):
 
 
 @dataclass(frozen=True)
-class RandomisedResponse(_Calibrated):
+class RandomisedResponse(Calibrated):
     """Each unit's bit is kept with probability p, else flipped: (epsilon, 0)-DP (Warner 1965).
 
     p/(1 - p) <= exp(epsilon): ``noise_scale`` is p, the largest float that satisfies it.

@@ -1,0 +1,292 @@
+"""What an AIPW study does with its budget: decided before a row is read, from public sizes alone.
+
+How much can be learnt of a nuisance depends on n, the number of columns and the budget, all public. Where noise would
+drown a model it is not released at all, and its budget goes where it helps: the propensity score is then the treated
+share, the outcome model the arm means. What was decided stands in the plan, which draws every charge from here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import ROUND_DOWN, Decimal
+from functools import lru_cache
+
+from schemas.aipw import AipwStudy
+from schemas.amounts import add, parse_amount, subtract
+from schemas.errors import StudyError
+from schemas.plan import Design
+from schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from schemas.study import CategoricalCovariate, EffectStudy
+from tasks.folds import fold_sizes
+from tasks.interval import Noise
+from tasks.normalise import dimension
+from tasks.privacy.mechanisms import GaussianAnalytic, L2Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
+from tasks.propensity import PropensityModel
+from tasks.weigh import lattice_exponent
+
+# What ``budget_shares: auto`` stands for: propensity, outcome model, effect.
+BOTH_MODELS = (Decimal("0.3"), Decimal("0.3"), Decimal("0.4"))
+OUTCOME_MODEL = (Decimal(0), Decimal("0.6"), Decimal("0.4"))
+ARM_MEANS = (Decimal(0), Decimal("0.3"), Decimal("0.7"))
+# Slopes are released where their expected signal is at least their noise, if covariates explain a fifth of the
+# outcome's variance within an arm.
+EXPLAINED = 0.2
+LEAST_SIGNAL = 1.0
+# Residuals are cut at so many of their standard deviations while slopes are learnt.
+RESIDUAL_DEVIATIONS = 2.0
+# A logistic model is released where noise and shrinkage leave three quarters of a log odds' variance, if that is 1/4.
+ODDS_VARIANCE = 0.25
+LEAST_ODDS = 0.75
+PENALTIES = tuple(10 ** (exponent / 4) for exponent in range(-24, 5))
+# The arm means get the least of these parts of the outcome model's budget that keeps their noise below so much of the
+# outcome's half range; slopes get the rest.
+ARM_PARTS = (Decimal("0.1"), Decimal("0.2"), Decimal("0.3"), Decimal("0.4"))
+ARM_NOISE = 0.06
+# Costs of nuisances are rounded down to so many digits; the effect gets what is left, exactly.
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Every draw of a study, and what is learnt by it.
+
+    Attributes:
+        folds: K.
+        sizes: units of each fold; None while the number of units is unknown.
+        columns: d, the columns of a row.
+        radius: rows of covariates are cut to it in the outcome model.
+        arms: cost of one fold's arm sums.
+        slopes: cost of one fold's slopes; None: arm means only.
+        propensity: cost of one fold's propensity model; None: known, or the treated share among the arm sums.
+        penalty: of the logistic model; None: a constant score.
+        effect: cost of the scores' sums.
+    """
+
+    folds: int
+    sizes: tuple[int, ...] | None
+    columns: int
+    radius: float
+    arms: PrivacyCost
+    slopes: PrivacyCost | None
+    propensity: PrivacyCost | None
+    penalty: float | None
+    effect: PrivacyCost
+
+    def trained_on(self, fold: int) -> int | None:
+        """Number of units outside ``fold``."""
+        return None if self.sizes is None else sum(self.sizes) - self.sizes[fold]
+
+    @property
+    def gram(self) -> bool:
+        """Whether second moments of the covariates are released with the slopes. Under pure epsilon noise grows with
+        the number of entries, and only their trace is."""
+        return self.slopes is not None and self.slopes.delta > 0
+
+    @property
+    def slope_numbers(self) -> int:
+        """How many numbers the slopes' release has."""
+        d = self.columns - 1
+        return d + (d * (d + 1) // 2 if self.gram else 1)
+
+    def slot(self, name: str, stage: str, fold: int) -> Slot:
+        """Where a draw for one fold belongs: all other folds' units are read."""
+        return Slot(f"{name}-{fold + 1}", stage, Scope.without_fold(fold + 1, self.folds))
+
+    def arms_mechanism(self, fold: int) -> Mechanism:
+        """Four numbers of sensitivity 2 (``docs/proofs/aipw.md``, section 1)."""
+        return vector_mechanism(sums_sensitivity(4, self.trained_on(fold)), self.arms)
+
+    def slopes_mechanism(self, fold: int) -> Mechanism | None:
+        """Cross moments and second moments of sensitivity 2 (section 2); None: arm means only."""
+        if self.slopes is None:
+            return None
+        return vector_mechanism(sums_sensitivity(self.slope_numbers, self.trained_on(fold)), self.slopes)
+
+    def propensity_model(self, fold: int) -> PropensityModel | None:
+        """The logistic model; None: a constant score."""
+        if self.propensity is None or self.penalty is None:
+            return None
+        slot = self.slot("propensity", "propensity", fold)
+        return PropensityModel(self.penalty, self.columns, self.trained_on(fold), self.propensity, slot)
+
+    def share_mechanism(self, fold: int) -> Mechanism | None:
+        """The number of treated units, of sensitivity 1, where a study pays for a model that is a constant."""
+        if self.propensity is None or self.penalty is not None:
+            return None
+        units = self.trained_on(fold)
+        bound = Sensitivity(None if units is None else 1.0, Norm.l2, "1")
+        return vector_mechanism(bound, self.propensity)
+
+    def effect_mechanism(self) -> Mechanism:
+        """Scores and their squares, of sensitivity 2 (section 4)."""
+        if self.sizes is None:
+            return vector_mechanism(Sensitivity(None, Norm.l2, "2 + sqrt(2) 2^-G"), self.effect)
+        step = 2.0 ** -lattice_exponent(sum(self.sizes))
+        value = (2 + math.sqrt(2) * step * (1 + 2.0**-10)) * (1 + 1e-12)
+        return vector_mechanism(Sensitivity(value, Norm.l2, "2 + sqrt(2) 2^-G"), self.effect)
+
+    def charges(self) -> Iterator[Charge]:
+        """Every draw in the order in which it is made."""
+        for fold in range(self.folds):
+            for name, stage, mechanism in (
+                ("arms", "outcome_model", self.arms_mechanism(fold)),
+                ("slopes", "outcome_model", self.slopes_mechanism(fold)),
+                ("share", "propensity", self.share_mechanism(fold)),
+            ):
+                if mechanism is not None:
+                    yield mechanism.charge(self.slot(name, stage, fold))
+            model = self.propensity_model(fold)
+            release_by = None if model is None else model.mechanism()
+            if model is not None and release_by is not None:
+                yield release_by.charge(model.slot)
+        yield self.effect_mechanism().charge(EFFECT)
+
+
+EFFECT = Slot(name="effect", stage="perturb", scope=Scope.all)
+
+
+def sums_sensitivity(numbers: int, units: int | None) -> Sensitivity:
+    """2, and what rounding exact sums of ``numbers`` numbers over ``units`` units to floats can add."""
+    value = None if units is None else (2 + math.sqrt(numbers) * units * 2.0**-51) * (1 + 1e-12)
+    return Sensitivity(value, Norm.l2, "2")
+
+
+def recipe(study: AipwStudy, design: Design) -> Recipe:
+    """Decide. A study whose number of units is unknown is taken for a large one.
+
+    Raises:
+        StudyError: too few units for the folds, or a budget of so many digits that it cannot be divided exactly.
+    """
+    estimator = study.estimator
+    sizes = None if design.units is None else fold_sizes(design.units, estimator.folds)
+    blank = Recipe(
+        folds=estimator.folds,
+        sizes=sizes,
+        columns=dimension(study),
+        radius=radius(study),
+        arms=study.privacy.cost,
+        slopes=None,
+        propensity=None,
+        penalty=None,
+        effect=study.privacy.cost,
+    )
+    if estimator.budget_shares != "auto":
+        declared = estimator.budget_shares
+        return _divide(study, blank, (declared.propensity, declared.outcome_model, declared.effect))
+    if estimator.propensity.penalty != "auto":
+        return _divide(study, blank, BOTH_MODELS)
+    if estimator.propensity.known is None:
+        found = _divide(study, blank, BOTH_MODELS)
+        if found.penalty is not None and found.slopes is not None:
+            return found
+    found = _divide(study, blank, OUTCOME_MODEL)
+    return found if found.slopes is not None else _divide(study, blank, ARM_MEANS)
+
+
+def radius(study: AipwStudy) -> float:
+    """To what length rows of covariates are cut, before they are stretched to the unit ball again.
+
+    ``auto``: the root mean square of their length if numbers are uniform within their bounds.
+    """
+    if study.estimator.outcome_model.radius != "auto":
+        return study.estimator.outcome_model.radius
+    return min(1.0, math.sqrt(_squared_length(study)))
+
+
+def _squared_length(study: EffectStudy) -> float:
+    """Expected squared length of a row without its intercept: a third for a number, 1 for a category."""
+    categories = sum(isinstance(covariate, CategoricalCovariate) for covariate in study.covariates.values())
+    numbers = len(study.covariates) - categories
+    return (numbers / 3 + categories) / (len(study.covariates) + 1)
+
+
+def _divide(study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Decimal]) -> Recipe:
+    """The recipe of given shares: which models are worth their noise, and what each draw costs."""
+    propensity, outcome, _ = shares
+    total, others = study.privacy.cost, blank.folds - 1
+    model = _part(total, outcome, others)
+    chosen = replace(blank, arms=model, propensity=_part(total, propensity, others) if propensity > 0 else None)
+    part = _arm_part(chosen)
+    split = replace(
+        chosen, arms=_part(total, outcome * part, others), slopes=_part(total, outcome * (1 - part), others)
+    )
+    if _signal(split) >= LEAST_SIGNAL:
+        chosen = split
+    if chosen.propensity is not None:
+        chosen = replace(chosen, penalty=_penalty(study, chosen))
+    spent = [cost for cost in (chosen.arms, chosen.slopes, chosen.propensity) if cost is not None] * others
+    try:
+        effect = PrivacyCost(
+            epsilon=subtract(total.epsilon, add(*(cost.epsilon for cost in spent))),
+            delta=subtract(total.delta, add(*(cost.delta for cost in spent))),
+        )
+        parse_amount(effect.epsilon), parse_amount(effect.delta)
+    except (ValueError, ArithmeticError):
+        raise StudyError("privacy: this budget cannot be divided exactly; write it with fewer digits") from None
+    return replace(chosen, effect=effect)
+
+
+def _part(total: PrivacyCost, share: Decimal, others: int) -> PrivacyCost:
+    """A fold's part of a share, rounded down."""
+
+    def of(amount: Decimal) -> Decimal:
+        exact = amount * share / others
+        return exact if exact == 0 else exact.quantize(Decimal(1).scaleb(exact.adjusted() - DIGITS + 1), ROUND_DOWN)
+
+    return PrivacyCost(epsilon=of(total.epsilon), delta=of(total.delta))
+
+
+def _arm_part(chosen: Recipe) -> Decimal:
+    """The least part of the outcome model's budget that keeps the noise of arm means small; at most 0.4."""
+    units = chosen.trained_on(0)
+    for part in ARM_PARTS:
+        noise = _deviation(4, _part(chosen.arms, part, 1))
+        if units is None or noise / (units / 2) <= ARM_NOISE:
+            return part
+    return ARM_PARTS[-1]
+
+
+def _signal(chosen: Recipe) -> float:
+    """Expected signal of the slopes over their noise, both as root mean squares of a prediction.
+
+    A residual over its cut has variance 1/RESIDUAL_DEVIATIONS^2; cross moments G b have the signal m b'Gb, and noise of
+    deviation s on each adds s^2 tr(G^-1)/m.
+    """
+    units = chosen.trained_on(0)
+    if units is None or chosen.slopes is None:
+        return math.inf
+    d = chosen.columns - 1
+    signal = units * EXPLAINED / RESIDUAL_DEVIATIONS**2
+    noise = (_deviation(chosen.slope_numbers, chosen.slopes) * d) ** 2 / units
+    return math.sqrt(signal / noise)
+
+
+def _penalty(study: AipwStudy, chosen: Recipe) -> float | None:
+    """The declared penalty, or the one for which noise and shrinkage of a log odds are least; None: too much of both.
+
+    Curvature k = 0.2/(3 (p + 1)) of a coefficient (``theory.adjustment_share``): k/(k + penalty) of it survives.
+    """
+    if study.estimator.propensity.penalty != "auto":
+        return study.estimator.propensity.penalty
+    if chosen.sizes is None:
+        return PENALTIES[0]
+    length = _squared_length(study) + 1 / (len(study.covariates) + 1)
+    curvature = 0.2 / (3 * (len(study.covariates) + 1))
+
+    def error(penalty: float) -> float:
+        model = replace(chosen, penalty=penalty).propensity_model(0)
+        noise = Noise.of(None if model is None else model.mechanism(), chosen.columns).deviation
+        return noise**2 * length + ODDS_VARIANCE * (penalty / (curvature + penalty)) ** 2
+
+    best = min(PENALTIES, key=error)
+    return best if error(best) <= (1 - LEAST_ODDS) * ODDS_VARIANCE else None
+
+
+@lru_cache(maxsize=256)
+def _deviation(numbers: int, cost: PrivacyCost) -> float:
+    """Standard deviation of the noise on each of ``numbers`` numbers of sensitivity 2."""
+    bound = Sensitivity(2.0, Norm.l2, "2")
+    mechanism = GaussianAnalytic(bound, cost) if cost.delta > 0 else L2Laplace(bound, cost)
+    return Noise.of(mechanism, numbers).deviation

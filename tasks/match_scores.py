@@ -1,0 +1,105 @@
+"""Units in the order of traversal, each with its propensity score; at sample level every score gets noise of its own.
+
+The order is that of the secret keyed hash: under replace-one the new person takes the old one's place in it and nobody
+else moves (``docs/proofs/data.md``). Scores lie on a public lattice, where the distance of two scores is exact.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+from schemas.matching import MatchingStudy
+from schemas.plan import Design
+from schemas.privacy import Level, Norm, PrivacyCost, Scope
+from tasks.arrays import FloatArray, IntArray
+from tasks.normalise import dimension
+from tasks.privacy.mechanisms import Budget, LatticeLaplace, Sensitivity, Slot
+from tasks.propensity import PropensityModel
+from tasks.rows import Enclave, Rows, load_array, map_partitions, partition_folder, save_array
+from tasks.unit_hash import ascending
+from tasks.weigh import clipped_scores
+
+MODEL_SLOT = Slot(name="propensity", stage="propensity", scope=Scope.all)
+SLOT = Slot(name="scores", stage="scores", scope=Scope.all)
+SCORES_FILE, TREATED_FILE, OUTCOME_FILE = "scores.npy", "treated.npy", "outcome.npy"
+LATTICE = 2.0**40
+CHUNK = 8_192
+RANGE = Sensitivity(value=1.0, norm=Norm.l1, formula="1: a unit's own score, in [0, 1]")
+
+
+def model(study: MatchingStudy, design: Design) -> PropensityModel:
+    """The propensity model: every unit trains it, at its share of epsilon and with all of delta."""
+    label = study.privacy.level is Level.label
+    part = study.privacy.epsilon if label else study.estimator.budget_shares.divide(study.privacy.epsilon)["weights"]
+    return PropensityModel(
+        penalty=study.estimator.penalty,
+        dimension=dimension(study),
+        units=design.train,
+        cost=PrivacyCost(epsilon=part, delta=study.privacy.delta),
+        slot=MODEL_SLOT,
+        variant=study.estimator.variant,
+        exact=label,
+    )
+
+
+def mechanism(study: MatchingStudy) -> LatticeLaplace | None:
+    """What scores are released by, into the enclave. None at label level, where they are public."""
+    if study.privacy.level is Level.label:
+        return None
+    part = study.estimator.budget_shares.divide(study.privacy.epsilon)["scores"]
+    return LatticeLaplace(RANGE, PrivacyCost(epsilon=part, delta=Decimal(0)))
+
+
+def exact_scores(rows: Rows, coefficients: FloatArray) -> FloatArray:
+    """sigmoid(x w) rounded to the lattice, shape (rows,), in [0, 1]."""
+    parts = [
+        clipped_scores(rows.x[first : first + CHUNK], coefficients, (0.0, 1.0))
+        for first in range(0, max(len(rows), 1), CHUNK)
+    ]
+    scores = np.concatenate(parts)
+    scores *= LATTICE
+    np.rint(scores, out=scores)
+    scores /= LATTICE
+    return scores
+
+
+def release(study: MatchingStudy, scores: FloatArray, budget: Budget) -> FloatArray:
+    """Scores to match on, shape (n,): as they are at label level, else each with noise of its own."""
+    release_by = mechanism(study)
+    return scores if release_by is None else release_by.release(scores, SLOT, budget)
+
+
+def traversal(scratch: Path, partitions: int) -> IntArray:
+    """The permutation that puts the units of all partitions, one after the other, into the order of traversal."""
+    hashes = [load_array(partition_folder(scratch, index) / "h.npy") for index in range(partitions)]
+    # One partition's rows ascend by hash already.
+    return np.arange(len(hashes[0])) if partitions == 1 else ascending(np.concatenate(hashes))
+
+
+def propensity_stage(study: MatchingStudy, design: Design, scratch: Path, budget: Budget) -> FloatArray:
+    """Fit the propensity model on every unit and release its coefficients, shape (d,); exact at label level.
+
+    Raises:
+        ConvergenceError: before anything is drawn.
+        ValueError: ``design`` has no sizes yet.
+    """
+    enclave = Enclave.open(scratch, everyone=True)
+    return model(study, design).release(enclave.all, enclave.partitions, budget, study.execution.workers)
+
+
+def scores_stage(study: MatchingStudy, scratch: Path, coefficients: FloatArray, budget: Budget) -> None:
+    """Write scores, treatments and scaled outcomes of all units in the order of traversal; scores with their noise."""
+    enclave = Enclave.open(scratch, everyone=True)
+    order = traversal(scratch, enclave.partitions)
+
+    def partition_scores(index: int) -> FloatArray:
+        return exact_scores(enclave.all(index), coefficients)
+
+    scores = np.concatenate(map_partitions(partition_scores, enclave.partitions, study.execution.workers))
+    save_array(scratch / SCORES_FILE, release(study, scores[order], budget))
+    for name, column in ((TREATED_FILE, "t"), (OUTCOME_FILE, "u")):
+        parts = [getattr(enclave.all(index), column) for index in range(enclave.partitions)]
+        save_array(scratch / name, np.concatenate(parts)[order])

@@ -1,0 +1,266 @@
+"""The private outcome model: arm means and common slopes, from noisy sufficient statistics.
+
+mu_t(x) = m_t + g(x), g(x) = b'x cut to [-limit, limit], all outcomes scaled to u in [-1, 1] and x the covariates (no
+intercept) cut to the study's radius and stretched to the unit ball. Two releases per fold, each of sensitivity 2:
+
+* arms: (sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), from which the treated share, the arm means and the spread of u
+  within an arm;
+* slopes: (sum r x, sum x x'/sqrt(2)), r the residual of u from its arm's mean, cut to RESIDUAL_DEVIATIONS spreads and
+  divided by that; the second moments are free. Symmetric noise; without delta their trace alone.
+
+Everything is shrunk by what the public noise level says: arm means towards 0, second moments towards a multiple of
+the identity, slopes towards none (``docs/proofs/aipw.md``, section 3: no worse than arm means). Sums are exact: entries
+lie on a lattice on which sums of products cannot round. Proofs: sections 1 to 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tasks.aipw_recipe import RESIDUAL_DEVIATIONS, Recipe
+from tasks.arrays import FloatArray
+from tasks.folds import Pieces
+from tasks.interval import Noise
+from tasks.privacy.mechanisms import Budget
+from tasks.rows import Rows, map_partitions
+
+CHUNK = 8_192
+# Entries are multiples of 2^-BITS, so products are of 2^-2 BITS, and 2^(53 - 2 BITS) of them add up exactly.
+BITS = 18
+# Keeps a row that was cut in floats within the ball.
+HAIR = 1 - 2.0**-40
+# Arm means are shrunk as if they had this standard deviation around the middle of the declared range.
+PRIOR_MEAN_DEVIATION = 0.5
+# g is cut to so many of its own standard deviations: the rest would only widen the range of the scores.
+LIMIT_DEVIATIONS = 2.5
+# Eigenvalues of the second moments below this part of their mean say nothing.
+SMALLEST_EIGENVALUE = 0.2
+# Slopes are kept as far as the signal exceeds its noise by so many standard deviations.
+CAUTION = 1.0
+LEAST_SPREAD = 0.02
+
+
+@dataclass(frozen=True)
+class Arms:
+    """What is known of the two arms of a fold's training units. Scaled outcomes.
+
+    Attributes:
+        share: treated share, within [clip].
+        share_variance: of the noise in it.
+        means: of treated and controls, shrunk, in [-1, 1].
+        mean_variances: of the noise in them.
+        spread: standard deviation of u within an arm, never below LEAST_SPREAD.
+    """
+
+    share: float
+    share_variance: float
+    means: tuple[float, float]
+    mean_variances: tuple[float, float]
+    spread: float
+
+
+@dataclass(frozen=True)
+class OutcomeModel:
+    """A released outcome model. ``slopes``: shape (d - 1,), on rows cut to ``radius``; ``kept``: share of them kept."""
+
+    means: tuple[float, float]
+    slopes: FloatArray
+    limit: float
+    radius: float
+    kept: float
+
+    def common(self, x: FloatArray) -> FloatArray:
+        """g(x), shape (rows,), of rows of the unit ball with their intercept."""
+        if self.limit == 0:
+            return np.zeros(len(x))
+        g: FloatArray = np.einsum("ij,j->i", cut(x, self.radius), self.slopes)
+        return g.clip(-self.limit, self.limit)
+
+
+def cut(x: FloatArray, radius: float) -> FloatArray:
+    """Covariates of rows x, shape (rows, d - 1): cut to length ``radius``, divided by it, rounded towards 0.
+
+    Each row depends on itself alone (``einsum``, not BLAS), its length is at most 1, its entries multiples of 2^-BITS.
+    """
+    covariates = x[:, :-1]
+    length = np.sqrt(np.einsum("ij,ij->i", covariates, covariates))
+    scaled = covariates * (HAIR / np.maximum(length, radius))[:, None]
+    step = 2.0**BITS
+    rounded: FloatArray = np.trunc(scaled * step) / step
+    return rounded
+
+
+def arm_sums(pieces: Pieces, workers: int = 1) -> FloatArray:
+    """(sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), shape (4,), of exact sums."""
+
+    def of(rows: Rows) -> FloatArray:
+        u, t = _on_lattice(rows.u), (rows.t != 0).astype(np.float64)
+        return np.array([u @ t, u @ (1 - t), t.sum(), u @ u])
+
+    weights: FloatArray = np.array([1.0, 1.0, math.sqrt(2), 1.0])
+    return exact_sums(pieces, of, 4, workers) * weights
+
+
+def slope_sums(pieces: Pieces, arms: Arms, recipe: Recipe, workers: int = 1) -> FloatArray:
+    """Cross moments of residuals and covariates, and second moments of covariates, shape (recipe.slope_numbers,).
+
+    The second moments are the upper triangle row by row, weighted so that its Euclidean norm is that of the whole
+    matrix over sqrt(2): diagonal entries over sqrt(2), others as they are. Without ``recipe.gram`` their trace.
+    """
+    d = recipe.columns - 1
+    limit = residual_limit(arms)
+    upper = np.triu_indices(d)
+
+    def of(rows: Rows) -> FloatArray:
+        x = cut(rows.x, recipe.radius)
+        residual = _on_lattice((rows.u - np.where(rows.t != 0, *arms.means)) / limit)
+        if not recipe.gram:
+            return np.append(residual @ x, np.einsum("ij,ij->", x, x))
+        return np.concatenate([residual @ x, (x.T @ x)[upper]])
+
+    sums = exact_sums(pieces, of, recipe.slope_numbers, workers)
+    if recipe.gram:
+        sums[d:] *= np.where(upper[0] == upper[1], math.sqrt(0.5), 1.0)
+    return sums
+
+
+def exact_sums(pieces: Pieces, of: Callable[[Rows], FloatArray], numbers: int, workers: int) -> FloatArray:
+    """Sums over all rows of what ``of`` gives for a chunk: exact, then rounded once; whatever the order of rows.
+
+    Chunks are small enough for their sums of lattice products to be exact floats in any order of addition, and add up
+    as whole numbers: 2^-36 n stays below 2^63 for n up to 10^8.
+    """
+    step = 2.0 ** (2 * BITS)
+
+    def piece(index: int) -> list[int]:
+        rows = pieces.rows(index)
+        totals = [0] * numbers
+        for first in range(0, len(rows), CHUNK):
+            window = slice(first, first + CHUNK)
+            part = of(Rows(rows.x[window], rows.t[window], rows.u[window]))
+            totals = [total + int(value) for total, value in zip(totals, (part * step).tolist(), strict=True)]
+        return totals
+
+    parts = map_partitions(piece, pieces.count, workers)
+    whole = [sum(column) for column in zip(*parts, strict=True)] if parts else [0] * numbers
+    return np.array([total / 2 ** (2 * BITS) for total in whole])
+
+
+def arms_from(released: FloatArray, units: int, recipe: Recipe, fold: int, clip: tuple[float, float]) -> Arms:
+    """What the released arm sums say. Denominators are clipped shares, so that an empty arm does no harm."""
+    deviation = Noise.of(recipe.arms_mechanism(fold), 4).deviation
+    treated, controls, count, squares = released.tolist()
+    share = min(max(count / math.sqrt(2) / units, clip[0]), clip[1])
+    means, variances = [], []
+    for total, part in ((treated, share), (controls, 1 - share)):
+        variance = (deviation / (units * part)) ** 2
+        keep = PRIOR_MEAN_DEVIATION**2 / (PRIOR_MEAN_DEVIATION**2 + variance)
+        means.append(keep * min(max(total / (units * part), -1.0), 1.0))
+        variances.append(keep**2 * variance)
+    within = squares / units - share * means[0] ** 2 - (1 - share) * means[1] ** 2
+    return Arms(
+        share=share,
+        share_variance=(deviation / math.sqrt(2) / units) ** 2,
+        means=(means[0], means[1]),
+        mean_variances=(variances[0], variances[1]),
+        # The noise of the squares is a floor: a spread cannot be known better.
+        spread=min(1.0, math.sqrt(max(within, deviation / units, LEAST_SPREAD**2))),
+    )
+
+
+def residual_limit(arms: Arms) -> float:
+    """Where residuals are cut while slopes are learnt."""
+    return RESIDUAL_DEVIATIONS * arms.spread
+
+
+def without_slopes(arms: Arms, recipe: Recipe) -> OutcomeModel:
+    """Arm means alone."""
+    return OutcomeModel(arms.means, np.zeros(recipe.columns - 1), 0.0, recipe.radius, 0.0)
+
+
+def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fold: int) -> OutcomeModel:
+    """Ridge regression from the released moments, shrunk twice by the public noise level."""
+    d = recipe.columns - 1
+    noise = Noise.of(recipe.slopes_mechanism(fold), recipe.slope_numbers).deviation
+    values, vectors = _second_moments(released[d:], d, units, noise)
+    cross = vectors.T @ released[:d]
+    kept = kept_share(cross, values, noise)
+    slopes = kept * residual_limit(arms) * (vectors @ (cross / values))
+    size = math.sqrt(float(values @ (vectors.T @ slopes) ** 2) / units)
+    return OutcomeModel(arms.means, slopes, min(2.0, LIMIT_DEVIATIONS * size), recipe.radius, kept)
+
+
+def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
+    """Share of the slopes that is kept, in [0, 1): signal/(signal + noise) at a cautious guess of the signal.
+
+    With slopes b = cross/values along eigenvectors, the error b'Gb of leaving them out is the signal S, and N =
+    s^2 tr(G^-1) that of their noise. S + N is what b'Gb of the noisy slopes is on average, with standard deviation
+    sqrt((2 N^2 + 4 S N)/k), k = tr(G^-1)^2/tr(G^-2); the guess is the S from which the observed one is CAUTION such
+    deviations away. Keeping S/(S + N) or less is never worse than keeping nothing (section 3).
+    """
+    observed = float(np.sum(cross**2 / values))
+    added = noise**2 * float(np.sum(1 / values))
+    if added == 0:
+        return 1.0
+    k = float(np.sum(1 / values) ** 2 / np.sum(1 / values**2))
+    # S + c sqrt(2 N^2 + 4 S N) = observed - N, squared: S^2 - 2 (excess + a) S + excess^2 - b = 0, smaller root.
+    excess, c = observed - added, CAUTION / math.sqrt(k)
+    half, rest = excess + 2 * c * c * added, excess**2 - 2 * (c * added) ** 2
+    if excess <= 0 or rest <= 0:
+        return 0.0
+    signal = half - math.sqrt(half**2 - rest)
+    return signal / (signal + added)
+
+
+def _second_moments(released: FloatArray, d: int, units: int, noise: float) -> tuple[FloatArray, FloatArray]:
+    """Positive eigenvalues, shape (d,), and eigenvectors of the released second moments.
+
+    Their mean eigenvalue times the identity, and of the rest the share that exceeds the noise's own square (positive
+    part); eigenvalues are raised to SMALLEST_EIGENVALUE of the mean.
+    """
+    if len(released) == 1:
+        mean = max(float(released[0]), LEAST_SPREAD * units) / d
+        return np.full(d, mean), np.eye(d)
+    matrix = np.zeros((d, d))
+    upper = np.triu_indices(d)
+    matrix[upper] = released * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
+    matrix = matrix + np.triu(matrix, 1).T
+    mean = max(float(np.trace(matrix)), LEAST_SPREAD * units) / d
+    rest = matrix - mean * np.eye(d)
+    square = float(np.sum(rest**2))
+    share = max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0
+    values, vectors = np.linalg.eigh(mean * np.eye(d) + share * rest)
+    return np.maximum(values, SMALLEST_EIGENVALUE * mean), vectors
+
+
+def _on_lattice(values: FloatArray) -> FloatArray:
+    """Cut to [-1, 1] and rounded towards 0 to multiples of 2^-BITS."""
+    step = 2.0**BITS
+    rounded: FloatArray = np.trunc(np.clip(values, -1.0, 1.0) * step) / step
+    return rounded
+
+
+def release_arms(
+    pieces: Pieces, recipe: Recipe, fold: int, clip: tuple[float, float], budget: Budget, workers: int = 1
+) -> Arms:
+    """Release the arm sums of a fold's training units."""
+    released = recipe.arms_mechanism(fold).release(
+        arm_sums(pieces, workers), recipe.slot("arms", "outcome_model", fold), budget
+    )
+    return arms_from(released, pieces.units, recipe, fold, clip)
+
+
+def release_model(
+    pieces: Pieces, arms: Arms, recipe: Recipe, fold: int, budget: Budget, workers: int = 1
+) -> OutcomeModel:
+    """Release the slopes of a fold's training units, where they are worth their noise."""
+    mechanism = recipe.slopes_mechanism(fold)
+    if mechanism is None:
+        return without_slopes(arms, recipe)
+    sums = slope_sums(pieces, arms, recipe, workers)
+    released = mechanism.release(sums, recipe.slot("slopes", "outcome_model", fold), budget)
+    return with_slopes(arms, released, pieces.units, recipe, fold)

@@ -1,0 +1,117 @@
+"""The two variables of a direction study, scaled to [-1, 1] by declared bounds, in the order of keyed hashes.
+
+Beside ``h.npy`` a partition's folder in scratch holds ``xy.npy``, float64 (rows, 2), rows ascending by hash; the
+leading rows that ``split`` counted are training rows. Test rows are brought together in the order of their hashes over
+all partitions: 32 bytes a row, for ranks need them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from schemas.direction import DirectionStudy, Variable
+from schemas.errors import DataError
+from schemas.plan import Layout, Partition
+from tasks.arrays import FloatArray, IntArray
+from tasks.normalise import rescale
+from tasks.partitions import read_columns
+from tasks.privacy.keys import key_of
+from tasks.rows import SPLIT_FILE, load_array, partition_folder, save_array
+from tasks.unit_hash import ascending, keyed_hash
+from tasks.validate import HASH_LABEL
+
+
+@dataclass(frozen=True)
+class TestRows:
+    """Test rows in the order of their keyed hashes.
+
+    ``pairs``: (x', y'), shape (m, 2), in [-1, 1]. ``ties``: another keyed order, shape (m,), a permutation. A unit's
+    place in either is random and has nothing to do with its values, and replacing a unit moves nobody else.
+    """
+
+    __test__ = False
+
+    pairs: FloatArray
+    ties: IntArray
+
+
+def scaled(variable: Variable, values: pl.Series) -> FloatArray:
+    """The values clipped to the variable's bounds and mapped to [-1, 1], shape (n,).
+
+    Raises:
+        DataError: nulls, NaN, or not numbers.
+    """
+    numbers = values.cast(pl.Float64, strict=False)
+    if numbers.null_count():
+        raise DataError(f"column '{values.name}' holds nulls")
+    result = numbers.to_numpy().copy()
+    rescale(result, variable, 1.0, out=result)
+    return result
+
+
+def normalise_partition(study: DirectionStudy, folder: Path, partition: Partition, place: Path, key: bytes) -> None:
+    """Write xy.npy of one partition, rows ascending by keyed hash.
+
+    Raises:
+        DataError: the file differs from what was validated.
+    """
+    frame = read_columns(folder, partition, study.columns)
+    hashes = keyed_hash(frame[study.data.unit], key)
+    order = ascending(hashes)
+    if not (place / "h.npy").exists():
+        raise DataError(f"{partition.path}: not validated; run validate before normalise")
+    if not np.array_equal(load_array(place / "h.npy"), hashes[order]):
+        raise DataError(f"{partition.path}: changed since it was validated; leave the data alone while a study runs")
+    pair = study.pair
+    columns = [scaled(variable, frame[variable.name])[order] for variable in (pair.x, pair.y)]
+    save_array(place / "xy.npy", np.column_stack(columns))
+
+
+def normalise_stage(
+    study: DirectionStudy, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
+) -> None:
+    """Normalise every partition into ``scratch/enclave``, one after the other.
+
+    Args:
+        study: the study.
+        folder: the data folder.
+        layout: the layout that was validated.
+        scratch: the run's scratch folder, where validate left the hashes.
+        run_id: the run; its key is derived from the site secret.
+        seed: of a simulated run, whose key is derived from it instead.
+
+    Raises:
+        DataError: a file was changed since it was validated.
+    """
+    key = key_of(run_id, seed).subkey(HASH_LABEL)
+    for index, partition in enumerate(layout.partitions):
+        normalise_partition(study, folder, partition, partition_folder(scratch, index), key)
+
+
+def training_sizes(scratch: Path) -> IntArray:
+    """Leading rows of each partition that are training rows, shape (partitions,)."""
+    return np.asarray(load_array(scratch / SPLIT_FILE))
+
+
+def training_rows(scratch: Path, index: int) -> FloatArray:
+    """The training rows of one partition, shape (rows, 2)."""
+    return np.asarray(load_array(partition_folder(scratch, index) / "xy.npy")[: training_sizes(scratch)[index]])
+
+
+def test_rows(scratch: Path) -> TestRows:
+    """The test rows of all partitions."""
+    sizes = training_sizes(scratch)
+    folders = [partition_folder(scratch, index) for index in range(len(sizes))]
+    hashes, pairs = (
+        np.concatenate([load_array(folder / name)[size:] for folder, size in zip(folders, sizes, strict=True)])
+        for name in ("h.npy", "xy.npy")
+    )
+    order = ascending(hashes)
+    # The low word is as random as the high one, and independent of the order by the whole hash.
+    ties = np.empty(len(order), dtype=np.int64)
+    ties[np.lexsort((hashes[order, 0], hashes[order, 1]))] = np.arange(len(order))
+    return TestRows(pairs[order], ties)

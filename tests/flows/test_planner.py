@@ -1,0 +1,140 @@
+"""The planner turned round: the least epsilon for a width, and curves of width against epsilon and units."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from flows import planner
+from flows.cli import main
+from flows.planner import half_width, least_epsilon, with_epsilon
+from schemas.errors import StudyError
+from schemas.plan import StandIn
+from schemas.studies import STUDIES, parse_study
+from schemas.study import Study
+from tasks.design import design
+from tests.studies import STUDY, merge, write_study
+
+# Every estimator of an effect that this site knows; each has an outlook with a half-width.
+ESTIMATORS = sorted(STUDIES["effect"])
+
+
+def study_of(name: str, **privacy: Any) -> Study:
+    changes = {"estimator": {"name": name}, "privacy": {"epsilon": "1.0", "delta": "1e-6", **privacy}}
+    plain = {key: value for key, value in STUDY.items() if key != "estimator"}
+    return parse_study(merge(plain, changes))
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_the_answer_is_enough_and_the_next_smaller_amount_is_not(name: str) -> None:
+    study, stand_in = study_of(name), StandIn()
+    sizes = design(study, 50_000)
+    wanted = 1.3 * half_width(with_epsilon(study, Decimal("1.37")), sizes, stand_in)
+    epsilon, expected = least_epsilon(study, sizes, stand_in, wanted)
+    assert expected == half_width(with_epsilon(study, epsilon), sizes, stand_in) <= wanted
+    assert len(epsilon.normalize().as_tuple().digits) <= 3
+    digits = epsilon.as_tuple()
+    smaller = epsilon - Decimal((0, (1,), digits.exponent))
+    assert half_width(with_epsilon(study, smaller), sizes, stand_in) > wanted
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_more_epsilon_or_more_units_never_widen_much(name: str) -> None:
+    """Curves fall along both axes; automatic budget shares may switch a model on, which costs a few per cent."""
+    rows = planner.curves(study_of(name), 20_000, StandIn())
+    width = {(row["epsilon"], row["units"]): row["half_width"] for row in rows}
+    assert len(width) > 50
+    for fixed, moving in ((0, 1), (1, 0)):
+        for value in {key[fixed] for key in width}:
+            line = sorted((key[moving], width[key]) for key in width if key[fixed] == value)
+            for (_, before), (_, after) in itertools.pairwise(line):
+                assert after <= before * 1.05
+
+
+def test_a_width_beyond_sampling_error_is_not_promised() -> None:
+    study = study_of("ipw")
+    sizes = design(study, 5_000)
+    floor = half_width(with_epsilon(study, Decimal(100)), sizes, StandIn())
+    answer = planner.target(study, sizes, StandIn(), floor * 0.9)
+    assert answer["epsilon"] is None
+    assert answer["expected"] == floor
+    assert "more units" in answer["sentence"]
+
+
+def test_a_wide_target_takes_the_smallest_amount() -> None:
+    study = study_of("ipw")
+    epsilon, _ = least_epsilon(study, design(study, 10**9), StandIn(), 10.0)
+    assert epsilon == Decimal("0.001")
+
+
+def test_a_variant_that_ends_at_epsilon_1_is_searched_below_it() -> None:
+    paper = {"weighting": "horvitz_thompson", "variant": "paper"}
+    study = parse_study(merge(STUDY, {"estimator": paper, "privacy": {"epsilon": "0.5", "delta": "1e-6"}}))
+    sizes = design(study, 10**6)
+    epsilon, expected = least_epsilon(study, sizes, StandIn(), 1e-9)
+    assert epsilon == Decimal("0.999")
+    assert expected > 1e-9
+
+
+@pytest.mark.parametrize("width", [0.0, -1.0, float("nan")])
+def test_a_target_is_above_zero(width: float) -> None:
+    study = study_of("ipw")
+    with pytest.raises(StudyError, match="above 0"):
+        least_epsilon(study, design(study, 5_000), StandIn(), width)
+
+
+def test_amounts_are_in_order_and_have_three_digits() -> None:
+    amounts = [planner._amount(index) for index in range(4501)]
+    assert amounts == sorted(amounts)
+    assert len(set(amounts)) == 4501
+    assert (amounts[0], amounts[-1]) == (Decimal("0.001"), Decimal(100))
+
+
+def run(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    with pytest.raises(SystemExit) as end:
+        main(["plan", *words])
+    return int(str(end.value.code)), capfd.readouterr().out
+
+
+def test_the_command_answers_and_draws_without_reading_rows(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import polars as pl
+
+    path = write_study(tmp_path / "data")
+
+    def never(*_: Any, **__: Any) -> None:
+        raise RuntimeError("a row was read")
+
+    for reader in ("read_parquet", "scan_parquet"):
+        monkeypatch.setattr(pl, reader, never)
+    code, out = run(
+        capfd, str(path), "--units", "50000", "--target-half-width", "0.3", "--curve", str(tmp_path / "out"), "--json"
+    )
+    assert code == 0
+    forecast = json.loads(out)["forecast"]
+    assert 0.01 < forecast["target"]["epsilon"] < 10
+    assert forecast["target"]["expected"] <= 0.3
+    figure = Path(forecast["curve"])
+    assert ElementTree.parse(figure).getroot().tag.endswith("svg")
+    with figure.with_suffix(".csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert {"epsilon", "units", "half_width"} == set(rows[0])
+    assert {float(row["units"]) for row in rows} >= {5_000, 50_000, 500_000}
+    code, out = run(capfd, str(path), "--units", "50000", "--target-half-width", "0.3")
+    assert f"takes epsilon {forecast['target']['epsilon']:g}" in " ".join(out.split())
+
+
+def test_a_width_needs_units(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write_study(tmp_path / "data")
+    for part in path.parent.glob("*.parquet"):
+        part.unlink()
+    code, _ = run(capfd, str(path), "--target-half-width", "0.3")
+    assert code == 2

@@ -1,0 +1,197 @@
+"""Equations 6 to 16 of Schröder, Hartenstein and Feuerriegel (2025) against plain second implementations."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+from schemas.errors import DataError, StudyError
+from schemas.privacy import PrivacyCost
+from tasks import asymptotic
+from tasks.asymptotic import Domain, Moments, Nuisances, Table
+from tasks.learners import Role, Surface, learner
+from tasks.privacy.accountant import compose, epsilon_pld
+from tasks.privacy.gross_error import gross_error_gaussian
+from tasks.privacy.rehearsal import RehearsalBudget
+
+COST = PrivacyCost(epsilon=Decimal("0.5"), delta=Decimal("1e-5"))
+EFFECT = PrivacyCost(epsilon=Decimal("0.45"), delta=Decimal("9e-6"))
+DOMAIN = Domain(2, -1.0, 4.0, (0.1, 0.9))
+
+
+def wave(a: float, b: float, c: float) -> Surface:
+    """A smooth surface on the square with a gradient by hand."""
+
+    def surface(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        value = a + b * np.sin(3 * x[:, 0]) + c * x[:, 1] ** 2
+        return value, np.column_stack([3 * b * np.cos(3 * x[:, 0]), 2 * c * x[:, 1]])
+
+    return surface
+
+
+NUISANCES = Nuisances(wave(1.5, 0.4, 0.3), wave(0.5, -0.2, 0.6), wave(0.5, 0.3, -0.45))
+
+
+def people(n: int, seed: int = 0) -> Table:
+    random = np.random.default_rng(seed)
+    x = random.random((n, 2))
+    t = (random.random(n) < 0.3 + 0.4 * x[:, 0]) * 1.0
+    return Table(x, t, t + x @ [0.5, 0.8] + random.uniform(-1, 1, n))
+
+
+def aipw_score(x: np.ndarray, t: float, y: float) -> float:
+    """One unit's term of equation 3, which the influence of equation 6 must equal."""
+    one, zero, pi = (float(s(x[None])[0][0]) for s in (NUISANCES.treated, NUISANCES.control, NUISANCES.propensity))
+    pi = min(max(pi, 0.1), 0.9)
+    return one - zero + t * (y - one) / pi - (1 - t) * (y - zero) / (1 - pi)
+
+
+def test_the_influence_is_the_term_of_the_estimator() -> None:
+    table = people(200)
+    got = asymptotic.influence(table.x, table.t, table.y, NUISANCES, DOMAIN.clip)
+    want = [aipw_score(*unit) for unit in zip(table.x, table.t.tolist(), table.y.tolist(), strict=True)]
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_the_gradient_that_the_search_uses_is_that_of_the_score() -> None:
+    """Central differences at 60 random points; those at a corner of the clip are left out."""
+    random = np.random.default_rng(3)
+    x, t, y = random.random((60, 2)), random.integers(0, 2, 60) * 1.0, random.uniform(-1, 4, 60)
+    raw = NUISANCES.propensity(x)[0]
+    assert ((raw < 0.1) | (raw > 0.9)).any(), "some scores must be clipped"
+    keep = (abs(raw - 0.1) > 1e-3) & (abs(raw - 0.9) > 1e-3)
+    _, slope = asymptotic._gap(x, t, y, NUISANCES, DOMAIN.clip, 0.3)
+    for j in range(2):
+        step = 1e-6 * np.eye(2)[j]
+        ends = [asymptotic._gap(x + sign * step, t, y, NUISANCES, DOMAIN.clip, 0.3)[0] for sign in (1, -1)]
+        np.testing.assert_allclose(slope[keep, j], ((ends[0] - ends[1]) / 2e-6)[keep], rtol=1e-5, atol=1e-5)
+
+
+def plain_supremum(tau: float) -> float:
+    """sup |Gamma - tau| on a grid of 400 x 400 features, two arms and 5 outcomes."""
+    axis = np.linspace(0, 1, 400)
+    x = np.array(np.meshgrid(axis, axis)).reshape(2, -1).T
+    best = 0.0
+    for t in (0.0, 1.0):
+        for y in np.linspace(DOMAIN.lower, DOMAIN.upper, 5):
+            score = asymptotic.influence(x, np.full(len(x), t), np.full(len(x), y), NUISANCES, DOMAIN.clip)
+            best = max(best, float(np.abs(score - tau).max()))
+    return best
+
+
+@pytest.mark.parametrize("tau", [-3.0, 0.0, 1.0, 6.0])
+def test_the_search_finds_what_a_fine_grid_finds(tau: float) -> None:
+    found = asymptotic.farthest(NUISANCES, DOMAIN, tau)
+    assert plain_supremum(tau) * (1 - 1e-9) <= found <= plain_supremum(tau) * 1.001
+
+
+def test_starts_that_advance_together_find_what_each_finds_alone() -> None:
+    """Kernel ridge and logistic regression of a fold, 4 corners, 10 starts: scipy's L-BFGS-B, one run for each."""
+    from scipy.optimize import minimize
+
+    models = asymptotic.fit(
+        people(400), learner(Role.outcome, "kernel_ridge"), learner(Role.propensity, "logistic"), seed=1
+    )
+    best = 0.0
+    for t in (1.0, 0.0):
+        for y in (DOMAIN.lower, DOMAIN.upper):
+            for start in asymptotic._starting_points(10, 2):
+
+                def negative(x: np.ndarray, t: float = t, y: float = y) -> float:
+                    score = asymptotic.influence(x[None], np.array([t]), np.array([y]), models, DOMAIN.clip)[0]
+                    return -float((score - 1.0) ** 2)
+
+                best = max(best, -minimize(negative, start, method="L-BFGS-B", bounds=[(0, 1)] * 2).fun)
+    assert asymptotic.farthest(models, DOMAIN, 1.0) == pytest.approx(math.sqrt(best), rel=1e-6)
+
+
+def test_starting_points_fill_the_cube_and_never_change() -> None:
+    points = asymptotic._starting_points(10, 24)
+    assert points.shape == (10, 24)
+    assert ((points > 0) & (points < 1)).all()
+    assert np.abs(points.mean(axis=0) - 0.5).max() < 0.25
+    assert np.unique(points, axis=0).shape == (10, 24)
+    np.testing.assert_array_equal(points, asymptotic._starting_points(10, 24))
+
+
+def test_moments_are_those_of_cross_fitted_scores() -> None:
+    """Equations 7, 8 and 11 by loops, with the suprema of each fold by the same search."""
+    folds = [people(150, 1), people(151, 2), people(149, 3)]
+    pair = (learner(Role.outcome, "kernel_ridge"), learner(Role.propensity, "logistic"))
+    found = asymptotic.moments(folds, DOMAIN, pair, seed=0)
+    scores, models = [], []
+    for k, fold in enumerate(folds):
+        others = [part for index, part in enumerate(folds) if index != k]
+        train = Table(*(np.concatenate([getattr(part, name) for part in others]) for name in ("x", "t", "y")))
+        models.append(asymptotic.fit(train, *pair, seed=0))
+        scores += asymptotic.influence(fold.x, fold.t, fold.y, models[-1], DOMAIN.clip).tolist()
+    tau = sum(scores) / 450
+    assert found.units == 450
+    assert found.tau == pytest.approx(tau)
+    assert found.sigma2 == pytest.approx(sum((score - tau) ** 2 for score in scores) / 450)
+    assert found.gamma == pytest.approx(max(asymptotic.farthest(model, DOMAIN, tau) for model in models))
+    assert found.gamma_s == pytest.approx(found.gamma**2 - found.sigma2)
+
+
+def test_the_second_supremum_never_lies_below_the_largest_deviation_of_a_square() -> None:
+    """Equation 11 on a grid: |(Gamma - tau)^2 - sigma2|, also where sigma2 is the larger part."""
+    folds = [people(100, 1), people(100, 2)]
+    pair = (learner(Role.outcome, "kernel_ridge"), learner(Role.propensity, "logistic"))
+    found = asymptotic.moments(folds, DOMAIN, pair, seed=0, suprema=lambda *_: 0.0)
+    assert found.gamma_s == max(found.gamma**2 - found.sigma2, found.sigma2)
+
+
+def test_a_fold_without_one_arm_ends_the_run() -> None:
+    table = people(60)
+    alone = Table(table.x, np.ones(60), table.y)
+    with pytest.raises(DataError, match="one arm"):
+        asymptotic.fit(alone, learner(Role.outcome, "kernel_ridge"), learner(Role.propensity, "logistic"), 0)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "n"), [("0.5", "1e-5", 3000), ("0.1", "1e-9", 5735), ("8", "0.01", 2)])
+def test_the_scale_is_r_of_equation_7(epsilon: str, delta: str, n: int) -> None:
+    mechanism = gross_error_gaussian(n, PrivacyCost(epsilon=Decimal(epsilon), delta=Decimal(delta)))
+    printed = 5 * math.sqrt(2 * math.log(n) * math.log(2 / float(delta))) / (float(epsilon) * n)
+    assert mechanism.noise_scale is not None
+    assert printed <= mechanism.noise_scale <= printed * (1 + 1e-8)
+    assert asymptotic.rate(n, float(epsilon), float(delta)) == pytest.approx(printed)
+
+
+def test_release_is_equations_7_and_11_with_noise_in_units_of_gamma() -> None:
+    """4,000 seeded draws: mean tau and deviation gamma r, sigma2 floored at 0 and its upper tail gamma_s r."""
+    found = Moments(3000, tau=1.2, sigma2=2.0, gamma=9.0, gamma_s=79.0)
+    pair = asymptotic.mechanisms(3000, COST, EFFECT)
+    assert [m.cost.epsilon for m in pair] == [Decimal("0.45"), Decimal("0.05")]
+    assert [m.cost.delta for m in pair] == [Decimal("9e-6"), Decimal("1e-6")]
+    budget = RehearsalBudget(5)
+    drawn = np.array([asymptotic.release(found, pair, budget) for _ in range(4000)])
+    taus, squares = drawn.T
+    r1, r2 = (5 * math.sqrt(2 * math.log(3000) * math.log(2 / d)) / (e * 3000) for e, d in ((0.45, 9e-6), (0.05, 1e-6)))
+    # A mean of 4,000 errs by 1.6 % of the deviation, a deviation by 1.1 %: five standard errors, false alarm 1e-6.
+    assert abs(taus.mean() - 1.2) < 5 * 9.0 * r1 / math.sqrt(4000)
+    assert taus.std() == pytest.approx(9.0 * r1, rel=0.06)
+    assert (squares >= 0).all()
+    assert (squares == 0).mean() == pytest.approx(_normal(-2.0 / (79.0 * r2)), abs=0.04)
+    assert np.quantile(squares, 0.9) == pytest.approx(2.0 + 1.2816 * 79.0 * r2, rel=0.08)
+    assert {charge.name for charge in budget.charges} == {"effect", "variance"}
+
+
+def _normal(value: float) -> float:
+    return math.erfc(-value / math.sqrt(2)) / 2
+
+
+def test_charges_add_up_and_their_loss_is_what_they_declare() -> None:
+    """1/n is no proved sensitivity, so the privacy loss distribution must not be that of Gaussian noise on it."""
+    pair = asymptotic.mechanisms(3000, COST, EFFECT)
+    charges = [pair[0].charge(asymptotic.EFFECT), pair[1].charge(asymptotic.VARIANCE)]
+    assert compose(charges) == COST
+    assert epsilon_pld(charges, COST.delta) == pytest.approx(0.5, rel=1e-3)
+
+
+@pytest.mark.parametrize(("cost", "units"), [((Decimal("1"), Decimal("0")), 100), ((Decimal("1"), Decimal("1e-6")), 1)])
+def test_no_delta_or_one_unit_has_no_such_noise(cost: tuple[Decimal, Decimal], units: int) -> None:
+    with pytest.raises(StudyError):
+        gross_error_gaussian(units, PrivacyCost(epsilon=cost[0], delta=cost[1]))
