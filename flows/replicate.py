@@ -23,6 +23,8 @@ def replicate() -> None:
 
 
 replicate_app.command()(matching)
+
+
 @replicate_app.command()
 def intervals(
     out: Annotated[Path, typer.Option(help="folder for tables, page and figures", show_default=False)],
