@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from schemas.errors import ConvergenceError
 from tasks.arrays import FloatArray
@@ -65,7 +66,8 @@ def fit(pairs: Pairs, partitions: int, cause: int, penalty: float, bandwidth: fl
         raise ConvergenceError("there are no training units to fit a regression to")
     gram = np.sum([square for _, square, _ in parts], axis=0) * (2 / units) + penalty * np.eye(kernel.dimension)
     right = np.sum([vector for _, _, vector in parts], axis=0) * (2 / units)
-    weights = np.linalg.solve(gram, right)
+    with threadpool_limits(limits=1):
+        weights = np.linalg.solve(gram, right)
     gradient = float(np.linalg.norm(gram @ weights - right))
     # ||w|| <= 1/sqrt(2 penalty) for the minimiser; what the sums' rounding adds to the gradient grows with it.
     if not (gradient <= TOLERANCE / 2 and np.linalg.norm(weights) <= 1 / math.sqrt(penalty)):
