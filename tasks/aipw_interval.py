@@ -17,8 +17,10 @@ from tasks.interval import Estimate, Findings, Noise, assemble
 from tasks.normalise import feature_names
 from tasks.outcome_model import Arms
 
-NOT_COVERED = "confounding; clipping, misspecification and shrinkage of the nuisance models, noise of their slopes"
-COVERS = "noise of arm means and treated share"
+NOT_COVERED = (
+    "confounding; clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model"
+)
+COVERS = "noise of the outcome model and the treated share, to first order"
 # Parts of 1 - confidence that the noise in the sampling variance may be given.
 VARIANCE_SHARES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
 
@@ -48,7 +50,7 @@ def findings(
         raise ValueError("an interval needs the number of units")
     noise, units = Noise.of(recipe.effect_mechanism(), 2), sum(recipe.sizes)
     estimate = _estimate(released, bound, units, study.outcome.width / 2)
-    models = nuisance_variance(study, recipe, arms) * (study.outcome.width / 2) ** 2
+    models = nuisance_variance(study, recipe, arms, nuisances) * (study.outcome.width / 2) ** 2
     # Both are symmetric around zero and independent: their variances add up.
     whole = replace(estimate, noise=math.hypot(estimate.noise, math.sqrt(models) / noise.deviation))
     share = best_variance_share(noise, whole.noise, estimate.noise**2, study.confidence)
@@ -86,22 +88,23 @@ def _estimate(released: FloatArray, bound: ScoreRange, units: int, half_outcome:
     )
 
 
-def nuisance_variance(study: AipwStudy, recipe: Recipe, arms: Sequence[Arms]) -> float:
-    """Variance that noise in arm means and treated shares gives the estimate, scaled outcomes, to first order.
+def nuisance_variance(study: AipwStudy, recipe: Recipe, arms: Sequence[Arms], nuisances: Sequence[Nuisances]) -> float:
+    """Variance that noise in outcome model and treated share gives the estimate, scaled outcomes, to first order.
 
-    An error e in an arm's mean moves a fold's mean score by (1 - part/used) e, part the arm's true share and used the
-    one by which it is divided: the product of two errors, which double robustness leaves. Folds are averaged. With a
-    known propensity, part/used - 1 is sampling error, which the scores' own variance holds.
+    An error e in the slopes moves a fold's mean score by e'D, D the difference of the arms' means of x. An error e in
+    an arm's mean moves it by (1 - part/used) e, part the arm's true share and used the one by which it is divided: the
+    product of two errors, which double robustness leaves. Both vanish where a propensity model or a known propensity
+    balances the arms; then part/used - 1 is sampling error, which the scores' own variance holds. Folds are averaged.
     """
     if study.estimator.propensity.known is not None or recipe.sizes is None or recipe.penalty is not None:
         return 0.0
     total, units = 0.0, sum(recipe.sizes)
-    for fold, found in enumerate(arms):
+    for fold, (found, models) in enumerate(zip(arms, nuisances, strict=True)):
         trained = recipe.trained_on(fold) or units
         share = found.share_variance + found.share * (1 - found.share) / trained
-        weight = (recipe.sizes[fold] / units) ** 2
-        for variance, part in zip(found.mean_variances, (found.share, 1 - found.share), strict=True):
-            total += weight * variance * share / part**2
+        pairs = zip(found.mean_variances, (found.share, 1 - found.share), strict=True)
+        constants = sum(variance * share / part**2 for variance, part in pairs)
+        total += (recipe.sizes[fold] / units) ** 2 * (constants + models.outcome.variance)
     return total
 
 
@@ -146,8 +149,8 @@ def models_in_words(
     for fold, (found, models) in enumerate(zip(arms, nuisances, strict=True), start=1):
         half, outcome = study.outcome.width / 2, models.outcome
         details[f"treated_share[{fold}]"] = models.share
-        details[f"mean_treated[{fold}]"] = study.outcome.middle + half * outcome.means[0]
-        details[f"mean_control[{fold}]"] = study.outcome.middle + half * outcome.means[1]
+        details[f"mean_treated[{fold}]"] = study.outcome.middle + half * found.means[0]
+        details[f"mean_control[{fold}]"] = study.outcome.middle + half * found.means[1]
         details[f"spread[{fold}]"] = half * found.spread
         if outcome.limit > 0 or outcome.kept > 0:
             details[f"slopes_kept[{fold}]"] = outcome.kept
