@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from flows.replicate_matching import matching
+
 replicate_app = typer.Typer(
     no_args_is_help=True, help="Make the papers' tables and figures again, with seeded noise on public data."
 )
@@ -18,6 +20,9 @@ replicate_app = typer.Typer(
 @replicate_app.callback()
 def replicate() -> None:
     """Make the papers' tables and figures again, with seeded noise on public data."""
+
+
+replicate_app.command()(matching)
 
 
 @replicate_app.command()
