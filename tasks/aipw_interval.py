@@ -12,6 +12,7 @@ from dataclasses import replace
 from schemas.aipw import AipwStudy
 from tasks.aipw_recipe import Recipe
 from tasks.aipw_scores import Nuisances, ScoreRange
+from tasks.allowance import allowance
 from tasks.arrays import FloatArray
 from tasks.interval import Estimate, Findings, Noise, assemble
 from tasks.normalise import feature_names
@@ -21,8 +22,6 @@ NOT_COVERED = (
     "confounding; clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model"
 )
 COVERS = "noise of the outcome model and the treated share, to first order"
-# Parts of 1 - confidence that the noise in the sampling variance may be given.
-VARIANCE_SHARES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
 
 
 def findings(
@@ -53,8 +52,7 @@ def findings(
     models = nuisance_variance(study, recipe, arms, nuisances) * (study.outcome.width / 2) ** 2
     # Both are symmetric around zero and independent: their variances add up.
     whole = replace(estimate, noise=math.hypot(estimate.noise, math.sqrt(models) / noise.deviation))
-    share = best_variance_share(noise, whole.noise, estimate.noise**2, study.confidence)
-    whole = replace(whole, variance_share=share)
+    whole = replace(whole, allowance=variance_allowance(whole, noise, study.confidence))
     width = study.outcome.width
     value, interval, variance, upper = assemble(whole, noise, study.confidence, (-width, width))
     interval = interval.model_copy(update={"covers": (*interval.covers, COVERS)} if models > 0 else {})
@@ -108,23 +106,16 @@ def nuisance_variance(study: AipwStudy, recipe: Recipe, arms: Sequence[Arms], nu
     return total
 
 
-def best_variance_share(noise: Noise, factor: float, variance_factor: float, confidence: float) -> float:
-    """The share of 1 - confidence for the noise in the variance that gives the least half-width.
+def variance_allowance(estimate: Estimate, noise: Noise, confidence: float) -> float | None:
+    """What to allow for the noise in the variance; None, the union bound, where the two noises depend on each other.
 
-    At the least sampling variance, 0, and from what is known before the draw, so that the choice is independent of it.
-
-    Args:
-        noise: the noise of the release.
-        factor: by how much a unit of it moves the estimate.
-        variance_factor: by how much a unit of it moves the sampling variance.
-        confidence: the level.
+    Normal noise on the two sums is independent. That the mean in the variance is the noisy one correlates them by twice
+    the mean of v, a few per cent, and to first order not the interval's two tails together.
     """
-
-    def half(share: float) -> float:
-        trial = Estimate(0.0, 0.0, factor, variance_factor, variance_share=share)
-        return assemble(trial, noise, confidence, None)[1].upper
-
-    return min(VARIANCE_SHARES, key=half)
+    if noise.mixing is not None:
+        return None
+    ratio = noise.deviation * estimate.variance_noise / (noise.deviation * estimate.noise) ** 2
+    return allowance(ratio, confidence)
 
 
 def trivial_range(study: AipwStudy) -> float:

@@ -30,6 +30,9 @@ from tasks.weigh import lattice_exponent
 BOTH_MODELS = (Decimal("0.3"), Decimal("0.3"), Decimal("0.4"))
 OUTCOME_MODEL = (Decimal(0), Decimal("0.6"), Decimal("0.4"))
 ARM_MEANS = (Decimal(0), Decimal("0.3"), Decimal("0.7"))
+# A known propensity needs no outcome model against bias: a good one narrows the scores' own spread, and little else.
+KNOWN_MEANS = (Decimal(0), Decimal("0.1"), Decimal("0.9"))
+WORTHWHILE_SIGNAL = 10.0
 # Slopes are released where their expected signal is at least their noise, if covariates explain a fifth of the
 # outcome's variance within an arm.
 EXPLAINED = 0.2
@@ -189,6 +192,8 @@ def recipe(study: AipwStudy, design: Design) -> Recipe:
         if found.penalty is not None and found.slopes is not None:
             return found
     found = _divide(study, blank, OUTCOME_MODEL)
+    if estimator.propensity.known is not None:
+        return found if _signal(found) >= WORTHWHILE_SIGNAL else _divide(study, blank, KNOWN_MEANS)
     return found if found.slopes is not None else _divide(study, blank, ARM_MEANS)
 
 
@@ -265,7 +270,7 @@ def _signal(chosen: Recipe) -> float:
     """
     units = chosen.trained_on(0)
     if units is None or chosen.slopes is None:
-        return math.inf
+        return math.inf if units is None else 0.0
     d = chosen.columns - 1
     signal = units * EXPLAINED / chosen.residuals**2
     noise = (_deviation(chosen.slope_numbers, chosen.slopes) * d) ** 2 / units
