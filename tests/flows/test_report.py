@@ -196,7 +196,11 @@ SAYS = {
     "raises": ["treated raises score by 2.00"],
     "open": ["its sign is open", "holds zero"],
     "drowned": ["Nothing can be said.", "the whole range that was declared"],
-    "label": ["The score of any one person, against somebody who knows everything else", "every covariate is public"],
+    "label": [
+        "The score of any one person, against somebody who knows everything else",
+        "Every covariate is public.",
+        "one person’s outcome",
+    ],
     "simulated": ["Not for release. A simulation with seeded noise"],
     "hostile": ["<script>alert(1)</script>", "<b>bold</b>", "more stand in release.json"],
     "matching": ["Computed by matching", "5 units of the other arm", "Every kind of unit can be found in both arms"],
