@@ -38,11 +38,11 @@ Bound = Callable[[int, int], float]
 """A sensitivity as a function of the numbers of training and test units."""
 
 _TEST_FORMULAS = {
-    Variant.ours: {Score.spearman: "6/(m + 1)", Score.kendall: "4/m", Score.hsic: "64 m/(27 (m - 1)^2)"},
+    Variant.ours: {Score.spearman: "6/(m + 1)", Score.kendall: "4/m", Score.hsic: "(64/27) m/(m - 1)^2"},
     Variant.paper: {Score.spearman: "30/m", Score.kendall: "4/m", Score.hsic: "(12 m - 11)/(m - 1)^2"},
 }
 _TRAIN_FORMULAS = {
-    Variant.ours: "(16/27) (m/(m - 1))^2 min(1, 2 L D)",
+    Variant.ours: "(32/27) L D (m/(m - 1))^2",
     Variant.paper: "32 L sqrt(m) D",
 }
 
@@ -106,7 +106,7 @@ def fits(study: DirectionStudy, design: Design) -> tuple[Fit, ...]:
     deltas = shares(plan.delta_of_ranks, 2)
     bound = plan.sensitivity(
         lambda n, _: theory.weight_movement(n, study.estimator.penalty, study.estimator.variant),
-        f"4 (sqrt(p) + sqrt(1/2)) / (n p^1.5), penalty p = {study.estimator.penalty:g}, n training units",
+        "4 (sqrt(p) + sqrt(1/2))/(n p^1.5)",
         Norm.l2,
     )
     return tuple(
@@ -191,11 +191,12 @@ class _Plan:
                 found.append(theory.hsic_training_sensitivity(n, m, estimator.penalty, bandwidth, estimator.variant))
             return 2 * max(found)
 
-        text = ", or ".join(formulas[half] for half in Half if half in halves)
+        text = ", ".join(formulas[half] for half in Half if half in halves)
+        text = f"max({text})" if len(halves) > 1 else text
         # Ranks under both halves: the regressions are noisy already, so the draw concerns test units alone.
         scope = Scope.estimation if score in RANKS else self.scope
         cost = PrivacyCost(epsilon=self.epsilon[score], delta=Decimal(0))
-        return Draw(Slot(str(score), STAGE, scope), (score,), Laplace(self.sensitivity(bound, f"2 * ({text})"), cost))
+        return Draw(Slot(str(score), STAGE, scope), (score,), Laplace(self.sensitivity(bound, f"2 {text}"), cost))
 
     def iqr(self) -> list[Draw]:
         """Ours: one test of all vectors, one draw. The paper's: two tests and a draw for each vector."""
@@ -205,12 +206,12 @@ class _Plan:
             bare = ProposeTestRelease(Sensitivity(1.0, Norm.l1, "1"), cost)
             bound = self.sensitivity(
                 lambda _, m: len(moving) * (estimator.bin or theory.default_bin(m, bare.threshold)),
-                f"{len(moving)} bins of log IQR, proposed and tested",
+                f"{len(moving)} bins of log IQR",
             )
             mechanism = ProposeTestRelease(bound, cost)
             return [Draw(Slot("iqr", STAGE, self.scope), (Score.iqr,), mechanism, tuple(moving))]
         epsilons, deltas = shares(cost.epsilon, len(moving)), shares(cost.delta, len(moving))
-        bound = Sensitivity(1.0, Norm.l1, "1 bin of log IQR, proposed and tested")
+        bound = Sensitivity(1.0, Norm.l1, "1 bin of log IQR")
         return [
             Draw(
                 Slot(f"iqr_{name}", STAGE, self.scope),

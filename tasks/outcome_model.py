@@ -95,11 +95,18 @@ def cut(x: FloatArray, radius: float) -> FloatArray:
     return rounded
 
 
+def on_lattice(values: FloatArray) -> FloatArray:
+    """Cut to [-1, 1] and rounded towards 0 to multiples of 2^-BITS."""
+    step = 2.0**BITS
+    rounded: FloatArray = np.trunc(np.clip(values, -1.0, 1.0) * step) / step
+    return rounded
+
+
 def arm_sums(pieces: Pieces, workers: int = 1) -> FloatArray:
     """(sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), shape (4,), of exact sums."""
 
     def of(rows: Rows) -> FloatArray:
-        u, t = _on_lattice(rows.u), (rows.t != 0).astype(np.float64)
+        u, t = on_lattice(rows.u), (rows.t != 0).astype(np.float64)
         return np.array([u @ t, u @ (1 - t), t.sum(), u @ u])
 
     weights: FloatArray = np.array([1.0, 1.0, math.sqrt(2), 1.0])
@@ -118,7 +125,7 @@ def slope_sums(pieces: Pieces, arms: Arms, recipe: Recipe, workers: int = 1) -> 
 
     def of(rows: Rows) -> FloatArray:
         x = cut(rows.x, recipe.radius)
-        residual = _on_lattice((rows.u - np.where(rows.t != 0, *arms.means)) / limit)
+        residual = on_lattice((rows.u - np.where(rows.t != 0, *arms.means)) / limit)
         if not recipe.gram:
             return np.append(residual @ x, np.einsum("ij,ij->", x, x))
         return np.concatenate([residual @ x, (x.T @ x)[upper]])
@@ -236,13 +243,6 @@ def _second_moments(released: FloatArray, d: int, units: int, noise: float) -> t
     share = max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0
     values, vectors = np.linalg.eigh(mean * np.eye(d) + share * rest)
     return np.maximum(values, SMALLEST_EIGENVALUE * mean), vectors
-
-
-def _on_lattice(values: FloatArray) -> FloatArray:
-    """Cut to [-1, 1] and rounded towards 0 to multiples of 2^-BITS."""
-    step = 2.0**BITS
-    rounded: FloatArray = np.trunc(np.clip(values, -1.0, 1.0) * step) / step
-    return rounded
 
 
 def release_arms(

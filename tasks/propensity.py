@@ -155,7 +155,10 @@ class PropensityModel:
         """
         if self.units is None:
             raise ValueError("the propensity model needs the number of units")
-        w = fit(rows, partitions, self.units, self.penalty, workers)
+        return self.perturb(fit(rows, partitions, self.units, self.penalty, workers), budget)
+
+    def perturb(self, w: FloatArray, budget: Budget) -> FloatArray:
+        """Fitted coefficients with noise, shape (d,); as they are where they need none."""
         release_by = self.mechanism()
         return w if release_by is None else release_by.release(w, self.slot, budget)
 
