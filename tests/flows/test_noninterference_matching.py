@@ -21,8 +21,8 @@ from tests.matching_help import POLICY, matching_changes
 RECORDS = re.compile(r"-[0-9a-f]{16}\.npy")
 # What a release says of the matching itself: public columns' at label level.
 PUBLIC_DETAILS = (
-    "treated",
-    "controls",
+    "treated_arm",
+    "control_arm",
     "matched",
     "unmatched",
     "cap_treated",
