@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.stats import laplace, norm
 
 from tasks import match_perturb, match_weights, matching_interval
 from tasks.design import design
-from tasks.interval import Noise
+from tasks.interval import Noise, laplace_tail
 from tasks.match_weights import Reuse
 from tasks.matching_interval import Contrast, findings
 from tests.matching_help import population, two_covariates
@@ -28,12 +30,28 @@ REUSE = Reuse(
 )
 
 
-def test_laplace_noise_is_the_mixture_it_is_computed_by() -> None:
+def test_laplace_noise_is_exact() -> None:
     noise = Noise(2.0, 1.0)
     assert noise.deviation == pytest.approx(2 * np.sqrt(2))
-    for distance in (0.5, 2.0, 9.0):
-        assert noise.tail(distance) == pytest.approx(np.exp(-distance / 2) / 2, rel=2e-3)
-    assert noise.quantile(0.025) == pytest.approx(2 * np.log(1 / 0.05), rel=2e-3)
+    for distance in (0.0, 0.5, 2.0, 9.0, 60.0):
+        assert noise.tail(distance) == pytest.approx(np.exp(-distance / 2) / 2, rel=1e-12)
+    assert noise.quantile(0.025) == pytest.approx(2 * np.log(1 / 0.05), rel=1e-9)
+
+
+def convolution(y: float, deviation: float) -> float:
+    """P(N(0, deviation^2) + Laplace(1) > y) by quadrature over the Laplace variable's quantiles."""
+    return float(
+        quad(lambda u: norm.sf((y - laplace.isf(u)) / deviation), 0, 1, points=[0.01, 0.5, 0.99], limit=500)[0]
+    )
+
+
+@pytest.mark.parametrize("deviation", [1e-6, 0.3, 1.0, 30.0, 1e5])
+def test_a_normal_plus_laplace_noise_against_quadrature(deviation: float) -> None:
+    for distance in (-1.0, 0.0, 0.5, 3.0, 8.0):
+        y = distance * max(1.0, deviation)
+        assert laplace_tail(y, deviation, 1.0) == pytest.approx(convolution(y, deviation), rel=1e-5, abs=1e-9)
+    for wide in (1e8, 1e12):
+        assert laplace_tail(1.96 * wide, wide, 1.0) == pytest.approx(norm.sf(1.96), rel=1e-6)
 
 
 @pytest.mark.parametrize("ratio", [1.0, 0.9999999, 0.9, 0.3, 0.01])
