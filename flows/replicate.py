@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typer
 
+from flows.replicate_direction import direction
+
 replicate_app = typer.Typer(
     no_args_is_help=True, help="Make the papers' tables and figures again, with seeded noise on public data."
 )
@@ -15,3 +17,6 @@ replicate_app = typer.Typer(
 @replicate_app.callback()
 def replicate() -> None:
     """Make the papers' tables and figures again, with seeded noise on public data."""
+
+
+replicate_app.command()(direction)

@@ -38,7 +38,7 @@ Bound = Callable[[int, int], float]
 """A sensitivity as a function of the numbers of training and test units."""
 
 _TEST_FORMULAS = {
-    Variant.ours: {Score.spearman: "6/(m + 1)", Score.kendall: "4/m", Score.hsic: "(64/27) m/(m - 1)^2"},
+    Variant.ours: {Score.spearman: "6/(m + 1)", Score.kendall: "4/m", Score.hsic: "(3/2) m/(m - 1)^2"},
     Variant.paper: {Score.spearman: "30/m", Score.kendall: "4/m", Score.hsic: "(12 m - 11)/(m - 1)^2"},
 }
 _TRAIN_FORMULAS = {
