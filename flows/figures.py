@@ -8,7 +8,9 @@ a marker and a dash of its own as well, so that a figure also reads in grey. mat
 from __future__ import annotations
 
 import csv
+import io
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -129,9 +131,11 @@ def figure(path: Path, *, alt: str, down: int = 1, across: int = 1, **shared: An
         drawing, axes = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained", **shared)
         try:
             yield axes.tolist()
+            text = io.StringIO()
+            drawing.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Description": alt})
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                drawing.savefig(path, format="svg", metadata={"Date": None, "Creator": None, "Description": alt})
+                path.write_text(_shorter(text.getvalue()), encoding="utf-8")
             except OSError as error:
                 problem = f"{path}: cannot be written ({type(error).__name__})"
         finally:
@@ -156,6 +160,13 @@ def legend(axes: list[list[Axes]], title: str | None = None) -> None:
     handles, labels = axes[0][0].get_legend_handles_labels()
     drawing: Any = axes[0][0].figure
     drawing.legend(handles, labels, title=title, loc="outside lower center", ncols=min(len(labels), 4))
+
+
+def _shorter(svg: str) -> str:
+    """The same picture with coordinates to a hundredth of a point, in half the bytes."""
+    return re.sub(
+        r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found.group()), svg, flags=re.DOTALL
+    )
 
 
 def _is_number(value: object) -> bool:

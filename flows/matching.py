@@ -29,6 +29,7 @@ from tasks import (
     split,
     validate,
 )
+from tasks.arrays import FloatArray
 from tasks.design import design as sizes_of
 from tasks.interval import Findings
 from tasks.privacy.mechanisms import Budget
@@ -62,10 +63,14 @@ def estimate(run: Run[MatchingStudy], stage: Engine) -> Findings:
     return stage(matching_interval.interval_stage, study, design, reuse, coefficients, sums)
 
 
-def rehearse(study: MatchingStudy, rows: Rows, budget: Budget) -> Findings:
-    """The same steps on rows in memory, already in the order of traversal: for replications and tests."""
+def rehearse(study: MatchingStudy, rows: Rows, budget: Budget, fitted: FloatArray | None = None) -> Findings:
+    """The same steps on rows in memory, already in the order of traversal: for replications and tests.
+
+    ``fitted``: the coefficients of :func:`match_scores.fitted` for these rows, where they are known already.
+    """
     sizes = sizes_of(study, len(rows))
-    coefficients = match_scores.model(study, sizes).release(lambda _: rows, 1, budget)
+    fitted = match_scores.fitted(study, sizes, lambda _: rows, 1) if fitted is None else fitted
+    coefficients = match_scores.coefficients(study, sizes, fitted, budget)
     scores = match_scores.release(study, match_scores.exact_scores(rows, coefficients), budget)
     arms = respond.release(study, rows.t, budget)
     weighted = match_weights.weigh(study, scores, arms)

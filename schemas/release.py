@@ -52,6 +52,7 @@ class Blocks(Frozen):
     key: str | None
     charged: tuple[str, ...]
     units_span_blocks: bool
+    statement: Annotated[str, Field(description="the same in words")] = ""
 
 
 class PrivacyStatement(Frozen):

@@ -6,6 +6,7 @@ else moves (``docs/proofs/data.md``). Scores lie on a public lattice, where the 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from schemas.privacy import Level, Norm, PrivacyCost, Scope
 from tasks.arrays import FloatArray, IntArray
 from tasks.normalise import dimension
 from tasks.privacy.mechanisms import Budget, LatticeLaplace, Sensitivity, Slot
-from tasks.propensity import PropensityModel
+from tasks.propensity import PropensityModel, fit
 from tasks.rows import Enclave, Rows, load_array, map_partitions, partition_folder, save_array
 from tasks.unit_hash import ascending
 from tasks.weigh import clipped_scores
@@ -26,6 +27,8 @@ MODEL_SLOT = Slot(name="propensity", stage="propensity", scope=Scope.all)
 SLOT = Slot(name="scores", stage="scores", scope=Scope.all)
 SCORES_FILE, TREATED_FILE, OUTCOME_FILE = "scores.npy", "treated.npy", "outcome.npy"
 LATTICE = 2.0**40
+# Far below what a million units could tell apart.
+COEFFICIENT_LATTICE = 2.0**16
 CHUNK = 8_192
 RANGE = Sensitivity(value=1.0, norm=Norm.l1, formula="1: a unit's own score, in [0, 1]")
 
@@ -53,11 +56,10 @@ def mechanism(study: MatchingStudy) -> LatticeLaplace | None:
     return LatticeLaplace(RANGE, PrivacyCost(epsilon=part, delta=Decimal(0)))
 
 
-def exact_scores(rows: Rows, coefficients: FloatArray) -> FloatArray:
+def exact_scores(rows: Rows, w: FloatArray) -> FloatArray:
     """sigmoid(x w) rounded to the lattice, shape (rows,), in [0, 1]."""
     parts = [
-        clipped_scores(rows.x[first : first + CHUNK], coefficients, (0.0, 1.0))
-        for first in range(0, max(len(rows), 1), CHUNK)
+        clipped_scores(rows.x[first : first + CHUNK], w, (0.0, 1.0)) for first in range(0, max(len(rows), 1), CHUNK)
     ]
     scores = np.concatenate(parts)
     scores *= LATTICE
@@ -79,6 +81,30 @@ def traversal(scratch: Path, partitions: int) -> IntArray:
     return np.arange(len(hashes[0])) if partitions == 1 else ascending(np.concatenate(hashes))
 
 
+def coefficients(study: MatchingStudy, design: Design, w: FloatArray, budget: Budget) -> FloatArray:
+    """Release fitted coefficients, shape (d,); at label level they are public.
+
+    Public ones are rounded to a lattice: where the solver stops depends on the order of rows in the eleventh digit,
+    and near ties between scores would show it.
+    """
+    release_by = model(study, design)
+    if release_by.exact:
+        return np.rint(w * COEFFICIENT_LATTICE) / COEFFICIENT_LATTICE
+    return release_by.perturb(w, budget)
+
+
+def fitted(study: MatchingStudy, design: Design, rows: Callable[[int], Rows], partitions: int) -> FloatArray:
+    """Coefficients fitted on every unit, shape (d,), still private at sample level.
+
+    Raises:
+        ConvergenceError: before anything is drawn.
+        ValueError: ``design`` has no sizes yet.
+    """
+    if design.units is None:
+        raise ValueError("the propensity model needs the number of units")
+    return fit(rows, partitions, design.units, study.estimator.penalty, study.execution.workers)
+
+
 def propensity_stage(study: MatchingStudy, design: Design, scratch: Path, budget: Budget) -> FloatArray:
     """Fit the propensity model on every unit and release its coefficients, shape (d,); exact at label level.
 
@@ -87,16 +113,16 @@ def propensity_stage(study: MatchingStudy, design: Design, scratch: Path, budget
         ValueError: ``design`` has no sizes yet.
     """
     enclave = Enclave.open(scratch, everyone=True)
-    return model(study, design).release(enclave.all, enclave.partitions, budget, study.execution.workers)
+    return coefficients(study, design, fitted(study, design, enclave.all, enclave.partitions), budget)
 
 
-def scores_stage(study: MatchingStudy, scratch: Path, coefficients: FloatArray, budget: Budget) -> None:
+def scores_stage(study: MatchingStudy, scratch: Path, w: FloatArray, budget: Budget) -> None:
     """Write scores, treatments and scaled outcomes of all units in the order of traversal; scores with their noise."""
     enclave = Enclave.open(scratch, everyone=True)
     order = traversal(scratch, enclave.partitions)
 
     def partition_scores(index: int) -> FloatArray:
-        return exact_scores(enclave.all(index), coefficients)
+        return exact_scores(enclave.all(index), w)
 
     scores = np.concatenate(map_partitions(partition_scores, enclave.partitions, study.execution.workers))
     save_array(scratch / SCORES_FILE, release(study, scores[order], budget))

@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 from schemas.errors import ConvergenceError
 from tasks.arrays import FloatArray
 from tasks.kernel import Kernel
-from tasks.rows import map_partitions
+from tasks.spread import spread
 
 Pairs = Callable[[int], FloatArray]
 """``pairs(index)``: the (x, y) of one partition, shape (rows, 2), both in [-1, 1]."""
@@ -67,7 +67,7 @@ def fit(pairs: Pairs, partitions: int, cause: int, penalty: float, bandwidth: fl
         ConvergenceError: no training rows, or the equations were not solved to ``TOLERANCE``.
     """
     kernel = Kernel(bandwidth, 1.0)
-    parts = map_partitions(lambda index: _sums(pairs(index), cause, kernel), partitions, workers)
+    parts = spread(lambda index: _sums(pairs(index), cause, kernel), partitions, workers)
     units = sum(rows for rows, _, _ in parts)
     if units == 0:
         raise ConvergenceError("there are no training units to fit a regression to")

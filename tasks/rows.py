@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from schemas.errors import CausalveilError
 from tasks.arrays import ByteArray, FloatArray, IntArray
+from tasks.spread import on_worker
 
 T = TypeVar("T")
 HashArray = NDArray[np.uint64]
@@ -129,12 +131,19 @@ def load_array(path: Path) -> NDArray[Any]:
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a new .npy file with mode 0600."""
-    handle, start = create_array(path, array.shape, array.dtype)
+    """Write a new .npy file with mode 0600; whoever opens it finds all of it."""
+    partial = partial_path(path)
+    handle, start = create_array(partial, array.shape, array.dtype)
     try:
         write_rows(handle, start, np.ascontiguousarray(array))
     finally:
         os.close(handle)
+    partial.replace(path)
+
+
+def partial_path(path: Path) -> Path:
+    """Where a file is written before it is renamed: a worker that was given up may still write beside its successor."""
+    return path.with_name(f".{path.name}.{uuid4().hex}")
 
 
 def create_array(path: Path, shape: tuple[int, ...], dtype: Any) -> tuple[int, int]:
@@ -179,7 +188,8 @@ def map_partitions(function: Callable[[int], T], count: int, workers: int) -> li
     partitions not yet begun are dropped.
     """
     with threadpool_limits(limits=1):
-        if workers <= 1 or count <= 1:
+        # A worker of a cluster is one of many on its machine.
+        if workers <= 1 or count <= 1 or on_worker():
             return [function(index) for index in range(count)]
         with ThreadPoolExecutor(max_workers=min(workers, count)) as pool:
             futures = [pool.submit(function, index) for index in range(count)]

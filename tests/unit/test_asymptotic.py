@@ -98,7 +98,7 @@ def test_starts_that_advance_together_find_what_each_finds_alone() -> None:
     best = 0.0
     for t in (1.0, 0.0):
         for y in (DOMAIN.lower, DOMAIN.upper):
-            for start in asymptotic._starting_points(10, 2):
+            for start in asymptotic._starting_points(10, DOMAIN):
 
                 def negative(x: np.ndarray, t: float = t, y: float = y) -> float:
                     score = asymptotic.influence(x[None], np.array([t]), np.array([y]), models, DOMAIN.clip)[0]
@@ -109,12 +109,43 @@ def test_starts_that_advance_together_find_what_each_finds_alone() -> None:
 
 
 def test_starting_points_fill_the_cube_and_never_change() -> None:
-    points = asymptotic._starting_points(10, 24)
+    domain = Domain(24, 0.0, 1.0, (0.1, 0.9))
+    points = asymptotic._starting_points(10, domain)
     assert points.shape == (10, 24)
     assert ((points > 0) & (points < 1)).all()
     assert np.abs(points.mean(axis=0) - 0.5).max() < 0.25
     assert np.unique(points, axis=0).shape == (10, 24)
-    np.testing.assert_array_equal(points, asymptotic._starting_points(10, 24))
+    np.testing.assert_array_equal(points, asymptotic._starting_points(10, domain))
+
+
+@pytest.mark.parametrize(("sizes", "combinations"), [((3, 2), 6), ((9, 9, 9), 64)])
+def test_starts_stand_at_levels_and_not_between_them(sizes: tuple[int, ...], combinations: int) -> None:
+    starts = np.cumsum((1, *sizes))[:-1].tolist()
+    domain = Domain(1 + sum(sizes), 0.0, 1.0, (0.1, 0.9), tuple(zip(starts, sizes, strict=True)))
+    points = asymptotic._starting_points(10, domain)
+    assert points.shape == (max(10, combinations), domain.features)
+    for start, size in domain.categories:
+        block = points[:, start : start + size]
+        assert set(np.unique(block)) == {0.0, 1.0}
+        assert (block.sum(axis=1) == 1).all()
+        assert (block.max(axis=0) == 1).all(), "every level is tried"
+    assert len(np.unique(points[:, 1:], axis=0)) > 0.9 * combinations
+
+
+def test_the_search_stays_at_the_levels() -> None:
+    """A mean outcome of 1 at either level, of 6 or -4 where both or none of the indicators are 1."""
+
+    def surface(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return x @ [0.0, 5.0, 5.0] - 4.0, np.tile([0.0, 5.0, 5.0], (len(x), 1))
+
+    domain = Domain(3, 0.0, 1.0, (0.5, 0.5), ((1, 2),))
+    flat = Nuisances(surface, wave_of_three, wave_of_three)
+    # Gamma is 2 y - mu_1 if treated and mu_1 - 2 y if not, y in {0, 1}.
+    assert asymptotic.farthest(flat, domain, 0.0) == pytest.approx(1.0)
+
+
+def wave_of_three(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros(len(x)), np.zeros_like(x)
 
 
 def test_moments_are_those_of_cross_fitted_scores() -> None:
