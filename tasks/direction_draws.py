@@ -20,8 +20,8 @@ from schemas.amounts import add, subtract
 from schemas.direction import RANKS, DirectionStudy, Score
 from schemas.errors import StudyError
 from schemas.plan import Design
-from schemas.privacy import Norm, PrivacyCost, Scope
-from schemas.study import Half, Variant
+from schemas.privacy import Half, Norm, PrivacyCost, Scope
+from schemas.study import Variant
 from tasks import direction_theory as theory
 from tasks.privacy.mechanisms import GaussianAnalytic, L2Laplace, Laplace, Sensitivity, Slot, vector_mechanism
 from tasks.privacy.propose import ProposeTestRelease, StableRelease

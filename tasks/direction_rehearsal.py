@@ -16,7 +16,8 @@ import numpy as np
 
 from schemas.direction import DirectionStudy, Favours, Score
 from schemas.plan import Design
-from schemas.study import Half, Variant
+from schemas.privacy import Half
+from schemas.study import Variant
 from tasks import direction_theory as theory
 from tasks.arrays import FloatArray
 from tasks.direction import Vectors, measure, regress, release, score_values, vectors
