@@ -42,7 +42,7 @@ _TEST_FORMULAS = {
     Variant.paper: {Score.spearman: "30/m", Score.kendall: "4/m", Score.hsic: "(12 m - 11)/(m - 1)^2"},
 }
 _TRAIN_FORMULAS = {
-    Variant.ours: "(m/(m - 1))^2 min(1/4, L D/sqrt(2))",
+    Variant.ours: "(m/(m - 1))^2 min(1/4, L D/2)",
     Variant.paper: "32 L sqrt(m) D",
 }
 

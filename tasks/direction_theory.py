@@ -65,13 +65,14 @@ def residual_movement(n: int, penalty: float, variant: Variant) -> float:
 def hsic_training_sensitivity(n: int, m: int, penalty: float, bandwidth: float, variant: Variant) -> float:
     """How far HSIC on m test units moves when one of n training units is replaced.
 
-    Ours: (16/27) (m/(m - 1))^2 min(1, 2 L D), L the slope of the residuals' kernel. The paper's Theorem 7 as printed:
+    Ours: (m/(m - 1))^2 min(1/4, L D/2), L the slope of the residuals' kernel. The paper's Theorem 7 as printed:
     32 L sqrt(m) D with D = 8/(n penalty^1.5).
     """
     kernel, movement = Kernel(bandwidth, 2.0), residual_movement(n, penalty, variant)
     if variant is Variant.paper:
         return 32 * kernel.lipschitz * math.sqrt(m) * movement + 2 * HSIC_ERROR
-    return 16 / 27 * (m / (m - 1)) ** 2 * min(1.0, 2 * kernel.lipschitz * movement) + 2 * HSIC_ERROR
+    bound = (m / (m - 1)) ** 2 * min(0.25, kernel.lipschitz * movement / 2)
+    return bound * (1 + RANK_ERROR) + 2 * HSIC_ERROR
 
 
 def default_bin(m: int, threshold: float) -> float:
