@@ -137,8 +137,9 @@ def _data(found: Results) -> str:
 def _method(found: Results) -> str:
     return (
         f"**Method.** {found.splits} splits of each pair into equal halves by keyed hashes; penalty {PENALTY:g}, "
-        f"bandwidth {BANDWIDTH:g}, fixed before anything was measured. One score at a time spends all of epsilon "
-        f"(delta {DELTA} for IQR). *This code*: our sensitivities and one draw on the difference of the two scores. "
+        f"bandwidth {BANDWIDTH:g}, a study's defaults, fixed before anything was measured. One score at a time spends "
+        f"all of epsilon (delta {DELTA} for IQR). *This code*: 6/(m + 1), 4/m, 3m/(2(m - 1)^2) and one draw on the "
+        "difference of the two scores, one tested difference for IQR. "
         "*The paper's sensitivities*: 30/m, 4/m, (12m - 11)/(m - 1)^2 and a draw for each score, four tested ranges "
         "for IQR, at the same total epsilon under replace-one (the paper counts 2 epsilon for two scores, as we do, "
         "and 9 epsilon for four ranges, which is 12). P(right) is the theorems' at the exact scores; `drawn` is the "
@@ -175,9 +176,10 @@ ACCURACY_CAPTION = (
     "each score the pairs that it gets right in every split without privacy, as the paper chooses them."
 )
 SWEEP_ALT = (
-    "P(right) of HSIC against the penalty at training-set privacy, one panel an epsilon, and against epsilon at the "
-    "best penalty. It rises towards penalties near 1, where the sensitivity is least; the paper's Theorem 7 as printed "
-    "stays at a half."
+    "P(right) of HSIC against the penalty at training-set privacy, one panel an epsilon: a half where the penalty is "
+    "small and the sensitivity large, then a hump, as too large a penalty makes the regressions poor; the hump grows "
+    "with epsilon. On the right, P(right) at the best penalty against epsilon. The paper's Theorem 7 as printed stays "
+    "at a half."
 )
 SWEEP_CAPTION = (
     "As the paper's Figure 2: HSIC at training-set privacy over penalties (at most 1, where the theorem ends), means "

@@ -77,7 +77,7 @@ def test_command_writes_tables_page_and_figures(
     folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    words = ["replicate", "direction", "--out", str(out), "--data", str(folder), "--splits", "2", "--draws", "100"]
+    words = ["replicate", "direction", "--out", str(out), "--data", str(folder), "--splits", "1", "--draws", "100"]
     with pytest.raises(SystemExit) as ended:
         main(words)
     assert ended.value.code == 0
