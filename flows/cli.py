@@ -18,6 +18,7 @@ import typer
 from typer.exceptions import TyperException
 
 from flows import settings, show
+from flows.audit import audit
 from flows.choices import EngineChoice, Json, Sweep
 from flows.engine import place
 from flows.extract_cli import extract
@@ -37,6 +38,7 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(replicate_app, name="replicate")
 app.add_typer(bundle_app, name="bundle")
 app.command()(extract)
+app.command()(audit)
 app.command()(pool)
 app.command()(report)
 

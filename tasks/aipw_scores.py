@@ -21,7 +21,8 @@ from tasks.arrays import FloatArray
 from tasks.folds import Pieces
 from tasks.normalise import blocks, scale
 from tasks.outcome_model import OutcomeModel
-from tasks.rows import Rows, map_partitions
+from tasks.rows import Rows
+from tasks.spread import spread
 from tasks.weigh import CHUNK, clipped_scores, lattice_exponent
 
 # Ranges are widened by this part of their size, for rounding in the arithmetic that found them.
@@ -198,5 +199,5 @@ def score_sums(
             total += np.rint(np.stack([v, v * v]) * step).sum(axis=1)
         return int(total[0]), int(total[1])
 
-    parts = map_partitions(piece, len(pieces), workers)
+    parts = spread(piece, len(pieces), workers)
     return np.array([sum(part[0] for part in parts) / step, sum(part[1] for part in parts) / step])

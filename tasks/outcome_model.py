@@ -28,7 +28,8 @@ from tasks.arrays import FloatArray
 from tasks.folds import Pieces
 from tasks.interval import Noise
 from tasks.privacy.mechanisms import Budget
-from tasks.rows import Rows, map_partitions
+from tasks.rows import Rows
+from tasks.spread import spread
 
 CHUNK = 8_192
 # Entries are multiples of 2^-BITS, so products are of 2^-2 BITS, and 2^(53 - 2 BITS) of them add up exactly.
@@ -158,7 +159,7 @@ def exact_sums(pieces: Pieces, of: Callable[[Rows], FloatArray], numbers: int, w
             totals = [total + int(value) for total, value in zip(totals, (part * step).tolist(), strict=True)]
         return totals
 
-    parts = map_partitions(piece, pieces.count, workers)
+    parts = spread(piece, pieces.count, workers)
     whole = [sum(column) for column in zip(*parts, strict=True)] if parts else [0] * numbers
     return np.array([total / 2 ** (2 * BITS) for total in whole])
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from schemas.amounts import amount_text, parse_amount
 from schemas.pooled import PooledRelease
-from schemas.release import Release
-from tasks.report_figures import Line, axis_of, site_bars, waterfalls
+from schemas.release import DirectionRelease, Release
+from tasks.report_figures import Axis, Line, axis_of, site_bars, waterfalls
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -52,6 +52,7 @@ def report_html(release: Release | PooledRelease) -> str:
         "css": (TEMPLATES / "style.css").read_text(encoding="utf-8"),
         "populations": POPULATIONS,
         "bounds": _bounds(document["specification"]),
+        "arms": _arms(document["specification"]["estimator"]),
         "likelihood": _likelihood(release.privacy.epsilon),
         "axis_label": _axis_label(document["specification"]),
         **(_pooled(document, release) if isinstance(release, PooledRelease) else _single(release, document)),
@@ -137,7 +138,16 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
             "axis": axis_of([line]),
             "not_covered": details.get("not_covered", ""),
         }
+    if isinstance(release, DirectionRelease):
+        context |= _direction(release)
     return context
+
+
+def _direction(release: DirectionRelease) -> dict[str, Any]:
+    """The verdict on a scale from one direction to the other."""
+    weight = release.verdict.weight
+    line = Line("All scores together", figure(weight), weight, min(weight, 0.0), max(weight, 0.0), 0.4)
+    return {"lines": [line], "axis": Axis(-1.0, 1.0)}
 
 
 def _pooled(document: Mapping[str, Any], release: PooledRelease) -> dict[str, Any]:
@@ -204,10 +214,21 @@ def _bounds(specification: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     for name, covariate in (specification.get("covariates") or {}).items():
         levels = covariate.get("levels")
         rows.append(("covariate", name, _range(covariate) if levels is None else ", ".join(map(str, levels))))
-    clip = specification["estimator"].get("clip")
+    clip = _arms(specification["estimator"])["clip"]
     if clip:
         rows.append(("clipped", "propensity score", f"{figure(clip[0])} to {figure(clip[1])}"))
     return rows
+
+
+def _arms(estimator: Mapping[str, Any]) -> dict[str, Any]:
+    """How units came into the arms, as far as the study declares it: ``randomised``, ``chance``, ``clip``."""
+    propensity = estimator.get("propensity") or {}
+    chance = propensity.get("known")
+    return {
+        "randomised": chance is not None or estimator["name"] == "difference_in_means",
+        "chance": chance,
+        "clip": None if chance is not None else estimator.get("clip") or propensity.get("clip"),
+    }
 
 
 def _range(bounds: Mapping[str, Any]) -> str:

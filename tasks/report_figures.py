@@ -12,7 +12,7 @@ from decimal import Decimal
 from statistics import median
 
 from schemas.amounts import add
-from schemas.privacy import Charge, Scope
+from schemas.privacy import Charge
 
 # Positions keep clear of both edges, for markers and the labels of ticks.
 LEFT, RIGHT = 3.0, 97.0
@@ -20,11 +20,7 @@ LEFT, RIGHT = 3.0, 97.0
 TOO_WIDE = 4.0
 STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 MOST_TICKS = 5
-PARTS = {
-    Scope.all: "every unit",
-    Scope.train: "a unit of the training part",
-    Scope.estimation: "a unit of the estimation part",
-}
+HALVES = {"train": "a unit of the training half", "estimation": "a unit of the estimation half"}
 Writer = Callable[[Decimal], str]
 
 
@@ -108,31 +104,40 @@ def axis_of(lines: Sequence[Line], *, zero: bool = True) -> Axis:
 
 
 def waterfalls(charges: Sequence[Charge], total: Decimal, write: Writer) -> tuple[Waterfall, ...]:
-    """Charges by the set of units that they touch; a unit is in one set only, so the largest counts.
+    """What a unit spends, charge after charge: for each half of a split, else for a unit that meets the most.
+
+    The same sums as ``tasks.privacy.accountant.compose``: what reads everybody, and of each partition of the units
+    the charges that touch the unit's own part.
 
     Args:
         charges: of the release.
         total: epsilon of the release, which is the full width.
         write: an amount as text.
     """
-    sets: list[Scope] = [scope for scope in dict.fromkeys(charge.scope for charge in charges) if scope is not Scope.all]
-    result = []
-    for scope in sets or [Scope.all]:
-        bars, spent = [], Decimal(0)
-        for charge in charges:
-            if charge.scope in (Scope.all, scope):
-                start, spent = spent, add(spent, charge.epsilon)
-                bars.append(
-                    Bar(
-                        f"{charge.name}: {charge.mechanism}",
-                        f"ε {write(charge.epsilon)}, δ {write(charge.delta)}",
-                        _share(start, total),
-                        _share(spent, total),
-                    )
-                )
-        title = PARTS.get(scope, f"a unit of the part '{scope}'")
-        result.append(Waterfall(title, tuple(bars), f"ε {write(spent)}"))
-    return tuple(result)
+    wholes = list(dict.fromkeys(charge.scope.whole for charge in charges if charge.scope.whole))
+    if wholes == [tuple(HALVES)]:
+        return tuple(_fall(HALVES[half], _met(charges, {half}), total, write) for half in HALVES)
+    largest = {max(whole, key=lambda part: _sum(_met(charges, {part}))) for whole in wholes}
+    title = f"a unit of {' and '.join(sorted(largest))}, as any other," if largest else "every unit"
+    return (_fall(title, _met(charges, largest), total, write),)
+
+
+def _met(charges: Sequence[Charge], parts: set[str]) -> list[Charge]:
+    """The charges that a unit of these parts meets."""
+    return [charge for charge in charges if not charge.scope.whole or charge.scope.parts & parts]
+
+
+def _sum(charges: Sequence[Charge]) -> Decimal:
+    return add(*(charge.epsilon for charge in charges))
+
+
+def _fall(title: str, charges: Sequence[Charge], total: Decimal, write: Writer) -> Waterfall:
+    bars, spent = [], Decimal(0)
+    for charge in charges:
+        start, spent = spent, add(spent, charge.epsilon)
+        note = f"ε {write(charge.epsilon)}, δ {write(charge.delta)}"
+        bars.append(Bar(charge.name, note, _share(start, total), _share(spent, total)))
+    return Waterfall(title, tuple(bars), f"ε {write(spent)}")
 
 
 def site_bars(spent: Sequence[tuple[str, Decimal, Decimal]], write: Writer) -> Waterfall:

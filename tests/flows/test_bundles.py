@@ -403,6 +403,14 @@ def test_commands(call: Call, sites: dict[str, Party], capfd: pytest.CaptureFixt
     assert json.loads(out)["key"].startswith("ed25519:")
 
 
+@pytest.mark.parametrize("command", ["bundle key", "bundle make", "bundle show", "pool", "report"])
+def test_every_command_has_help_and_json(command: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command.split(), "--help"])
+    assert ended.value.code == 0
+    assert "--json" in capfd.readouterr().out
+
+
 def test_run_leaves_a_bundle_and_asks_before_it_spends(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     def run(*words: str) -> tuple[int, str]:
         with pytest.raises(SystemExit) as ended:

@@ -77,12 +77,61 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
                 },
             },
         ),
+        "matching": merge(ran, {**clear, "estimator": "matching", **estimator(name="matching", ratio=5, clip=...)}),
+        "folds": merge(
+            ran,
+            {
+                **clear,
+                "estimator": "aipw",
+                **estimator(name="aipw", clip=..., propensity={"clip": [0.2, 0.8], "known": None}),
+                "privacy": {
+                    "charges": [
+                        charge | {"name": "model 1", "scope": "all but fold 1 of 2", "epsilon": 0.4},
+                        charge | {"name": "model 2", "scope": "all but fold 2 of 2", "epsilon": 0.4},
+                        charge | {"name": "effect", "scope": "all", "epsilon": 0.6},
+                    ]
+                },
+            },
+        ),
+        "trial": merge(ran, {"estimator": "aipw", **estimator(name="aipw", clip=..., propensity={"known": 0.5})}),
+        "means": merge(
+            ran, {"estimator": "difference_in_means", **estimator(name="difference_in_means", clip=...), **clear}
+        ),
+        "direction": direction(ran, "x_to_y", 0.83),
+        "undecided": direction(ran, None, 0.0),
         "pooled": merge(pooled, {"model": "random"}),
         "pooled fixed": merge(pooled, {"model": "fixed", **{k: pooled["fixed"][k] for k in ("estimate", "interval")}}),
         "pooled long": merge(
             pooled, {"sites": [{**site, "site": f"{site['site']}-{'y' * 70}"} for site in pooled["sites"]]}
         ),
     }
+
+
+def estimator(**settings: Any) -> dict[str, Any]:
+    return {"specification": {"estimator": settings}}
+
+
+def direction(ran: dict[str, Any], favours: str | None, weight: float) -> dict[str, Any]:
+    """A release of a direction study, with everything that all releases have from one that was run."""
+    pair = {"x": {"name": "altitude", "lower": 0, "upper": 3000}, "y": {"name": "heat", "lower": -20, "upper": 40}}
+    changes: dict[str, Any] = dict.fromkeys(("estimand", "estimate", "interval", "variance"), ...)
+    specification = dict.fromkeys(("treatment", "outcome", "covariates"), ...)
+    score = {
+        **{"score": "hsic", "answered": favours is not None, "x_to_y": None, "y_to_x": None},
+        **{"margin": None if favours is None else 0.031, "favours": favours, "order_kept": None},
+        **{"theorem": "Theorem 2, of the difference", "charges": ["hsic"]},
+    }
+    settings = {"name": "direction", "penalty": 0.01, "bandwidth": 0.2, "clip": ...}
+    return merge(
+        ran,
+        {
+            **changes,
+            **{"kind": "direction", "estimator": "direction", "pair": pair, "scores": [score, score]},
+            **{"verdict": {"favours": favours, "weight": weight, "rule": "the scores' signs, weighted"}},
+            **{"unbounded_halves": [], "details": {"bandwidth": 0.2}},
+            "specification": {**specification, "pair": pair, "estimator": settings},
+        },
+    )
 
 
 def load(document: dict[str, Any]) -> Release | PooledRelease:
@@ -147,9 +196,25 @@ SAYS = {
     "raises": ["treated raises score by 2.00"],
     "open": ["its sign is open", "holds zero"],
     "drowned": ["Nothing can be said.", "the whole range that was declared"],
-    "label": ["The score of any one person, against somebody who knows everything else", "every covariate is public"],
+    "label": [
+        "The score of any one person, against somebody who knows everything else",
+        "Every covariate is public.",
+        "one person’s outcome",
+    ],
     "simulated": ["Not for release. A simulation with seeded noise"],
     "hostile": ["<script>alert(1)</script>", "<b>bold</b>", "more stand in release.json"],
+    "matching": ["Computed by matching", "5 units of the other arm", "Every kind of unit can be found in both arms"],
+    "folds": [
+        *("augmented inverse probability weighting", "from 0.2 to 0.8", "a unit of fold 1 of 2, as any other, spends"),
+        *("ε 1 of 1", "all but fold 2 of 2"),
+    ],
+    "trial": ["Treatment was randomised, with a chance of 0.5"],
+    "means": ["Treatment was randomised.", "difference of the two arms’ noisy means"],
+    "direction": [
+        *("Does altitude cause heat, or heat cause altitude?", "favour altitude → heat", "0.83", "Additive noise"),
+        *("0 to 3,000", "Theorem 2", "Nothing else causes both", "0.031"),
+    ],
+    "undecided": ["no score answered, or they cancel", "no answer"],
     "unheard-of method": ["Computed by tarot", "What every unit spends: ε 1 of 1", "c0", "c3"],
     "pooled": [
         *("random-effects estimate, as the coordinator declared", "τ²", "I²", "Without one of them", "north", "coast"),
@@ -229,12 +294,16 @@ def test_waterfall_adds_up_within_each_part(documents: Documents) -> None:
     release = load(documents["effect"])
     assert isinstance(release, Release)
     falls = waterfalls(release.privacy.charges, release.privacy.epsilon, amount)
-    assert [fall.title for fall in falls] == ["a unit of the training part", "a unit of the estimation part"]
+    assert [fall.title for fall in falls] == ["a unit of the training half", "a unit of the estimation half"]
     assert [[(bar.start, bar.end) for bar in fall.bars] for fall in falls] == [[(0, 100)], [(0, 100)]]
     four = load(documents["unheard-of method"])
     assert isinstance(four, Release)
     (fall,) = waterfalls(four.privacy.charges, four.privacy.epsilon, amount)
     assert [(bar.start, bar.end) for bar in fall.bars] == [(0, 25), (25, 50), (50, 75), (75, 100)]
+    folds = load(documents["folds"])
+    assert isinstance(folds, Release)
+    (fall,) = waterfalls(folds.privacy.charges, folds.privacy.epsilon, amount)
+    assert [(bar.label, bar.start, bar.end) for bar in fall.bars] == [("model 2", 0, 40), ("effect", 40, 100)]
 
 
 def test_templates_ship_with_the_package() -> None:
