@@ -24,7 +24,7 @@ from tasks.replication_data import DATASET_1, DATASET_2, DATASET_2_SEPARATE, TRI
 
 EPSILON, DELTA = "0.5", "1e-5"
 RHC_EPSILONS = ("0.1", "0.25", "0.5")
-RHC_RUNS = 20
+RHC_RUNS = 5
 TRIAL_RUNS = 10
 # Runs of one task of a worker process.
 BATCH = 10
