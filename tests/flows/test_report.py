@@ -99,6 +99,7 @@ def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
         ),
         "direction": direction(ran, "x_to_y", 0.83),
         "undecided": direction(ran, None, 0.0),
+        "direction long": merge(direction(ran, "y_to_x", -0.5), long_pair()),
         "pooled": merge(pooled, {"model": "random"}),
         "pooled fixed": merge(pooled, {"model": "fixed", **{k: pooled["fixed"][k] for k in ("estimate", "interval")}}),
         "pooled long": merge(
@@ -132,6 +133,13 @@ def direction(ran: dict[str, Any], favours: str | None, weight: float) -> dict[s
             "specification": {**specification, "pair": pair, "estimator": settings},
         },
     )
+
+
+def long_pair() -> dict[str, Any]:
+    pair = {"x": {"name": LONG}, "y": {"name": LONG.upper()}}
+    score = {"score": "hsic", "answered": True, "x_to_y": 0.2, "y_to_x": 0.1, "margin": -0.1, "favours": "y_to_x"}
+    score |= {"order_kept": 0.9, "theorem": "Theorem 2", "charges": []}
+    return {"pair": pair, "specification": {"pair": pair}, "scores": [score]}
 
 
 def load(document: dict[str, Any]) -> Release | PooledRelease:
@@ -214,6 +222,7 @@ SAYS = {
         *("Does altitude cause heat, or heat cause altitude?", "favour altitude → heat", "0.83", "Additive noise"),
         *("0 to 3,000", "Theorem 2", "Nothing else causes both", "0.031"),
     ],
+    "direction long": ["favour " + LONG.upper() + " → " + LONG, "0.1"],
     "undecided": ["no score answered, or they cancel", "no answer"],
     "unheard-of method": ["Computed by tarot", "What every unit spends: ε 1 of 1", "c0", "c3"],
     "pooled": [
@@ -262,7 +271,7 @@ def test_command(documents: Documents, tmp_path: Path, capfd: pytest.CaptureFixt
 
 def test_numbers_and_amounts() -> None:
     assert [figure(v) for v in (0.0, -1.98243, 12345.6, 0.000012345, 1e300, None)] == [
-        *("0", "−1.982", "12,346", "1.23e−05", "1e+300", "–")
+        *("0", "−1.982", "12,346", "1.23·10⁻⁵", "10³⁰⁰", "–")
     ]
     assert [amount(v) for v in (1.0, 0.5, 1e-6, 2.5e-7)] == ["1", "0.5", "10⁻⁶", "2.5·10⁻⁷"]
     interval = {"lower": -9214.3, "upper": 9000.1}
