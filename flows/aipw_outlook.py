@@ -64,7 +64,7 @@ def _asymptotic(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float |
     half = asymptotic_stage.expected_half_width(study, plan.design, stand_in)
     numbers: dict[str, Any] = {"treated": stand_in.treated, "half_width": half}
     sentences = [f"Expected {study.confidence:.0%} interval: estimate ± {half:.4g}."]
-    warnings = list(study.unprotected)
+    warnings = [f"not protected: {sentence}." for sentence in study.unprotected]
     if effect is not None:
         say_effect(effect, numbers, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}

@@ -47,7 +47,7 @@ def outlook(study: DirectionStudy, plan: Plan, stand_in: StandIn, effect: float 
             f"hsic on a stand-in, {standin.STAND_IN}: margin {margin:.2g}, right with probability {right:.2g}."
         )
         if right < ENOUGH:
-            warnings.append(f"noise of scale {scale:.2g} will drown a margin of hsic such as {margin:.2g}.")
+            warnings.append(f"noise of scale {scale:.2g} drowns a margin of hsic as small as the stand-in's.")
     if plan.design.train is not None and Half.train in study.estimator.protect:
         estimator = study.estimator
         movement = residual_movement(plan.design.train, estimator.penalty, estimator.variant)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tasks.matching_data import PublishedData
     from tasks.rows import Rows
 
+Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
 EPSILONS = ("0.5", "1", "1.5", "2", "2.5", "3", "3.5", "4")
 LEVELS = ("label", "sample")
 RATIOS = (1, 3, 5, 7)
@@ -82,6 +83,7 @@ def matching(
         list[Path] | None, typer.Option(help="folder to look for data sets in that are not shipped; repeatable")
     ] = None,
     seeds: Annotated[int, typer.Option(min=2, max=10_000, help="runs of every setting")] = 10,
+    json_: Json = False,
 ) -> None:
     """Relative errors of private matching on IHDP, LaLonde, ACIC 2016 and Synth (Yuan et al. 2026)."""
     from flows import replicate_matching_page as page
@@ -90,18 +92,22 @@ def matching(
 
     rows: list[dict[str, object]] = []
     missing: list[str] = []
-    for name in NAMES:
-        found = load(name, (*(data or ()), SHIPPED))
-        if found is None:
-            missing.append(f"{name} is left out: its files are in no folder named by --data. {SOURCES[name]}.")
-            show.line(missing[-1])
-            continue
-        show.line(f"{name}: {found.frame.height:,} units, {len(SETTINGS) * len(EPSILONS) * seeds:,} runs")
-        rows.extend(measure(prepare(found, seeds)))
+    with show.progress() as watch:
+        for name in NAMES:
+            found = load(name, (*(data or ()), SHIPPED))
+            if found is None:
+                missing.append(f"{name} is left out: no folder named by --data has its files. {SOURCES[name]}.")
+                continue
+            watch(f"{name}, {len(SETTINGS) * len(EPSILONS) * seeds:,} runs")
+            rows.extend(measure(prepare(found, seeds)))
     write_table(out / "matching-errors.csv", rows)
     page.draw(out, rows)
     write_page(out / "matching.md", page.parts(rows, missing, seeds))
-    show.line(f"Written: {out / 'matching.md'}")
+    if json_:
+        show.document({"page": str(out / "matching.md"), "missing": missing, "errors": rows})
+        return
+    for sentence in (*missing, f"Written: {out / 'matching.md'}"):
+        show.line(sentence)
 
 
 def prepare(data: PublishedData, seeds: int) -> Prepared:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Rows = Sequence[dict[str, object]]
-ERROR = "matching-error.svg"
+ERROR, CAPS, NEIGHBOURS = "matching-error.svg", "matching-caps.svg", "matching-neighbours.svg"
 MAIN = (
     ("label level", {"level": "label", "mechanism": "one draw"}),
     ("label level, the paper's two draws", {"level": "label", "mechanism": "two draws"}),
@@ -20,10 +20,10 @@ MAIN = (
     ("sample level, attenuation corrected", {"level": "sample", "mechanism": "attenuation corrected"}),
 )
 PRIVATE = {"mechanism": "one draw"}
-ERROR_ALT = (
-    "Four panels, one a data set: relative error of private matching against epsilon from 0.5 to 4, on a logarithmic "
-    "scale. Errors fall with epsilon; label level lies below sample level on LaLonde, ACIC and Synth."
-)
+BOTH_LEVELS = "label level above, sample level below"
+MAIN_ALT = ("; ".join(label for label, _ in MAIN), "both levels together")
+CAPS_ALT = ("the adaptive cap, and caps of 1, 10 and 50 times N uses", BOTH_LEVELS)
+NEIGHBOURS_ALT = ("1, 3, 5 and 7 neighbours", BOTH_LEVELS)
 
 
 def chosen(rows: Rows, **wanted: object) -> list[dict[str, object]]:
@@ -45,7 +45,7 @@ def draw(out: Path, rows: Rows) -> None:
         for index, (label, wanted) in enumerate(MAIN):
             _line(axes, chosen(rows, **{**main, **wanted, "data": data}), label, index)
 
-    _panels(out / ERROR, rows, ERROR_ALT, [("", errors)])
+    _panels(out / ERROR, rows, alt(rows, *MAIN_ALT), [("", errors)])
 
     def caps(level: str) -> Callable[[Axes, str], None]:
         def lines(axes: Axes, data: str) -> None:
@@ -63,21 +63,18 @@ def draw(out: Path, rows: Rows) -> None:
 
         return lines
 
-    levels = ("label", "sample")
-    _panels(out / "matching-caps.svg", rows, CAPS_ALT, [(f"{level} level", caps(level)) for level in levels])
-    _panels(
-        out / "matching-neighbours.svg", rows, RATIO_ALT, [(f"{level} level", neighbours(level)) for level in levels]
+    for name, texts, lines in ((CAPS, CAPS_ALT, caps), (NEIGHBOURS, NEIGHBOURS_ALT, neighbours)):
+        bands = [(f"{level} level", lines(level)) for level in ("label", "sample")]
+        _panels(out / name, rows, alt(rows, *texts), bands)
+
+
+def alt(rows: Rows, lines: str, levels: str) -> str:
+    """What a figure shows, for who cannot see it; the page's tables have the numbers."""
+    names = data_sets(rows)
+    return (
+        f"Relative error of private matching against epsilon from 0.5 to 4, on a logarithmic scale, one panel each for "
+        f"{', '.join(names)}, {levels}. Lines: {lines}."
     )
-
-
-CAPS_ALT = (
-    "Relative error against epsilon for the adaptive cap and for caps of 1, 10 and 50 times N uses, one column a data "
-    "set, label level above, sample level below. No fixed cap is good everywhere; 50 is the worst at sample level."
-)
-RATIO_ALT = (
-    "Relative error against epsilon for 1, 3, 5 and 7 neighbours, one column a data set, label level above, sample "
-    "level below."
-)
 
 
 def parts(rows: Rows, missing: Iterable[str], seeds: int) -> list[str]:
@@ -101,14 +98,17 @@ def parts(rows: Rows, missing: Iterable[str], seeds: int) -> list[str]:
         | {f"N = {ratio}": f"{_first(rows, data=data, neighbours=ratio):,.4g}" for ratio in _values(rows, "neighbours")}
         for data in found
     ]
-    used = [
+    caps = [
         {
             "data": data,
             "cap": cap,
             **{
-                f"epsilon {row['epsilon']:g}": f"{row['uses_of_a_treated_unit_at_most']} / "
-                f"{row['uses_of_a_control_at_most']}"
-                for row in chosen(rows, **{**PRIVATE, "level": "label", "data": data, "cap": cap, "neighbours": 5})
+                f"error, {level} level": f"{_mean(rows, data=data, cap=cap, level=level):.2f}"
+                for level in ("label", "sample")
+            },
+            **{
+                f"uses of a treated unit / a control, epsilon {epsilon:g}": _uses(rows, data, cap, epsilon)
+                for epsilon in (1, 4)
             },
         }
         for data in found
@@ -117,30 +117,42 @@ def parts(rows: Rows, missing: Iterable[str], seeds: int) -> list[str]:
     return [
         "# Private matching on the data sets of Yuan et al. (2026)",
         "Written by `causalveil replicate matching`. Relative error |private - non-private| / |non-private| of the "
-        f"average effect, mean over {seeds} runs ± its standard error; every run has its own secret order of traversal "
-        "and its own noise (seeded, for no release). The non-private estimate is nearest-neighbour matching with the "
-        "same N on the same propensity model, without caps or noise. `delta` is 0 throughout.",
+        f"average effect, mean over {seeds} runs ± its standard error. Every run has its own secret order of traversal "
+        "and its own noise (seeded, for no release), the same ones in every cell, so that columns compare better than "
+        "their errors say and cells do not err independently. The non-private estimate is nearest-neighbour matching "
+        "with the same N on the same propensity model, without caps or noise. `delta` is 0 throughout.",
         "All numbers: [matching-errors.csv](matching-errors.csv). Declared outcome ranges: IHDP -2 to 12, LaLonde 0 to "
         "61,000 dollars, ACIC -13 to 28, Synth 2 to 10.",
         *missing,
         "## N = 5, adaptive caps",
-        picture(ERROR, ERROR_ALT, "Relative error by epsilon, N = 5, adaptive caps; bands are one standard error."),
+        picture(ERROR, alt(rows, *MAIN_ALT), "Relative error by epsilon; bands are one standard error."),
         markdown_table(table),
-        "One draw is this project's default: noise on the estimate itself, scaled to the largest weight that the "
-        "matching gave, with 15 % of its epsilon spent on the interval. Two draws are the paper's, one for each arm's "
-        "sum, scaled to the caps; it has no interval. Sample level perturbs scores so much (a twentieth of epsilon for "
-        "each of them) that matching on them is close to matching at random, and randomised treatments shrink the "
-        "estimate towards zero; the corrected rows divide by what is left of it.",
+        "*Label level*: one draw of noise on the estimate itself, scaled to the largest weight that the matching gave; "
+        "a part of its epsilon (`variance_share`) is spent on the interval. *The paper's two draws*: one for each "
+        "arm's sum, scaled to the caps, with no interval. *Sample level*: every score has noise of a twentieth of "
+        "epsilon, so that matching on scores is close to matching at random and adjusts for little; and randomised "
+        "treatments shrink the estimate towards zero. *Attenuation corrected*: divided by what they leave of it, which "
+        "helps where confounding is weak and cannot where it is strong (Synth).",
         "Without privacy:",
         markdown_table(anchors),
         "## Caps",
-        picture("matching-caps.svg", CAPS_ALT, "Adaptive against fixed caps (times N uses), N = 5."),
-        "Uses of a treated unit / of a control that were allowed at label level, N = 5 (a cap that would leave "
-        "somebody without neighbours is raised to the least that cannot, so a cap of 1 is often more):",
-        markdown_table(used),
+        picture(CAPS, alt(rows, *CAPS_ALT), f"Adaptive against fixed caps (times N uses), N = 5; {BOTH_LEVELS}."),
+        "Mean error over all epsilons, and how often a unit may serve at label level. A cap that would leave somebody "
+        "without neighbours is raised to the least that cannot, so a cap of 1 is often more.",
+        markdown_table(caps),
         "## Number of neighbours",
-        picture("matching-neighbours.svg", RATIO_ALT, "N = 1, 3, 5 and 7, adaptive caps."),
+        picture(NEIGHBOURS, alt(rows, *NEIGHBOURS_ALT), f"N = 1, 3, 5 and 7, adaptive caps; {BOTH_LEVELS}."),
     ]
+
+
+def _mean(rows: Rows, **wanted: object) -> float:
+    errors = [float(str(row["relative_error"])) for row in chosen(rows, **PRIVATE, neighbours=5, **wanted)]
+    return sum(errors) / len(errors)
+
+
+def _uses(rows: Rows, data: str, cap: object, epsilon: float) -> str:
+    row = chosen(rows, **PRIVATE, data=data, cap=cap, level="label", neighbours=5, epsilon=epsilon)
+    return "-" if not row else f"{row[0]['uses_of_a_treated_unit_at_most']} / {row[0]['uses_of_a_control_at_most']}"
 
 
 def _values(rows: Rows, key: str) -> list[object]:

@@ -12,15 +12,16 @@ from dataclasses import replace
 from schemas.aipw import AipwStudy
 from tasks.aipw_recipe import Recipe
 from tasks.aipw_scores import Nuisances, ScoreRange
+from tasks.allowance import allowance
 from tasks.arrays import FloatArray
 from tasks.interval import Estimate, Findings, Noise, assemble
 from tasks.normalise import feature_names
 from tasks.outcome_model import Arms
 
-NOT_COVERED = "confounding; clipping, misspecification and shrinkage of the nuisance models, noise of their slopes"
-COVERS = "noise of arm means and treated share"
-# Parts of 1 - confidence that the noise in the sampling variance may be given.
-VARIANCE_SHARES = (0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
+NOT_COVERED = (
+    "confounding; clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model"
+)
+COVERS = "noise of the outcome model and the treated share, to first order"
 
 
 def findings(
@@ -48,11 +49,10 @@ def findings(
         raise ValueError("an interval needs the number of units")
     noise, units = Noise.of(recipe.effect_mechanism(), 2), sum(recipe.sizes)
     estimate = _estimate(released, bound, units, study.outcome.width / 2)
-    models = nuisance_variance(study, recipe, arms) * (study.outcome.width / 2) ** 2
+    models = nuisance_variance(study, recipe, arms, nuisances) * (study.outcome.width / 2) ** 2
     # Both are symmetric around zero and independent: their variances add up.
     whole = replace(estimate, noise=math.hypot(estimate.noise, math.sqrt(models) / noise.deviation))
-    share = best_variance_share(noise, whole.noise, estimate.noise**2, study.confidence)
-    whole = replace(whole, variance_share=share)
+    whole = replace(whole, allowance=variance_allowance(whole, noise, study.confidence))
     width = study.outcome.width
     value, interval, variance, upper = assemble(whole, noise, study.confidence, (-width, width))
     interval = interval.model_copy(update={"covers": (*interval.covers, COVERS)} if models > 0 else {})
@@ -86,42 +86,36 @@ def _estimate(released: FloatArray, bound: ScoreRange, units: int, half_outcome:
     )
 
 
-def nuisance_variance(study: AipwStudy, recipe: Recipe, arms: Sequence[Arms]) -> float:
-    """Variance that noise in arm means and treated shares gives the estimate, scaled outcomes, to first order.
+def nuisance_variance(study: AipwStudy, recipe: Recipe, arms: Sequence[Arms], nuisances: Sequence[Nuisances]) -> float:
+    """Variance that noise in outcome model and treated share gives the estimate, scaled outcomes, to first order.
 
-    An error e in an arm's mean moves a fold's mean score by (1 - part/used) e, part the arm's true share and used the
-    one by which it is divided: the product of two errors, which double robustness leaves. Folds are averaged. With a
-    known propensity, part/used - 1 is sampling error, which the scores' own variance holds.
+    An error e in the slopes moves a fold's mean score by e'D, D the difference of the arms' means of x. An error e in
+    an arm's mean moves it by (1 - part/used) e, part the arm's true share and used the one by which it is divided: the
+    product of two errors, which double robustness leaves. Both vanish where a propensity model or a known propensity
+    balances the arms; then part/used - 1 is sampling error, which the scores' own variance holds. Folds are averaged.
     """
     if study.estimator.propensity.known is not None or recipe.sizes is None or recipe.penalty is not None:
         return 0.0
     total, units = 0.0, sum(recipe.sizes)
-    for fold, found in enumerate(arms):
+    for fold, (found, models) in enumerate(zip(arms, nuisances, strict=True)):
         trained = recipe.trained_on(fold) or units
         share = found.share_variance + found.share * (1 - found.share) / trained
-        weight = (recipe.sizes[fold] / units) ** 2
-        for variance, part in zip(found.mean_variances, (found.share, 1 - found.share), strict=True):
-            total += weight * variance * share / part**2
+        pairs = zip(found.mean_variances, (found.share, 1 - found.share), strict=True)
+        constants = sum(variance * share / part**2 for variance, part in pairs)
+        total += (recipe.sizes[fold] / units) ** 2 * (constants + models.outcome.variance)
     return total
 
 
-def best_variance_share(noise: Noise, factor: float, variance_factor: float, confidence: float) -> float:
-    """The share of 1 - confidence for the noise in the variance that gives the least half-width.
+def variance_allowance(estimate: Estimate, noise: Noise, confidence: float) -> float | None:
+    """What to allow for the noise in the variance; None, the union bound, where the two noises depend on each other.
 
-    At the least sampling variance, 0, and from what is known before the draw, so that the choice is independent of it.
-
-    Args:
-        noise: the noise of the release.
-        factor: by how much a unit of it moves the estimate.
-        variance_factor: by how much a unit of it moves the sampling variance.
-        confidence: the level.
+    Normal noise on the two sums is independent. That the mean in the variance is the noisy one correlates them by twice
+    the mean of v, a few per cent, and to first order not the interval's two tails together.
     """
-
-    def half(share: float) -> float:
-        trial = Estimate(0.0, 0.0, factor, variance_factor, variance_share=share)
-        return assemble(trial, noise, confidence, None)[1].upper
-
-    return min(VARIANCE_SHARES, key=half)
+    if noise.mixing is not None:
+        return None
+    ratio = noise.deviation * estimate.variance_noise / (noise.deviation * estimate.noise) ** 2
+    return allowance(ratio, confidence)
 
 
 def trivial_range(study: AipwStudy) -> float:
@@ -146,8 +140,8 @@ def models_in_words(
     for fold, (found, models) in enumerate(zip(arms, nuisances, strict=True), start=1):
         half, outcome = study.outcome.width / 2, models.outcome
         details[f"treated_share[{fold}]"] = models.share
-        details[f"mean_treated[{fold}]"] = study.outcome.middle + half * outcome.means[0]
-        details[f"mean_control[{fold}]"] = study.outcome.middle + half * outcome.means[1]
+        details[f"mean_treated[{fold}]"] = study.outcome.middle + half * found.means[0]
+        details[f"mean_control[{fold}]"] = study.outcome.middle + half * found.means[1]
         details[f"spread[{fold}]"] = half * found.spread
         if outcome.limit > 0 or outcome.kept > 0:
             details[f"slopes_kept[{fold}]"] = outcome.kept

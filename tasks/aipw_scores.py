@@ -140,7 +140,7 @@ def fold_range(study: AipwStudy, nuisances: Nuisances) -> Interval:
     and is furthest out at the largest pi. So each end is taken at a corner.
     """
     g, pi = common_range(study, nuisances.outcome), propensity_range(study, nuisances)
-    treated, control = (Interval(m + g.low, m + g.high).cut(-1.0, 1.0) for m in nuisances.outcome.means)
+    treated, control = (Interval(m + g.low, m + g.high).cut(-1.0, 1.0) for m in nuisances.outcome.constants)
     return Interval(
         min(
             treated.high - control.high - (1 + treated.high) / pi.low,
@@ -164,7 +164,7 @@ def scores(rows: Rows, nuisances: Nuisances, clip: tuple[float, float]) -> Float
     """Gamma of each row, shape (rows,), in scaled outcomes; a row's score depends on that row alone."""
     pi = nuisances.propensity(rows.x, clip)
     common = nuisances.outcome.common(rows.x)
-    treated, control = (np.clip(m + common, -1.0, 1.0) for m in nuisances.outcome.means)
+    treated, control = (np.clip(m + common, -1.0, 1.0) for m in nuisances.outcome.constants)
     u = np.clip(rows.u, -1.0, 1.0)
     result: FloatArray = treated - control
     return result + np.where(rows.t != 0, (u - treated) / pi, (control - u) / (1 - pi))

@@ -16,7 +16,7 @@ from tasks.interval import Findings
 from tasks.outcome_model import OutcomeModel, arms_from, residual_limit
 
 # An outcome model is expected to reach so far: as if a fifth of an arm's variance were explained (see the recipe).
-EXPECTED_REACH = 0.45
+EXPECTED_REACH = 0.67
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Expected:
 def expected(study: AipwStudy, design: Design, stand_in: StandIn = StandIn()) -> Expected:
     """Both arms centred in the declared range, everybody's score the treated share, clipped.
 
-    A fitted outcome model is expected to reach EXPECTED_REACH spreads, 2.5 times, to both sides; a fitted propensity
+    A fitted outcome model is expected to reach EXPECTED_REACH cuts to both sides; a fitted propensity
     model leaves the share's neighbourhood by as much as a log odds of standard deviation 1/2 does.
 
     Raises:
@@ -53,7 +53,7 @@ def expected(study: AipwStudy, design: Design, stand_in: StandIn = StandIn()) ->
         units = plan.trained_on(fold) or design.units
         exact = np.array([0.0, 0.0, math.sqrt(2) * share * units, units * deviation**2])
         known = arms_from(exact, units, plan, fold, (share, share))
-        reach = 0.0 if plan.slopes is None else EXPECTED_REACH * residual_limit(known)
+        reach = 0.0 if plan.slopes is None else EXPECTED_REACH * residual_limit(known, plan)
         slopes = np.full(plan.columns - 1, reach)
         odds = np.zeros(plan.columns)
         odds[:-1] = 0.0 if plan.penalty is None else math.sqrt(0.25 * 3 / (plan.columns - 1))

@@ -32,7 +32,7 @@ from tasks.privacy.mechanisms import Budget, Slot
 EFFECT = Slot(name="effect", stage="effect", scope=Scope.all)
 VARIANCE = Slot(name="variance", stage="effect", scope=Scope.all)
 STARTS = 10
-# Combinations of levels from which the suprema are searched: all of them if there are no more than this.
+# Combinations of levels that the search starts from: all of them if there are no more than this.
 COMBINATIONS = 64
 # Rows whose surfaces are computed at once: bounds the kernel matrix between them and the training rows.
 CHUNK = 2_048
@@ -130,7 +130,7 @@ def farthest(nuisances: Nuisances, domain: Domain, tau: float, starts: int = STA
     """max over z of |Gamma(z) - tau| as far as bounded L-BFGS-B finds it from ``starts`` starting points.
 
     Gamma is linear in y, so the supremum is at an end of the outcome's range; for each end and arm the search is over
-    x, at each combination of levels. All starts advance together, as one problem whose variables separate.
+    x, from starts at different levels. All starts advance together, as one problem whose variables separate.
     """
     from scipy.optimize import minimize
 
@@ -151,7 +151,7 @@ def farthest(nuisances: Nuisances, domain: Domain, tau: float, starts: int = STA
         return -float(gap @ gap), (-2 * gap[:, None] * slope).ravel()
 
     # The sum over starts moves little when one of them still does, so the relative tolerance is tight.
-    bounds, options = np.column_stack([low.ravel(), high.ravel()]), {"ftol": 1e-12, "maxiter": 1_000}
+    bounds, options = np.column_stack([low.ravel(), high.ravel()]), {"ftol": 1e-12, "maxiter": 300}
     minimize(objective, points.ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return best
 
@@ -226,17 +226,19 @@ def _gap(
 
 
 def _starting_points(count: int, domain: Domain) -> FloatArray:
-    """``count`` points for each combination of levels, shape (points, features).
+    """``count`` points, or as many as there are combinations of levels, shape (points, features).
 
-    Fixed, so that a resumed run searches from where the first one did.
+    Every combination is there once at least if there are no more than ``COMBINATIONS``. Fixed, so that a resumed run
+    searches from where the first one did.
     """
-    points = _spread(count, domain.features)
     sizes = [size for _, size in domain.categories]
-    if math.prod(sizes) <= COMBINATIONS:
+    combinations = math.prod(sizes)
+    if combinations <= COMBINATIONS:
         levels = np.array(list(product(*map(range, sizes))), dtype=np.int64)
+        levels = levels[np.arange(max(count, combinations)) % combinations]
     else:
         levels = np.floor(_spread(COMBINATIONS, len(sizes)) * sizes).astype(np.int64)
-    points, levels = np.tile(points, (len(levels), 1)), np.repeat(levels, count, axis=0)
+    points = _spread(len(levels), domain.features)
     for (start, size), chosen in zip(domain.categories, levels.T, strict=True):
         points[:, start : start + size] = np.eye(size)[chosen]
     return points

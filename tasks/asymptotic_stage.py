@@ -137,9 +137,10 @@ def asymptotic_stage(study: AipwStudy, scratch: Path, run_id: str, seed: int | N
 
 
 def expected_half_width(study: AipwStudy, design: Design, stand_in: StandIn) -> float:
-    """Half-width for a stand-in population whose nuisances are known: mean outcomes at the middle of the range.
+    """A rough half-width for a stand-in population: mean outcomes at the middle of the range.
 
-    The largest influence is then that of an outcome at an end of the range, in the rarer arm.
+    Somewhere in the declared domain a fitted score reaches its clip; the largest influence is taken to be that of an
+    outcome at an end of the range there. What a run finds depends on its models: half of it, or twice.
     """
     if design.units is None:
         raise ValueError("a width needs the number of units")
@@ -147,7 +148,7 @@ def expected_half_width(study: AipwStudy, design: Design, stand_in: StandIn) -> 
     share = min(max(stand_in.treated, low), high)
     deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
     sigma2 = deviation**2 * (1 / share + 1 / (1 - share))
-    found = Moments(design.units, 0.0, sigma2, half / min(share, 1 - share), 1.0)
+    found = Moments(design.units, 0.0, sigma2, half / min(low, 1 - high), 1.0)
     interval = findings(study, found, (0.0, sigma2)).interval
     return (interval.upper - interval.lower) / 2
 

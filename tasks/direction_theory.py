@@ -12,7 +12,7 @@ import math
 from schemas.direction import Score
 from schemas.study import Variant
 from tasks.kernel import PRECISION, Kernel
-from tasks.residuals import CHUNK, TOLERANCE
+from tasks.residuals import CHUNK, STEP, TOLERANCE
 
 UNIT_ROUNDOFF = 2.0**-53
 # How far a computed HSIC, and a computed rank score, may be from the number that the proofs speak of.
@@ -56,9 +56,9 @@ def weight_movement(n: int, penalty: float, variant: Variant) -> float:
 def residual_movement(n: int, penalty: float, variant: Variant) -> float:
     """D: how far any computed residual moves when one of n training units is replaced; at most 2.
 
-    A prediction is an inner product of the weights with a vector of norm 1, clipped to [-1, 1].
+    A prediction is an inner product of the weights with a vector of norm 1, rounded to a lattice, clipped to [-1, 1].
     """
-    rounding = 4 * PRECISION / math.sqrt(penalty)
+    rounding = 4 * PRECISION / math.sqrt(penalty) + STEP
     return min(2.0, weight_movement(n, penalty, variant) + rounding)
 
 

@@ -115,8 +115,8 @@ class Estimate:
     ``variance`` is the released sampling variance, possibly below 0; ``noise`` and ``variance_noise`` say by
     how much one unit of :class:`Noise` moves the estimate and the variance. ``drowned``: a denominator was
     clamped, so the numbers say nothing. ``excess`` is added to the noise variance then. No population has a
-    sampling variance above ``largest_variance``, so its upper bound need not go beyond it. ``variance_share`` of
-    1 - confidence goes to the noise in the sampling variance: chosen from public values, before the draw.
+    sampling variance above ``largest_variance``, so its upper bound need not go beyond it. ``allowance``, where it
+    was computed (``tasks/allowance.py``), takes the place of the union bound: deviations of the variance's noise.
     """
 
     value: float
@@ -126,7 +126,7 @@ class Estimate:
     drowned: bool = False
     excess: float = 0.0
     largest_variance: float = math.inf
-    variance_share: float = VARIANCE_SHARE
+    allowance: float | None = None
 
 
 def assemble(
@@ -134,9 +134,10 @@ def assemble(
 ) -> tuple[float, Interval, Variance, float]:
     """Estimate, interval, variances, and the upper bound on the sampling variance that the interval uses.
 
-    The sampling variance enters by its upper confidence bound at beta, a share of 1 - confidence, the error
-    of the estimate at 1 - confidence - beta: by the union bound the interval errs at most 1 - confidence of the
+    The sampling variance enters by its upper confidence bound at beta = (1 - confidence)/10, the error of the
+    estimate at 1 - confidence - beta: by the union bound the interval errs at most 1 - confidence of the
     time, up to the normal approximation of the sampling error, however the two noises depend on each other.
+    An estimate whose two noises are independent brings an allowance instead, which is narrower.
 
     Args:
         estimate: the noisy estimate.
@@ -145,9 +146,11 @@ def assemble(
         bounds: the declared range; estimate and interval are cut to it. None: neither is cut.
     """
     alpha = 1 - confidence
-    beta = alpha * estimate.variance_share if noise.deviation * estimate.variance_noise > 0 else 0.0
+    of_variance = noise.deviation * estimate.variance_noise
+    beta = alpha * VARIANCE_SHARE if of_variance > 0 and estimate.allowance is None else 0.0
     sampling = min(max(estimate.variance, 0.0), estimate.largest_variance)
-    upper = sampling + (noise.quantile(beta, 0.0, estimate.variance_noise) if beta > 0 else 0.0)
+    upper = sampling + (estimate.allowance or 0.0) * of_variance
+    upper += noise.quantile(beta, 0.0, estimate.variance_noise) if beta > 0 else 0.0
     upper = min(upper, estimate.largest_variance)
     half = noise.quantile((alpha - beta) / 2, upper, estimate.noise)
     value = estimate.value

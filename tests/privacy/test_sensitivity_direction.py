@@ -137,8 +137,33 @@ def test_no_search_passes_the_bound_of_hsic(m: int, bandwidth: float) -> None:
     found = max(climb(m, bandwidth, seed, 1200) for seed in range(4))
     bound = theory.score_sensitivity(Score.hsic, m, Variant.ours) * (m - 1) ** 2 / m
     print(f"HSIC, m = {m}, h = {bandwidth}: moved by {found:.3f} m/(m - 1)^2 of {bound:.3f}")
-    # The search is worth something: it finds most of the worst pair that is known, of 32/27 for large m.
+    # The search is worth something: it finds most of what the worst pair that is known gives, 32/27 for large m.
     assert 0.85 <= found <= bound
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data(), st.integers(1, 8), st.sampled_from([0.02, 0.3, 1.0]))
+def test_the_lemma_of_hsic_holds_for_any_measure(data: st.DataObject, atoms: int, bandwidth: float) -> None:
+    """(3/4) alpha + (16/27) beta <= 1: section 3 of docs/proofs/direction_hsic.md, on the exact kernel."""
+    value = st.one_of(st.floats(-1, 1), st.sampled_from([-1.0, 0.0, 1.0]))
+    places = np.array(data.draw(st.lists(value, min_size=atoms + 2, max_size=atoms + 2)))
+    if data.draw(st.booleans()):
+        places[:2] = places[2]
+    weights = np.array(data.draw(st.lists(st.integers(1, 20), min_size=atoms, max_size=atoms)), dtype=float)
+    assert lemma(places, weights / weights.sum(), bandwidth) <= 1 + 1e-12
+
+
+def lemma(places: FloatArray, mass: FloatArray, bandwidth: float) -> float:
+    """(3/4) alpha + (16/27) beta for x, x' = places[:2] and the measure with ``mass`` on the others."""
+    kernel = np.exp(-((places[:, None] - places[None, 2:]) ** 2) / (2 * bandwidth**2))
+    f = kernel[:2] - mass @ kernel[2:]
+    f -= (f @ mass)[:, None]
+    return float(0.75 * (f[0] - f[1]) ** 2 @ mass + 16 / 27 * (f[0] + f[1]) ** 2 @ mass)
+
+
+def test_the_lemma_of_hsic_is_attained_where_its_factor_is_largest() -> None:
+    """A quarter of the mass at x = x', the rest far away: no factor above 16/27 would do."""
+    assert lemma(np.array([-1.0, -1.0, -1.0, 1.0]), np.array([0.25, 0.75]), 0.05) == pytest.approx(1)
 
 
 def worst_hsic_pair(m: int) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -13,6 +16,8 @@ from hypothesis import strategies as st
 from schemas.errors import DataError
 from schemas.study import Estimand
 from tasks.match import Matching, adaptive_limit, integer_caps, match_capped, most_used
+from tasks.match_scores import traversal
+from tasks.rows import partition_folder, save_array
 from tasks.unit_hash import ascending, keyed_hash
 from tests import matching_oracle as oracle
 
@@ -117,10 +122,10 @@ def test_worst_case_of_the_floor(ratio, extra, queries, limit):
     assert found.uses.max() <= caps[0]
 
 
-UNITS = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=8, max_size=60, unique=True)
+UNIT_LISTS = st.lists(st.integers(-(2**63), 2**63 - 1), min_size=8, max_size=60, unique=True)
 
 
-@given(UNITS, st.binary(min_size=16, max_size=16), st.randoms(use_true_random=False), st.integers(0, 2**32))
+@given(UNIT_LISTS, st.binary(min_size=16, max_size=16), st.randoms(use_true_random=False), st.integers(0, 2**32))
 @settings(max_examples=200, deadline=None)
 def test_order_of_rows_does_not_matter(units, key, random, seed):
     """The same people in another order, under the same key: everybody serves and is served as before."""
@@ -139,6 +144,34 @@ def test_order_of_rows_does_not_matter(units, key, random, seed):
     shuffled = list(units)
     random.shuffle(shuffled)
     assert uses(units) == uses(shuffled)
+
+
+@given(
+    UNIT_LISTS,
+    st.binary(min_size=16, max_size=16),
+    st.lists(st.integers(0, 60), max_size=4),
+    st.randoms(use_true_random=False),
+)
+@settings(max_examples=100, deadline=None)
+def test_layout_of_partitions_does_not_matter(units, key, cuts, random):
+    """Files of any size, in any order, rows of each ascending by hash as the normalise stage leaves them."""
+
+    def sequence(listed: list[int], places: list[int]) -> list[int]:
+        edges = [0, *sorted(place % (len(listed) + 1) for place in places), len(listed)]
+        kept: list[int] = []
+        with tempfile.TemporaryDirectory() as scratch:
+            for index, (low, high) in enumerate(pairwise(edges)):
+                hashes = keyed_hash(pl.Series(listed[low:high], dtype=pl.Int64), key)
+                order = ascending(hashes)
+                folder = partition_folder(Path(scratch), index)
+                folder.mkdir(parents=True)
+                save_array(folder / "h.npy", hashes[order])
+                kept.extend(listed[low + place] for place in order.tolist())
+            return [kept[place] for place in traversal(Path(scratch), len(edges) - 1).tolist()]
+
+    shuffled = list(units)
+    random.shuffle(shuffled)
+    assert sequence(units, []) == sequence(shuffled, cuts)
 
 
 @pytest.mark.parametrize("most", [61, 115, 122, 230])
