@@ -70,7 +70,8 @@ class Arms:
 class OutcomeModel:
     """A released outcome model. ``slopes``: shape (d - 1,), on rows cut to ``radius``; ``kept``: share of them kept.
 
-    ``constants``: c_1 and c_0. ``variance``: the mean square that noise and shrinkage of the slopes give the mean score of the fold, first order.
+    ``constants``: c_1 and c_0. ``variance``: the mean square that noise and shrinkage of the slopes give the mean score
+    of the fold, first order.
     """
 
     constants: tuple[float, float]
