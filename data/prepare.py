@@ -62,6 +62,17 @@ def lalonde() -> pl.DataFrame:
     )
 
 
+def delays() -> pl.DataFrame:
+    """nycflights13 flights: 327,346 flights of 2013 that left New York and landed where they should."""
+    source = pl.from_pandas(rdataset("nycflights13", "flights"))
+    return source.select(
+        flight_id=pl.col("rownames").cast(pl.Int64),
+        departure_delay=pl.col("dep_delay").cast(pl.Int16),
+        arrival_delay=pl.col("arr_delay").cast(pl.Int16),
+    ).drop_nulls()
+
+
 if __name__ == "__main__":
     write(fertility(), HERE / "fertility", 8)
     write(lalonde(), HERE / "lalonde", 2)
+    write(delays(), HERE / "delays", 4)

@@ -18,11 +18,13 @@ import typer
 from typer.exceptions import TyperException
 
 from flows import settings, show
+from flows.audit import audit
 from flows.choices import EngineChoice, Json, Sweep
 from flows.engine import place
 from flows.extract_cli import extract
 from flows.ledger_cli import ledger_app
 from flows.replicate import replicate_app
+from flows.report_cli import report
 from flows.sites_cli import bundle_app, pool
 from schemas.bundle import BUNDLE_FILE
 from schemas.errors import CausalveilError
@@ -36,7 +38,9 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(replicate_app, name="replicate")
 app.add_typer(bundle_app, name="bundle")
 app.command()(extract)
+app.command()(audit)
 app.command()(pool)
+app.command()(report)
 
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)]

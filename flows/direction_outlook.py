@@ -7,7 +7,8 @@ from typing import Any
 from schemas.direction import DirectionStudy, Score
 from schemas.errors import StudyError
 from schemas.plan import Design, Plan, StandIn
-from schemas.study import Half, Study
+from schemas.privacy import Half
+from schemas.study import Study
 from tasks import direction_standin as standin
 from tasks.direction_draws import Draw, draws
 from tasks.direction_theory import residual_movement
@@ -47,7 +48,7 @@ def outlook(study: DirectionStudy, plan: Plan, stand_in: StandIn, effect: float 
             f"hsic on a stand-in, {standin.STAND_IN}: margin {margin:.2g}, right with probability {right:.2g}."
         )
         if right < ENOUGH:
-            warnings.append(f"noise of scale {scale:.2g} will drown a margin of hsic such as {margin:.2g}.")
+            warnings.append(f"noise of scale {scale:.2g} drowns a margin of hsic as small as the stand-in's.")
     if plan.design.train is not None and Half.train in study.estimator.protect:
         estimator = study.estimator
         movement = residual_movement(plan.design.train, estimator.penalty, estimator.variant)

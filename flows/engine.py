@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from schemas.errors import CausalveilError
+from schemas.study import Execution
+from tasks.spread import spreading_by
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -28,6 +32,10 @@ class Engine(Protocol):
 
     def publish(self, key: str, rows: list[dict[str, Any]], description: str) -> None:
         """Show a table of public values wherever the engine shows such things."""
+        ...
+
+    def spreading(self, execution: Execution) -> AbstractContextManager[None]:
+        """While the block runs, have work on partitions done where ``execution`` says."""
         ...
 
 
@@ -85,13 +93,23 @@ class DirectEngine:
     def publish(self, key: str, rows: list[dict[str, Any]], description: str) -> None:
         """Nowhere to show it: the ledger and the release hold the same rows."""
 
+    def spreading(self, execution: Execution) -> AbstractContextManager[None]:
+        """On threads of this process, whatever the study says: a notebook has no cluster."""
+        del execution
+        return spreading_by(None)
+
+
+# Who is told of each stage as it starts; a flow has no parameter for what is not to be stored. It stands here and not
+# beside the flow, because Prefect sends flows to workers by value and a context variable cannot be sent.
+WATCHER: ContextVar[Watcher] = ContextVar("watcher", default=lambda _: None)
+
 
 class PrefectEngine:
     """Each stage is one Prefect task run of the flow run that is going on."""
 
-    def __init__(self, watch: Watcher = lambda _: None) -> None:
-        """``watch`` is told the name of each stage as it starts."""
-        self._watch = watch
+    def __init__(self) -> None:
+        """Whom to tell of each stage as it starts, ``WATCHER`` says."""
+        self._watch = WATCHER.get()
 
     def __call__(self, stage: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run ``stage`` as a task.
@@ -122,3 +140,9 @@ class PrefectEngine:
         from prefect.artifacts import create_table_artifact
 
         create_table_artifact(key=key, table=rows, description=description)
+
+    def spreading(self, execution: Execution) -> AbstractContextManager[None]:
+        """On the task runner that the study names."""
+        from flows.runners import running_on
+
+        return running_on(execution)

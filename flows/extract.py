@@ -15,7 +15,7 @@ settings.prepare()
 from prefect import flow  # noqa: E402  (settings must be in place first)
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
 
-from flows.engine import PrefectEngine, Watcher, guarded  # noqa: E402
+from flows.engine import WATCHER, PrefectEngine, Watcher, guarded  # noqa: E402
 from flows.limits import one_at_a_time  # noqa: E402
 from flows.warehouse import extract_source  # noqa: E402
 from schemas.errors import CausalveilError  # noqa: E402
@@ -35,6 +35,7 @@ def extract_with_prefect(path: Path, watch: Watcher) -> Manifest:
     Raises:
         CausalveilError: the stages' own; or that Prefect's API cannot be reached.
     """
+    token = WATCHER.set(watch)
     watch("Prefect")
     failure = None
     try:
@@ -44,4 +45,6 @@ def extract_with_prefect(path: Path, watch: Watcher) -> Manifest:
         raise
     except Exception as problem:
         failure = type(problem).__name__
+    finally:
+        WATCHER.reset(token)
     raise CausalveilError(f"Prefect could not run the flow ({failure}); check PREFECT_API_URL, or use --engine direct")

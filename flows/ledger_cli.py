@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated
 import typer
 
 from flows import show
-from schemas.errors import LedgerError, PolicyError
+from schemas.errors import LedgerError, PolicyError, StudyError
 from schemas.policy import load_policy
 
 ledger_app = typer.Typer(help="Grant, inspect, verify and void what the ledger holds.", no_args_is_help=True)
@@ -123,3 +124,27 @@ def void(
         show.document({"run_id": run, "voided": True})
     else:
         show.line(f"Voided {run}: what it never released is free again.")
+
+
+TARGET_VARIABLE = "CAUSALVEIL_LEDGER_COPY_URL"
+
+
+@ledger_app.command()
+def copy(json_: Json = False) -> None:
+    """Copy the ledger into the empty database that CAUSALVEIL_LEDGER_COPY_URL names; then retire this one.
+
+    The URL comes from the environment, since it holds a password and a command line can be seen by others.
+    """
+    from tasks.privacy.ledger import open_ledger
+    from tasks.privacy.ledger_copy import copy_ledger
+
+    target = os.environ.get(TARGET_VARIABLE)
+    if not target:
+        raise StudyError(f"set {TARGET_VARIABLE} to the URL of an empty database")
+    source = open_ledger()
+    report = copy_ledger(source.store.url.render_as_string(hide_password=False), target)
+    if json_:
+        show.document({**report.model_dump(mode="json"), "retire": source.store.place})
+    else:
+        show.line(f"Copied ledger {report.ledger}: {report.entries} entries, {report.runs} runs, and the chain holds.")
+        show.line(f"Retire {source.store.place} before anything runs: two copies would hand out the same budget.")

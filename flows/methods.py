@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from flows import direction, ipw, matching
+from flows import aipw, difference, direction, ipw, matching
 from flows.engine import Engine
 from flows.run import Run
 from schemas.plan import Design, Plan, StandIn
@@ -42,5 +42,7 @@ class Method(Protocol):
 METHODS: dict[str, Method] = {
     "ipw": ipw,
     "matching": matching,
+    "aipw": aipw,
+    "difference_in_means": difference,
     "direction": direction,
 }

@@ -19,7 +19,7 @@ from tasks.bundle import answers, make_bundle, public_key, read_bundle
 from tasks.bundle_check import Accepted, accept
 from tasks.pool_release import pooled_release
 from tasks.privacy.ledger import open_ledger
-from tasks.published import write_once
+from tasks.published import write_whole
 from tasks.rounds import settle
 
 RELEASE_FILE = "release.json"
@@ -74,7 +74,7 @@ def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledOutc
     accepted = engine(verify_stage, terms, study, folder)
     release = engine(pool_stage, terms, study, accepted)
     target = Path(out) if out is not None else Path("releases") / terms.round
-    written = write_once(
+    written = write_whole(
         target / RELEASE_FILE, pooled_text(release), taken="another release lies there; choose another --out"
     )
     return PooledOutcome(release, written)
@@ -112,4 +112,4 @@ def leave_bundle(run_id: str, site: str, round_: str, out: Path) -> Path:
     if out.exists() and answers(read_bundle(out)[0], run_id, site, round_):
         return out
     text = make_bundle(open_ledger(), run_id, site, round_)
-    return write_once(out, text, taken="another file lies there; choose another --out")
+    return write_whole(out, text, taken="another file lies there; choose another --out")

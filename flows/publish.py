@@ -55,6 +55,7 @@ def assemble_release(
                 key=study.data.blocks,
                 charged=reservation.blocks,
                 units_span_blocks=policy.units_span_blocks,
+                statement=blocks_statement(study.data.blocks, policy.units_span_blocks),
             ),
         ),
         noise=NoiseStatement(source=budget.noise.name),
@@ -64,6 +65,18 @@ def assemble_release(
             identity=budget.ledger.identity, entry_hash=budget.ledger.last_charge_hash(reservation.run_id)
         ),
         **found.fields(study),
+    )
+
+
+def blocks_statement(key: str | None, units_span_blocks: bool) -> str:
+    """What was charged and on whose word, in a sentence."""
+    if key is None:
+        return "The whole dataset is one block, and it was charged."
+    if units_span_blocks:
+        return f"The owner says that units may have rows in several blocks of '{key}', so every block was charged."
+    return (
+        f"The owner asserts that no unit has rows in two blocks of '{key}', so only the blocks that were read were "
+        "charged; a run cannot check this, since it does not see the other blocks."
     )
 
 

@@ -5,8 +5,12 @@ One function per paper, in a module of its own; each writes tables (CSV), a page
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
+from flows.replicate_direction import direction
 from flows.replicate_matching import matching
 
 replicate_app = typer.Typer(
@@ -19,4 +23,21 @@ def replicate() -> None:
     """Make the papers' tables and figures again, with seeded noise on public data."""
 
 
+replicate_app.command()(direction)
 replicate_app.command()(matching)
+
+
+@replicate_app.command()
+def intervals(
+    out: Annotated[Path, typer.Option(help="folder for tables, page and figures", show_default=False)],
+    data: Annotated[Path | None, typer.Option(help="folder with rhc.csv; without one table 2 is left out")] = None,
+    runs: Annotated[int, typer.Option(min=2, help="runs of each method on synthetic data")] = 500,
+    workers: Annotated[int, typer.Option(min=1, help="processes")] = 2,
+) -> None:
+    """Coverage and width of private intervals: ours, and those of Schröder, Hartenstein & Feuerriegel (2025).
+
+    Runs are kept in OUT/runs, so that an interrupted command goes on there; delete that folder to start anew.
+    """
+    from flows.replicate_intervals import write_intervals
+
+    write_intervals(out, data, runs, workers)

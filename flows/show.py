@@ -157,6 +157,8 @@ def outcome(result: Outcome, left: list[dict[str, Any]]) -> None:
     )
     for sentence in privacy.unprotected:
         console.print(f"[yellow]Not protected: {sentence}[/yellow]", highlight=False)
+    if privacy.blocks.key is not None:
+        console.print(privacy.blocks.statement, highlight=False)
     console.print(charge_table(privacy.charges, title="Charges"))
     if result.granted:
         console.print("First run on this public or synthetic dataset: the cap of its policy was granted.")
@@ -217,14 +219,18 @@ def account(content: Account) -> None:
         pairs = (f"{amount_text(part.epsilon)}, {amount_text(part.delta)}" for part in sums)
         table.add_row(str(row.level), row.block, *pairs, str(row.runs))
     console.print(table)
+    console.print("A block that is not listed was never charged and has the whole cap of its level.")
     runs = Table(title="Runs", title_justify="left", title_style="bold")
-    for heading in ("run", "study", "level", "state", "epsilon", "delta"):
+    for heading in ("run", "study", "level", "blocks", "state", "epsilon", "delta"):
         runs.add_column(heading)
     for entry in content.runs:
         runs.add_row(
             entry.run_id,
             entry.study,
             str(entry.level),
+            entry.blocks[0]
+            if len(entry.blocks) == 1
+            else f"{entry.blocks[0]} … {entry.blocks[-1]} ({len(entry.blocks)})",
             str(entry.state),
             amount_text(entry.cost.epsilon),
             amount_text(entry.cost.delta),

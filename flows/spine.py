@@ -29,7 +29,7 @@ from tasks.privacy.budget import FlowBudget, records_folder
 from tasks.privacy.keys import RunKey, key_of
 from tasks.privacy.ledger import Ledger, open_ledger, throwaway_ledger
 from tasks.privacy.noise import SecureNoise, SeededNoise
-from tasks.published import write_once
+from tasks.published import write_whole
 from tasks.scratch import open_scratch
 
 RELEASE_FILE = "release.json"
@@ -129,6 +129,15 @@ def prepare(path: Path, *, simulate: bool) -> Request:
     return Request(study, folder, policy, layout, declare(study, design(study, layout.units)))
 
 
+def policy_of(path: Path) -> Policy:
+    """The policy of the data that a study reads.
+
+    Raises:
+        StudyError: study or policy missing or wrong.
+    """
+    return load_policy(data_folder(path, load_study(path)) / POLICY_FILE)
+
+
 def data_folder(path: Path, study: Study) -> Path:
     """``data.path`` is relative to the study file."""
     return (path.parent / study.data.path).resolve()
@@ -175,7 +184,7 @@ def execute(path: Path, out: str | Path | None, run_id: str, simulate: int | Non
 def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | None) -> str:
     """Run the stages and store the finished document in the ledger."""
     study = request.study
-    with open_scratch(budget.run_id) as scratch:
+    with open_scratch(budget.run_id) as scratch, engine.spreading(study.execution):
         run = Run(study, request.folder, request.layout, request.plan.design, scratch, budget, seed)
         findings = METHODS[study.estimator.name].estimate(run, engine)
     text = release_text(guarded(assemble_release, study, request.policy, request.plan, findings, budget))
@@ -228,7 +237,7 @@ def write_release(folder: Path, text: str) -> Path:
     Raises:
         StudyError: the folder cannot be written, or holds another release.
     """
-    return write_once(
+    return write_whole(
         folder / RELEASE_FILE,
         text,
         taken="another release lies there; choose another --out (this run is in the ledger)",

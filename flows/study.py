@@ -5,7 +5,6 @@ Prefect stores flow parameters, logs, state messages and artifacts: all of them 
 
 from __future__ import annotations
 
-from contextvars import ContextVar
 from pathlib import Path
 
 from flows import settings
@@ -15,12 +14,11 @@ settings.prepare()
 from prefect import flow, runtime  # noqa: E402  (settings must be in place first)
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
 
-from flows.engine import PrefectEngine, Watcher  # noqa: E402
-from flows.spine import Outcome, check_run_id, execute  # noqa: E402
-from schemas.errors import CausalveilError  # noqa: E402
-
-# Who is told of each stage as it starts; a flow has no parameter for what is not to be stored.
-_WATCH: ContextVar[Watcher] = ContextVar("watch", default=lambda _: None)
+from flows.engine import WATCHER, PrefectEngine, Watcher, guarded  # noqa: E402
+from flows.events import tell_if_low, tell_refused  # noqa: E402
+from flows.limits import one_at_a_time  # noqa: E402
+from flows.spine import Outcome, check_run_id, execute, policy_of  # noqa: E402
+from schemas.errors import BudgetRefused, CausalveilError  # noqa: E402
 
 
 def default_run_id() -> str:
@@ -31,11 +29,30 @@ def default_run_id() -> str:
     return f"flow-{runtime.flow_run.id}"
 
 
-@flow(name="study", log_prints=False, persist_result=False, validate_parameters=False)
+def run_name() -> str:
+    """A flow run is named by its run id, so that `causalveil audit` finds every flow run of it."""
+    return str(runtime.flow_run.parameters.get("run_id") or default_run_id())
+
+
+@flow(
+    name="study",
+    flow_run_name=run_name,
+    log_prints=False,
+    persist_result=False,
+    validate_parameters=False,
+)
 def study(study: str, out: str | None = None, run_id: str | None = None, simulate: int | None = None) -> Outcome:
     """Run one study to its release; the parameters are paths and ids."""
-    engine = PrefectEngine(_WATCH.get())
-    return execute(Path(study), out, check_run_id(run_id or default_run_id()), simulate, engine)
+    path, run = Path(study), check_run_id(run_id or default_run_id())
+    policy = guarded(policy_of, path)
+    with one_at_a_time(policy.dataset):
+        try:
+            outcome = execute(path, out, run, simulate, PrefectEngine())
+        except BudgetRefused as refusal:
+            tell_refused(policy, run, str(refusal))
+            raise
+        tell_if_low(policy, outcome)
+    return outcome
 
 
 def run_with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher) -> Outcome:
@@ -44,7 +61,7 @@ def run_with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: 
     Raises:
         CausalveilError: the stages' own; or that Prefect's API cannot be reached.
     """
-    token = _WATCH.set(watch)
+    token = WATCHER.set(watch)
     watch("Prefect")
     try:
         # The heartbeat thread costs a second at the end of a flow that lasts a few.
@@ -60,4 +77,4 @@ def run_with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: 
             f"is up, or use --engine direct; the same --run-id {run_id} continues this run"
         ) from None
     finally:
-        _WATCH.reset(token)
+        WATCHER.reset(token)

@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field
 
 from schemas.documents import read_yaml, validate
 from schemas.errors import PolicyError
-from schemas.privacy import Frozen, Guarantee, Level, PrivacyCost
+from schemas.privacy import Frozen, Guarantee, Half, Level, PrivacyCost
 from schemas.studies import estimator_names
-from schemas.study import Half, Slug
+from schemas.study import Slug
 
 POLICY_FILE = "policy.yaml"
 
@@ -49,13 +49,15 @@ class Policy(Frozen):
         tuple[Half, ...],
         Field(description="halves of a split that a study may leave without any privacy bound"),
     ] = ()
+    # A share of the cap: once less is left of it, scheduled runs tell (event ``causalveil.budget.low``).
+    warn_below: Annotated[float | None, Field(gt=0, lt=1, strict=False)] = None
 
     @property
     def digest(self) -> str:
-        """SHA-256 over the policy, without the ledger identity that ``ledger grant`` writes into it."""
+        """SHA-256 over what the policy allows: not the ledger's identity, nor when somebody is told."""
         # Left out where it says nothing, so that older policies keep their digest.
         silent = set() if self.unbounded_halves else {"unbounded_halves"}
-        text = self.model_dump_json(exclude={"ledger"} | silent)
+        text = self.model_dump_json(exclude={"ledger", "warn_below"} | silent)
         return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from schemas.amounts import Amount
-from schemas.privacy import Frozen, Guarantee, Level, Neighbours, PrivacyCost
+from schemas.columns import Column, Holds, Nulls
+from schemas.privacy import Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
 
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
@@ -46,38 +47,6 @@ class Missing(StrEnum):
 
     refuse = "refuse"
     indicator = "indicator"
-
-
-class Half(StrEnum):
-    """The two halves of a split: units that train models, and units that the models are applied to."""
-
-    train = "train"
-    test = "test"
-
-
-class Holds(StrEnum):
-    """What a column holds."""
-
-    unit = "unit"
-    binary = "binary"
-    number = "number"
-    level = "level"
-
-
-class Nulls(StrEnum):
-    """Whether a column may hold nulls: never, not unless the study declares so, or yes."""
-
-    never = "never"
-    undeclared = "undeclared"
-    welcome = "welcome"
-
-
-class Column(Frozen):
-    """What a column must be before a row of it is used; ``schemas/cohort.py`` makes checks of it."""
-
-    holds: Holds
-    levels: tuple[str | int, ...] = ()
-    nulls: Nulls = Nulls.never
 
 
 class Bounds(Frozen):
@@ -205,12 +174,33 @@ class PrivacyRequest(Frozen):
         return PrivacyCost(epsilon=self.epsilon, delta=self.delta)
 
 
+class Runner(StrEnum):
+    """What works on partitions: threads of this process, or processes of a Dask or Ray cluster."""
+
+    threads = "threads"
+    dask = "dask"
+    ray = "ray"
+
+
 class Execution(Frozen):
-    """How the stages run; no part of what they compute, so no part of the digest."""
+    """How the stages run; no part of what they compute, so no part of the digest.
+
+    Without an ``address`` Dask and Ray start ``workers`` processes on this machine for the time of the run.
+    """
 
     engine: Literal["prefect", "direct"] = "prefect"
-    runner: Literal["threads"] = "threads"
+    runner: Runner = Runner.threads
     workers: Annotated[int, Field(ge=1, le=256)] = 2
+    address: Annotated[str | None, Field(min_length=1, pattern=r"^[^@\s]+$")] = None
+
+    @model_validator(mode="after")
+    def _cluster_needs_prefect(self) -> Execution:
+        if self.runner is Runner.threads:
+            if self.address is not None:
+                raise ValueError("'address' is that of a cluster; runner 'threads' has none")
+        elif self.engine == "direct":
+            raise ValueError(f"runner '{self.runner}' is one of Prefect's task runners; it needs engine 'prefect'")
+        return self
 
 
 class Study(Frozen):

@@ -30,12 +30,18 @@ from tasks.weigh import lattice_exponent
 BOTH_MODELS = (Decimal("0.3"), Decimal("0.3"), Decimal("0.4"))
 OUTCOME_MODEL = (Decimal(0), Decimal("0.6"), Decimal("0.4"))
 ARM_MEANS = (Decimal(0), Decimal("0.3"), Decimal("0.7"))
+# A known propensity needs no outcome model against bias: a good one narrows the scores' own spread, and little else.
+KNOWN_MEANS = (Decimal(0), Decimal("0.1"), Decimal("0.9"))
+WORTHWHILE_SIGNAL = 10.0
 # Slopes are released where their expected signal is at least their noise, if covariates explain a fifth of the
 # outcome's variance within an arm.
 EXPLAINED = 0.2
 LEAST_SIGNAL = 1.0
-# Residuals are cut at so many of their standard deviations while slopes are learnt.
-RESIDUAL_DEVIATIONS = 2.0
+# While slopes are learnt residuals are cut at so many of their standard deviations, rows at so many root mean square
+# lengths. A tighter cut means less noise and slopes that are too small, by the third number.
+CUTS = ((2.0, 1.0, 0.0455 + 0.05), (2.5, 1.25, 0.0124 + 0.002), (3.0, 1.25, 0.0027 + 0.002))
+# Weight of the arms' means of x in the slopes' release: a larger one makes the noise of the cross moments larger.
+MEANS_WEIGHT = 0.3
 # A logistic model is released where noise and shrinkage leave three quarters of a log odds' variance, if that is 1/4.
 ODDS_VARIANCE = 0.25
 LEAST_ODDS = 0.75
@@ -57,6 +63,7 @@ class Recipe:
         sizes: units of each fold; None while the number of units is unknown.
         columns: d, the columns of a row.
         radius: rows of covariates are cut to it in the outcome model.
+        residuals: standard deviations at which residuals are cut while slopes are learnt.
         arms: cost of one fold's arm sums.
         slopes: cost of one fold's slopes; None: arm means only.
         propensity: cost of one fold's propensity model; None: known, or the treated share among the arm sums.
@@ -68,6 +75,7 @@ class Recipe:
     sizes: tuple[int, ...] | None
     columns: int
     radius: float
+    residuals: float
     arms: PrivacyCost
     slopes: PrivacyCost | None
     propensity: PrivacyCost | None
@@ -88,7 +96,7 @@ class Recipe:
     def slope_numbers(self) -> int:
         """How many numbers the slopes' release has."""
         d = self.columns - 1
-        return d + (d * (d + 1) // 2 if self.gram else 1)
+        return 3 * d + (d * (d + 1) // 2 if self.gram else 1)
 
     def slot(self, name: str, stage: str, fold: int) -> Slot:
         """Where a draw for one fold belongs: all other folds' units are read."""
@@ -99,10 +107,11 @@ class Recipe:
         return vector_mechanism(sums_sensitivity(4, self.trained_on(fold)), self.arms)
 
     def slopes_mechanism(self, fold: int) -> Mechanism | None:
-        """Cross moments and second moments of sensitivity 2 (section 2); None: arm means only."""
+        """Cross moments, first and second moments of sensitivity 2 sqrt(1 + w^2) (section 2); None: arm means only."""
         if self.slopes is None:
             return None
-        return vector_mechanism(sums_sensitivity(self.slope_numbers, self.trained_on(fold)), self.slopes)
+        size = 2 * math.sqrt(1 + MEANS_WEIGHT**2)
+        return vector_mechanism(sums_sensitivity(self.slope_numbers, self.trained_on(fold), size), self.slopes)
 
     def propensity_model(self, fold: int) -> PropensityModel | None:
         """The logistic model; None: a constant score."""
@@ -147,10 +156,10 @@ class Recipe:
 EFFECT = Slot(name="effect", stage="perturb", scope=Scope.all)
 
 
-def sums_sensitivity(numbers: int, units: int | None) -> Sensitivity:
-    """2, and what rounding exact sums of ``numbers`` numbers over ``units`` units to floats can add."""
-    value = None if units is None else (2 + math.sqrt(numbers) * units * 2.0**-51) * (1 + 1e-12)
-    return Sensitivity(value, Norm.l2, "2")
+def sums_sensitivity(numbers: int, units: int | None, size: float = 2.0) -> Sensitivity:
+    """``size``, and what rounding exact sums of ``numbers`` numbers over ``units`` units to floats can add."""
+    value = None if units is None else (size + math.sqrt(numbers) * units * 2.0**-51) * (1 + 1e-12)
+    return Sensitivity(value, Norm.l2, f"{size:.4g}")
 
 
 def recipe(study: AipwStudy, design: Design) -> Recipe:
@@ -165,7 +174,8 @@ def recipe(study: AipwStudy, design: Design) -> Recipe:
         folds=estimator.folds,
         sizes=sizes,
         columns=dimension(study),
-        radius=radius(study),
+        radius=_radius(study, CUTS[0][1]),
+        residuals=CUTS[0][0],
         arms=study.privacy.cost,
         slopes=None,
         propensity=None,
@@ -182,17 +192,19 @@ def recipe(study: AipwStudy, design: Design) -> Recipe:
         if found.penalty is not None and found.slopes is not None:
             return found
     found = _divide(study, blank, OUTCOME_MODEL)
+    if estimator.propensity.known is not None:
+        return found if _signal(found) >= WORTHWHILE_SIGNAL else _divide(study, blank, KNOWN_MEANS)
     return found if found.slopes is not None else _divide(study, blank, ARM_MEANS)
 
 
-def radius(study: AipwStudy) -> float:
+def _radius(study: AipwStudy, lengths: float) -> float:
     """To what length rows of covariates are cut, before they are stretched to the unit ball again.
 
-    ``auto``: the root mean square of their length if numbers are uniform within their bounds.
+    ``auto``: so many root mean square lengths, if numbers are uniform within their bounds.
     """
     if study.estimator.outcome_model.radius != "auto":
         return study.estimator.outcome_model.radius
-    return min(1.0, math.sqrt(_squared_length(study)))
+    return min(1.0, lengths * math.sqrt(_squared_length(study)))
 
 
 def _squared_length(study: EffectStudy) -> float:
@@ -212,8 +224,10 @@ def _divide(study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Dec
     split = replace(
         chosen, arms=_part(total, outcome * part, others), slopes=_part(total, outcome * (1 - part), others)
     )
-    if _signal(split) >= LEAST_SIGNAL:
-        chosen = split
+    signal = _signal(split)
+    if signal >= LEAST_SIGNAL:
+        residuals, lengths, _ = min(CUTS, key=lambda cut: _cut_error(cut, signal, chosen.columns - 1))
+        chosen = replace(split, residuals=residuals, radius=_radius(study, lengths))
     if chosen.propensity is not None:
         chosen = replace(chosen, penalty=_penalty(study, chosen))
     spent = [cost for cost in (chosen.arms, chosen.slopes, chosen.propensity) if cost is not None] * others
@@ -249,18 +263,27 @@ def _arm_part(chosen: Recipe) -> Decimal:
 
 
 def _signal(chosen: Recipe) -> float:
-    """Expected signal of the slopes over their noise, both as root mean squares of a prediction.
+    """Expected signal of the slopes over their noise, both as root mean squares of a prediction, at the tightest cut.
 
-    A residual over its cut has variance 1/RESIDUAL_DEVIATIONS^2; cross moments G b have the signal m b'Gb, and noise of
-    deviation s on each adds s^2 tr(G^-1)/m.
+    A residual over its cut has variance 1/residuals^2; cross moments G b have the signal m b'Gb, and noise of deviation
+    s on each adds s^2 tr(G^-1)/m.
     """
     units = chosen.trained_on(0)
     if units is None or chosen.slopes is None:
-        return math.inf
+        return math.inf if units is None else 0.0
     d = chosen.columns - 1
-    signal = units * EXPLAINED / RESIDUAL_DEVIATIONS**2
+    signal = units * EXPLAINED / chosen.residuals**2
     noise = (_deviation(chosen.slope_numbers, chosen.slopes) * d) ** 2 / units
     return math.sqrt(signal / noise)
+
+
+def _cut_error(cut: tuple[float, float, float], signal: float, slopes: int) -> float:
+    """Squared error that a cut leaves in what slopes adjust for, as a part of it.
+
+    What is lost is lost in every direction; noise is spread over all directions, and one of them confounds.
+    """
+    residuals, lengths, lost = cut
+    return lost**2 + (residuals / CUTS[0][0] * lengths / signal) ** 2 / slopes
 
 
 def _penalty(study: AipwStudy, chosen: Recipe) -> float | None:
@@ -275,10 +298,13 @@ def _penalty(study: AipwStudy, chosen: Recipe) -> float | None:
     length = _squared_length(study) + 1 / (len(study.covariates) + 1)
     curvature = 0.2 / (3 * (len(study.covariates) + 1))
 
+    # Of sensitivity 2/(m penalty), which the model's own is never above but for rounding.
+    noise = 0.0 if chosen.propensity is None else _deviation(chosen.columns, chosen.propensity)
+    units = sum(chosen.sizes) - chosen.sizes[0]
+
     def error(penalty: float) -> float:
-        model = replace(chosen, penalty=penalty).propensity_model(0)
-        noise = Noise.of(None if model is None else model.mechanism(), chosen.columns).deviation
-        return noise**2 * length + ODDS_VARIANCE * (penalty / (curvature + penalty)) ** 2
+        shrunk = penalty / (curvature + penalty)
+        return (noise / (units * penalty)) ** 2 * length + ODDS_VARIANCE * shrunk**2
 
     best = min(PENALTIES, key=error)
     return best if error(best) <= (1 - LEAST_ODDS) * ODDS_VARIANCE else None

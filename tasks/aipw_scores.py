@@ -21,7 +21,8 @@ from tasks.arrays import FloatArray
 from tasks.folds import Pieces
 from tasks.normalise import blocks, scale
 from tasks.outcome_model import OutcomeModel
-from tasks.rows import Rows, map_partitions
+from tasks.rows import Rows
+from tasks.spread import spread
 from tasks.weigh import CHUNK, clipped_scores, lattice_exponent
 
 # Ranges are widened by this part of their size, for rounding in the arithmetic that found them.
@@ -139,7 +140,7 @@ def fold_range(study: AipwStudy, nuisances: Nuisances) -> Interval:
     and is furthest out at the largest pi. So each end is taken at a corner.
     """
     g, pi = common_range(study, nuisances.outcome), propensity_range(study, nuisances)
-    treated, control = (Interval(m + g.low, m + g.high).cut(-1.0, 1.0) for m in nuisances.outcome.means)
+    treated, control = (Interval(m + g.low, m + g.high).cut(-1.0, 1.0) for m in nuisances.outcome.constants)
     return Interval(
         min(
             treated.high - control.high - (1 + treated.high) / pi.low,
@@ -163,7 +164,7 @@ def scores(rows: Rows, nuisances: Nuisances, clip: tuple[float, float]) -> Float
     """Gamma of each row, shape (rows,), in scaled outcomes; a row's score depends on that row alone."""
     pi = nuisances.propensity(rows.x, clip)
     common = nuisances.outcome.common(rows.x)
-    treated, control = (np.clip(m + common, -1.0, 1.0) for m in nuisances.outcome.means)
+    treated, control = (np.clip(m + common, -1.0, 1.0) for m in nuisances.outcome.constants)
     u = np.clip(rows.u, -1.0, 1.0)
     result: FloatArray = treated - control
     return result + np.where(rows.t != 0, (u - treated) / pi, (control - u) / (1 - pi))
@@ -198,5 +199,5 @@ def score_sums(
             total += np.rint(np.stack([v, v * v]) * step).sum(axis=1)
         return int(total[0]), int(total[1])
 
-    parts = map_partitions(piece, len(pieces), workers)
+    parts = spread(piece, len(pieces), workers)
     return np.array([sum(part[0] for part in parts) / step, sum(part[1] for part in parts) / step])

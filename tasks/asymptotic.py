@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -31,6 +32,8 @@ from tasks.privacy.mechanisms import Budget, Slot
 EFFECT = Slot(name="effect", stage="effect", scope=Scope.all)
 VARIANCE = Slot(name="variance", stage="effect", scope=Scope.all)
 STARTS = 10
+# Combinations of levels that the search starts from: all of them if there are no more than this.
+COMBINATIONS = 64
 # Rows whose surfaces are computed at once: bounds the kernel matrix between them and the training rows.
 CHUNK = 2_048
 
@@ -39,13 +42,15 @@ CHUNK = 2_048
 class Domain:
     """Everything a unit could be: features in the unit cube, an outcome in [lower, upper], treated or not.
 
-    A category's indicators may be anything in [0, 1] here, so that the cube holds every row that can occur.
+    ``categories``: first column and number of columns of each one-hot block, of which one is 1 and the others are 0.
+    (A number's missing flag may be anything in [0, 1] here.)
     """
 
     features: int
     lower: float
     upper: float
     clip: tuple[float, float]
+    categories: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,9 @@ class Moments:
     gamma_s: float
 
 
-def mechanisms(units: int | None, cost: PrivacyCost, effect: PrivacyCost) -> tuple[GrossErrorGaussian, ...]:
+def mechanisms(
+    units: int | None, cost: PrivacyCost, effect: PrivacyCost
+) -> tuple[GrossErrorGaussian, GrossErrorGaussian]:
     """The two mechanisms: the effect at ``effect`` = (eps1, delta1), the variance at what is left of ``cost``.
 
     Args:
@@ -123,13 +130,18 @@ def farthest(nuisances: Nuisances, domain: Domain, tau: float, starts: int = STA
     """max over z of |Gamma(z) - tau| as far as bounded L-BFGS-B finds it from ``starts`` starting points.
 
     Gamma is linear in y, so the supremum is at an end of the outcome's range; for each end and arm the search is over
-    x. Their starts advance together, as one problem whose variables separate.
+    x, from starts at different levels. All starts advance together, as one problem whose variables separate.
     """
     from scipy.optimize import minimize
 
     corners = [(t, y) for t in (1.0, 0.0) for y in (domain.lower, domain.upper)]
-    points = np.tile(_starting_points(starts, domain.features), (len(corners), 1))
-    t, y = (np.repeat(np.array(side), starts) for side in zip(*corners, strict=True))
+    first = _starting_points(starts, domain)
+    points = np.tile(first, (len(corners), 1))
+    t, y = (np.repeat(np.array(side), len(first)) for side in zip(*corners, strict=True))
+    low, high = np.zeros_like(points), np.ones_like(points)
+    for start, count in domain.categories:
+        columns = slice(start, start + count)
+        low[:, columns] = high[:, columns] = points[:, columns]
     best = 0.0
 
     def objective(flat: FloatArray) -> tuple[float, FloatArray]:
@@ -139,7 +151,7 @@ def farthest(nuisances: Nuisances, domain: Domain, tau: float, starts: int = STA
         return -float(gap @ gap), (-2 * gap[:, None] * slope).ravel()
 
     # The sum over starts moves little when one of them still does, so the relative tolerance is tight.
-    bounds, options = [(0.0, 1.0)] * points.size, {"ftol": 1e-12, "maxiter": 1_000}
+    bounds, options = np.column_stack([low.ravel(), high.ravel()]), {"ftol": 1e-12, "maxiter": 300}
     minimize(objective, points.ravel(), jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     return best
 
@@ -213,16 +225,31 @@ def _gap(
     return value, gradient
 
 
-def _starting_points(count: int, d: int) -> FloatArray:
-    """Points that fill the unit cube evenly, shape (count, d): the additive sequence of the plastic number and its kin.
+def _starting_points(count: int, domain: Domain) -> FloatArray:
+    """``count`` points, or as many as there are combinations of levels, shape (points, features).
 
-    Fixed, so that a resumed run searches from where the first one did.
+    Every combination is there once at least if there are no more than ``COMBINATIONS``. Fixed, so that a resumed run
+    searches from where the first one did.
     """
+    sizes = [size for _, size in domain.categories]
+    combinations = math.prod(sizes)
+    if combinations <= COMBINATIONS:
+        levels = np.array(list(product(*map(range, sizes))), dtype=np.int64)
+        levels = levels[np.arange(max(count, combinations)) % combinations]
+    else:
+        levels = np.floor(_spread(COMBINATIONS, len(sizes)) * sizes).astype(np.int64)
+    points = _spread(len(levels), domain.features)
+    for (start, size), chosen in zip(domain.categories, levels.T, strict=True):
+        points[:, start : start + size] = np.eye(size)[chosen]
+    return points
+
+
+def _spread(count: int, d: int) -> FloatArray:
+    """Points that fill the unit cube evenly, shape (count, d): the additive sequence of the plastic number's kin."""
     ratio = 2.0
     for _ in range(64):
         ratio = (1 + ratio) ** (1 / (d + 1))
-    steps = ratio ** -np.arange(1.0, d + 1)
-    return (0.5 + np.outer(np.arange(1, count + 1), steps)) % 1.0
+    return (0.5 + np.outer(np.arange(1, count + 1), ratio ** -np.arange(1.0, d + 1))) % 1.0
 
 
 def rate(units: int, epsilon: float, delta: float) -> float:

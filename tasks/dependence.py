@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from tasks.arrays import FloatArray, IntArray
 from tasks.kernel import Kernel
@@ -48,6 +49,8 @@ def kendall(a: FloatArray, b: FloatArray, ties: tuple[IntArray | None, IntArray 
     """|tau| = |C - D| / (m (m - 1)/2) of the ranks of a and b, shape (m,) each, m >= 2; O(m log m); in [0, 1]."""
     from scipy.stats import kendalltau
 
+    if len(a) < 3:
+        return 1.0  # one pair of rows; scipy's p-value divides by zero there
     # The p-value that comes with it is not used; its asymptotic form costs nothing.
     tau = kendalltau(ranks(a, ties[0]), ranks(b, ties[1]), method="asymptotic").statistic
     return min(abs(float(tau)), 1.0)
@@ -61,11 +64,13 @@ def hsic(a: FloatArray, b: FloatArray, kernel_a: Kernel, kernel_b: Kernel) -> fl
     m = len(a)
     cross = np.zeros((kernel_a.dimension, kernel_b.dimension))
     total_a, total_b = np.zeros(kernel_a.dimension), np.zeros(kernel_b.dimension)
-    for first in range(0, m, CHUNK):
-        f, g = kernel_a.features(a[first : first + CHUNK]), kernel_b.features(b[first : first + CHUNK])
-        cross += f.T @ g
-        total_a += f.sum(axis=0)
-        total_b += g.sum(axis=0)
+    # Small products: threads of BLAS would wait for each other longer than they compute.
+    with threadpool_limits(limits=1):
+        for first in range(0, m, CHUNK):
+            f, g = kernel_a.features(a[first : first + CHUNK]), kernel_b.features(b[first : first + CHUNK])
+            cross += f.T @ g
+            total_a += f.sum(axis=0)
+            total_b += g.sum(axis=0)
     covariance = cross / m - np.multiply.outer(total_a / m, total_b / m)
     return float(np.sum(covariance**2)) * (m / (m - 1)) ** 2
 

@@ -134,7 +134,8 @@ class Estimate:
     ``variance`` is the released sampling variance, possibly below 0; ``noise`` and ``variance_noise`` say by
     how much one unit of :class:`Noise` moves the estimate and the variance. ``drowned``: a denominator was
     clamped, so the numbers say nothing. ``excess`` is added to the noise variance then. No population has a
-    sampling variance above ``largest_variance``, so its upper bound need not go beyond it.
+    sampling variance above ``largest_variance``, so its upper bound need not go beyond it. ``allowance``, where it
+    was computed (``tasks/allowance.py``), takes the place of the union bound: deviations of the variance's noise.
     """
 
     value: float
@@ -144,6 +145,7 @@ class Estimate:
     drowned: bool = False
     excess: float = 0.0
     largest_variance: float = math.inf
+    allowance: float | None = None
 
 
 def assemble(
@@ -154,6 +156,7 @@ def assemble(
     The sampling variance enters by its upper confidence bound at beta = (1 - confidence)/10, the error of the
     estimate at 1 - confidence - beta: by the union bound the interval errs at most 1 - confidence of the
     time, up to the normal approximation of the sampling error, however the two noises depend on each other.
+    An estimate whose two noises are independent brings an allowance instead, which is narrower.
 
     Args:
         estimate: the noisy estimate.
@@ -162,9 +165,11 @@ def assemble(
         bounds: the declared range; estimate and interval are cut to it. None: neither is cut.
     """
     alpha = 1 - confidence
-    beta = alpha * VARIANCE_SHARE if noise.deviation * estimate.variance_noise > 0 else 0.0
+    of_variance = noise.deviation * estimate.variance_noise
+    beta = alpha * VARIANCE_SHARE if of_variance > 0 and estimate.allowance is None else 0.0
     sampling = min(max(estimate.variance, 0.0), estimate.largest_variance)
-    upper = sampling + (noise.quantile(beta, 0.0, estimate.variance_noise) if beta > 0 else 0.0)
+    upper = sampling + (estimate.allowance or 0.0) * of_variance
+    upper += noise.quantile(beta, 0.0, estimate.variance_noise) if beta > 0 else 0.0
     upper = min(upper, estimate.largest_variance)
     half = noise.quantile((alpha - beta) / 2, upper, estimate.noise)
     value = estimate.value

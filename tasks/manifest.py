@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from schemas.errors import DataError
 from schemas.extract import Kind, Manifest, load_manifest
 from schemas.plan import Layout
-from schemas.study import EffectStudy, Study
+from schemas.study import Study
 from tasks.partitions import column_types
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _check_column(study: Study, manifest: Manifest, name: str) -> None:
             f"the study reads column '{name}', which extract '{manifest.name}' did not take; "
             "declare it in the source file, or mend the study"
         )
-    if isinstance(study, EffectStudy) and not accepts(study, name, _stored_as(kind)):
+    if not accepts(study, name, _stored_as(kind)):
         raise DataError(f"column '{name}' was extracted as {kind}, but the study says it {type_rule(study, name)}")
 
 

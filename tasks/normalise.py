@@ -26,7 +26,16 @@ from schemas.study import Bounds, CategoricalCovariate, Covariate, EffectStudy, 
 from tasks.arrays import BoolArray, FloatArray, IntArray
 from tasks.partitions import column_groups, read_columns
 from tasks.privacy.keys import key_of
-from tasks.rows import create_array, load_array, map_partitions, partition_folder, save_array, write_rows
+from tasks.rows import (
+    create_array,
+    load_array,
+    map_partitions,
+    partial_path,
+    partition_folder,
+    save_array,
+    write_rows,
+)
+from tasks.spread import spread
 from tasks.unit_hash import ascending, keyed_hash
 from tasks.validate import HASH_LABEL
 
@@ -206,7 +215,7 @@ def normalise_partition(study: EffectStudy, folder: Path, partition: Partition, 
 def normalise_stage(
     study: EffectStudy, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
 ) -> None:
-    """Normalise every partition into ``scratch/enclave``, one after the other.
+    """Normalise every partition into ``scratch/enclave``.
 
     Args:
         study: the study.
@@ -221,14 +230,18 @@ def normalise_stage(
     """
     key = key_of(run_id, seed).subkey(HASH_LABEL)
 
-    for index, partition in enumerate(layout.partitions):
-        normalise_partition(study, folder, partition, partition_folder(scratch, index), key)
+    def normalise(index: int) -> None:
+        normalise_partition(study, folder, layout.partitions[index], partition_folder(scratch, index), key)
+
+    # In one process one after the other, since each has its threads and takes memory.
+    spread(normalise, len(layout.partitions), workers=1)
 
 
 def _write_covariates(study: EffectStudy, prepared: Sequence[Column], order: IntArray, path: Path) -> None:
     """Encode the rows in ``order`` and write them to ``path``; each thread has a span of rows and one buffer."""
     d = dimension(study)
-    handle, start = create_array(path, (len(order), d), np.float64)
+    partial = partial_path(path)
+    handle, start = create_array(partial, (len(order), d), np.float64)
     spans = np.array_split(np.arange(0, len(order), CHUNK_ROWS), study.execution.workers)
 
     def write(index: int) -> None:
@@ -241,6 +254,7 @@ def _write_covariates(study: EffectStudy, prepared: Sequence[Column], order: Int
         map_partitions(write, len(spans), study.execution.workers)
     finally:
         os.close(handle)
+    partial.replace(path)
 
 
 def _features(name: str, covariate: Covariate, missing: Missing) -> tuple[str, ...]:

@@ -1,12 +1,14 @@
 """The private outcome model: arm means and common slopes, from noisy sufficient statistics.
 
-mu_t(x) = m_t + g(x), g(x) = b'x cut to [-limit, limit], all outcomes scaled to u in [-1, 1] and x the covariates (no
-intercept) cut to the study's radius and stretched to the unit ball. Two releases per fold, each of sensitivity 2:
+mu_t(x) = c_t + g(x), g(x) = b'x cut to [-limit, limit], all outcomes scaled to u in [-1, 1] and x the covariates (no
+intercept) cut to the study's radius and stretched to the unit ball. Two releases per fold, of sensitivity 2 and 2.09:
 
 * arms: (sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), from which the treated share, the arm means and the spread of u
   within an arm;
-* slopes: (sum r x, sum x x'/sqrt(2)), r the residual of u from its arm's mean, cut to RESIDUAL_DEVIATIONS spreads and
-  divided by that; the second moments are free. Symmetric noise; without delta their trace alone.
+* slopes: (sum r x, w sum t x, w sum (1-t) x, sum x x'/sqrt(2)), w = MEANS_WEIGHT, r the residual of u from its arm's
+  mean, cut to a number of spreads and divided by that; the second moments are free. Symmetric noise; without delta
+  their trace alone. The arms' means of x make the regression one within arms (Frisch and Waugh): without them what
+  treatment and x share, which is what confounds, would be taken off b.
 
 Everything is shrunk by what the public noise level says: arm means towards 0, second moments towards a multiple of
 the identity, slopes towards none (``docs/proofs/aipw.md``, section 3: no worse than arm means). Sums are exact: entries
@@ -21,12 +23,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tasks.aipw_recipe import RESIDUAL_DEVIATIONS, Recipe
+from tasks.aipw_recipe import MEANS_WEIGHT, Recipe
 from tasks.arrays import FloatArray
 from tasks.folds import Pieces
 from tasks.interval import Noise
 from tasks.privacy.mechanisms import Budget
-from tasks.rows import Rows, map_partitions
+from tasks.rows import Rows
+from tasks.spread import spread
 
 CHUNK = 8_192
 # Entries are multiples of 2^-BITS, so products are of 2^-2 BITS, and 2^(53 - 2 BITS) of them add up exactly.
@@ -36,7 +39,7 @@ HAIR = 1 - 2.0**-40
 # Arm means are shrunk as if they had this standard deviation around the middle of the declared range.
 PRIOR_MEAN_DEVIATION = 0.5
 # g is cut to so many of its own standard deviations: the rest would only widen the range of the scores.
-LIMIT_DEVIATIONS = 2.5
+LIMIT_DEVIATIONS = 3.0
 # Eigenvalues of the second moments below this part of their mean say nothing.
 SMALLEST_EIGENVALUE = 0.2
 # Slopes are kept as far as the signal exceeds its noise by so many standard deviations.
@@ -65,13 +68,18 @@ class Arms:
 
 @dataclass(frozen=True)
 class OutcomeModel:
-    """A released outcome model. ``slopes``: shape (d - 1,), on rows cut to ``radius``; ``kept``: share of them kept."""
+    """A released outcome model. ``slopes``: shape (d - 1,), on rows cut to ``radius``; ``kept``: share of them kept.
 
-    means: tuple[float, float]
+    ``constants``: c_1 and c_0. ``variance``: the mean square that noise and shrinkage of the slopes give the mean score
+    of the fold, first order.
+    """
+
+    constants: tuple[float, float]
     slopes: FloatArray
     limit: float
     radius: float
     kept: float
+    variance: float = 0.0
 
     def common(self, x: FloatArray) -> FloatArray:
         """g(x), shape (rows,), of rows of the unit ball with their intercept."""
@@ -94,11 +102,18 @@ def cut(x: FloatArray, radius: float) -> FloatArray:
     return rounded
 
 
+def on_lattice(values: FloatArray) -> FloatArray:
+    """Cut to [-1, 1] and rounded towards 0 to multiples of 2^-BITS."""
+    step = 2.0**BITS
+    rounded: FloatArray = np.trunc(np.clip(values, -1.0, 1.0) * step) / step
+    return rounded
+
+
 def arm_sums(pieces: Pieces, workers: int = 1) -> FloatArray:
     """(sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), shape (4,), of exact sums."""
 
     def of(rows: Rows) -> FloatArray:
-        u, t = _on_lattice(rows.u), (rows.t != 0).astype(np.float64)
+        u, t = on_lattice(rows.u), (rows.t != 0).astype(np.float64)
         return np.array([u @ t, u @ (1 - t), t.sum(), u @ u])
 
     weights: FloatArray = np.array([1.0, 1.0, math.sqrt(2), 1.0])
@@ -106,25 +121,25 @@ def arm_sums(pieces: Pieces, workers: int = 1) -> FloatArray:
 
 
 def slope_sums(pieces: Pieces, arms: Arms, recipe: Recipe, workers: int = 1) -> FloatArray:
-    """Cross moments of residuals and covariates, and second moments of covariates, shape (recipe.slope_numbers,).
+    """Cross moments of residuals and covariates, and first and second moments of covariates, (recipe.slope_numbers,).
 
     The second moments are the upper triangle row by row, weighted so that its Euclidean norm is that of the whole
     matrix over sqrt(2): diagonal entries over sqrt(2), others as they are. Without ``recipe.gram`` their trace.
     """
     d = recipe.columns - 1
-    limit = residual_limit(arms)
+    limit = residual_limit(arms, recipe)
     upper = np.triu_indices(d)
 
     def of(rows: Rows) -> FloatArray:
-        x = cut(rows.x, recipe.radius)
-        residual = _on_lattice((rows.u - np.where(rows.t != 0, *arms.means)) / limit)
-        if not recipe.gram:
-            return np.append(residual @ x, np.einsum("ij,ij->", x, x))
-        return np.concatenate([residual @ x, (x.T @ x)[upper]])
+        x, t = cut(rows.x, recipe.radius), (rows.t != 0).astype(np.float64)
+        residual = on_lattice((rows.u - np.where(rows.t != 0, *arms.means)) / limit)
+        second = (x.T @ x)[upper] if recipe.gram else np.einsum("ij,ij->", x, x)[None]
+        return np.concatenate([residual @ x, t @ x, (1 - t) @ x, second])
 
     sums = exact_sums(pieces, of, recipe.slope_numbers, workers)
+    sums[d : 3 * d] *= MEANS_WEIGHT
     if recipe.gram:
-        sums[d:] *= np.where(upper[0] == upper[1], math.sqrt(0.5), 1.0)
+        sums[3 * d :] *= np.where(upper[0] == upper[1], math.sqrt(0.5), 1.0)
     return sums
 
 
@@ -145,7 +160,7 @@ def exact_sums(pieces: Pieces, of: Callable[[Rows], FloatArray], numbers: int, w
             totals = [total + int(value) for total, value in zip(totals, (part * step).tolist(), strict=True)]
         return totals
 
-    parts = map_partitions(piece, pieces.count, workers)
+    parts = spread(piece, pieces.count, workers)
     whole = [sum(column) for column in zip(*parts, strict=True)] if parts else [0] * numbers
     return np.array([total / 2 ** (2 * BITS) for total in whole])
 
@@ -172,9 +187,9 @@ def arms_from(released: FloatArray, units: int, recipe: Recipe, fold: int, clip:
     )
 
 
-def residual_limit(arms: Arms) -> float:
+def residual_limit(arms: Arms, recipe: Recipe) -> float:
     """Where residuals are cut while slopes are learnt."""
-    return RESIDUAL_DEVIATIONS * arms.spread
+    return recipe.residuals * arms.spread
 
 
 def without_slopes(arms: Arms, recipe: Recipe) -> OutcomeModel:
@@ -183,15 +198,43 @@ def without_slopes(arms: Arms, recipe: Recipe) -> OutcomeModel:
 
 
 def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fold: int) -> OutcomeModel:
-    """Ridge regression from the released moments, shrunk twice by the public noise level."""
+    """Ridge regression within arms from the released moments, shrunk by the public noise level."""
     d = recipe.columns - 1
     noise = Noise.of(recipe.slopes_mechanism(fold), recipe.slope_numbers).deviation
-    values, vectors = _second_moments(released[d:], d, units, noise)
+    parts = np.array([arms.share, 1 - arms.share])
+    raw = released[d : 3 * d].reshape(2, d) / MEANS_WEIGHT / (units * parts)[:, None]
+    # Noise on each entry of a sum over the units, and so of the mean over both arms and of their difference.
+    own = noise / MEANS_WEIGHT / units
+    of_centre, of_apart = own * math.sqrt(2), own * math.sqrt(float(np.sum(parts**-2)))
+    centre = _positive_part(parts @ raw, of_centre)
+    apart = _positive_part(raw[0] - raw[1], of_apart)
+    values, vectors = _second_moments(
+        released[3 * d :], d, noise, units, centre, apart * math.sqrt(parts[0] * parts[1])
+    )
     cross = vectors.T @ released[:d]
     kept = kept_share(cross, values, noise)
-    slopes = kept * residual_limit(arms) * (vectors @ (cross / values))
+    unit = kept * residual_limit(arms, recipe)
+    slopes = unit * (vectors @ (cross / values))
     size = math.sqrt(float(values @ (vectors.T @ slopes) ** 2) / units)
-    return OutcomeModel(arms.means, slopes, min(2.0, LIMIT_DEVIATIONS * size), recipe.radius, kept)
+    lift = float(slopes @ centre), float(slopes @ apart)
+    # An error e in the slopes moves the mean score by e'(difference of the arms' means of x): their noise, and what
+    # shrinkage took off them.
+    moves = np.square(vectors.T @ (raw[0] - raw[1])) - of_apart**2
+    taken = (1 - kept) / kept * float(slopes @ apart) if kept > 0 else 0.0
+    return OutcomeModel(
+        constants=(arms.means[0] - lift[0] - parts[1] * lift[1], arms.means[1] - lift[0] + parts[0] * lift[1]),
+        slopes=slopes,
+        limit=min(2.0, LIMIT_DEVIATIONS * size),
+        radius=recipe.radius,
+        kept=kept,
+        variance=(unit * noise) ** 2 * max(0.0, float(np.sum(moves / values**2))) + taken**2,
+    )
+
+
+def _positive_part(vector: FloatArray, noise: float) -> FloatArray:
+    """A noisy vector times the share of its square that exceeds what noise of deviation ``noise`` alone would give."""
+    square = float(vector @ vector)
+    return vector * max(0.0, 1 - len(vector) * noise**2 / square) if square > 0 else vector
 
 
 def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
@@ -216,32 +259,30 @@ def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
     return signal / (signal + added)
 
 
-def _second_moments(released: FloatArray, d: int, units: int, noise: float) -> tuple[FloatArray, FloatArray]:
-    """Positive eigenvalues, shape (d,), and eigenvectors of the released second moments.
+def _second_moments(
+    released: FloatArray, d: int, noise: float, units: int, centre: FloatArray, apart: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Positive eigenvalues, shape (d,), and eigenvectors of the released second moments within arms.
 
-    Their mean eigenvalue times the identity, and of the rest the share that exceeds the noise's own square (positive
-    part); eigenvalues are raised to SMALLEST_EIGENVALUE of the mean.
+    Around ``centre`` they are their mean eigenvalue times the identity, and of the rest the share that exceeds the
+    noise's own square (positive part). Then ``apart``, the arms' distance, is taken off, and eigenvalues are raised to
+    SMALLEST_EIGENVALUE of the mean.
     """
+    middle, between = units * np.outer(centre, centre), units * np.outer(apart, apart)
     if len(released) == 1:
-        mean = max(float(released[0]), LEAST_SPREAD * units) / d
-        return np.full(d, mean), np.eye(d)
-    matrix = np.zeros((d, d))
-    upper = np.triu_indices(d)
-    matrix[upper] = released * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
-    matrix = matrix + np.triu(matrix, 1).T
-    mean = max(float(np.trace(matrix)), LEAST_SPREAD * units) / d
-    rest = matrix - mean * np.eye(d)
-    square = float(np.sum(rest**2))
-    share = max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0
-    values, vectors = np.linalg.eigh(mean * np.eye(d) + share * rest)
+        mean = max(float(released[0]) - float(np.trace(middle)), LEAST_SPREAD * units) / d
+        whole: FloatArray = mean * np.eye(d)
+    else:
+        matrix = np.zeros((d, d))
+        upper = np.triu_indices(d)
+        matrix[upper] = released * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
+        matrix = matrix + np.triu(matrix, 1).T - middle
+        mean = max(float(np.trace(matrix)), LEAST_SPREAD * units) / d
+        rest = matrix - mean * np.eye(d)
+        square = float(np.sum(rest**2))
+        whole = mean * np.eye(d) + rest * (max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0)
+    values, vectors = np.linalg.eigh(whole - between)
     return np.maximum(values, SMALLEST_EIGENVALUE * mean), vectors
-
-
-def _on_lattice(values: FloatArray) -> FloatArray:
-    """Cut to [-1, 1] and rounded towards 0 to multiples of 2^-BITS."""
-    step = 2.0**BITS
-    rounded: FloatArray = np.trunc(np.clip(values, -1.0, 1.0) * step) / step
-    return rounded
 
 
 def release_arms(

@@ -31,7 +31,8 @@ from tasks.privacy.mechanisms import (
     Slot,
     vector_mechanism,
 )
-from tasks.rows import Enclave, Rows, map_partitions
+from tasks.rows import Enclave, Rows
+from tasks.spread import spread
 
 SLOT = Slot(name="propensity", stage="propensity", scope=Scope.train)
 
@@ -191,8 +192,8 @@ def fit(rows: Callable[[int], Rows], partitions: int, units: int, penalty: float
     start = _start(rows, partitions, units, penalty)
 
     def evaluate(w: FloatArray) -> tuple[FloatArray, FloatArray]:
-        parts = map_partitions(lambda index: _chunk_sums(rows(index), w), partitions, workers)
-        return _derivatives([chunk for part in parts for chunk in part], w, units, penalty)
+        parts = spread(lambda index: _chunk_sums(rows(index), w), partitions, workers)
+        return _derivatives(parts, w, units, penalty)
 
     return _newton(evaluate, start, TOLERANCE, 2 * coefficient_bound(penalty) + 1)
 
@@ -211,7 +212,7 @@ def _start(rows: Callable[[int], Rows], partitions: int, units: int, penalty: fl
         return zero
     head = Rows(sample.x[:size], sample.t[:size], sample.u[:size])
     try:
-        return _newton(lambda w: _derivatives(_chunk_sums(head, w), w, size, penalty), zero, 1e-7, float("inf"))
+        return _newton(lambda w: _derivatives([_chunk_sums(head, w)], w, size, penalty), zero, 1e-7, float("inf"))
     except ConvergenceError:
         return zero
 
@@ -244,26 +245,28 @@ def _newton(
     raise ConvergenceError("the propensity model did not reach its declared tolerance; raise 'penalty'")
 
 
-def _chunk_sums(rows: Rows, w: FloatArray) -> list[tuple[FloatArray, FloatArray]]:
-    """Sums over each chunk of the loss gradients, shape (d,), and Hessians, shape (d, d)."""
-    sums = []
-    for first in range(0, len(rows), CHUNK):
+def _chunk_sums(rows: Rows, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Sums of the loss gradients over each chunk, shape (chunks, d), and of the Hessians over all, shape (d, d)."""
+    d = len(w)
+    gradients, hessian = np.zeros((-(-len(rows) // CHUNK), d)), np.zeros((d, d))
+    for number, first in enumerate(range(0, len(rows), CHUNK)):
         x = rows.x[first : first + CHUNK]
         with np.errstate(over="ignore"):
             score = 1 / (1 + np.exp(-(x @ w)))
         residual = score - rows.t[first : first + CHUNK]
         scaled = x * np.sqrt(score * (1 - score))[:, None]
-        sums.append((residual @ x, scaled.T @ scaled))
-    return sums
+        gradients[number] = residual @ x
+        hessian += scaled.T @ scaled
+    return gradients, hessian
 
 
 def _derivatives(
-    chunks: list[tuple[FloatArray, FloatArray]], w: FloatArray, units: int, penalty: float
+    parts: list[tuple[FloatArray, FloatArray]], w: FloatArray, units: int, penalty: float
 ) -> tuple[FloatArray, FloatArray]:
     """Gradient and Hessian of J. Chunks' gradients are added exactly and rounded once (``math.fsum``)."""
-    gradients = np.array([gradient for gradient, _ in chunks])
+    gradients = np.concatenate([gradients for gradients, _ in parts])
     total = np.array([math.fsum(column) for column in gradients.T.tolist()])
-    hessian = np.sum([hessian for _, hessian in chunks], axis=0)
+    hessian = np.sum([hessian for _, hessian in parts], axis=0)
     return total / units + penalty * w, hessian / units + penalty * np.eye(len(w))
 
 

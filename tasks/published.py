@@ -1,4 +1,4 @@
-"""Writing what may leave: a release, a bundle, a report. Whole or not at all, and never over something else."""
+"""Writing what may leave: a release, a bundle, a report. Whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 from schemas.errors import StudyError
 
 
-def write_once(path: Path, text: str, *, taken: str, failed: str = "") -> Path:
+def write_whole(path: Path, text: str, *, taken: str | None = None, failed: str = "") -> Path:
     """Write a text file atomically; the same text again is welcome.
 
     Args:
         path: where; folders are made.
         text: what, as UTF-8.
-        taken: what to say if another text lies there.
+        taken: what to say if another text lies there; None: it is replaced.
         failed: what to do if nothing can be written, appended to the message.
 
     Raises:
@@ -22,7 +22,7 @@ def write_once(path: Path, text: str, *, taken: str, failed: str = "") -> Path:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_bytes() != text.encode():
+        if taken is not None and path.exists() and path.read_bytes() != text.encode():
             raise StudyError(f"{path}: {taken}")
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         partial.write_text(text, encoding="utf-8")

@@ -175,3 +175,9 @@ def rows_of(study: EffectStudy, frame: pl.DataFrame) -> Rows:
         frame[study.treatment].cast(pl.UInt8).to_numpy(),
         scaled_outcome(study, frame[study.outcome.name]),
     )
+
+
+def shuffled(rows: Rows, seed: int) -> Rows:
+    """The same rows in an order that the seed fixes."""
+    order = np.random.default_rng(seed).permutation(len(rows))
+    return Rows(rows.x[order], rows.t[order], rows.u[order])

@@ -15,11 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from schemas.errors import ConvergenceError
 from tasks.arrays import FloatArray
 from tasks.kernel import Kernel
-from tasks.rows import map_partitions
+from tasks.spread import spread
 
 Pairs = Callable[[int], FloatArray]
 """``pairs(index)``: the (x, y) of one partition, shape (rows, 2), both in [-1, 1]."""
@@ -27,6 +28,8 @@ Pairs = Callable[[int], FloatArray]
 CHUNK = 8_192
 # Largest norm of the computed gradient at which a fit is accepted, the rounding of its sums included; charged.
 TOLERANCE = 1e-10
+# Predictions are rounded to this lattice; charged.
+STEP = 2.0**-32
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,16 @@ class Regression:
     weights: FloatArray
 
     def predict(self, values: FloatArray) -> FloatArray:
-        """Predictions in [-1, 1], shape (m,) for values of shape (m,)."""
+        """Predictions in [-1, 1], shape (m,) for values of shape (m,); multiples of ``STEP``.
+
+        Equal values have equal predictions then, whatever a product's rounding makes of their places: rows that tie
+        are ranked by their keyed order, not by the last bit of a float.
+        """
         result = np.empty(len(values))
-        for first in range(0, len(values), CHUNK):
-            result[first : first + CHUNK] = self.kernel.features(values[first : first + CHUNK]) @ self.weights
-        return np.clip(result, -1.0, 1.0)
+        with threadpool_limits(limits=1):
+            for first in range(0, len(values), CHUNK):
+                result[first : first + CHUNK] = self.kernel.features(values[first : first + CHUNK]) @ self.weights
+        return np.clip(np.rint(result / STEP) * STEP, -1.0, 1.0)
 
 
 def fit(pairs: Pairs, partitions: int, cause: int, penalty: float, bandwidth: float, workers: int = 1) -> Regression:
@@ -59,13 +67,14 @@ def fit(pairs: Pairs, partitions: int, cause: int, penalty: float, bandwidth: fl
         ConvergenceError: no training rows, or the equations were not solved to ``TOLERANCE``.
     """
     kernel = Kernel(bandwidth, 1.0)
-    parts = map_partitions(lambda index: _sums(pairs(index), cause, kernel), partitions, workers)
+    parts = spread(lambda index: _sums(pairs(index), cause, kernel), partitions, workers)
     units = sum(rows for rows, _, _ in parts)
     if units == 0:
         raise ConvergenceError("there are no training units to fit a regression to")
     gram = np.sum([square for _, square, _ in parts], axis=0) * (2 / units) + penalty * np.eye(kernel.dimension)
     right = np.sum([vector for _, _, vector in parts], axis=0) * (2 / units)
-    weights = np.linalg.solve(gram, right)
+    with threadpool_limits(limits=1):
+        weights = np.linalg.solve(gram, right)
     gradient = float(np.linalg.norm(gram @ weights - right))
     # ||w|| <= 1/sqrt(2 penalty) for the minimiser; what the sums' rounding adds to the gradient grows with it.
     if not (gradient <= TOLERANCE / 2 and np.linalg.norm(weights) <= 1 / math.sqrt(penalty)):

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ from threadpoolctl import ThreadpoolController
 
 from schemas.errors import CausalveilError
 from tasks.arrays import ByteArray, FloatArray, IntArray
+from tasks.spread import on_worker
 
 T = TypeVar("T")
 HashArray = NDArray[np.uint64]
@@ -131,12 +133,19 @@ def load_array(path: Path) -> NDArray[Any]:
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a new .npy file with mode 0600."""
-    handle, start = create_array(path, array.shape, array.dtype)
+    """Write a new .npy file with mode 0600; whoever opens it finds all of it."""
+    partial = partial_path(path)
+    handle, start = create_array(partial, array.shape, array.dtype)
     try:
         write_rows(handle, start, np.ascontiguousarray(array))
     finally:
         os.close(handle)
+    partial.replace(path)
+
+
+def partial_path(path: Path) -> Path:
+    """Where a file is written before it is renamed: a worker that was given up may still write beside its successor."""
+    return path.with_name(f".{path.name}.{uuid4().hex}")
 
 
 def create_array(path: Path, shape: tuple[int, ...], dtype: Any) -> tuple[int, int]:
@@ -187,7 +196,8 @@ def map_partitions(function: Callable[[int], T], count: int, workers: int) -> li
     partitions not yet begun are dropped.
     """
     with _pools("scipy.linalg" in sys.modules).limit(limits=1):
-        if workers <= 1 or count <= 1:
+        # A worker of a cluster is one of many on its machine.
+        if workers <= 1 or count <= 1 or on_worker():
             return [function(index) for index in range(count)]
         with ThreadPoolExecutor(max_workers=min(workers, count)) as pool:
             futures = [pool.submit(function, index) for index in range(count)]

@@ -160,7 +160,7 @@ caps:
   sample: {{epsilon: 10, delta: 1.0e-4}}
   label: {{epsilon: 10, delta: 1.0e-4}}
   training_units: {{epsilon: 10, delta: 1.0e-4}}
-estimators: [ipw, matching]
+estimators: [ipw, matching, aipw, difference_in_means]
 guarantees: [finite_sample]
 units_span_blocks: false
 """

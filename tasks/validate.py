@@ -22,6 +22,7 @@ from schemas.study import Study
 from tasks.partitions import column_groups, column_types, read_columns
 from tasks.privacy.keys import key_of
 from tasks.rows import HashArray, load_array, partition_folder, save_array
+from tasks.spread import spread
 from tasks.unit_hash import ascending, keyed_hash
 
 if TYPE_CHECKING:
@@ -62,19 +63,25 @@ def check_values(study: Study, schema: pa.DataFrameSchema, frame: pl.DataFrame, 
 def check_unique(hashes: list[HashArray], range_units: int = RANGE_UNITS) -> None:
     """Check that no 128-bit hash occurs twice in arrays that each ascend.
 
-    Goes through ranges of the hash's high word that hold about ``range_units`` units each, so memory does
-    not grow with the number of units.
-
     Raises:
         DataError: a unit has two rows.
     """
-    units = sum(map(len, hashes))
+    edges = range_edges(sum(map(len, hashes)), range_units)
+    if any(has_repeat(hashes, low, high) for low, high in pairwise(edges)):
+        raise DataError(Rule.unique)
+
+
+def range_edges(units: int, range_units: int = RANGE_UNITS) -> list[int]:
+    """Edges of ranges of the hash's high word that hold about ``range_units`` units each: memory does not grow."""
     ranges = max(1, -(-units // range_units))
-    edges = [index * 2**64 // ranges for index in range(ranges + 1)]
-    for low, high in pairwise(edges):
-        pieces = [part[bisect_left(part[:, 0], low) : bisect_left(part[:, 0], high)] for part in hashes]
-        if _repeats(np.concatenate(pieces)):
-            raise DataError(Rule.unique)
+    return [index * 2**64 // ranges for index in range(ranges + 1)]
+
+
+def has_repeat(hashes: list[HashArray], low: int, high: int) -> bool:
+    """Whether a hash with its high word in [low, high) stands twice in arrays that each ascend."""
+    return _repeats(
+        np.concatenate([part[bisect_left(part[:, 0], low) : bisect_left(part[:, 0], high)] for part in hashes])
+    )
 
 
 def validate_stage(
@@ -97,25 +104,39 @@ def validate_stage(
         DataError: one line with partition, column and rule.
     """
     key = key_of(run_id, seed).subkey(HASH_LABEL)
-    first: Types | None = None
-    for index, partition in enumerate(layout.partitions):
-        types = column_types(folder, partition)
-        schema = check_types(study, partition, types, first)
-        first = first or types
-        for names in column_groups(study.columns, partition.rows):
-            frame = read_columns(folder, partition, names)
-            check_values(study, schema, frame, partition)
-            if study.data.unit in names:
-                _save_hashes(frame[study.data.unit], key, partition_folder(scratch, index))
-            del frame
+    first = column_types(folder, layout.partitions[0]) if layout.partitions else None
+
+    def validate(index: int) -> int:
+        validate_partition(study, folder, layout.partitions[index], first, partition_folder(scratch, index), key)
+        return layout.partitions[index].rows
+
+    # In one process one after the other, so that memory is bounded by one partition.
+    units = sum(spread(validate, len(layout.partitions), workers=1))
     paths = [partition_folder(scratch, index) / "h.npy" for index in range(len(layout.partitions))]
-    problem = None
-    try:
-        check_unique([load_array(path) for path in paths])
-    except DataError:
-        problem = f"column '{study.data.unit}' {Rule.unique}"
-    if problem:
-        raise DataError(problem)
+    edges = range_edges(units)
+
+    def repeats(index: int) -> bool:
+        return has_repeat([load_array(path) for path in paths], edges[index], edges[index + 1])
+
+    if any(spread(repeats, len(edges) - 1, workers=1)):
+        raise DataError(f"column '{study.data.unit}' {Rule.unique}")
+
+
+def validate_partition(
+    study: Study, folder: Path, partition: Partition, first: Types | None, place: Path, key: bytes
+) -> None:
+    """Check one partition and leave the sorted hashes of its units in ``place``.
+
+    Raises:
+        DataError: one line with partition, column and rule.
+    """
+    schema = check_types(study, partition, column_types(folder, partition), first)
+    for names in column_groups(study.columns, partition.rows):
+        frame = read_columns(folder, partition, names)
+        check_values(study, schema, frame, partition)
+        if study.data.unit in names:
+            _save_hashes(frame[study.data.unit], key, place)
+        del frame
 
 
 def _save_hashes(units: pl.Series, key: bytes, place: Path) -> None:

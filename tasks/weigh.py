@@ -26,7 +26,8 @@ from schemas.privacy import Level, Norm
 from schemas.study import Estimand, Variant
 from tasks.arrays import ByteArray, FloatArray, IntArray
 from tasks.privacy.mechanisms import Sensitivity
-from tasks.rows import Enclave, Rows, map_partitions, save_array
+from tasks.rows import Enclave, Rows, save_array
+from tasks.spread import spread
 
 SUMS_FILE = "sums.npy"
 CHUNK = 8_192
@@ -155,7 +156,7 @@ def exact_sums(
                 total += whole.sum(axis=1)
         return total
 
-    parts = map_partitions(partition_sums, partitions, workers)
+    parts = spread(partition_sums, partitions, workers)
     total: IntArray = np.sum([np.rint(part).astype(np.int64) for part in parts], axis=0)
     return total / step
 

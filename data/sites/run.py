@@ -89,7 +89,8 @@ def main(out: Path, engine: str) -> None:
     hospitals = {site: Party(site, folder / site) for site in AGREED}
     coordinator = Party("coordinator", folder / "coordinator")
 
-    keys = {site: json.loads(party.answer("bundle", "key", "--json"))["key"] for site, party in hospitals.items()}
+    asked = {site: party.start("bundle", "key", "--json") for site, party in hospitals.items()}
+    keys = {site: json.loads(finish(process))["key"] for site, process in asked.items()}
     shutil.copy(HERE / "study.yaml", coordinator.folder)
     (coordinator.folder / "sites.yaml").write_text(terms(round_, keys, now), encoding="utf-8")
     (coordinator.folder / "bundles").mkdir()
@@ -102,14 +103,15 @@ def main(out: Path, engine: str) -> None:
         running.append(party.start(*words, "--out", str(party.folder / "release")))
     for process in running:
         finish(process)
-    for site, party in hospitals.items():
-        sent = party.folder / "release" / "bundle.json"
-        party.answer("bundle", "show", str(sent))
-        shutil.copy(sent, coordinator.folder / "bundles" / f"{site}.json")
+    sent = {site: party.folder / "release" / "bundle.json" for site, party in hospitals.items()}
+    for process in [party.start("bundle", "show", str(sent[site])) for site, party in hospitals.items()]:
+        finish(process)  # a person reads it here, before it leaves
+    for site, bundle in sent.items():
+        shutil.copy(bundle, coordinator.folder / "bundles" / f"{site}.json")
 
     pooled = coordinator.folder / "pooled"
     print(coordinator.answer("pool", str(coordinator.folder / "sites.yaml"), "--out", str(pooled)))
-    #     print(coordinator.answer("report", str(pooled / "release.json")))
+    print(coordinator.answer("report", str(pooled / "release.json")))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from schemas.privacy import Charge
 from tasks.arrays import FloatArray
 from tasks.home import home
 from tasks.privacy.ledger import Ledger, Released
+from tasks.spread import refuse_on_worker
 
 if TYPE_CHECKING:
     from tasks.privacy.noise import NoiseSource
@@ -67,6 +68,7 @@ class FlowBudget:
             BudgetRefused: not reserved, not declared so, voided or finished.
             LedgerError: the ledger cannot be used. Run again: a committed value is found.
         """
+        refuse_on_worker("a draw of noise")
         released = self.ledger.release(self.run_id, charge, lambda: _encode(draw(self.noise), charge))
         return _decode(released)
 
@@ -80,6 +82,7 @@ class FlowBudget:
             BudgetRefused, LedgerError: as ``spend``.
             CausalveilError: the committed file is lost or was altered. The charge stands.
         """
+        refuse_on_worker("a draw of noise")
         released = self.ledger.released(self.run_id, charge)
         if released is not None:
             return self._read(charge, released)

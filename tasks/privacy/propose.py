@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -59,12 +60,12 @@ class _Tested(Calibrated):
     def _scale(self, sensitivity: float) -> float:
         return accountant.laplace_scale(sensitivity, self._part)
 
-    @property
+    @cached_property
     def test_scale(self) -> float:
         """Scale of the Laplace noise on each distance."""
         return accountant.laplace_scale(1.0, self._part)
 
-    @property
+    @cached_property
     def threshold(self) -> float:
         """What a noisy distance must exceed: from 1 it does so with probability delta/tests."""
         return 1 + self.test_scale * math.log(self.tests / (2 * float_below(self.cost.delta))) * (1 + WIDENING)

@@ -12,7 +12,7 @@ from schemas.errors import DataError, StudyError
 from schemas.privacy import PrivacyCost
 from tasks import asymptotic
 from tasks.asymptotic import Domain, Moments, Nuisances, Table
-from tasks.learners import Role, Surface, learner
+from tasks.learners import Learner, Role, Surface, learner
 from tasks.privacy.accountant import compose, epsilon_pld
 from tasks.privacy.gross_error import gross_error_gaussian
 from tasks.privacy.rehearsal import RehearsalBudget
@@ -98,7 +98,7 @@ def test_starts_that_advance_together_find_what_each_finds_alone() -> None:
     best = 0.0
     for t in (1.0, 0.0):
         for y in (DOMAIN.lower, DOMAIN.upper):
-            for start in asymptotic._starting_points(10, 2):
+            for start in asymptotic._starting_points(10, DOMAIN):
 
                 def negative(x: np.ndarray, t: float = t, y: float = y) -> float:
                     score = asymptotic.influence(x[None], np.array([t]), np.array([y]), models, DOMAIN.clip)[0]
@@ -109,12 +109,43 @@ def test_starts_that_advance_together_find_what_each_finds_alone() -> None:
 
 
 def test_starting_points_fill_the_cube_and_never_change() -> None:
-    points = asymptotic._starting_points(10, 24)
+    domain = Domain(24, 0.0, 1.0, (0.1, 0.9))
+    points = asymptotic._starting_points(10, domain)
     assert points.shape == (10, 24)
     assert ((points > 0) & (points < 1)).all()
     assert np.abs(points.mean(axis=0) - 0.5).max() < 0.25
     assert np.unique(points, axis=0).shape == (10, 24)
-    np.testing.assert_array_equal(points, asymptotic._starting_points(10, 24))
+    np.testing.assert_array_equal(points, asymptotic._starting_points(10, domain))
+
+
+@pytest.mark.parametrize(("sizes", "combinations"), [((3, 2), 6), ((9, 9, 9), 64)])
+def test_starts_stand_at_levels_and_not_between_them(sizes: tuple[int, ...], combinations: int) -> None:
+    starts = np.cumsum((1, *sizes))[:-1].tolist()
+    domain = Domain(1 + sum(sizes), 0.0, 1.0, (0.1, 0.9), tuple(zip(starts, sizes, strict=True)))
+    points = asymptotic._starting_points(10, domain)
+    assert points.shape == (max(10, combinations), domain.features)
+    for start, size in domain.categories:
+        block = points[:, start : start + size]
+        assert set(np.unique(block)) == {0.0, 1.0}
+        assert (block.sum(axis=1) == 1).all()
+        assert (block.max(axis=0) == 1).all(), "every level is tried"
+    assert len(np.unique(points[:, 1:], axis=0)) > 0.9 * combinations
+
+
+def test_the_search_stays_at_the_levels() -> None:
+    """A mean outcome of 1 at either level, of 6 or -4 where both or none of the indicators are 1."""
+
+    def surface(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return x @ [0.0, 5.0, 5.0] - 4.0, np.tile([0.0, 5.0, 5.0], (len(x), 1))
+
+    domain = Domain(3, 0.0, 1.0, (0.5, 0.5), ((1, 2),))
+    flat = Nuisances(surface, wave_of_three, wave_of_three)
+    # Gamma is 2 y - mu_1 if treated and mu_1 - 2 y if not, y in {0, 1}.
+    assert asymptotic.farthest(flat, domain, 0.0) == pytest.approx(1.0)
+
+
+def wave_of_three(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros(len(x)), np.zeros_like(x)
 
 
 def test_moments_are_those_of_cross_fitted_scores() -> None:
@@ -136,12 +167,16 @@ def test_moments_are_those_of_cross_fitted_scores() -> None:
     assert found.gamma_s == pytest.approx(found.gamma**2 - found.sigma2)
 
 
-def test_the_second_supremum_never_lies_below_the_largest_deviation_of_a_square() -> None:
-    """Equation 11 on a grid: |(Gamma - tau)^2 - sigma2|, also where sigma2 is the larger part."""
-    folds = [people(100, 1), people(100, 2)]
-    pair = (learner(Role.outcome, "kernel_ridge"), learner(Role.propensity, "logistic"))
-    found = asymptotic.moments(folds, DOMAIN, pair, seed=0, suprema=lambda *_: 0.0)
-    assert found.gamma_s == max(found.gamma**2 - found.sigma2, found.sigma2)
+def test_the_second_supremum_is_sigma2_where_every_score_is_far_from_tau() -> None:
+    """Equation 11 where sigma2 is the larger part: scores are +2 and -2, so gamma^2 - sigma2 = 0 and sigma2 = 4."""
+
+    def constant(value: float) -> Learner:
+        return Learner(lambda x, y, seed: lambda points: (np.full(len(points), value), np.zeros_like(points)))
+
+    t, y = np.tile([1.0, 1.0, 0.0, 0.0], 10), np.tile([1.0, -1.0], 20)
+    folds = [Table(np.zeros((40, 2)), t, y) for _ in range(2)]
+    found = asymptotic.moments(folds, DOMAIN, (constant(0.0), constant(0.5)), seed=0, suprema=lambda *_: 0.0)
+    assert (found.tau, found.sigma2, found.gamma, found.gamma_s) == (0.0, 4.0, 2.0, 4.0)
 
 
 def test_a_fold_without_one_arm_ends_the_run() -> None:

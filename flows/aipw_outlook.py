@@ -1,0 +1,81 @@
+"""What `plan` says of AIPW before a row is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas.aipw import AipwStudy
+from schemas.plan import Plan, StandIn
+from schemas.privacy import Guarantee
+from tasks import aipw_theory, asymptotic_stage
+from tasks.aipw_interval import propensity_kind
+
+
+def outlook(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+    """Expected half-width and its parts, and what the budget can learn; sentences for people, numbers for scripts.
+
+    Args:
+        study: the study.
+        plan: its plan, with a known number of units.
+        stand_in: the population that the reader assumes.
+        effect: an effect in outcome units that the reader hopes to see.
+    """
+    if study.guarantee is Guarantee.asymptotic:
+        return _asymptotic(study, plan, stand_in, effect)
+    expected = aipw_theory.expected(study, plan.design, stand_in)
+    found, recipe, folds = expected.findings, expected.recipe, study.estimator.folds
+    kind = propensity_kind(study, recipe)
+    numbers: dict[str, Any] = {
+        "treated": stand_in.treated,
+        "half_width": expected.half_width,
+        "noise_standard_error": found.details["noise_standard_error"],
+        "sampling_standard_error": found.details["sampling_standard_error"],
+        "score_range": found.details["score_range"],
+        "propensity_model": kind,
+        "slopes": recipe.slopes is not None,
+        "whole_range": found.interval.whole_range,
+    }
+    sentences = [
+        f"Expected {study.confidence:.0%} interval: estimate ± {expected.half_width:.4g} (standard error "
+        f"{numbers['sampling_standard_error']:.3g} from sampling, {numbers['noise_standard_error']:.3g} from noise), "
+        f"for a treated share of {stand_in.treated:g}.",
+        f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds and is scored in its own, so it "
+        f"pays for {folds - 1} fold{'s' if folds > 2 else ''}' models and one effect: the total is that sum.",
+        f"Decided from public sizes: propensity score by {kind}, outcome model "
+        + ("with slopes." if recipe.slopes is not None else "of arm means alone."),
+    ]
+    warnings: list[str] = []
+    if recipe.slopes is None and kind == "treated share":
+        warnings.append(
+            "at this size and budget covariates would drown in noise and are not used: the estimate is a difference of "
+            "arm means, which confounding biases. More units or epsilon, or fewer covariates, let it adjust."
+        )
+    if found.interval.whole_range:
+        warnings.append("the noise exceeds the declared range: expect all of it as interval.")
+    if effect is not None:
+        say_effect(effect, numbers, sentences, warnings)
+    return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+def _asymptotic(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+    """The paper's intervals: their caveats are the warnings."""
+    if plan.design.units is None:
+        raise ValueError("an outlook needs the number of units")
+    half = asymptotic_stage.expected_half_width(study, plan.design, stand_in)
+    numbers: dict[str, Any] = {"treated": stand_in.treated, "half_width": half}
+    sentences = [f"Expected {study.confidence:.0%} interval: estimate ± {half:.4g}."]
+    warnings = [f"not protected: {sentence}." for sentence in study.unprotected]
+    if effect is not None:
+        say_effect(effect, numbers, sentences, warnings)
+    return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+def say_effect(effect: float, numbers: dict[str, Any], sentences: list[str], warnings: list[str]) -> None:
+    """Will an effect of this size be seen?"""
+    drowned = numbers["half_width"] >= abs(effect)
+    numbers["effect"], numbers["drowned"] = effect, drowned
+    half = f"expected half-width {numbers['half_width']:.3g}"
+    if drowned:
+        warnings.append(f"noise and sampling will drown an effect of {effect:g}: {half}.")
+    else:
+        sentences.append(f"An effect of {effect:g} stands out: {half}.")

@@ -1,0 +1,83 @@
+"""A small direction study, as arrays and on disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import yaml
+
+from schemas.direction import DirectionStudy
+from tasks.arrays import FloatArray
+from tasks.pairs import TestRows
+from tests.studies import POLICY, merge
+
+DIRECTION: dict[str, Any] = {
+    "kind": "direction",
+    "name": "small-pair",
+    "data": {"path": ".", "unit": "person"},
+    "pair": {"x": {"name": "dose", "lower": 0, "upper": 2}, "y": {"name": "response", "lower": -5, "upper": 5}},
+    "estimator": {"name": "direction", "scores": ["spearman", "kendall", "hsic", "iqr"], "protect": ["test"]},
+    "privacy": {"epsilon": "1.0", "delta": "1e-6"},
+    "execution": {"engine": "direct", "workers": 1},
+}
+DIRECTION_POLICY = POLICY | {"estimators": ["direction"], "unbounded_halves": ["train", "test"]}
+
+# Every combination of halves, form of release and variant that a study may ask for, with scores that need delta.
+OPTIONS: list[dict[str, Any]] = [
+    {"protect": protect, "release": release, "variant": "ours"}
+    for protect in (["test"], ["train"], ["train", "test"])
+    for release in ("difference", "scores")
+] + [{"protect": protect, "release": "scores", "variant": "paper"} for protect in (["test"], ["train"])]
+
+
+def option_name(option: dict[str, Any]) -> str:
+    """A name for a parametrised test."""
+    return "-".join("+".join(part) if isinstance(part, list) else str(part) for part in option.values())
+
+
+def make_direction(**changes: Any) -> DirectionStudy:
+    """The small study; `epsilon`, `delta` and every setting of the estimator may stand at the top."""
+    privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
+    plain = {key: changes.pop(key) for key in ("data", "pair", "execution", "name") if key in changes}
+    return DirectionStudy.model_validate(merge(DIRECTION, plain | {"estimator": changes, "privacy": privacy}))
+
+
+def cause_and_effect(n: int, seed: int = 0) -> FloatArray:
+    """(x, y), shape (n, 2), in [-1, 1]: y is a curve of x with uniform noise."""
+    random = np.random.default_rng(seed)
+    x = random.uniform(-1, 1, n)
+    return np.column_stack([x, 1.2 * x**2 - 0.6 + 0.3 * random.uniform(-1, 1, n)])
+
+
+def rows(pairs: FloatArray, seed: int = 0) -> TestRows:
+    """Test rows with some order of ties."""
+    return TestRows(pairs, np.random.default_rng(seed).permutation(len(pairs)))
+
+
+def doses(n: int, seed: int = 0) -> pl.DataFrame:
+    """The same pair as a table, in the units of the small study."""
+    pairs = cause_and_effect(n, seed)
+    return pl.DataFrame({"person": np.arange(n) + 1000, "dose": pairs[:, 0] + 1, "response": 5 * pairs[:, 1]})
+
+
+def write_direction(
+    folder: Path,
+    *,
+    frame: pl.DataFrame | None = None,
+    partitions: int = 2,
+    study: dict[str, Any] | None = None,
+    policy: dict[str, Any] | None = None,
+) -> Path:
+    """Write study.yaml, policy.yaml and partitions below `folder`; return the study's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    frame = doses(400) if frame is None else frame
+    size = -(-frame.height // partitions)
+    for index in range(partitions):
+        frame.slice(index * size, size).write_parquet(folder / f"part-{index}.parquet")
+    path = folder / "study.yaml"
+    path.write_text(yaml.safe_dump(merge(DIRECTION, study or {}), sort_keys=False))
+    (folder / "policy.yaml").write_text(yaml.safe_dump(merge(DIRECTION_POLICY, policy or {}), sort_keys=False))
+    return path

@@ -1,0 +1,125 @@
+"""Studies of guarantee `asymptotic`: refused unless the policy agrees, labelled, charged as declared."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from studies import merge, write_study
+
+from flows.cli import main
+from flows.launch import run_study
+from flows.spine import plan_study
+from schemas.asymptotic import CAVEATS
+from schemas.errors import PolicyError, StudyError
+from schemas.privacy import Guarantee
+from schemas.release import load_release, release_schema
+from tasks.privacy.ledger import open_ledger
+
+ESTIMATOR = {"name": "aipw", "penalty": ..., "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}}
+ALLOWED = {"estimators": ["aipw"], "guarantees": ["finite_sample", "asymptotic"]}
+
+
+def write(folder: Path, policy: dict[str, Any] | None = None, **estimator: Any) -> Path:
+    study = {"estimator": merge(ESTIMATOR, estimator), "privacy": {"epsilon": "0.5", "delta": "1e-5"}}
+    return write_study(folder, study=study, policy=ALLOWED if policy is None else policy)
+
+
+def test_a_policy_that_says_nothing_of_it_refuses_and_nothing_is_read(tmp_path: Path) -> None:
+    """The default of a policy is finite_sample alone; the partitions are not even there."""
+    path = write(tmp_path / "study", {"estimators": ["aipw"]})
+    for part in path.parent.glob("*.parquet"):
+        part.unlink()
+    with pytest.raises(PolicyError, match="does not allow guarantee 'asymptotic'"):
+        run_study(path, out=tmp_path / "out", engine="direct")
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [{}, {"outcome_model": {"model": "neural_network"}, "folds": 3}, {"propensity": {"known": 0.5}}],
+    ids=["kernel ridge", "network, three folds", "known score"],
+)
+def test_plan_ledger_and_release_agree_and_say_what_it_rests_on(estimator: dict[str, Any], tmp_path: Path) -> None:
+    path = write(tmp_path / "study", **estimator)
+    _, plan = plan_study(path)
+    release = load_release(run_study(path, out=tmp_path / "out", engine="direct").path)
+    assert release.guarantee is Guarantee.asymptotic
+    assert set(CAVEATS) <= set(release.privacy.unprotected)
+    assert release.privacy.charges == plan.charges
+    assert {charge.name: charge.epsilon for charge in plan.charges} == {
+        "effect": Decimal("0.45"),
+        "variance": Decimal("0.05"),
+    }
+    assert plan.epsilon_pld == pytest.approx(0.5, rel=1e-3)
+    (block,) = open_ledger().account("small").blocks
+    assert (block.spent.epsilon, block.spent.delta) == (Decimal("0.5"), Decimal("1e-5"))
+    open_ledger().verify_release(release)
+    interval = release.interval
+    assert interval.covers == ("sampling", "effect noise")
+    assert (interval.lower + interval.upper) / 2 == pytest.approx(release.estimate)
+    Draft202012Validator(release_schema()).validate(release.model_dump(mode="json"))
+
+
+def test_the_interval_is_equation_15_of_what_was_released(tmp_path: Path) -> None:
+    """V = sigma2_DP + n gamma^2 r^2, from the release's own numbers."""
+    path = write(tmp_path / "study")
+    release = load_release(run_study(path, out=tmp_path / "out", engine="direct").path)
+    (effect,) = [charge for charge in release.privacy.charges if charge.name == "effect"]
+    gamma = release.details["gross_error_sensitivity"]
+    assert release.variance.noise == pytest.approx((gamma * effect.noise_scale) ** 2)
+    v = 400 * (release.variance.sampling + release.variance.noise)
+    half = 1.959964 * (v / 400) ** 0.5
+    assert release.interval.upper - release.interval.lower == pytest.approx(2 * half)
+
+
+def test_the_caveats_are_printed_by_plan_and_run(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "study")
+    for words in (["plan", str(path)], ["run", str(path), "--engine", "direct", "--out", str(tmp_path / "out")]):
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        assert ended.value.code == 0
+        shown = " ".join(capfd.readouterr().out.split())
+        assert "asymptotic" in shown
+        assert "not certified" in shown
+        assert "carry no noise" in shown
+
+
+def test_the_same_run_id_gives_the_same_release_and_the_same_seed_the_same_models(tmp_path: Path) -> None:
+    path = write(tmp_path / "study", outcome_model={"model": "neural_network"})
+    first = run_study(path, out=tmp_path / "a", run_id="again", engine="direct")
+    second = run_study(path, out=tmp_path / "b", run_id="again", engine="direct")
+    assert second.path.read_bytes() == first.path.read_bytes()
+    twice = [run_study(path, out=tmp_path / f"s{k}", simulate=7, engine="direct").release for k in range(2)]
+    assert twice[0].estimate == twice[1].estimate
+    assert twice[0].interval == twice[1].interval
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"estimator": {"outcome_model": {"model": "ridge"}}}, "no outcome model 'ridge'"),
+        ({"estimator": {"outcome_model": {"model": "random_forest"}}}, "kernel_ridge, neural_network"),
+        ({"estimator": {"outcome_model": {"model": "os.system"}}}, "pattern"),
+        ({"estimator": {"outcome_model": {"model": "kernel_ridge", "path": "model.py"}}}, "unknown key"),
+        ({"privacy": {"delta": 0}}, "delta above 0"),
+        ({"privacy": {"level": "label"}}, "label"),
+    ],
+    ids=["of the other guarantee", "not installed", "an import path", "a file", "no delta", "label level"],
+)
+def test_what_cannot_be_asked_is_refused_before_anything_is_read(
+    changes: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    study = merge({"estimator": ESTIMATOR, "privacy": {"epsilon": "0.5", "delta": "1e-5"}}, changes)
+    path = write_study(tmp_path / "study", study=study, policy=ALLOWED)
+    with pytest.raises(StudyError, match=words):
+        plan_study(path)
+
+
+def test_kernel_ridge_refuses_a_table_whose_kernel_would_not_fit(tmp_path: Path) -> None:
+    path = write(tmp_path / "study")
+    with pytest.raises(StudyError, match="at most 20,000 units"):
+        plan_study(path, units=20_001)
+    plan_study(path, units=20_000)

@@ -1,0 +1,175 @@
+"""What an auditor is told of a run: with Prefect's record and without it, after a retry, a refusal, a forgery."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+from studies import write_study
+
+from flows.audit import lines, trail_of
+from flows.cli import main
+from flows.launch import run_study
+from schemas.errors import BudgetRefused, CausalveilError, LedgerError, RunConflict
+from schemas.trail import Trail
+from tasks.privacy.ledger import open_ledger
+
+STAGES = ["validate", "normalise", "split", "propensity", "weigh", "perturb", "interval"]
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    return write_study(tmp_path / "study", policy={"caps": {"sample": {"epsilon": 1, "delta": "1e-4"}}})
+
+
+@pytest.fixture
+def no_prefect() -> Iterator[None]:
+    """Prefect's database is gone: its server answers no more."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        yield
+
+
+def page(trail: Trail) -> str:
+    return "\n".join(lines(trail))
+
+
+def test_the_ledger_alone_tells_the_charges(study: Path, tmp_path: Path, no_prefect: None) -> None:
+    release = run_study(study, out=tmp_path / "out", run_id="old").release
+    trail = trail_of("old")
+    assert trail.ledger is not None
+    assert trail.ledger.study_digest == release.study_digest
+    assert [record.charge.name for record in trail.ledger.charges] == ["propensity", "effect"]
+    assert trail.ledger.charges[-1].entry.hash == release.ledger.entry_hash
+    assert trail.ledger.software is not None
+    assert trail.ledger.software["causalveil"] == release.software.version
+    assert trail.prefect.missing == "Prefect's server could not be read (ConnectError)"
+    written = page(trail)
+    assert "comes from the ledger alone" in written
+    for record in trail.ledger.charges:
+        assert record.entry.hash in written
+    assert release.study_digest in written
+
+
+def test_no_server_is_named(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+    import subprocess
+    import sys
+
+    run_study(study, out=tmp_path / "out", run_id="old")
+    around = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+    command = [sys.executable, "-m", "flows.cli", "audit", "old", "--json", "--page", str(tmp_path / "page.md")]
+    around["PREFECT_HOME"] = str(tmp_path / "prefect")
+    told = subprocess.run(
+        command, env=around, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
+    )
+    document = json.loads(told.stdout)
+    assert "names no server" in document["prefect"]["missing"]
+    assert document["ledger"]["state"] == "finished"
+    assert document["chain"]["entries"] == 6
+    assert "| propensity | propensity | gaussian" in (tmp_path / "page.md").read_text()
+
+
+def test_a_run_that_failed_after_its_release_is_finished(study: Path, tmp_path: Path, no_prefect: None) -> None:
+    out = tmp_path / "out"
+    out.write_text("in the way")
+    with pytest.raises(CausalveilError):
+        run_study(study, out=out, run_id="stuck")
+    trail = trail_of("stuck")
+    assert trail.ledger is not None
+    assert trail.ledger.state == "finished"
+
+
+def test_a_run_that_nobody_knows_is_an_error(study: Path, tmp_path: Path, no_prefect: None) -> None:
+    study.parent.joinpath("part-1.parquet").write_bytes(b"no")
+    with pytest.raises(CausalveilError):
+        run_study(study, out=tmp_path / "out", run_id="early")
+    with pytest.raises(RunConflict, match="early is not in this ledger"):
+        trail_of("early")
+
+
+def test_what_was_never_drawn_is_said(study: Path, no_prefect: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks import weigh
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("power cut")
+
+    fails.__name__ = "weigh_stage"
+    monkeypatch.setattr(weigh, "weigh_stage", fails)
+    with pytest.raises(CausalveilError):
+        run_study(study, run_id="half")
+    open_ledger().void("half", "power cut on 3 May")
+    trail = trail_of("half")
+    assert trail.ledger is not None
+    assert (trail.ledger.state, trail.ledger.not_drawn, trail.ledger.software) == ("voided", ("effect",), None)
+    written = page(trail)
+    assert "power cut on 3 May" in written
+    assert "| effect | never drawn |" in written
+
+
+def test_prefects_part_has_stages_states_and_retries(study: Path, tmp_path: Path, prefect_server: str) -> None:
+    run_study(study, out=tmp_path / "out", run_id="seen", engine="prefect")
+    run_study(study, out=tmp_path / "out", run_id="seen", engine="prefect")
+    trail = wait_for(trail_of, "seen", lambda trail: len(trail.prefect.flow_runs) == 2 and all_ended(trail))
+    first, second = trail.prefect.flow_runs
+    assert [stage.name for stage in first.stages] == STAGES
+    assert second.stages == (), "the second start found the release"
+    assert all(stage.states[-1].type == "COMPLETED" for stage in first.stages)
+    assert trail.prefect.starts == 2
+    assert trail.prefect.refusals == ()
+    assert trail.ledger is not None
+    assert len(trail.ledger.charges) == 2, "two starts, one charge each"
+    assert first.id in page(trail)
+
+
+def test_a_refusal_is_on_prefects_record_alone(study: Path, tmp_path: Path, prefect_server: str) -> None:
+    run_study(study, out=tmp_path / "out", run_id="spends-all", engine="prefect")
+    with pytest.raises(BudgetRefused):
+        run_study(study, out=tmp_path / "b", run_id="too-much", engine="prefect")
+    trail = wait_for(trail_of, "too-much", lambda trail: bool(trail.prefect.refusals))
+    assert trail.ledger is None
+    (refusal,) = trail.prefect.refusals
+    assert "remaining 0 of 1" in str(refusal.message)
+    written = page(trail)
+    assert "it reserved nothing" in written
+    assert "Refused by the budget" in written
+
+
+def test_a_forged_ledger_is_not_audited(
+    study: Path, tmp_path: Path, home: Path, no_prefect: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run_study(study, out=tmp_path / "out", run_id="forged")
+    engine = create_engine(f"sqlite:///{home / 'ledger.db'}")
+    with engine.begin() as connection:
+        for name in connection.execute(text("select name from sqlite_master where type = 'trigger'")).scalars().all():
+            connection.execute(text(f"drop trigger {name}"))
+        connection.execute(text("update entries set dataset = 'else' where seq = 4"))
+    with pytest.raises(LedgerError, match="entry 4"):
+        trail_of("forged")
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", "forged"])
+    assert ended.value.code == 5
+    capfd.readouterr()
+
+
+def all_ended(trail: Trail) -> bool:
+    runs = trail.prefect.flow_runs
+    ended = [stage.states and stage.states[-1].type == "COMPLETED" for run in runs for stage in run.stages]
+    return len(ended) >= len(STAGES) and all(ended)
+
+
+def wait_for(read: Any, run_id: str, enough: Any) -> Trail:
+    """The trail once the server has caught up with the client."""
+    import time
+
+    deadline = time.monotonic() + 60
+    trail: Trail = read(run_id)
+    while not enough(trail) and time.monotonic() < deadline:
+        time.sleep(0.5)
+        trail = read(run_id)
+    return trail

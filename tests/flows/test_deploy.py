@@ -1,0 +1,228 @@
+"""A worker and the deployments as written: a fired run leaves its release, a refused one says why it failed.
+
+The second half types `deploy/README.md`, command by command, with a server on PostgreSQL; it is long.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+import sqlalchemy as sa
+import yaml
+from postgres import WHY_NOT, database
+
+from schemas.release import load_release
+from tasks.privacy.ledger import open_ledger
+
+ROOT = Path(__file__).parents[2]
+CHECKOUT = ("flows", "tasks", "schemas", "deploy", "data/sites", "pyproject.toml")
+PATIENTS = 6000
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the checkout, since runs leave releases and partitions in it."""
+    root = tmp_path / "checkout"
+    for name in CHECKOUT:
+        source, target = ROOT / name, root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    return root
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return os.environ | {"PATH": path, "CAUSALVEIL_HOME": str(home), "NO_COLOR": "1", "COLUMNS": "200"} | more
+
+
+@contextmanager
+def in_background(command: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A process in a session of its own, whose children end with it."""
+    process = subprocess.Popen(command, start_new_session=True, **options)
+    try:
+        yield process
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def ask(client: httpx.Client, method: str, path: str, **content: Any) -> Any:
+    """One call of the API; its database may be busy for a moment."""
+    for _ in range(20):
+        answer = client.request(method, path, **content)
+        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+            break
+        time.sleep(1)
+    return answer.raise_for_status().json()
+
+
+def fire(api: str, deployment: str) -> dict[str, Any]:
+    """Create a run of a deployment and wait for its end; the flow run as the API tells it."""
+    with httpx.Client(base_url=api, timeout=60) as client:
+        found = ask(client, "GET", f"/deployments/name/{deployment}")
+        run: dict[str, Any] = ask(client, "POST", f"/deployments/{found['id']}/create_flow_run", json={})
+        deadline = time.monotonic() + 300
+        while run["state"]["type"] not in ("COMPLETED", "FAILED", "CRASHED") and time.monotonic() < deadline:
+            time.sleep(0.5)
+            run = ask(client, "GET", f"/flow_runs/{run['id']}")
+    return run
+
+
+def events(api: str, name: str) -> list[dict[str, Any]]:
+    """Events of a name, once the server has stored at least one."""
+    wanted = {"filter": {"event": {"name": [name]}}}
+    deadline = time.monotonic() + 30
+    found: list[dict[str, Any]] = []
+    while not found and time.monotonic() < deadline:
+        found = httpx.post(f"{api}/events/filter", json=wanted, timeout=30).raise_for_status().json()["events"]
+        time.sleep(0.2)
+    return found
+
+
+def test_deployed_runs_release_and_refuse(
+    checkout: Path, tmp_path: Path, home: Path, prefect_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        warehouse = stack.enter_context(database())
+        if warehouse is None:
+            pytest.skip(WHY_NOT)
+        text = (checkout / "deploy/example/warehouse.sql").read_text().replace("120000", str(PATIENTS))
+        with psycopg.connect(warehouse, autocommit=True) as connection:
+            connection.execute(text.encode())
+        # One run exhausts a month, so that the second is refused.
+        policy = checkout / "deploy/example/data/policy.yaml"
+        policy.write_text(policy.read_text().replace("epsilon: 3", "epsilon: 1"))
+        around = environment(home, PREFECT_API_URL=prefect_server, WAREHOUSE_URL=warehouse, PWD=str(checkout))
+        options: dict[str, Any] = {"cwd": checkout, "env": around}
+        for command in (
+            "work-pool create causalveil --type process",
+            "deploy --all --no-prompt --prefect-file deploy/prefect.yaml",
+        ):
+            told = subprocess.run(["prefect", *command.split()], capture_output=True, text=True, **options)
+            assert told.returncode == 0, told.stdout + told.stderr
+        worker = ["prefect", "worker", "start", "--pool", "causalveil"]
+        stack.enter_context(
+            in_background(worker, stdout=(tmp_path / "log").open("wb"), stderr=subprocess.STDOUT, **options)
+        )
+
+        # No turn for the dataset yet: refused, and the message says what to type.
+        run = fire(prefect_server, "extract/visits")
+        assert run["state"]["type"] == "FAILED"
+        hint = re.search(r"prefect (gcl create causalveil-visits --limit 1)", run["state"]["message"])
+        assert hint, run["state"]["message"]
+        subprocess.run(["prefect", *hint[1].split()], check=True, capture_output=True, **options)
+
+        run = fire(prefect_server, "extract/visits")
+        assert run["state"]["type"] == "COMPLETED", (tmp_path / "log").read_text()[-4000:]
+        months = sorted(path.name for path in (checkout / "deploy/example/data").glob("month=*"))
+        assert months[0] == "month=2025-01"
+        assert len(months) >= 12
+
+        run = fire(prefect_server, "study/visits")
+        assert run["state"]["type"] == "COMPLETED", (tmp_path / "log").read_text()[-4000:]
+        assert run["parameters"] == {"study": "deploy/example/study.yaml"}
+        release = load_release(checkout / "releases" / run["name"] / "release.json")
+        assert run["name"].startswith("visits-20")
+        assert release.run_id == run["name"]
+        assert release.privacy.blocks.charged == tuple(months[-3:])
+        (low,) = events(prefect_server, "causalveil.budget.low")
+        assert low["resource"]["prefect.resource.id"] == "causalveil.dataset.visits"
+        assert low["payload"]["left"][months[-1]]["epsilon"] == "0 of 1"
+
+        run = fire(prefect_server, "study/visits")
+        assert run["state"]["type"] == "FAILED"
+        assert "BudgetRefused: dataset 'visits', level sample, block" in run["state"]["message"]
+        assert "remaining 0 of 1" in run["state"]["message"]
+        (refused,) = events(prefect_server, "causalveil.budget.refused")
+        assert refused["payload"]["run"] == run["name"]
+        assert not (checkout / "releases" / run["name"]).exists()
+        assert {run.state for run in open_ledger().account("visits").runs} == {"finished"}
+
+
+def test_schedules_name_a_time_zone_and_parameters_are_paths() -> None:
+    document = yaml.safe_load((ROOT / "deploy/prefect.yaml").read_text())
+    entries = {entry["entrypoint"]: entry for entry in document["deployments"]}
+    assert set(entries) == {"flows/extract.py:extract", "flows/study.py:study", "flows/sites.py:pool"}
+    for entry in entries.values():
+        assert all({"cron", "timezone"} <= schedule.keys() for schedule in entry["schedules"])
+        assert entry["concurrency_limit"] == {"limit": 1, "collision_strategy": "ENQUEUE"}
+        assert all(isinstance(value, str) and value.endswith(".yaml") for value in entry["parameters"].values())
+
+
+def test_container_files_hold_no_secret_and_name_files_that_exist() -> None:
+    compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
+    assert set(compose["services"]) == {"postgres", "databases", "server", "worker"}
+    text = (ROOT / "deploy/compose.yaml").read_text()
+    assert set(re.findall(r"://[^:/\s]+:([^@\s]+)@", text)) == {"${POSTGRES_PASSWORD:?}"}
+    recipe = (ROOT / "deploy/Containerfile").read_text()
+    for line in re.findall(r"^COPY (.*) \S+$", recipe, flags=re.MULTILINE):
+        assert all((ROOT / name).exists() for name in line.split())
+
+
+# What the test puts in place of what a person types, and nothing else: its own databases and port.
+NOT_TYPED = re.compile(r"^(sudo |pip install|uv sync)")
+
+
+def typed_commands() -> list[str]:
+    """Every command of the blocks that are marked as bash, in order."""
+    blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "deploy/README.md").read_text(), flags=re.DOTALL)
+    return [line for block in blocks for line in block.splitlines() if line and not NOT_TYPED.match(line)]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_every_command_of_the_readme_works_as_typed(checkout: Path, tmp_path: Path, home: Path) -> None:
+    with ExitStack() as stack:
+        urls = {name: stack.enter_context(database()) for name in ("prefect", "ledger", "warehouse")}
+        if None in urls.values():
+            pytest.skip(WHY_NOT)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        script = ["set -eo pipefail"]
+        for command in typed_commands():
+            command = command.replace("uv run ", "").replace("4200", str(port))
+            for name, url in urls.items():
+                written = sa.make_url(str(url)).render_as_string(hide_password=False).partition("://")[2]
+                command = command.replace(f"causalveil:change-me@127.0.0.1/{name}", written)
+            script += [f"echo {'=' * 8} {json.dumps(command)[1:-1]!r}", command]
+        path = tmp_path / "typed.sh"
+        path.write_text("\n".join(script) + "\n")
+        around = environment(home, PREFECT_HOME=str(tmp_path / "prefect"))
+        around.pop("PREFECT_API_URL", None)
+        log = tmp_path / "typed.log"
+        with in_background(
+            ["bash", str(path)], cwd=checkout, env=around, stdout=log.open("wb"), stderr=subprocess.STDOUT
+        ) as shell:
+            deadline = time.monotonic() + 1500
+            while shell.poll() is None and time.monotonic() < deadline:
+                time.sleep(1)
+            said = log.read_text()
+            assert shell.returncode == 0, said[-4000:]
+        print(said[-3000:])
+        assert "Chain" in said or "chain" in said
+        released = sorted((checkout / "releases").glob("visits-*/release.json"))
+        assert len(released) == 1
+        assert load_release(released[0]).units > 25_000

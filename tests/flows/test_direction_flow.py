@@ -1,0 +1,288 @@
+"""A direction study from end to end: totals, halves, no answers, bad input, kills, and nothing of the data outside."""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from jsonschema import Draft202012Validator
+
+from flows.cli import main
+from flows.launch import run_study
+from flows.spine import plan_study
+from schemas.direction import Favours
+from schemas.release import DirectionRelease, load_release, release_schema
+from tasks.privacy.ledger import open_ledger
+from tests.direction_help import OPTIONS, doses, option_name, write_direction
+from tests.flows.test_kill import _kill_at, _start, _stored
+from tests.neighbours import neighbour_table
+
+SCOPES = {"test": {"estimation"}, "train": {"train"}, "train+test": {"train", "estimation", "all"}}
+
+
+def run(path: Path, out: Path, **more: Any) -> DirectionRelease:
+    release = run_study(path, out=out, engine="direct", **more).release
+    assert isinstance(release, DirectionRelease)
+    return release
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=option_name)
+def test_plan_ledger_release_agree(option: dict[str, Any], tmp_path: Path) -> None:
+    path = write_direction(tmp_path / "study", study={"estimator": option, "privacy": {"epsilon": "0.7"}})
+    _, plan = plan_study(path)
+    outcome = run_study(path, out=tmp_path / "out", engine="direct")
+    release = load_release(outcome.path)
+    assert isinstance(release, DirectionRelease)
+
+    assert release.privacy.charges == plan.charges
+    assert {str(charge.scope) for charge in plan.charges} == SCOPES["+".join(option["protect"])]
+    assert (release.privacy.epsilon, release.privacy.delta) == (plan.total.epsilon, plan.total.delta)
+    assert (plan.total.epsilon, plan.total.delta) == (Decimal("0.7"), Decimal("1e-6"))
+    assert release.privacy.epsilon_pld <= 0.7
+    ledger = open_ledger()
+    (block,) = ledger.account("small").blocks
+    assert (block.spent.epsilon, block.spent.delta) == (plan.total.epsilon, plan.total.delta)
+    assert block.reserved.epsilon == 0
+    ledger.verify()
+    ledger.verify_release(release)
+
+    halves = {"train", "test"} - set(option["protect"])
+    assert set(release.unbounded_halves) == halves
+    assert len(release.privacy.unprotected) == len(halves)
+    assert [score.score for score in release.scores] == ["spearman", "kendall", "hsic", "iqr"]
+    named = {charge.name for charge in plan.charges}
+    for score in release.scores:
+        assert set(score.charges) <= named
+        assert score.answered == (score.margin is not None) == (score.order_kept is not None)
+        assert (score.x_to_y is not None) == (score.answered and option["release"] == "scores")
+        if score.x_to_y is not None and score.y_to_x is not None:
+            assert score.margin == pytest.approx(score.y_to_x - score.x_to_y)
+    Draft202012Validator(release_schema()).validate(json.loads(outcome.path.read_text()))
+
+
+def test_a_clear_direction_is_found(tmp_path: Path) -> None:
+    """At epsilon 200 noise is no matter; 4000 units whose y is a curve of x. Swapped, the other direction."""
+    changes = {"estimator": {"scores": ["hsic"], "penalty": 0.001}, "privacy": {"epsilon": 200, "delta": 0}}
+    caps = {"caps": {"sample": {"epsilon": 1000}}}
+    frame = doses(4_000)
+    swapped = frame.select("person", dose=pl.col("response") / 5 + 1, response=5 * (pl.col("dose") - 1))
+    for table, expected in ((frame, Favours.x_to_y), (swapped, Favours.y_to_x)):
+        path = write_direction(tmp_path / expected, frame=table, study=changes, policy=caps)
+        release = run(path, tmp_path / expected / "out")
+        assert release.verdict.favours is expected
+        assert release.scores[0].order_kept > 0.999
+        assert abs(release.verdict.weight) > 0.99
+
+
+def test_the_unprotected_half_needs_the_owners_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for protect, missing in ((["test"], "train"), (["train"], "test")):
+        path = write_direction(
+            tmp_path / missing, study={"estimator": {"protect": protect}}, policy={"unbounded_halves": protect}
+        )
+        with pytest.raises(SystemExit) as ended:
+            main(["run", str(path), "--out", str(tmp_path / "out")])
+        assert ended.value.code == 2
+        assert f"unbounded_halves: [{missing}]" in capfd.readouterr().err
+    both = write_direction(
+        tmp_path / "both", study={"estimator": {"protect": ["train", "test"]}}, policy={"unbounded_halves": []}
+    )
+    assert run(both, tmp_path / "out").unbounded_halves == ()
+    text = (tmp_path / "both" / "policy.yaml").read_text()
+    (tmp_path / "both" / "policy.yaml").write_text(text.replace("unbounded_halves: []\n", ""))
+    assert run(both, tmp_path / "again").unbounded_halves == ()
+
+
+def test_the_ledger_records_the_unbounded_half(tmp_path: Path, home: Path) -> None:
+    import sqlite3
+
+    run(write_direction(tmp_path / "study"), tmp_path / "out", run_id="half")
+    connection = sqlite3.connect(home / "ledger.db")
+    (body,) = connection.execute("select body from entries where kind = 'reserve'").fetchone()
+    connection.close()
+    assert json.loads(body)["reservation"]["unbounded_halves"] == ["train"]
+
+
+def test_no_answer_is_charged_like_an_answer(tmp_path: Path) -> None:
+    """Few units, a narrow bin and a tiny delta: the test cannot pass; the charge is that of the plan all the same."""
+    study = {"estimator": {"scores": ["iqr"], "bin": 0.05}, "privacy": {"delta": "1e-9"}}
+    release = run(write_direction(tmp_path / "study", study=study), tmp_path / "out")
+    (score,) = release.scores
+    assert not score.answered
+    assert (score.margin, score.favours, score.order_kept, release.verdict.favours) == (None, None, None, None)
+    (block,) = open_ledger().account("small").blocks
+    assert (block.spent.epsilon, block.spent.delta) == (1, Decimal("1e-9"))
+
+
+def test_partitions_and_order_of_rows_do_not_matter(tmp_path: Path) -> None:
+    """The same units in one file, in three, and shuffled: one seeded answer, bit for bit but for sums' rounding."""
+    frame = doses(300).with_columns(dose=pl.col("dose").round(1), response=pl.col("response").round(0))
+    tables = [(frame, 1), (frame, 3), (frame.sample(fraction=1, shuffle=True, seed=1), 2)]
+    found = []
+    for index, (table, partitions) in enumerate(tables):
+        path = write_direction(tmp_path / str(index), frame=table, partitions=partitions)
+        found.append(run(path, tmp_path / f"out-{index}", run_id="same", simulate=3).scores)
+    for other in found[1:]:
+        for one, two in zip(found[0], other, strict=True):
+            assert one.margin == pytest.approx(two.margin, abs=1e-12)
+
+
+def changed(column: str, value: Any) -> pl.DataFrame:
+    frame = doses(60)
+    values = [*frame[column].to_list()[:7], value, *frame[column].to_list()[8:]]
+    return frame.with_columns(pl.Series(column, values, strict=False))
+
+
+BAD: dict[str, tuple[int, str, dict[str, Any]]] = {
+    "unknown score": (2, "scores", {"study": {"estimator": {"scores": ["pearson"]}}}),
+    "score twice": (2, "stands twice", {"study": {"estimator": {"scores": ["hsic", "hsic"]}}}),
+    "no score": (2, "scores", {"study": {"estimator": {"scores": []}}}),
+    "half unknown": (2, "protect", {"study": {"estimator": {"protect": ["everybody"]}}}),
+    "penalty above one": (2, "penalty", {"study": {"estimator": {"penalty": 1.5}}}),
+    "penalty zero": (2, "penalty", {"study": {"estimator": {"penalty": 0}}}),
+    "bandwidth too narrow": (2, "bandwidth", {"study": {"estimator": {"bandwidth": 0.001}}}),
+    "no delta for the range": (2, "delta", {"study": {"privacy": {"delta": 0}}}),
+    "delta nobody spends": (2, "delta: 0", {"study": {"estimator": {"scores": ["hsic"]}}}),
+    "label level": (2, "sample", {"study": {"privacy": {"level": "label"}}}),
+    "paper with both halves": (
+        2,
+        "one half",
+        {"study": {"estimator": {"variant": "paper", "release": "scores", "protect": ["train", "test"]}}},
+    ),
+    "paper with a difference": (2, "release: scores", {"study": {"estimator": {"variant": "paper"}}}),
+    "x is y": (2, "two roles", {"study": {"pair": {"y": {"name": "dose"}}}}),
+    "inverted bounds": (2, "lower must be below upper", {"study": {"pair": {"x": {"lower": 3}}}}),
+    "one test unit": (2, "two test units", {"frame": doses(10), "study": {"estimator": {"train_fraction": 0.9}}}),
+    "one unit": (2, "half", {"frame": doses(1), "partitions": 1}),
+    "estimator not allowed": (2, "does not allow estimator", {"policy": {"estimators": ["ipw"]}}),
+    "null": (3, "'dose' holds nulls", {"frame": changed("dose", None)}),
+    "NaN": (3, "'response' holds NaN", {"frame": changed("response", float("nan"))}),
+    "text": (3, "'dose' must be", {"frame": doses(60).with_columns(dose=pl.lit("zq7canary"))}),
+    "missing column": (3, "'response' is missing", {"frame": doses(60).drop("response")}),
+    "unit twice": (3, "names a unit twice", {"frame": changed("person", 1000)}),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input(name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    code, says, changes = BAD[name]
+    path = write_direction(tmp_path / "study", **changes)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(path), "--out", str(tmp_path / "out")])
+    shown = capfd.readouterr()
+    told = [line for line in shown.err.splitlines() if line.startswith("causalveil: ")]
+    assert ended.value.code == code, shown.err
+    assert len(told) == 1
+    assert says in told[0], told
+    assert "canary" not in shown.err + shown.out
+    assert not (tmp_path / "out").exists()
+    assert all(block.spent.epsilon == 0 for block in open_ledger().account("small").blocks)
+
+
+def test_constant_and_extreme_columns_are_no_errors(tmp_path: Path) -> None:
+    """To refuse them would tell about the data: values beyond bounds are clipped, ranges of 0 get no answer."""
+    for index, frame in enumerate(
+        (doses(60).with_columns(dose=pl.lit(1.0)), doses(60).with_columns(dose=pl.lit(1e300), response=pl.lit(-1e300)))
+    ):
+        release = run(write_direction(tmp_path / str(index), frame=frame), tmp_path / f"out-{index}")
+        assert not release.scores[3].answered
+
+
+def test_kill_in_every_stage(tmp_path: Path, home: Path) -> None:
+    """kill -9 in each phase, then the same run id to its end: stored values stand, every run is charged once."""
+    study = write_direction(
+        tmp_path / "study",
+        frame=doses(2_000),
+        study={"estimator": {"protect": ["train", "test"]}},
+        policy={"caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}}},
+    )
+    home.mkdir(mode=0o700)
+    stages = ("start", "validate", "normalise", "split", "regress", "score", "answer")
+    chance, survived, count = random.Random(5), 0, 10
+    for attempt in range(count):
+        run_id, out = f"killed-{attempt}", tmp_path / "out" / str(attempt)
+        child, phases = _start(study, out, run_id, home)
+        _kill_at(child, phases, stages[attempt % len(stages)], chance.expovariate(100))
+        before = _stored(home, run_id)
+        survived += bool(before)
+        child, _ = _start(study, out, run_id, home)
+        child.join()
+        assert child.exitcode == 0
+        after = _stored(home, run_id)
+        assert before.items() <= after.items(), "a stored value changed"
+        assert set(after) == {"regression_of_y", "regression_of_x", "spearman", "kendall", "hsic", "iqr", "release"}
+        open_ledger().verify_release(load_release(out / "release.json"))
+    (block,) = open_ledger().account("small").blocks
+    assert (block.spent.epsilon, block.reserved.epsilon) == (count, 0)
+    assert survived > 0
+
+
+def observe(frame: pl.DataFrame, tmp_path: Path, home: Path, caplog: Any) -> dict[str, Any]:
+    """All that can be seen of one seeded run from outside, always in the same places."""
+    path = write_direction(tmp_path / "study", frame=frame, study={"estimator": {"protect": ["train", "test"]}})
+    caplog.clear()
+    files: list[str] = []
+
+    def watch(stage: str) -> None:
+        files.extend(f"{stage}: {p.name}" for p in sorted(home.rglob("*.npy")))
+
+    with caplog.at_level(logging.DEBUG):
+        release = run(path, tmp_path / "out", run_id="observed", simulate=4, watch=watch)
+    (tmp_path / "out" / "release.json").unlink()
+    return {
+        "release": release.model_dump(mode="json", exclude={"scores", "verdict", "ledger"}),
+        "shape": [(s.score, s.theorem, s.charges) for s in release.scores],
+        "noisy": [s.margin for s in release.scores],
+        "files": files,
+        "logs": Counter(record.getMessage() for record in caplog.records if record.name.startswith("causalveil")),
+    }
+
+
+@pytest.fixture
+def neighbours() -> tuple[pl.DataFrame, pl.DataFrame]:
+    one = doses(300)
+    return one, neighbour_table(one, 17, {"person": 987654321, "dose": 2.0, "response": 5.0})
+
+
+def strip(seen: dict[str, Any]) -> dict[str, Any]:
+    """Without hashes of the ledger's entries, which cover times."""
+    logs = Counter({message.split('"hash"')[0]: count for message, count in seen["logs"].items()})
+    logs = Counter({message.split('"ledger"')[0]: count for message, count in logs.items()})
+    return seen | {"logs": logs}
+
+
+def test_nothing_of_the_data_outside(
+    neighbours: tuple[pl.DataFrame, pl.DataFrame], tmp_path: Path, home: Path, caplog: Any
+) -> None:
+    seen = [strip(observe(frame, tmp_path, home, caplog)) for frame in neighbours]
+    assert seen[0].pop("noisy") != seen[1].pop("noisy"), "the data did differ"
+    assert seen[0] == seen[1]
+    assert any("score-hsic" in name for name in seen[0]["files"]), "the observer sees the enclave's files"
+
+
+def test_the_observer_would_see_a_leak(
+    neighbours: tuple[pl.DataFrame, pl.DataFrame],
+    tmp_path: Path,
+    home: Path,
+    caplog: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tasks import direction
+
+    honest = direction.score_stage
+
+    def leaky(study: Any, design: Any, scratch: Path) -> None:
+        honest(study, design, scratch)
+        logging.getLogger("causalveil.stages").info("first score %s", np.load(scratch / "score-hsic.npy"))
+
+    leaky.__name__ = "score_stage"
+    monkeypatch.setattr(direction, "score_stage", leaky)
+    seen = [strip(observe(frame, tmp_path, home, caplog)) for frame in neighbours]
+    assert seen[0]["logs"] != seen[1]["logs"]

@@ -1,0 +1,181 @@
+"""Reports: what they say of each kind of release, and what their figures show."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from report_help import LONG, Documents, load
+
+from flows.cli import main
+from schemas.pooled import load_published
+from schemas.release import Release
+from tasks.report import TEMPLATES, amount, beside, figure
+from tasks.report_figures import Axis, Line, axis_of, waterfalls
+
+
+class Reader(HTMLParser):
+    """Text of a page, and whatever could reach outside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.text, self.outside, self.tags = "", [], []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.outside += [
+            value for name, value in attrs if name in ("src", "href", "srcset", "action", "data") and value != "data:,"
+        ]
+        self.outside += [name for name, _ in attrs if name.startswith("on")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def read(path: Path) -> Reader:
+    reader = Reader()
+    reader.feed(path.read_text())
+    reader.text = " ".join(reader.text.split())
+    return reader
+
+
+def test_every_page_is_self_contained(pages: dict[str, Path]) -> None:
+    for name, path in pages.items():
+        page = read(path)
+        assert page.outside == [], name
+        assert not {"script", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags), name
+        assert page.tags.count("link") == 1, name
+        assert "url(" not in path.read_text(), name
+        assert "@import" not in path.read_text(), name
+
+
+SAYS = {
+    "effect": [
+        *("treated lowers score by 2.10, on the assumptions below", "−3.00 to −1.20", "on average over everybody"),
+        *("ATE: the mean of score over every unit", "A unit is one person", "No other confounder", "age, group"),
+        *("probability from 0.1 to 0.9", "(1, 10⁻⁶)-differential privacy", "The whole row of any one person"),
+        *("What is true of people in general", "20 to 60", "a, b, c", "by a factor of 2.7", "at this sample size"),
+        *("It does not cover confounding", "ledger", "polars", "inverse probability weighting (hajek)"),
+    ],
+    "raises": ["treated raises score by 2.00"],
+    "open": ["its sign is open", "holds zero"],
+    "drowned": ["Nothing can be said.", "the whole range that was declared"],
+    "label": [
+        "The score of any one person, against somebody who knows everything else",
+        "Every covariate is public.",
+        "one person’s outcome",
+    ],
+    "simulated": ["Not for release. A simulation with seeded noise"],
+    "hostile": ["<script>alert(1)</script>", "<b>bold</b>", "more stand in release.json"],
+    "matching": ["Computed by matching", "5 units of the other arm", "Every kind of unit can be found in both arms"],
+    "folds": [
+        *("augmented inverse probability weighting", "from 0.2 to 0.8", "a unit of fold 1 of 2, as any other, spends"),
+        *("ε 1 of 1", "all but fold 2 of 2"),
+    ],
+    "trial": ["Treatment was randomised, with a chance of 0.5"],
+    "means": ["Treatment was randomised.", "difference of the two arms’ noisy means"],
+    "direction": [
+        *("Does altitude cause heat, or heat cause altitude?", "favour altitude → heat", "0.83", "Additive noise"),
+        *("0 to 3,000", "Theorem 2", "Nothing else causes both", "0.031"),
+    ],
+    "direction long": ["favour " + LONG.upper() + " → " + LONG, "0.1"],
+    "undecided": ["no score answered, or they cancel", "no answer"],
+    "unheard-of method": ["Computed by tarot", "What every unit spends: ε 1 of 1", "c0", "c3"],
+    "pooled": [
+        *("random-effects estimate, as the coordinator declared", "τ²", "I²", "Without one of them", "north", "coast"),
+        *("declared by the coordinator, not checked", "Pooling itself costs nothing", "like a random draw"),
+    ],
+    "pooled fixed": ["fixed-effects estimate", "It is about these very sites"],
+    "pooled long": ["y" * 70],
+}
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_what_the_page_says(pages: dict[str, Path], name: str) -> None:
+    text = read(pages[name]).text
+    for words in SAYS[name]:
+        assert words in text, words
+
+
+def test_every_number_of_the_figure_is_in_its_text_alternative(pages: dict[str, Path], documents: Documents) -> None:
+    for name in ("effect", "pooled"):
+        described = " ".join(re.findall(r"<desc[^>]*>(.*?)</desc>", pages[name].read_text(), flags=re.DOTALL))
+        document = documents[name]
+        for part in (document, *document.get("sites", [])):
+            for value in (part["estimate"], part["interval"]["lower"], part["interval"]["upper"]):
+                assert beside(value, part["interval"]) in described
+
+
+def test_command(documents: Documents, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def run(*words: str) -> int:
+        with pytest.raises(SystemExit) as ended:
+            main(["report", *words])
+        return int(ended.value.code or 0)
+
+    release = tmp_path / "release.json"
+    for name in ("effect", "pooled"):
+        release.write_text(json.dumps(documents[name]))
+        assert load_published(release).kind == documents[name]["kind"]
+        assert run(str(release)) == 0
+        assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    assert run(str(release), "--out", str(tmp_path / "deep" / "page.html"), "--json") == 0
+    assert str(tmp_path / "deep" / "page.html") in capfd.readouterr().out
+    release.write_text("{}")
+    assert run(str(release)) == 2
+    assert run(str(tmp_path / "nowhere.json")) == 2
+
+
+def test_numbers_and_amounts() -> None:
+    assert [figure(v) for v in (0.0, -1.98243, 12345.6, 0.000012345, 1e300, None)] == [
+        *("0", "−1.982", "12,346", "1.23·10⁻⁵", "10³⁰⁰", "–")
+    ]
+    assert [amount(v) for v in (1.0, 0.5, 1e-6, 2.5e-7)] == ["1", "0.5", "10⁻⁶", "2.5·10⁻⁷"]
+    interval = {"lower": -9214.3, "upper": 9000.1}
+    assert beside(-107.4, interval) == "−107"
+    assert beside(-0.00001, {"lower": -1.0, "upper": 1.0}) == "0.00"
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(-3.1, 0.2), (0, 1), (-1e-9, 1e-9), (9.99, 10.01), (-2e6, 5e6), (-1e300, 1e300)]
+)
+def test_ticks_are_few_round_and_on_the_axis(low: float, high: float) -> None:
+    axis = Axis(low, high)
+    assert 2 <= len(axis.ticks) <= 5
+    for tick in axis.ticks:
+        assert low - 1e-9 * (high - low) <= tick <= high + 1e-9 * (high - low)
+        assert 0 <= axis.at(tick) <= 100
+
+
+def test_one_wide_interval_does_not_hide_the_others() -> None:
+    lines = [Line(str(i), "", 1.0, 0.8, 1.2, 0.3) for i in range(3)] + [Line("wide", "", 1.0, -30, 30, 0.01)]
+    axis = axis_of(lines)
+    assert axis.beyond(-30)
+    assert axis.beyond(30)
+    assert axis.at(1.2) - axis.at(0.8) > 20
+    assert axis_of([Line("none", "", 0.0, 0.0, 0.0)]).at(0) == 50
+
+
+def test_waterfall_adds_up_within_each_part(documents: Documents) -> None:
+    release = load(documents["effect"])
+    assert isinstance(release, Release)
+    falls = waterfalls(release.privacy.charges, release.privacy.epsilon, amount)
+    assert [fall.title for fall in falls] == ["a unit of the training half", "a unit of the estimation half"]
+    assert [[(bar.start, bar.end) for bar in fall.bars] for fall in falls] == [[(0, 100)], [(0, 100)]]
+    four = load(documents["unheard-of method"])
+    assert isinstance(four, Release)
+    (fall,) = waterfalls(four.privacy.charges, four.privacy.epsilon, amount)
+    assert [(bar.start, bar.end) for bar in fall.bars] == [(0, 25), (25, 50), (50, 75), (75, 100)]
+    folds = load(documents["folds"])
+    assert isinstance(folds, Release)
+    (fall,) = waterfalls(folds.privacy.charges, folds.privacy.epsilon, amount)
+    assert [(bar.label, bar.start, bar.end) for bar in fall.bars] == [("model 2", 0, 40), ("effect", 40, 100)]
+
+
+def test_templates_ship_with_the_package() -> None:
+    """They lie inside the package `tasks`, whose every file the wheel takes (see pyproject.toml)."""
+    assert TEMPLATES.parent.name == "tasks"
+    names = {path.name for path in TEMPLATES.iterdir()}
+    assert {"base.html.j2", "effect.html.j2", "pooled.html.j2", "any.html.j2", "style.css"} <= names

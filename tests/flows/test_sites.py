@@ -1,0 +1,106 @@
+"""The three-site study of data/sites/: three processes, three ledgers, one coordinator; and the Prefect flow."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sites_help import NAMES, Call, Party, at_home
+from studies import write_study
+
+from schemas.errors import BundleError
+from schemas.pooled import PooledRelease, load_published
+from schemas.release import load_release
+from tasks.privacy.ledger import open_ledger
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """One command, as the documents have it; where it put everything, and what it printed."""
+    out = tmp_path_factory.mktemp("demo")
+    ran = subprocess.run(
+        [sys.executable, "data/sites/run.py", "--out", str(out)],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if not name.startswith("CAUSALVEIL")},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ran.returncode == 0, ran.stderr
+    return next(out.glob("round-*")), ran.stdout
+
+
+def test_three_sites_answer_and_are_pooled(demo: tuple[Path, str]) -> None:
+    folder, printed = demo
+    release = load_published(folder / "coordinator" / "pooled" / "release.json")
+    assert isinstance(release, PooledRelease)
+    assert [site.site for site in release.sites] == ["north", "coast", "valley"]
+    assert [float(site.epsilon) for site in release.sites] == [1.0, 0.5, 1.0]
+    assert release.units == 25_000
+    assert (float(release.privacy.epsilon), release.privacy.units_disjoint) == (1.0, True)
+    # The effects are -2, -1.6 and -2.3; seven standard errors and what adjustment leaves.
+    assert abs(release.fixed.estimate + 1.95) < 7 * release.fixed.standard_error + 0.2
+    assert all(site.variance.noise > 0 for site in release.sites)
+    assert "random effects" in printed
+    assert (folder / "coordinator" / "pooled" / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_each_site_has_a_ledger_and_a_key_of_its_own(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    identities, keys = set(), set()
+    for name in NAMES:
+        release = load_release(folder / name / "release" / "release.json")
+        with at_home(folder / name / "home"):
+            ledger = open_ledger()
+            ledger.verify_release(release)
+            account = ledger.account(f"{name}-patients")
+        assert [run.run_id for run in account.runs] == [release.run_id], "charged once, and by nobody else"
+        identities.add(ledger.identity)
+        keys.add((folder / name / "home" / "bundle.key").read_bytes())
+    assert (len(identities), len(keys)) == (3, 3)
+    assert not (folder / "coordinator" / "home" / "ledger.db").exists(), "pooling spends nothing"
+
+
+def test_the_coordinator_sees_bundles_and_nothing_else(demo: tuple[Path, str]) -> None:
+    folder, _ = demo
+    seen = sorted(str(path.relative_to(folder / "coordinator")) for path in (folder / "coordinator").rglob("*.*"))
+    assert [re.sub(r"round-\w+", "ROUND", name) for name in seen] == [
+        *("bundles/coast.json", "bundles/north.json", "bundles/valley.json", "home/rounds/ROUND.json"),
+        *("pooled/release.json", "pooled/report.html", "sites.yaml", "study.yaml"),
+    ]
+
+
+def test_pooling_reads_no_data(demo: tuple[Path, str], tmp_path: Path) -> None:
+    """The round is pooled again where none of the sites' folders is at hand; the release is the same, byte for byte."""
+    folder, _ = demo
+    elsewhere = Call(tmp_path / "elsewhere", {})
+    shutil.copytree(folder / "coordinator", elsewhere.folder, ignore=shutil.ignore_patterns("home", "pooled"))
+    again = elsewhere.pool()
+    assert again.path.read_bytes() == (folder / "coordinator" / "pooled" / "release.json").read_bytes()
+
+
+def test_the_flow_of_deployments(prefect_server: str, tmp_path: Path) -> None:
+    """flows/sites.py:pool under Prefect: paths go in, the same release comes out, a refusal fails the run."""
+    from flows.sites import pool
+
+    parties = {name: Party(name, tmp_path / name, seed) for seed, name in enumerate(NAMES[:2])}
+    call = Call(tmp_path / "coordinator", parties)
+    call.write()
+    shutil.copy(write_study(tmp_path / "travels"), call.folder / "study.yaml")
+    for name, party in parties.items():
+        party.run("asked")
+        call.put(name, party.bundle("asked"))
+    outcome = pool(str(call.folder / "sites.yaml"), str(tmp_path / "pooled"))
+    assert json.loads(outcome.path.read_text())["kind"] == "pooled"
+    assert outcome.path.read_text() == call.pool().path.read_text()
+    call.file("north").unlink()
+    with pytest.raises(BundleError, match="site 'north': missing"):
+        pool(str(call.folder / "sites.yaml"), str(tmp_path / "pooled"))

@@ -1,0 +1,74 @@
+"""Every estimator gives one release whether its partitions are worked on here or were sent away through a pickle.
+
+A cluster is slow to start. What can go wrong with one, a function that holds an open file or a mapped array, or that
+leaves its result in memory that nobody shares, goes wrong through a pickle too. ``test_runners.py`` has the clusters.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from studies import people, write_study
+
+from flows.engine import DirectEngine
+from flows.methods import METHODS
+from flows.spine import execute
+from schemas.release import Release
+from schemas.study import Execution
+from tasks.spread import gathered, share, shares, spreading_by
+
+SEED = 3
+DIRECTION: dict[str, Any] = {
+    "kind": "direction",
+    "treatment": ...,
+    "outcome": ...,
+    "covariates": ...,
+    "estimand": ...,
+    "pair": {"x": {"name": "age", "lower": 20, "upper": 60}, "y": {"name": "score", "lower": 0, "upper": 10}},
+    "privacy": {"delta": 0},
+}
+CHANGES: dict[str, dict[str, Any]] = {"direction": DIRECTION}
+
+
+class SendingEngine(DirectEngine):
+    """Runs the stages here and sends shares of the partitions through a pickle, both ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent = 0
+
+    def spreading(self, execution: Execution) -> AbstractContextManager[None]:
+        return spreading_by(self._send)
+
+    def _send(self, function: Callable[[int], Any], count: int) -> list[Any]:
+        parcels = [cloudpickle.dumps((function, part)) for part in shares(count, 3)]
+        self.sent += len(parcels)
+        return gathered([pickle.loads(pickle.dumps(share(*pickle.loads(parcel)))) for parcel in parcels])
+
+
+def released(path: Path, out: Path, engine: DirectEngine) -> dict[str, Any]:
+    release: Release = execute(path, out, "same", SEED, engine).release
+    return release.model_dump(mode="json", exclude={"ledger"})
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_sent_away_or_not_gives_one_release(name: str, tmp_path: Path) -> None:
+    change = CHANGES.get(name, {}) | {
+        "estimator": {"name": name, "penalty": ...} | CHANGES.get(name, {}).get("estimator", {})
+    }
+    path = write_study(
+        tmp_path / "study",
+        frame=people(2000),
+        partitions=5,
+        study=change,
+        policy={"estimators": [name], "guarantees": ["finite_sample", "asymptotic"]},
+    )
+    away = SendingEngine()
+    assert released(path, tmp_path / "a", away) == released(path, tmp_path / "b", DirectEngine())
+    assert away.sent > 0, "something was sent"

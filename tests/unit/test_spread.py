@@ -1,0 +1,73 @@
+"""Work that may leave the process: cut into shares, gathered in order, and never a draw among it."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import pytest
+from ledger_help import budget, charge, never, policy, reservation
+from pydantic import ValidationError
+
+from schemas.errors import CausalveilError
+from schemas.study import Execution
+from tasks.privacy.ledger import open_ledger
+from tasks.spread import gathered, on_worker, share, shares, spread, spreading_by
+
+
+class Elsewhere:
+    """Sends each share through a pickle, as a cluster would."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+
+    def __call__(self, function: Callable[[int], Any], count: int) -> list[Any]:
+        sent = [cloudpickle.dumps((function, part)) for part in shares(count, self.workers)]
+        return gathered([pickle.loads(pickle.dumps(share(*pickle.loads(text)))) for text in sent])
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 16])
+@pytest.mark.parametrize("workers", [1, 2, 3, 20])
+def test_shares_are_whole_consecutive_and_even(count: int, workers: int) -> None:
+    parts = shares(count, workers)
+    assert [index for part in parts for index in part] == list(range(count))
+    assert len(parts) == min(count, workers)
+    assert not parts or max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_results_come_in_order_wherever_they_are_computed() -> None:
+    here = spread(lambda index: (index, on_worker()), 7, 2)
+    with spreading_by(Elsewhere(3)):
+        there = spread(lambda index: (index, on_worker()), 7, 2)
+    assert here == [(index, False) for index in range(7)]
+    assert there == [(index, True) for index in range(7)]
+    assert spread(lambda _: on_worker(), 1, 2) == [False], "the spreader is in place for its block alone"
+
+
+@pytest.mark.parametrize("kind", ["spend", "spend_records"])
+def test_nothing_can_be_drawn_on_a_worker(kind: str, tmp_path: Path) -> None:
+    ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
+    ledger.grant(policy(), "opening")
+    request = reservation()
+    ledger.reserve(request, policy())
+    purse = budget(ledger, request, tmp_path)
+    with spreading_by(Elsewhere(1)), pytest.raises(CausalveilError, match="flow's own process"):
+        spread(lambda _: getattr(purse, kind)(charge(), never), 1, 1)
+    assert ledger.account("trial").blocks[0].spent.epsilon == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"runner": "dask", "engine": "direct"},
+        {"runner": "threads", "address": "tcp://10.0.0.1:8786"},
+        {"runner": "spark"},
+        {"runner": "dask", "address": "tcp://user:password@10.0.0.1:8786"},
+    ],
+)
+def test_executions_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Execution.model_validate(wrong)
