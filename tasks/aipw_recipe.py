@@ -38,8 +38,8 @@ WORTHWHILE_SIGNAL = 10.0
 EXPLAINED = 0.2
 LEAST_SIGNAL = 1.0
 # While slopes are learnt residuals are cut at so many of their standard deviations, rows at the mean of their squared
-# length and so many deviations of it. A tighter cut means less noise, and slopes that are too small: by the third number
-# for residuals, by the fourth over sqrt(p) for rows, whose lengths spread less the more covariates there are.
+# length and so many deviations of it. A tighter cut means less noise, and slopes that are too small: by the third
+# number for residuals, by the fourth over sqrt(p) for rows, whose lengths spread less the more covariates there are.
 CUTS = ((2.0, 0.0, 0.0455, 0.25), (2.5, 2.5, 0.0124, 0.005), (3.0, 2.5, 0.0027, 0.005))
 # Weight of the arms' means in the slopes' release: a larger one makes the noise of the cross moments larger.
 MEANS_WEIGHT = 0.3

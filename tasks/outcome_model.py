@@ -250,9 +250,9 @@ def _sharper(arms: Arms, shifts: FloatArray, variances: FloatArray) -> Arms:
 
 
 def _positive_part(vector: FloatArray, noise: float) -> FloatArray:
-    """A noisy vector times the share of its square that exceeds what noise of deviation ``noise`` alone would give."""
+    """A noisy vector whose square is cut by what noise of deviation ``noise`` on each entry adds to it on average."""
     square = float(vector @ vector)
-    return vector * max(0.0, 1 - len(vector) * noise**2 / square) if square > 0 else vector
+    return vector * math.sqrt(max(0.0, 1 - len(vector) * noise**2 / square)) if square > 0 else vector
 
 
 def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:

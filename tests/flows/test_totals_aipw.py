@@ -89,7 +89,7 @@ def test_plan_without_data_has_formulas(tmp_path: Path) -> None:
         part.unlink()
     _, plan = plan_study(path)
     assert all(charge.sensitivity is None and charge.noise_scale is None for charge in plan.charges)
-    assert plan.total.epsilon == 2
+    assert plan.total.epsilon == 6
 
 
 @pytest.mark.parametrize(
