@@ -44,6 +44,9 @@ LIMIT_DEVIATIONS = 3.0
 SMALLEST_EIGENVALUE = 0.2
 # Slopes are kept as far as the signal exceeds its noise by so many standard deviations.
 CAUTION = 1.0
+# Up to twice signal/(signal + noise) is harmless. More than once is kept, since what is taken off is taken off in every
+# direction, also in the one that confounds.
+KEEN = 1.5
 LEAST_SPREAD = 0.02
 
 
@@ -256,12 +259,12 @@ def _positive_part(vector: FloatArray, noise: float) -> FloatArray:
 
 
 def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
-    """Share of the slopes that is kept, in [0, 1): signal/(signal + noise) at a cautious guess of the signal.
+    """Share of the slopes that is kept, in [0, 1]: KEEN signal/(signal + noise) at a cautious guess of the signal.
 
     With slopes b = cross/values along eigenvectors, the error b'Gb of leaving them out is the signal S, and N =
     s^2 tr(G^-1) that of their noise. S + N is what b'Gb of the noisy slopes is on average, with standard deviation
     sqrt((2 N^2 + 4 S N)/k), k = tr(G^-1)^2/tr(G^-2); the guess is the S from which the observed one is CAUTION such
-    deviations away. Keeping S/(S + N) or less is never worse than keeping nothing (section 3).
+    deviations away. Keeping 2 S/(S + N) or less is never worse than keeping nothing (section 3).
     """
     observed = float(np.sum(cross**2 / values))
     added = noise**2 * float(np.sum(1 / values))
@@ -274,7 +277,7 @@ def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
     if excess <= 0 or rest <= 0:
         return 0.0
     signal = half - math.sqrt(half**2 - rest)
-    return signal / (signal + added)
+    return min(1.0, KEEN * signal / (signal + added))
 
 
 def _second_moments(

@@ -91,7 +91,7 @@ def test_without_noise_the_slopes_are_least_squares_within_arms() -> None:
 def test_shrunk_slopes_are_never_worse_than_none(ratio: float) -> None:
     """Mean of b'Gb of the error over 4000 draws in 20 dimensions, against leaving the slopes out; seed 5.
 
-    `ratio`: signal over noise. Without any signal the loss is at most 2 % of the noise's own.
+    `ratio`: signal over noise. Without any signal the loss is at most 3 % of the noise's own.
     """
     random, d = np.random.default_rng(5), 20
     values = np.linspace(1.0, 4.0, d)
@@ -104,20 +104,22 @@ def test_shrunk_slopes_are_never_worse_than_none(ratio: float) -> None:
         cross = truth + noise * random.normal(size=d)
         kept = kept_share(cross, values, noise)
         losses.append(float(np.sum((kept * cross - truth) ** 2 / values)))
-    assert np.mean(losses) <= ratio * added + 0.02 * added
-    if ratio >= 1:
+    assert np.mean(losses) <= ratio * added + 0.03 * added
+    if ratio >= 3:
         assert np.mean(losses) <= 0.85 * ratio * added, "where there is a signal it is used"
 
 
 def test_kept_share_solves_its_equation() -> None:
     values, noise = np.array([1.0, 2.0, 3.0]), 0.7
-    cross = np.array([3.0, 2.0, 4.0])
+    cross = np.array([1.2, 1.0, 1.2])
     kept = kept_share(cross, values, noise)
     added = noise**2 * float(np.sum(1 / values))
-    signal = kept * added / (1 - kept)
+    part = kept / outcome_model.KEEN
+    signal = part * added / (1 - part)
     k = float(np.sum(1 / values) ** 2 / np.sum(1 / values**2))
     spread = outcome_model.CAUTION * math.sqrt((2 * added**2 + 4 * signal * added) / k)
     assert signal + spread == pytest.approx(float(np.sum(cross**2 / values)) - added)
+    assert 0 < kept < 1
     assert kept_share(np.zeros(3), values, noise) == 0
     assert kept_share(cross, values, 0.0) == 1
 
@@ -133,4 +135,4 @@ def test_an_empty_arm_and_wild_numbers_do_no_harm() -> None:
             _, model = with_slopes(arms, numbers, 1000, made, 0)
             assert np.all(np.isfinite(model.slopes))
             assert math.isfinite(model.variance)
-            assert 0 <= model.kept < 1
+            assert 0 <= model.kept <= 1
