@@ -226,7 +226,7 @@ def _divide(study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Dec
     )
     signal = _signal(split)
     if signal >= LEAST_SIGNAL:
-        residuals, lengths, _ = min(CUTS, key=lambda cut: _cut_error(*cut, signal, chosen.columns - 1))
+        residuals, lengths, _ = min(CUTS, key=lambda cut: _cut_error(cut, signal, chosen.columns - 1))
         chosen = replace(split, residuals=residuals, radius=_radius(study, lengths))
     if chosen.propensity is not None:
         chosen = replace(chosen, penalty=_penalty(study, chosen))
@@ -277,11 +277,12 @@ def _signal(chosen: Recipe) -> float:
     return math.sqrt(signal / noise)
 
 
-def _cut_error(residuals: float, lengths: float, lost: float, signal: float, slopes: int) -> float:
+def _cut_error(cut: tuple[float, float, float], signal: float, slopes: int) -> float:
     """Squared error that a cut leaves in what slopes adjust for, as a part of it.
 
     What is lost is lost in every direction; noise is spread over all directions, and one of them confounds.
     """
+    residuals, lengths, lost = cut
     return lost**2 + (residuals / CUTS[0][0] * lengths / signal) ** 2 / slopes
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -68,7 +68,7 @@ class Method:
 
     name: str
     title: str
-    estimator: Mapping[str, Any]
+    estimator: Mapping[str, Any] = field(hash=False)
 
 
 def _paper(name: str, title: str, outcome: str, score: str) -> Method:

@@ -70,7 +70,8 @@ class Arms:
 class OutcomeModel:
     """A released outcome model. ``slopes``: shape (d - 1,), on rows cut to ``radius``; ``kept``: share of them kept.
 
-    ``constants``: c_1 and c_0. ``variance``: what noise in the slopes gives the mean score of the fold, first order.
+    ``constants``: c_1 and c_0. ``variance``: the mean square that noise and shrinkage of the slopes give the mean score
+    of the fold, first order.
     """
 
     constants: tuple[float, float]
@@ -216,15 +217,17 @@ def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fo
     slopes = unit * (vectors @ (cross / values))
     size = math.sqrt(float(values @ (vectors.T @ slopes) ** 2) / units)
     lift = float(slopes @ centre), float(slopes @ apart)
-    # An error e in the slopes moves the mean score by e'(difference of the arms' means of x).
+    # An error e in the slopes moves the mean score by e'(difference of the arms' means of x): their noise, and what
+    # shrinkage took off them.
     moves = np.square(vectors.T @ (raw[0] - raw[1])) - of_apart**2
+    taken = (1 - kept) / kept * float(slopes @ apart) if kept > 0 else 0.0
     return OutcomeModel(
         constants=(arms.means[0] - lift[0] - parts[1] * lift[1], arms.means[1] - lift[0] + parts[0] * lift[1]),
         slopes=slopes,
         limit=min(2.0, LIMIT_DEVIATIONS * size),
         radius=recipe.radius,
         kept=kept,
-        variance=(unit * noise) ** 2 * max(0.0, float(np.sum(moves / values**2))),
+        variance=(unit * noise) ** 2 * max(0.0, float(np.sum(moves / values**2))) + taken**2,
     )
 
 

@@ -12,7 +12,7 @@ from schemas.errors import DataError, StudyError
 from schemas.privacy import PrivacyCost
 from tasks import asymptotic
 from tasks.asymptotic import Domain, Moments, Nuisances, Table
-from tasks.learners import Role, Surface, learner
+from tasks.learners import Learner, Role, Surface, learner
 from tasks.privacy.accountant import compose, epsilon_pld
 from tasks.privacy.gross_error import gross_error_gaussian
 from tasks.privacy.rehearsal import RehearsalBudget
@@ -167,12 +167,16 @@ def test_moments_are_those_of_cross_fitted_scores() -> None:
     assert found.gamma_s == pytest.approx(found.gamma**2 - found.sigma2)
 
 
-def test_the_second_supremum_never_lies_below_the_largest_deviation_of_a_square() -> None:
-    """Equation 11 on a grid: |(Gamma - tau)^2 - sigma2|, also where sigma2 is the larger part."""
-    folds = [people(100, 1), people(100, 2)]
-    pair = (learner(Role.outcome, "kernel_ridge"), learner(Role.propensity, "logistic"))
-    found = asymptotic.moments(folds, DOMAIN, pair, seed=0, suprema=lambda *_: 0.0)
-    assert found.gamma_s == max(found.gamma**2 - found.sigma2, found.sigma2)
+def test_the_second_supremum_is_sigma2_where_every_score_is_far_from_tau() -> None:
+    """Equation 11 where sigma2 is the larger part: scores are +2 and -2, so gamma^2 - sigma2 = 0 and sigma2 = 4."""
+
+    def constant(value: float) -> Learner:
+        return Learner(lambda x, y, seed: lambda points: (np.full(len(points), value), np.zeros_like(points)))
+
+    t, y = np.tile([1.0, 1.0, 0.0, 0.0], 10), np.tile([1.0, -1.0], 20)
+    folds = [Table(np.zeros((40, 2)), t, y) for _ in range(2)]
+    found = asymptotic.moments(folds, DOMAIN, (constant(0.0), constant(0.5)), seed=0, suprema=lambda *_: 0.0)
+    assert (found.tau, found.sigma2, found.gamma, found.gamma_s) == (0.0, 4.0, 2.0, 4.0)
 
 
 def test_a_fold_without_one_arm_ends_the_run() -> None:

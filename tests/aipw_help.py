@@ -1,0 +1,77 @@
+"""Studies, tables and whole analyses for tests of AIPW and of the difference in means."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from schemas.aipw import AipwStudy
+from schemas.difference import DifferenceStudy
+from schemas.studies import parse_study
+from tasks.aipw import analyse
+from tasks.design import design
+from tasks.folds import fold_sizes
+from tasks.interval import Findings
+from tasks.privacy.rehearsal import RehearsalBudget
+from tasks.rows import Rows
+from tests.studies import STUDY, merge
+
+HAIR = 1 - 2.0**-40
+
+
+def make_aipw(p: int = 2, **changes: Any) -> AipwStudy:
+    """A study of `p` numbers in [-1, 1]; keys of privacy and of the estimator may stand at the top."""
+    estimator: dict[str, Any] = {"name": "aipw"}
+    privacy: dict[str, Any] = {"epsilon": "1", "delta": "1e-6"}
+    for key in list(changes):
+        if key in ("epsilon", "delta", "level"):
+            privacy[key] = changes.pop(key)
+        elif key in ("propensity", "outcome_model", "folds", "budget_shares", "guarantee", "effect_share"):
+            estimator[key] = changes.pop(key)
+    base = {key: value for key, value in STUDY.items() if key != "covariates"}
+    base |= {"covariates": {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)}, "estimator": estimator}
+    study = parse_study(merge(base, {"privacy": privacy, **changes}))
+    assert isinstance(study, AipwStudy)
+    return study
+
+
+def make_difference(**changes: Any) -> DifferenceStudy:
+    """A study by arm means; `epsilon`, `delta`, `level` may stand at the top."""
+    privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
+    base = {key: value for key, value in STUDY.items() if key != "estimator"}
+    study = parse_study(merge(base, {"estimator": {"name": "difference_in_means"}, "privacy": privacy, **changes}))
+    assert isinstance(study, DifferenceStudy)
+    return study
+
+
+def encode(z: np.ndarray) -> np.ndarray:
+    """Covariates in [-1, 1], shape (n, p), as rows of the unit ball with their intercept."""
+    return np.column_stack([z, np.ones(len(z))]) / np.sqrt(z.shape[1] + 1) * HAIR
+
+
+def confounded(n: int, p: int = 2, seed: int = 0, strength: float = 1.0, curved: bool = False) -> tuple[Rows, float]:
+    """Rows whose treatment and outcome (u in [-1, 1]) depend on the same covariates, and the effect on u.
+
+    `curved`: the outcome depends on the first covariate by its cube root, which no line follows.
+    """
+    random = np.random.default_rng(seed)
+    z = random.uniform(-1, 1, (n, p))
+    shared = z.mean(axis=1)
+    t = (random.random(n) < 1 / (1 + np.exp(-2 * strength * shared))).astype(np.uint8)
+    signal = np.cbrt(z[:, 0]) if curved else shared
+    u = 0.2 * (t - 0.5) + 0.3 * signal + random.uniform(-0.2, 0.2, n)
+    return Rows(encode(z), t, u), 0.2
+
+
+def in_folds(rows: Rows, folds: int = 2) -> list[Rows]:
+    """Rows cut into folds of the sizes that a run would have."""
+    edges = np.concatenate([[0], np.cumsum(fold_sizes(len(rows), folds))])
+    return [Rows(rows.x[a:b], rows.t[a:b], rows.u[a:b]) for a, b in itertools.pairwise(edges.tolist())]
+
+
+def analysed(study: AipwStudy, rows: Rows, seed: int = 0) -> Findings:
+    """The whole estimator with seeded noise."""
+    folds = in_folds(rows, study.estimator.folds)
+    return analyse(study, design(study, len(rows)), folds, RehearsalBudget(seed))

@@ -1,0 +1,82 @@
+"""Cross-fitting's charges: what a unit of each fold pays is counted unit by unit, and compose agrees."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter, ValidationError
+
+from schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from tasks.aipw_recipe import recipe
+from tasks.design import design
+from tasks.privacy.accountant import compose, epsilon_pld
+from tests.aipw_help import make_aipw
+
+
+def charge(epsilon: Decimal, scope: Scope, name: str) -> Charge:
+    """Any draw: only amounts and scopes count here."""
+    return Charge(
+        name=name,
+        stage="s",
+        mechanism="gaussian (analytic)",
+        scope=scope,
+        norm=Norm.l2,
+        sensitivity=1.0,
+        formula="1",
+        noise_scale=5.0,
+        epsilon=epsilon,
+        delta=epsilon / 1000000,
+    )
+
+
+def paid(charges: list[Charge], fold: int, folds: int) -> Decimal:
+    """What a unit of `fold`, from 1, pays, by reading each scope as a sentence."""
+    met = [c for c in charges if c.scope == "all" or c.scope != f"all but fold {fold} of {folds}"]
+    return sum((c.epsilon for c in met), Decimal(0))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(2, 6), st.data())
+def test_compose_is_what_the_worst_unit_pays(folds: int, data: st.DataObject) -> None:
+    scopes = [Scope.all, *(Scope.without_fold(k, folds) for k in range(1, folds + 1))]
+    draws = data.draw(st.lists(st.tuples(st.sampled_from(scopes), st.integers(1, 50)), min_size=1, max_size=8))
+    charges = [charge(Decimal(amount) / 100, scope, str(i)) for i, (scope, amount) in enumerate(draws)]
+    assert compose(charges).epsilon == max(paid(charges, fold, folds) for fold in range(1, folds + 1))
+
+
+@pytest.mark.parametrize("folds", [2, 3, 5])
+@pytest.mark.parametrize("units", [None, 300, 40_000])
+@pytest.mark.parametrize("delta", ["1e-6", "0"])
+def test_a_unit_pays_for_all_models_but_its_own(folds: int, units: int | None, delta: str) -> None:
+    """(K - 1)(eps_pi + eps_mu) + eps_effect, exactly what the study requests."""
+    study = make_aipw(3, folds=folds, delta=delta, epsilon="0.7")
+    made = recipe(study, design(study, units))
+    charges = tuple(made.charges())
+    assert compose(charges) == PrivacyCost(epsilon=Decimal("0.7"), delta=Decimal(delta))
+    models = [cost.epsilon for cost in (made.arms, made.slopes, made.propensity) if cost is not None]
+    assert (folds - 1) * sum(models) + made.effect.epsilon == Decimal("0.7")
+    assert len(charges) == folds * len(models) + 1
+    if units is not None:
+        assert epsilon_pld(charges, Decimal(delta)) <= 0.7
+    # Charged as if folds were disjoint, K = 2 would look half as dear and K = 5 four times cheaper than it is.
+    assert compose(charges).epsilon > max(models) * (1 if folds == 2 else 2)
+
+
+def test_a_halves_scope_and_a_folds_scope_cross() -> None:
+    one, other = charge(Decimal("0.1"), Scope.train, "a"), charge(Decimal("0.2"), Scope.without_fold(1, 2), "b")
+    assert compose([one, other]).epsilon == Decimal("0.3")
+
+
+def test_scopes_are_their_text_and_nothing_else_is_one() -> None:
+    adapter = TypeAdapter(Scope)
+    scope = Scope.without_fold(2, 3)
+    assert scope == "all but fold 2 of 3"
+    assert adapter.validate_json(adapter.dump_json(scope)) is scope
+    assert scope.parts == {"fold 1 of 3", "fold 3 of 3"}
+    assert Scope("train") is Scope.train
+    for text in ("fold 1 of 2", "all but fold 3 of 2", "all but fold 1 of 1", "all but fold 0 of 2", "everyone", ""):
+        with pytest.raises(ValidationError):
+            adapter.validate_python(text)

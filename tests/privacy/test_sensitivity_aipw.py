@@ -1,0 +1,165 @@
+"""Every sensitivity of AIPW and of the difference in means, by brute force on neighbouring tables.
+
+Hypothesis looks for a pair of tables that breaks a bound; a constructed pair comes within 2 % of it. So a bound wrong
+by a factor of two either way fails.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tasks import difference, outcome_model
+from tasks import rows as task_rows
+from tasks.aipw import in_memory
+from tasks.aipw_recipe import Recipe, recipe
+from tasks.aipw_scores import Nuisances, score_range, score_sums
+from tasks.design import design
+from tasks.outcome_model import Arms, OutcomeModel
+from tasks.rows import Rows
+from tests.aipw_help import make_aipw, make_difference
+from tests.neighbours import neighbour
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _no_look_for_blas() -> Iterator[None]:
+    """Limiting BLAS's threads reads the process's memory map: most of the time of a table of four rows."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(task_rows, "threadpool_limits", lambda **_: nullcontext())
+        yield
+
+
+unit = st.floats(-1, 1, allow_nan=False)
+corner = st.one_of(unit, st.sampled_from([-1.0, 0.0, 1.0]))
+ARMS = Arms(0.5, 0.0, (0.1, -0.2), (0.0, 0.0), 0.25)
+
+
+@st.composite
+def table(draw: st.DrawFn, size: int, d: int = 3) -> Rows:
+    """Rows anywhere in the unit ball with an intercept of 0.1, corners preferred."""
+    x = np.array(draw(st.lists(st.lists(corner, min_size=d - 1, max_size=d - 1), min_size=size, max_size=size)))
+    x = x.reshape(size, d - 1) / np.maximum(1.0, np.linalg.norm(x.reshape(size, d - 1), axis=1, keepdims=True))
+    x = np.column_stack([x * math.sqrt(0.99), np.full(size, 0.1)]) * (1 - 2.0**-40)
+    t = np.array(draw(st.lists(st.sampled_from([0, 1]), min_size=size, max_size=size)), dtype=np.uint8)
+    return Rows(x, t, np.array(draw(st.lists(corner, min_size=size, max_size=size))))
+
+
+def plan(delta: str = "1e-6", n: int = 100_000, radius: float = 0.5) -> Recipe:
+    study = make_aipw(2, delta=delta, outcome_model={"model": "ridge", "radius": radius})
+    found = recipe(study, design(study, n))
+    assert found.slopes is not None
+    return found
+
+
+def bound(mechanism: object) -> float:
+    value = mechanism.sensitivity.value
+    assert value is not None
+    return value
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data(), st.integers(1, 4))
+def test_arm_sums_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: int) -> None:
+    rows, other = data.draw(table(n)), data.draw(table(1))
+    one, two = (outcome_model.arm_sums(in_memory([t])) for t in (rows, neighbour(rows, other)))
+    assert np.linalg.norm(one - two) <= bound(plan().arms_mechanism(0))
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data(), st.integers(1, 4), st.sampled_from(["1e-6", "0"]), st.sampled_from([0.2, 1.0]))
+def test_slope_sums_of_neighbours_are_as_close_as_declared(
+    data: st.DataObject, n: int, delta: str, radius: float
+) -> None:
+    rows, other, made = data.draw(table(n)), data.draw(table(1)), plan(delta, radius=radius)
+    one, two = (outcome_model.slope_sums(in_memory([t]), ARMS, made) for t in (rows, neighbour(rows, other)))
+    mechanism = made.slopes_mechanism(0)
+    assert len(one) == made.slope_numbers
+    assert np.linalg.norm(one - two) <= bound(mechanism)
+
+
+def row(z: list[float], t: int, u: float) -> Rows:
+    return Rows(np.array([[*z, 0.05]]) * (1 - 2.0**-40), np.array([t], np.uint8), np.array([u]))
+
+
+def test_bounds_on_sums_are_nearly_attained() -> None:
+    made = plan()
+    pairs = {
+        "arms": (row([0.9, 0], 1, 1.0), row([0.9, 0], 1, -1.0)),
+        "slopes": (row([0.9, 0], 1, 1.0), row([-0.9, 0], 1, 1.0)),
+    }
+    found = {
+        "arms": [outcome_model.arm_sums(in_memory([r])) for r in pairs["arms"]],
+        "slopes": [outcome_model.slope_sums(in_memory([r]), ARMS, made) for r in pairs["slopes"]],
+    }
+    for name, mechanism in (("arms", made.arms_mechanism(0)), ("slopes", made.slopes_mechanism(0))):
+        distance = np.linalg.norm(found[name][0] - found[name][1])
+        assert 0.98 * bound(mechanism) <= distance <= bound(mechanism)
+    # The other corners of the proof for the arms: another arm.
+    one, two = (outcome_model.arm_sums(in_memory([r])) for r in (row([0, 0], 1, 1.0), row([0, 0], 0, -1.0)))
+    assert np.linalg.norm(one - two) >= 0.98 * bound(made.arms_mechanism(0))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.integers(1, 4), st.sampled_from(["sample", "label"]))
+def test_difference_sums_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: int, level: str) -> None:
+    study = make_difference(level=level)
+    rows, other = data.draw(table(n)), data.draw(table(1))
+    entries = difference.private_entries(study)
+    one, two = (difference.sums(in_memory([t]))[entries] for t in (rows, neighbour(rows, other, level)))
+    assert np.linalg.norm(one - two) <= bound(difference.mechanism(study, design(study, n + 1)))
+
+
+def test_the_difference_bound_is_attained() -> None:
+    study = make_difference()
+    one, two = (difference.sums(in_memory([r])) for r in (row([0, 0], 1, 1.0), row([0, 0], 0, 1.0)))
+    assert np.linalg.norm(one - two) == pytest.approx(2.0)
+    one, two = (difference.sums(in_memory([r])) for r in (row([0, 0], 1, 1.0), row([0, 0], 1, -1.0)))
+    assert np.linalg.norm(one - two) == pytest.approx(2.0)
+    assert bound(difference.mechanism(study, design(study, 2))) >= 2
+
+
+slopes = st.lists(st.floats(-2, 2), min_size=2, max_size=2).map(np.array)
+
+
+@st.composite
+def nuisances(draw: st.DrawFn) -> Nuisances:
+    """Any models that could have been released."""
+    constants = (draw(st.floats(-1.5, 1.5)), draw(st.floats(-1.5, 1.5)))
+    model = OutcomeModel(constants, draw(slopes), draw(st.sampled_from([0.0, 0.3, 2.0])), 0.5, 1.0)
+    weights = draw(st.one_of(st.none(), st.lists(st.floats(-20, 20), min_size=3, max_size=3).map(np.array)))
+    return Nuisances(model, draw(st.floats(0.01, 0.99)), weights)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.data(), st.integers(2, 4), nuisances())
+def test_score_sums_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: int, models: Nuisances) -> None:
+    study = make_aipw(2)
+    rows, other = data.draw(table(n)), data.draw(table(1))
+    reach = score_range(study, [models])
+    one, two = (score_sums(study, [in_memory([t])], [models], reach) for t in (rows, neighbour(rows, other)))
+    made = recipe(study, design(study, 4))
+    assert np.linalg.norm(one - two) <= bound(made.effect_mechanism())
+
+
+def test_the_score_bound_is_attained() -> None:
+    """v = 1 against v = -1: two controls with outcomes at the two ends, scored by arm means of zero."""
+    study = make_aipw(2)
+    models = Nuisances(OutcomeModel((0.0, 0.0), np.zeros(2), 0.0, 1.0, 0.0), 0.5)
+    reach = score_range(study, [models])
+    sums = [score_sums(study, [in_memory([row([0, 0], 0, u)])], [models], reach) for u in (1.0, -1.0)]
+    made = recipe(study, design(study, 4))
+    assert 0.999 * bound(made.effect_mechanism()) <= np.linalg.norm(sums[0] - sums[1])
+
+
+def test_a_trained_units_share_moves_by_one() -> None:
+    shares = {"propensity": "0.2", "outcome_model": "0.4", "effect": "0.4"}
+    study = make_aipw(30, budget_shares=shares)
+    mechanism = recipe(study, design(study, 400)).share_mechanism(0)
+    assert mechanism is not None
+    assert bound(mechanism) == 1.0
