@@ -5,9 +5,9 @@ The second half types `deploy/README.md`, command by command, with a server on P
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +60,13 @@ def in_background(command: list[str], **options: Any) -> Iterator[subprocess.Pop
     try:
         yield process
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(20)
+            # The session's other processes may still be saying goodbye to a server that is gone.
             os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        process.wait()
 
 
 def ask(client: httpx.Client, method: str, path: str, **content: Any) -> Any:
@@ -207,7 +208,7 @@ def test_every_command_of_the_readme_works_as_typed(checkout: Path, tmp_path: Pa
             for name, url in urls.items():
                 written = sa.make_url(str(url)).render_as_string(hide_password=False).partition("://")[2]
                 command = command.replace(f"causalveil:change-me@127.0.0.1/{name}", written)
-            script += [f"echo {'=' * 8} {json.dumps(command)[1:-1]!r}", command]
+            script += [f"echo ======== {shlex.quote(command)}", command]
         path = tmp_path / "typed.sh"
         path.write_text("\n".join(script) + "\n")
         around = environment(home, PREFECT_HOME=str(tmp_path / "prefect"))

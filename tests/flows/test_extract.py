@@ -230,6 +230,21 @@ def test_the_password_stands_nowhere(
     assert not [p for p in places if p.is_file() and secret.encode() in p.read_bytes()]
 
 
+def test_the_url_may_come_from_a_secret_block(
+    tmp_path: Path, postgres: str, prefect_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prefect.blocks.system import Secret
+
+    load(postgres, visits(60))
+    monkeypatch.delenv("WAREHOUSE_URL")
+    source = {"kind": "adbc", "url": {"block": "warehouse-url"}, "query": QUERY}
+    path = write_source(tmp_path / "source.yaml", source)
+    with pytest.raises(StudyError, match="Prefect Secret block 'warehouse-url' holds no URL"):
+        run(path)
+    Secret(value=postgres).save("warehouse-url")
+    assert run(path).rows == 60
+
+
 def _port(url: str) -> int:
     with psycopg.connect(url) as connection:
         return int(connection.execute("SHOW port").fetchone()[0])  # type: ignore[index]
