@@ -7,7 +7,8 @@ from typing import Any
 from schemas.direction import DirectionStudy, Score
 from schemas.errors import StudyError
 from schemas.plan import Design, Plan, StandIn
-from schemas.study import Half, Study
+from schemas.privacy import Half
+from schemas.study import Study
 from tasks import direction_standin as standin
 from tasks.direction_draws import Draw, draws
 from tasks.direction_theory import residual_movement

@@ -43,9 +43,8 @@ def outlook(study: MatchingStudy, plan: Plan, stand_in: StandIn, effect: float |
         f"(standard error {expected.sampling_standard_error:.3g} from sampling, {expected.noise_standard_error:.3g} "
         f"from noise), for a treated share of {stand_in.treated:g}.",
         f"A treated unit may serve {reuse.caps[0]} times, a control {reuse.caps[1]} times, if scores have nothing to "
-        f"do with treatment; noise on the estimate is Laplace, of scale largest weight x B/m "
-        f"{'' if study.estimator.variant == 'paper' else f'/(1 - {study.estimator.variance_share:g}) '}/epsilon, "
-        f"largest weight about {float(reuse.largest_weight):.3g}; the release prints the weight that it used.",
+        f"do with treatment; the busiest would then weigh {float(reuse.largest_weight):.3g}, and noise grows with "
+        "that: the release prints the weight that it used.",
     ]
     warnings: list[str] = []
     if study.privacy.level is not Level.label:

@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from flows.replicate_direction import direction
 from flows.replicate_matching import matching
 
 replicate_app = typer.Typer(
@@ -22,6 +23,7 @@ def replicate() -> None:
     """Make the papers' tables and figures again, with seeded noise on public data."""
 
 
+replicate_app.command()(direction)
 replicate_app.command()(matching)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.figures import figure, legend, markdown_table, picture, series
+from tasks.matching_data import SOURCES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,6 +143,10 @@ def parts(rows: Rows, missing: Iterable[str], seeds: int) -> list[str]:
         markdown_table(caps),
         "## Number of neighbours",
         picture(NEIGHBOURS, alt(rows, *NEIGHBOURS_ALT), f"N = 1, 3, 5 and 7, adaptive caps; {BOTH_LEVELS}."),
+        "## Data",
+        "Synth is simulated by the command (`tasks/matching_data.py`). The others are looked for below the folders "
+        "named by `--data`, and below `data/` of the repository; one that is missing is left out.",
+        "\n".join(f"- {name}: {source}." for name, source in SOURCES.items()),
     ]
 
 

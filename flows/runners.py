@@ -1,14 +1,15 @@
-"""Where work on partitions runs: Prefect's task runners, bound to :func:`tasks.spread.spread` for the time of a run.
+"""Where work on partitions runs: on the cluster of one of Prefect's task runners, for the time of a run.
 
-One Prefect task is one worker's share of one pass over the partitions, so a run makes a few tasks per worker and pass,
-whatever the number of partitions. Tasks have no parameters: nothing is hashed or stored of what they are given.
+The task runner starts or finds the cluster and ends with the run. The shares of the partitions are given to the cluster
+itself and not recorded by Prefect: how many passes a solver makes depends on the data, and so would the number of task
+runs in Prefect's database. Cluster, workers and what they say to each other belong to the enclave.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from flows.engine import guarded
@@ -17,41 +18,46 @@ from schemas.study import Execution, Runner
 from tasks.spread import Spreader, gathered, share, shares, spreading_by
 
 T = TypeVar("T")
+Answer = tuple[list[T], CausalveilError | None]
 
 
-@dataclass(frozen=True)
-class PrefectSpreader:
-    """Sends shares of the partitions to a started task runner of Prefect's."""
+def attempt(function: Callable[[int], T], indexes: Sequence[int]) -> Answer[T]:
+    """What a worker does. An error is an answer like any other: clusters log what is raised, with its arguments."""
+    try:
+        return guarded(share, function, indexes), None
+    except CausalveilError as problem:
+        return [], problem.with_traceback(None)
 
-    runner: Any
-    workers: int
 
-    def __call__(self, function: Callable[[int], T], count: int) -> list[T]:
-        """Apply ``function`` to 0 .. count-1 on the workers.
+def _gather(answers: Sequence[Answer[T]]) -> list[T]:
+    """All results in order; raises the first error in order of partitions."""
+    for _, problem in answers:
+        if problem is not None:
+            raise problem
+    return gathered([part for part, _ in answers])
 
-        Raises:
-            CausalveilError: the function's own; or, with its text withheld, whatever befell the workers.
-        """
-        from prefect import task
-        from prefect.cache_policies import NO_CACHE
 
-        def submit(indexes: Any) -> Any:
-            def call() -> list[T]:
-                return guarded(share, function, indexes)
+def _over_dask(runner: Any, workers: int) -> Spreader:
+    """Shares as tasks of the cluster's own scheduler. What a worker that dies had is done again by another."""
+    client = runner.client
 
-            # A worker that dies is the cluster's to replace: the share, which draws nothing, is done again.
-            options = task(
-                name="share",
-                task_run_name="share",
-                cache_policy=NO_CACHE,
-                persist_result=False,
-                log_prints=False,
-                retries=0,
-            )
-            return self.runner.submit(options(call), parameters={}, wait_for=None)
+    def spreader(function: Callable[[int], T], count: int) -> list[T]:
+        futures = [client.submit(attempt, function, part, pure=False) for part in shares(count, workers)]
+        return _gather([future.result() for future in futures])
 
-        futures = [submit(indexes) for indexes in shares(count, self.workers)]
-        return gathered([future.result() for future in futures])
+    return spreader
+
+
+def _over_ray(workers: int) -> Spreader:
+    """Shares as Ray tasks, which Ray repeats if their worker dies."""
+    import ray
+
+    remote: Any = ray.remote(attempt)
+
+    def spreader(function: Callable[[int], T], count: int) -> list[T]:
+        return _gather(ray.get([remote.remote(function, part) for part in shares(count, workers)]))
+
+    return spreader
 
 
 @contextmanager
@@ -68,11 +74,9 @@ def running_on(execution: Execution) -> Iterator[None]:
     started = False
     try:
         with _runner(execution) as runner:
-            if execution.runner is Runner.dask:
-                # Connects, which Prefect would put off to the first task.
-                _ = runner.client
+            dask = execution.runner is Runner.dask
+            spreader = _over_dask(runner, execution.workers) if dask else _over_ray(execution.workers)
             started = True
-            spreader: Spreader = PrefectSpreader(runner, execution.workers)
             with spreading_by(spreader):
                 yield
     except Exception as problem:
@@ -102,8 +106,6 @@ def _runner(execution: Execution) -> Any:
                 "security": True,
             }
             return DaskTaskRunner(cluster_kwargs=cluster)
-        import os
-
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         from prefect_ray.task_runners import RayTaskRunner
 

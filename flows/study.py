@@ -5,9 +5,7 @@ Prefect stores flow parameters, logs, state messages and artifacts: all of them 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
 
 from flows import settings
 
@@ -31,15 +29,14 @@ def default_run_id() -> str:
     return f"flow-{runtime.flow_run.id}"
 
 
-def run_name(parameters: dict[str, Any]) -> str:
+def run_name() -> str:
     """A flow run is named by its run id, so that `causalveil audit` finds every flow run of it."""
-    return str(parameters.get("run_id") or default_run_id())
+    return str(runtime.flow_run.parameters.get("run_id") or default_run_id())
 
 
-# Prefect hands the parameters to a callable that asks for them, which its types do not say.
 @flow(
     name="study",
-    flow_run_name=cast("Callable[[], str]", run_name),
+    flow_run_name=run_name,
     log_prints=False,
     persist_result=False,
     validate_parameters=False,

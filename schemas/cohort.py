@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from schemas.study import Column, Holds, Nulls, Study
+from schemas.columns import Column, Holds, Nulls
+from schemas.study import Study
 
 if TYPE_CHECKING:
     import pandera.polars as pa

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from schemas.privacy import Frozen, Level
-from schemas.study import Bounds, Column, Estimator, Finite, Half, Holds, Name, Study, Variant
+from schemas.columns import Column, Holds
+from schemas.privacy import Frozen, Half, Level
+from schemas.study import Bounds, Estimator, Finite, Name, Study, Variant
 
 
 class Score(StrEnum):

@@ -11,9 +11,9 @@ from pydantic import AfterValidator, Field
 
 from schemas.documents import read_yaml, validate
 from schemas.errors import PolicyError
-from schemas.privacy import Frozen, Guarantee, Level, PrivacyCost
+from schemas.privacy import Frozen, Guarantee, Half, Level, PrivacyCost
 from schemas.studies import estimator_names
-from schemas.study import Half, Slug
+from schemas.study import Slug
 
 POLICY_FILE = "policy.yaml"
 

@@ -40,6 +40,13 @@ class Level(StrEnum):
     training_units = "training_units"
 
 
+class Half(StrEnum):
+    """The two halves of a split: units that train models, and units that the models are applied to."""
+
+    train = "train"
+    test = "test"
+
+
 class Guarantee(StrEnum):
     """On what the privacy proof rests: this sample size, or a limit argument."""
 

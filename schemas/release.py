@@ -15,8 +15,8 @@ from schemas.amounts import Amount
 from schemas.direction import Favours, Pair, Score
 from schemas.documents import validate
 from schemas.errors import StudyError
-from schemas.privacy import Charge, Frozen, Guarantee, Level, Neighbours
-from schemas.study import Estimand, Finite, Half
+from schemas.privacy import Charge, Frozen, Guarantee, Half, Level, Neighbours
+from schemas.study import Estimand, Finite
 
 SCHEMA_FILE = Path(__file__).with_name("release-v1.schema.json")
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from schemas.amounts import Amount
-from schemas.privacy import Frozen, Guarantee, Level, Neighbours, PrivacyCost
+from schemas.columns import Column, Holds, Nulls
+from schemas.privacy import Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
 
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
@@ -46,38 +47,6 @@ class Missing(StrEnum):
 
     refuse = "refuse"
     indicator = "indicator"
-
-
-class Half(StrEnum):
-    """The two halves of a split: units that train models, and units that the models are applied to."""
-
-    train = "train"
-    test = "test"
-
-
-class Holds(StrEnum):
-    """What a column holds."""
-
-    unit = "unit"
-    binary = "binary"
-    number = "number"
-    level = "level"
-
-
-class Nulls(StrEnum):
-    """Whether a column may hold nulls: never, not unless the study declares so, or yes."""
-
-    never = "never"
-    undeclared = "undeclared"
-    welcome = "welcome"
-
-
-class Column(Frozen):
-    """What a column must be before a row of it is used; ``schemas/cohort.py`` makes checks of it."""
-
-    holds: Holds
-    levels: tuple[str | int, ...] = ()
-    nulls: Nulls = Nulls.never
 
 
 class Bounds(Frozen):

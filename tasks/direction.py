@@ -14,7 +14,7 @@ import numpy as np
 
 from schemas.direction import RANKS, DirectionStudy, Releases, Score
 from schemas.plan import Design
-from schemas.study import Half
+from schemas.privacy import Half
 from tasks import dependence
 from tasks import direction_theory as theory
 from tasks.arrays import FloatArray

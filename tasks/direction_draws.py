@@ -20,8 +20,8 @@ from schemas.amounts import add, subtract
 from schemas.direction import RANKS, DirectionStudy, Score
 from schemas.errors import StudyError
 from schemas.plan import Design
-from schemas.privacy import Norm, PrivacyCost, Scope
-from schemas.study import Half, Variant
+from schemas.privacy import Half, Norm, PrivacyCost, Scope
+from schemas.study import Variant
 from tasks import direction_theory as theory
 from tasks.privacy.mechanisms import GaussianAnalytic, L2Laplace, Laplace, Sensitivity, Slot, vector_mechanism
 from tasks.privacy.propose import ProposeTestRelease, StableRelease
@@ -30,6 +30,8 @@ from tasks.stability import useful_distance
 STAGE, REGRESS = "answer", "regress"
 # Digits of a share; the last share takes what is left, so that shares add up exactly.
 DIGITS = 9
+# Two logarithms of one bin are at most its width apart, but for rounding, which is charged for each.
+ROUNDING = 1e-12
 # Each vector of residuals and the variable that it is compared with: x to y first, then y to x.
 BESIDE = {"residual_y": "x", "residual_x": "y"}
 VECTORS = (*BESIDE.values(), *BESIDE)
@@ -38,11 +40,11 @@ Bound = Callable[[int, int], float]
 """A sensitivity as a function of the numbers of training and test units."""
 
 _TEST_FORMULAS = {
-    Variant.ours: {Score.spearman: "6/(m + 1)", Score.kendall: "4/m", Score.hsic: "(64/27) m/(m - 1)^2"},
+    Variant.ours: {Score.spearman: "6/(m + 1)", Score.kendall: "4/m", Score.hsic: "(3/2) m/(m - 1)^2"},
     Variant.paper: {Score.spearman: "30/m", Score.kendall: "4/m", Score.hsic: "(12 m - 11)/(m - 1)^2"},
 }
 _TRAIN_FORMULAS = {
-    Variant.ours: "(32/27) L D (m/(m - 1))^2",
+    Variant.ours: "(m/(m - 1))^2 min(1/4, L D/2)",
     Variant.paper: "32 L sqrt(m) D",
 }
 
@@ -61,7 +63,7 @@ class Draw:
         """Width of the bins of log IQR; the number of units must be known."""
         if self.mechanism.sensitivity.value is None or not self.vectors:
             raise ValueError("the width of the bins needs a draw of IQR and the number of units")
-        return self.mechanism.sensitivity.value / len(self.vectors)
+        return self.mechanism.sensitivity.value / len(self.vectors) - ROUNDING
 
     @property
     def cap(self) -> int:
@@ -139,6 +141,11 @@ class _Plan:
     study: DirectionStudy
     design: Design
 
+    def __post_init__(self) -> None:
+        """Refuse a test half that has no pairs of units."""
+        if self.design.estimation is not None and self.design.estimation < 2:
+            raise StudyError("a direction study needs at least two test units; lower 'train_fraction' or bring more")
+
     @property
     def epsilon(self) -> dict[Score, Decimal]:
         scores = self.study.estimator.scores
@@ -171,8 +178,6 @@ class _Plan:
         n, m = self.design.train, self.design.estimation
         if n is None or m is None:
             return Sensitivity(value=None, norm=norm, formula=formula)
-        if m < 2:
-            raise StudyError("a direction study needs at least two test units; lower 'train_fraction' or bring more")
         return Sensitivity(value=bound(n, m), norm=norm, formula=formula)
 
     def laplace(self, score: Score) -> Draw:
@@ -205,13 +210,13 @@ class _Plan:
         if estimator.variant is Variant.ours:
             bare = ProposeTestRelease(Sensitivity(1.0, Norm.l1, "1"), cost)
             bound = self.sensitivity(
-                lambda _, m: len(moving) * (estimator.bin or theory.default_bin(m, bare.threshold)),
+                lambda _, m: len(moving) * ((estimator.bin or theory.default_bin(m, bare.threshold)) + ROUNDING),
                 f"{len(moving)} bins of log IQR",
             )
             mechanism = ProposeTestRelease(bound, cost)
             return [Draw(Slot("iqr", STAGE, self.scope), (Score.iqr,), mechanism, tuple(moving))]
         epsilons, deltas = shares(cost.epsilon, len(moving)), shares(cost.delta, len(moving))
-        bound = Sensitivity(1.0, Norm.l1, "1 bin of log IQR")
+        bound = Sensitivity(1.0 + ROUNDING, Norm.l1, "1 bin of log IQR")
         return [
             Draw(
                 Slot(f"iqr_{name}", STAGE, self.scope),

@@ -14,7 +14,7 @@ import numpy as np
 from schemas.direction import DirectionStudy, Releases, Score
 from schemas.errors import StudyError
 from schemas.plan import Design
-from schemas.study import Half
+from schemas.privacy import Half
 from tasks import dependence
 from tasks.arrays import FloatArray
 from tasks.direction_draws import Draw, draws

@@ -23,7 +23,7 @@ RANK_ERROR = 2.0**-40
 def score_sensitivity(score: Score, m: int, variant: Variant) -> float:
     """How far one value of a rank score or HSIC moves when one of m >= 2 test units is replaced.
 
-    Ours: 6/(m + 1) for |rho| and 4/m for |tau|, both attained; 64 m/(27 (m - 1)^2) for HSIC. The paper's: 30/m,
+    Ours: 6/(m + 1) for |rho| and 4/m for |tau|, both attained; 3 m/(2 (m - 1)^2) for HSIC. The paper's: 30/m,
     4/m, (12 m - 11)/(m - 1)^2 (Theorems 1 and 3 and their appendix).
 
     Raises:
@@ -34,7 +34,7 @@ def score_sensitivity(score: Score, m: int, variant: Variant) -> float:
     elif score is Score.kendall:
         bound = 4 / m
     elif score is Score.hsic:
-        bound = 64 * m / 27 if variant is Variant.ours else 12 * m - 11
+        bound = 3 * m / 2 if variant is Variant.ours else 12 * m - 11
         return bound / (m - 1) ** 2 * (1 + RANK_ERROR) + 2 * HSIC_ERROR
     else:
         raise ValueError("the interquartile range has no bounded sensitivity")
@@ -65,13 +65,14 @@ def residual_movement(n: int, penalty: float, variant: Variant) -> float:
 def hsic_training_sensitivity(n: int, m: int, penalty: float, bandwidth: float, variant: Variant) -> float:
     """How far HSIC on m test units moves when one of n training units is replaced.
 
-    Ours: (16/27) (m/(m - 1))^2 min(1, 2 L D), L the slope of the residuals' kernel. The paper's Theorem 7 as printed:
+    Ours: (m/(m - 1))^2 min(1/4, L D/2), L the slope of the residuals' kernel. The paper's Theorem 7 as printed:
     32 L sqrt(m) D with D = 8/(n penalty^1.5).
     """
     kernel, movement = Kernel(bandwidth, 2.0), residual_movement(n, penalty, variant)
     if variant is Variant.paper:
         return 32 * kernel.lipschitz * math.sqrt(m) * movement + 2 * HSIC_ERROR
-    return 16 / 27 * (m / (m - 1)) ** 2 * min(1.0, 2 * kernel.lipschitz * movement) + 2 * HSIC_ERROR
+    bound = (m / (m - 1)) ** 2 * min(0.25, kernel.lipschitz * movement / 2)
+    return bound * (1 + RANK_ERROR) + 2 * HSIC_ERROR
 
 
 def default_bin(m: int, threshold: float) -> float:

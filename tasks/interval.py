@@ -33,6 +33,23 @@ def _gamma_rule(shape: float) -> tuple[FloatArray, FloatArray]:
     return nodes, shares / shares.sum()
 
 
+def laplace_tail(distance: float, deviation: float, scale: float) -> float:
+    """P(E > distance), E a normal of this standard deviation plus independent Laplace noise of this scale above 0.
+
+    Closed form of the normal-Laplace law (Reed 2006), by logarithms, since its exponentials alone may overflow.
+    """
+    from scipy.special import log_ndtr, ndtr
+
+    if distance < 0:
+        return 1 - laplace_tail(-distance, deviation, scale)
+    if deviation == 0:
+        return math.exp(-distance / scale) / 2
+    z, a = distance / deviation, deviation / scale
+    above = math.exp(log_ndtr(z - a) + a * a / 2 - a * z)
+    below = math.exp(log_ndtr(-z - a) + a * a / 2 + a * z)
+    return float(ndtr(-z)) + (above - below) / 2
+
+
 @dataclass(frozen=True)
 class Noise:
     """Spherical noise: every direction of unit length has the same distribution.
@@ -70,6 +87,8 @@ class Noise:
         if self.mixing is None or self.scale * factor == 0:
             spread = math.hypot(math.sqrt(sampling_variance), self.scale * factor)
             return float(ndtr(-distance / spread)) if spread > 0 else (0.0 if distance >= 0 else 1.0)
+        if self.mixing == 1.0:
+            return laplace_tail(distance, math.sqrt(sampling_variance), self.scale * factor)
         nodes, shares = _gamma_rule(self.mixing)
         spreads = np.sqrt(sampling_variance + 2 * (self.scale * factor) ** 2 * nodes)
         return float(shares @ ndtr(-distance / spreads))

@@ -1,8 +1,9 @@
 """The inner loops of matching, compiled by numba at first use and kept on disk. Import it inside functions only.
 
-Candidates stand in two orders: by ascending and by descending score, equal scores by the unit's place in the
-traversal in both. From a query's score one walks up the first and up the second; ``*_next`` are union-find forests
-over the places of each: the root of a place is the next candidate there that is not exhausted.
+Candidates stand by ascending score. From a query's score one walks up and down; ``up_next`` and ``down_next`` are
+union-find forests over places, in which the root of a place is the next candidate that is not exhausted. Places of
+``down_next`` are shifted by one: 0 is its end. Equal scores go by the unit's place in the traversal in both
+directions, so ``mirror`` reads a run of them backwards for the walk down.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ def _starts(queries: Int32Array, candidates: Int32Array, scores: FloatArray, sta
         starts[query] = place
 
 
-def _other_order(candidates: Int32Array, scores: FloatArray) -> Int32Array:
-    """Where the candidate at each place of the ascending order stands in the descending one."""
-    count = len(candidates)
-    other = np.empty(count, dtype=np.int32)
+def _mirrored(sorted_scores: FloatArray) -> Int32Array:
+    """Where the candidate at each place stands if every run of equal scores is read backwards; its own inverse."""
+    count = len(sorted_scores)
+    mirror = np.empty(count, dtype=np.int32)
     first = 0
     while first < count:
         last = first
-        while last + 1 < count and scores[candidates[last + 1]] == scores[candidates[first]]:
+        while last + 1 < count and sorted_scores[last + 1] == sorted_scores[first]:
             last += 1
         for place in range(first, last + 1):
-            other[place] = count - 1 - last + (place - first)
+            mirror[place] = first + last - place
         first = last + 1
-    return other
+    return mirror
 
 
 def _match(
@@ -72,58 +73,55 @@ def _match(
         neighbours: shape (n, N) or (0, N): then they are not kept.
     """
     count = len(candidates)
-    other = _other_order_compiled(candidates, scores)
-    # In the descending order, back to the ascending one: the map is its own kind of inverse.
-    back = np.empty(count, dtype=np.int32)
-    sorted_scores = np.empty(count)
-    for place in range(count):
-        back[other[place]] = place
-        sorted_scores[place] = scores[candidates[place]]
+    sorted_scores = scores[candidates]
+    mirror = _mirrored_compiled(sorted_scores)
+    # Counted by place, which keeps what a query touches together in memory.
+    used = np.zeros(count, dtype=np.int32)
     up_next = np.arange(count + 1).astype(np.int32)
     down_next = up_next.copy()
     taken = np.empty(ratio, dtype=np.int32)
+    complete = True
     for query in queries:
         score = scores[query]
         up = _root_compiled(up_next, starts[query])
-        down = _root_compiled(down_next, count - starts[query])
-        for rank in range(ratio):
-            if up >= count and down >= count:
-                if caliper < np.inf:
-                    taken[ratio - 1] = -1
-                    break
-                return False
-            if up >= count:
+        down = _root_compiled(down_next, starts[query])
+        found = 0
+        while found < ratio and (up < count or down > 0):
+            if up == count:
                 choose_up = False
-            elif down >= count:
+            elif down == 0:
                 choose_up = True
             else:
-                above = sorted_scores[up] - score
-                below = score - sorted_scores[back[down]]
-                choose_up = above < below or (above == below and candidates[up] < candidates[back[down]])
+                above, below = sorted_scores[up] - score, score - sorted_scores[down - 1]
+                choose_up = above < below or (above == below and candidates[up] < candidates[mirror[down - 1]])
             if choose_up:
-                taken[rank] = up
+                taken[found] = up
                 up = _root_compiled(up_next, up + 1)
             else:
-                taken[rank] = back[down]
-                down = _root_compiled(down_next, down + 1)
+                taken[found] = mirror[down - 1]
+                down = _root_compiled(down_next, down - 1)
+            found += 1
+        if found < ratio and caliper == np.inf:
+            complete = False
+            break
         # Nearest first, so the last is the furthest.
-        last = taken[ratio - 1]
-        if last < 0 or abs(sorted_scores[last] - score) > caliper:
+        if found < ratio or abs(sorted_scores[taken[ratio - 1]] - score) > caliper:
             continue
         matched[query] = True
         for rank in range(ratio):
             place = taken[rank]
-            candidate = candidates[place]
-            uses[candidate] += 1
-            if uses[candidate] >= cap:
+            used[place] += 1
+            if used[place] == cap:
                 up_next[place] = place + 1
-                down_next[other[place]] = other[place] + 1
+                down_next[mirror[place] + 1] = mirror[place]
             if len(neighbours) > 0:
-                neighbours[query, rank] = candidate
-    return True
+                neighbours[query, rank] = candidates[place]
+    for place in range(count):
+        uses[candidates[place]] = used[place]
+    return complete
 
 
 _root_compiled = njit(cache=True)(_root)
-_other_order_compiled = njit(cache=True)(_other_order)
+_mirrored_compiled = njit(cache=True)(_mirrored)
 starts = njit(cache=True)(_starts)
 match = njit(cache=True)(_match)

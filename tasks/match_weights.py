@@ -127,17 +127,18 @@ def weigh(study: MatchingStudy, scores: FloatArray, arms: ByteArray) -> Weighted
 
     Raises:
         DataError: at label level, where arms are public: an arm that is searched has fewer than N units, or no query
-            has its neighbours within the caliper. At sample level such a matching has no weights at all.
+            has its neighbours within the caliper. At sample level such a matching has no weights at all. At either:
+            a query lacks neighbours although the caps make that impossible.
     """
     ratio, estimand = study.estimator.ratio, study.estimand
-    try:
-        limits = caps(study, scores, arms)
-        matching = match_capped(scores, arms, ratio, limits, estimand, study.estimator.caliper)
-        if not matching.matched.any():
+    label = study.privacy.level is Level.label
+    if not label and _too_small(arms, estimand, ratio):
+        return _nothing(study, arms)
+    limits = caps(study, scores, arms)
+    matching = match_capped(scores, arms, ratio, limits, estimand, study.estimator.caliper)
+    if not matching.matched.any():
+        if label:
             raise DataError("no unit finds its neighbours within the caliper; widen 'caliper' or lower 'ratio'")
-    except DataError:
-        if study.privacy.level is Level.label:
-            raise
         return _nothing(study, arms)
     weights = matching.uses + np.int32(ratio) * matching.matched
     used = weights > 0
@@ -197,7 +198,7 @@ def match_stage(study: MatchingStudy, scratch: Path) -> Reuse:
     """Write each unit's weight and the pairs of the variance; return what may be said of the matching.
 
     Raises:
-        DataError: as of :func:`weigh`, at label level only; nothing is drawn before.
+        DataError: as of :func:`weigh`; at label level nothing is drawn before.
     """
     result = weigh(study, load_array(scratch / SCORES_FILE), load_array(scratch / ARMS_FILE))
     save_array(scratch / WEIGHTS_FILE, result.weights)
@@ -215,6 +216,13 @@ def open_weighted(scratch: Path, reuse: Reuse) -> Weighted:
 def _queries(arms: ByteArray, estimand: Estimand) -> int:
     treated = int(np.count_nonzero(arms))
     return {Estimand.ATE: len(arms), Estimand.ATT: treated, Estimand.ATC: len(arms) - treated}[estimand]
+
+
+def _too_small(arms: ByteArray, estimand: Estimand, ratio: int) -> bool:
+    """Whether an arm that is searched has fewer than N units."""
+    treated = int(np.count_nonzero(arms))
+    searched = {Estimand.ATE: min(treated, len(arms) - treated), Estimand.ATT: len(arms) - treated}
+    return searched.get(estimand, treated) < ratio
 
 
 def _nothing(study: MatchingStudy, arms: ByteArray) -> Weighted:

@@ -184,8 +184,8 @@ def _attenuation(study: MatchingStudy, reuse: Reuse, details: Details) -> Detail
 def _said_of(study: MatchingStudy, reuse: Reuse) -> Details:
     """Caps, reuse, effective sizes, counts, and what the declared sensitivity of 1 is in outcome units."""
     said: Details = {
-        "treated": reuse.treated,
-        "controls": reuse.controls,
+        "treated_arm": reuse.treated,
+        "control_arm": reuse.controls,
         "matched": reuse.queries,
         "unmatched": reuse.unmatched,
         "cap_treated": reuse.caps[0],

@@ -74,7 +74,8 @@ def figure(value: float | None) -> str:
         text = f"{rounded:,.{digits}f}"
         text = text.rstrip("0").rstrip(".") if "." in text else text
     else:
-        text = f"{rounded:.3g}"
+        mantissa, _, power = f"{rounded:.2e}".partition("e")
+        text = _power(mantissa.rstrip("0").rstrip("."), str(int(power)))
     return text.replace("-", "−")
 
 
@@ -82,8 +83,11 @@ def amount(value: float | Decimal) -> str:
     """An amount of budget, exactly as it was declared: digits, or a power of ten."""
     text = amount_text(parse_amount(value))
     digits, _, power = text.partition("e")
-    if not power:
-        return text
+    return _power(digits, power) if power else text
+
+
+def _power(digits: str, power: str) -> str:
+    """``digits`` times ten to the ``power``."""
     raised = f"10{power.translate(SUPERSCRIPTS)}"
     return raised if digits == "1" else f"{digits}·{raised}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,12 @@ def study(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def no_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_prefect() -> Iterator[None]:
     """Prefect's database is gone: its server answers no more."""
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        yield
 
 
 def page(trail: Trail) -> str:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
+from bundle_cases import TAMPERED, Case, estimate_changed, expired_key, other_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sites_help import NAMES, Call, Party, at_home
@@ -18,7 +16,7 @@ from studies import write_study
 from flows.cli import main
 from schemas.errors import BundleError, CausalveilError, RunConflict
 from schemas.studies import load_study
-from tasks.bundle import digest_of, make_bundle, read_bundle
+from tasks.bundle import make_bundle, read_bundle
 from tasks.privacy.ledger import open_ledger
 
 
@@ -42,232 +40,6 @@ def call(tmp_path: Path, sites: dict[str, Party]) -> Call:
     for name in NAMES:
         result.put(name, sites[name].bundle("asked"))
     return result
-
-
-def resign(call: Call, name: str, signer: str | None = None, **changes: Any) -> None:
-    """Let a site sign a statement that it should not have signed."""
-    statement = {**call.statement(name), **changes}
-    if "release" in changes:
-        text = json.dumps(statement["release"], indent=2, ensure_ascii=False) + "\n"
-        statement["release_digest"] = digest_of(text)
-    call.put(name, (call.parties[signer or name]).sign(statement))
-
-
-def released(call: Call, name: str, **changes: Any) -> dict[str, Any]:
-    return {**call.statement(name)["release"], **changes}
-
-
-def edit(call: Call, name: str, old: str, new: str) -> None:
-    text = call.file(name).read_text()
-    assert old in text
-    call.put(name, text.replace(old, new, 1))
-
-
-def other_run(call: Call, name: str, run_id: str, **study: Any) -> None:
-    """Let a site answer with a run of another study."""
-    party = call.parties[name]
-    with at_home(party.home):
-        known = open_ledger().record(run_id) is not None
-    if not known:
-        party.run(run_id, study=study)
-    call.put(name, party.bundle(run_id))
-
-
-def ago(**duration: float) -> str:
-    return (datetime.now(UTC) - timedelta(**duration)).isoformat().replace("+00:00", "Z")
-
-
-def estimate_changed(call: Call, sites: dict[str, Party]) -> None:
-    value = call.statement("north")["release"]["estimate"]
-    edit(call, "north", f'"estimate": {value!r}', f'"estimate": {value + 1!r}')
-
-
-def epsilon_changed(call: Call, sites: dict[str, Party]) -> None:
-    edit(call, "north", '"epsilon": 1.0', '"epsilon": 0.1')
-
-
-def respelled(call: Call, sites: dict[str, Party]) -> None:
-    edit(call, "north", '"epsilon": 1.0', '"epsilon": 1.00')
-
-
-def key_twice(call: Call, sites: dict[str, Party]) -> None:
-    edit(call, "north", '"site": "north"', '"site": "coast",\n    "site": "north"')
-
-
-def keys_in_another_order(call: Call, sites: dict[str, Party]) -> None:
-    document = json.loads(call.file("north").read_text())
-    release = document["statement"]["release"]
-    document["statement"]["release"] = dict(reversed(release.items()))
-    call.put("north", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-
-
-def signature_of_another(call: Call, sites: dict[str, Party]) -> None:
-    document = json.loads(call.file("north").read_text())
-    document["signature"] = json.loads(call.file("coast").read_text())["signature"]
-    call.put("north", json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-
-
-def key_swapped(call: Call, sites: dict[str, Party]) -> None:
-    edit(call, "north", sites["north"].key(), sites["stranger"].key())
-
-
-def release_of_another_run(call: Call, sites: dict[str, Party]) -> None:
-    """Signed by the site, but the statement speaks of another release."""
-    statement = call.statement("north")
-    statement["release"] = released(call, "north", estimate=0.0)
-    call.put("north", sites["north"].sign(statement))
-
-
-def signed_by_a_stranger(call: Call, sites: dict[str, Party]) -> None:
-    call.put("north", sites["stranger"].sign(call.statement("north")))
-
-
-def signed_by_another_site(call: Call, sites: dict[str, Party]) -> None:
-    resign(call, "north", "coast")
-
-
-def speaks_for_another(call: Call, sites: dict[str, Party]) -> None:
-    call.put("north", sites["coast"].bundle("asked", site="north"))
-
-
-def unexpected_site(call: Call, sites: dict[str, Party]) -> None:
-    call.put("stranger", sites["stranger"].bundle("asked"))
-
-
-def expired_key(call: Call, sites: dict[str, Party]) -> None:
-    call.terms["sites"]["north"]["expires"] = ago(minutes=1)
-    call.save()
-
-
-def another_round(call: Call, sites: dict[str, Party]) -> None:
-    call.put("north", sites["north"].bundle("asked", "winter"))
-
-
-def two_answers(call: Call, sites: dict[str, Party]) -> None:
-    call.put("north-again", sites["north"].bundle("asked"))
-
-
-def old_run(call: Call, sites: dict[str, Party]) -> None:
-    resign(call, "north", finished_at=ago(hours=3), issued_at=ago(hours=1))
-
-
-def signed_too_late(call: Call, sites: dict[str, Party]) -> None:
-    call.terms["closes"] = ago(hours=1)
-    call.save()
-    for name in ("coast", "valley"):
-        resign(call, name, finished_at=ago(minutes=90), issued_at=ago(minutes=80))
-
-
-def signed_in_the_future(call: Call, sites: dict[str, Party]) -> None:
-    resign(call, "north", issued_at=ago(minutes=-30))
-
-
-def signed_before_the_run(call: Call, sites: dict[str, Party]) -> None:
-    resign(call, "north", finished_at=ago(minutes=10), issued_at=ago(minutes=30))
-
-
-def another_estimand(call: Call, sites: dict[str, Party]) -> None:
-    other_run(call, "north", "att", estimand="ATT")
-
-
-def other_bounds(call: Call, sites: dict[str, Party]) -> None:
-    other_run(call, "north", "bounds", outcome={"upper": 20})
-
-
-def another_level(call: Call, sites: dict[str, Party]) -> None:
-    other_run(call, "north", "label", privacy={"level": "label"})
-
-
-def another_epsilon(call: Call, sites: dict[str, Party]) -> None:
-    other_run(call, "north", "cheap", privacy={"epsilon": 0.5})
-
-
-def epsilon_not_as_agreed(call: Call, sites: dict[str, Party]) -> None:
-    call.terms["sites"]["north"]["privacy"] = {"epsilon": 0.5}
-    call.save()
-
-
-def contradicts_its_study(call: Call, sites: dict[str, Party]) -> None:
-    privacy = {**call.statement("north")["release"]["privacy"], "epsilon": 0.1}
-    resign(call, "north", release=released(call, "north", privacy=privacy))
-
-
-def another_relation(call: Call, sites: dict[str, Party]) -> None:
-    specification = call.statement("north")["release"]["specification"]
-    specification = {**specification, "privacy": {**specification["privacy"], "neighbours": "add_remove"}}
-    resign(call, "north", release=released(call, "north", specification=specification))
-
-
-def one_dataset_twice(call: Call, sites: dict[str, Party]) -> None:
-    """The coast sends what the north released, signed by itself."""
-    resign(call, "coast", **{**call.statement("north"), "site": "coast"})
-
-
-def simulated(call: Call, sites: dict[str, Party]) -> None:
-    resign(call, "north", release=released(call, "north", not_for_release=True, noise={"source": "seeded"}))
-
-
-def another_kind(call: Call, sites: dict[str, Party]) -> None:
-    resign(call, "north", release=released(call, "north", kind="weather"))
-
-
-def no_answer(call: Call, sites: dict[str, Party]) -> None:
-    call.file("north").unlink()
-
-
-def no_json(call: Call, sites: dict[str, Party]) -> None:
-    call.put("north", "a letter")
-
-
-def no_bundle(call: Call, sites: dict[str, Party]) -> None:
-    call.put("north", "[]")
-
-
-def no_text(call: Call, sites: dict[str, Party]) -> None:
-    call.file("north").write_bytes(b"\xff\xfe{}")
-
-
-def too_deep(call: Call, sites: dict[str, Party]) -> None:
-    call.put("north", "[" * 200_000)
-
-
-Case = Callable[[Call, dict[str, Party]], None]
-TAMPERED: list[tuple[Case, str]] = [
-    (estimate_changed, "north.json: tampered: its signature"),
-    (epsilon_changed, "north.json: tampered: its signature"),
-    (respelled, "north.json: tampered: it is not written"),
-    (key_twice, "north.json: tampered: it is not written"),
-    (keys_in_another_order, "north.json: tampered: its signature"),
-    (signature_of_another, "north.json: tampered: its signature"),
-    (key_swapped, "north.json: tampered: its signature"),
-    (release_of_another_run, "site 'north': tampered: its statement does not match"),
-    (signed_by_a_stranger, "foreign: it speaks for site 'north' but is signed by a key that"),
-    (signed_by_another_site, "foreign: it speaks for site 'north' but is signed by the key of site 'coast'"),
-    (speaks_for_another, "foreign: it speaks for site 'north' but is signed by the key of site 'coast'"),
-    (unexpected_site, "stranger.json: foreign: site 'stranger' is not expected"),
-    (expired_key, "site 'north': expired"),
-    (another_round, "site 'north': replayed: its bundle answers round 'winter'"),
-    (two_answers, "site 'north': replayed: it has more than one"),
-    (old_run, "site 'north': stale: its run finished"),
-    (signed_too_late, "site 'north': stale: signed on"),
-    (signed_in_the_future, "site 'north': early: signed on"),
-    (signed_before_the_run, "site 'north': early: signed before"),
-    (another_estimand, "site 'north': foreign: it ran another study; differing: estimand"),
-    (other_bounds, "site 'north': foreign: it ran another study; differing: outcome.upper"),
-    (another_level, "site 'north': foreign: it ran another study; differing: privacy.level"),
-    (another_epsilon, "site 'north': foreign: it ran another study; differing: privacy.epsilon"),
-    (epsilon_not_as_agreed, "site 'north': foreign: it ran another study; differing: privacy.epsilon"),
-    (contradicts_its_study, "site 'north': foreign: its release contradicts the study in: epsilon"),
-    (another_relation, "site 'north': foreign: it ran another study; differing: privacy.neighbours"),
-    (one_dataset_twice, "sites 'north' and 'coast': replayed: they report one dataset"),
-    (simulated, "site 'north': unfit: it was simulated"),
-    (another_kind, "site 'north': unreadable: its release is of no kind"),
-    (no_answer, "site 'north': missing"),
-    (no_json, "north.json: unreadable: not a JSON"),
-    (no_bundle, "north.json: unreadable: not a bundle"),
-    (no_text, "north.json: unreadable: not UTF-8"),
-    (too_deep, "north.json: unreadable: not a JSON"),
-]
 
 
 def test_an_honest_round_is_pooled_and_again_the_same(call: Call) -> None:

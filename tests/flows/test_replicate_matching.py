@@ -54,6 +54,7 @@ def test_tables_page_and_figures(tmp_path: Path, capfd: pytest.CaptureFixture[st
     page = (tmp_path / "one" / "matching.md").read_text()
     for name in names[:2]:
         assert f"]({name})" in page
+    assert "ACIC is left out" in page
     assert "pip download --no-deps causallib" in page
     assert (tmp_path / "one" / "matching-error.svg").stat().st_size < 150_000
 

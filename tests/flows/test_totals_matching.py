@@ -70,7 +70,7 @@ def test_the_release_prints_what_the_declared_unit_was(level: str, tmp_path: Pat
     assert details["largest_weight"] == 1 + details["largest_reuse"] / 5
     assert details["sensitivity_of_estimate"] == pytest.approx(details["largest_weight"] * 10 / 400)
     assert details["largest_reuse"] <= max(details["cap_treated"], details["cap_controls"])
-    assert details["treated"] + details["controls"] == details["matched"] == 400
+    assert details["treated_arm"] + details["control_arm"] == details["matched"] == 400
     scale = release.privacy.charges[-1].noise_scale
     assert details["noise_standard_error"] == pytest.approx(
         np.sqrt(2) * scale * details["sensitivity_of_estimate"] / (1 - 0.15)

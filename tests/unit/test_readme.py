@@ -13,7 +13,9 @@ from schemas.policy import load_policy
 from schemas.studies import load_study
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "data").rglob("*.md")])
+PAGES = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "data").rglob("*.md"), ROOT / "deploy" / "README.md"]
+)
 
 
 def blocks(page: Path, language: str) -> list[str]:

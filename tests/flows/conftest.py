@@ -1,0 +1,26 @@
+"""Releases and their pages: made once, shown by several tests."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from report_help import Documents, load, releases
+
+from tasks.report import report_html
+
+
+@pytest.fixture(scope="session")
+def documents(tmp_path_factory: pytest.TempPathFactory) -> Documents:
+    """Releases of every shape, as JSON."""
+    return releases(tmp_path_factory.mktemp("reports"))
+
+
+@pytest.fixture(scope="session")
+def pages(documents: Documents, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The page of each of them."""
+    folder = tmp_path_factory.mktemp("pages")
+    result = {name: folder / f"{name}.html" for name in documents}
+    for name, path in result.items():
+        path.write_text(report_html(load(documents[name])), encoding="utf-8")
+    return result

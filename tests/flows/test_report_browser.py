@@ -1,0 +1,142 @@
+"""Reports as a browser shows them: wide, narrow, in the dark, on paper, read aloud."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import browser
+import pytest
+
+NAMES = (
+    *("effect", "raises", "open", "drowned", "label", "simulated", "hostile", "matching", "folds", "trial", "means"),
+    *("direction", "direction long", "undecided", "unheard-of method", "pooled", "pooled fixed", "pooled long"),
+)
+
+
+def test_every_page_is_looked_at(pages: dict[str, Path]) -> None:
+    assert set(NAMES) == set(pages)
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    if browser.missing():
+        pytest.skip(browser.missing())
+    with browser.chromium(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
+
+
+@pytest.fixture
+def shown(chromium: Any, pages: dict[str, Path]) -> Callable[[str, int], Any]:
+    def show(name: str, pixels: int) -> Any:
+        browser.width(chromium, pixels)
+        chromium.get_log("performance")
+        chromium.get(pages[name].as_uri())
+        return chromium
+
+    return show
+
+
+# What sticks out of the window, by its class or tag; text in SVG by its own box.
+OUTSIDE = """
+return [...document.querySelectorAll('body *')].filter(e => {
+  const b = e.getBoundingClientRect();
+  return b.width > 0 && (b.right > window.innerWidth + 1 || b.left < -1);
+}).map(e => (e.className.baseVal ?? e.className) || e.tagName);
+"""
+OVERLAPS = """
+const found = [];
+for (const figure of document.querySelectorAll('svg.figure')) {
+  const texts = [...figure.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+  for (let i = 0; i < texts.length; i++) for (let j = i + 1; j < texts.length; j++) {
+    const [a, b] = [texts[i][1], texts[j][1]];
+    if (Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+        && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1) found.push([texts[i][0], texts[j][0]]);
+  }
+}
+return found;
+"""
+NAMED = """
+const text = id => (document.getElementById(id) || {}).textContent || '';
+return [...document.querySelectorAll('svg[role=img]')].map(s =>
+  s.getAttribute('aria-labelledby').split(' ').map(text).join(' '));
+"""
+SMALLEST = """
+const sizes = [...document.querySelectorAll('p, li, td, text')].map(e => parseFloat(getComputedStyle(e).fontSize));
+return Math.min(...sizes);
+"""
+CONTRASTS = """
+function parts(c) { return c.match(/[0-9.]+/g).slice(0, 3).map(Number); }
+function light(c) {
+  const [r, g, b] = parts(c).map(v => { v /= 255; return v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4; });
+  return .2126 * r + .7152 * g + .0722 * b;
+}
+const paper = light(getComputedStyle(document.body).backgroundColor);
+return [...document.querySelectorAll('h1, h2, p, li, td, th, figcaption, caption, text')].map(e => {
+  const style = getComputedStyle(e);
+  let back = paper;
+  for (let up = e; up; up = up.parentElement) {
+    const c = getComputedStyle(up).backgroundColor;
+    if (c !== 'rgba(0, 0, 0, 0)') { back = light(c); break; }
+  }
+  const ink = light(e.tagName === 'text' ? style.fill : style.color);
+  return (Math.max(ink, back) + .05) / (Math.min(ink, back) + .05);
+}).reduce((a, b) => Math.min(a, b));
+"""
+
+
+def requested(driver: Any) -> list[str]:
+    """Every address that the browser asked for since the log was last read."""
+    messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
+    return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_in_a_browser(shown: Callable[[str, int], Any], name: str) -> None:
+    """No console message, nothing asked of the network, nothing sticks out, no labels on each other."""
+    for pixels in (1200, 400):
+        driver = shown(name, pixels)
+        assert driver.get_log("browser") == []
+        assert not [url for url in requested(driver) if re.match("https?:|wss?:|ftp:", url)]
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= pixels
+        assert driver.execute_script(OUTSIDE) == []
+        assert driver.execute_script(OVERLAPS) == []
+        alternatives = driver.execute_script(NAMED)
+        assert alternatives
+        assert all(len(text.strip()) > 20 for text in alternatives)
+        assert driver.execute_script(SMALLEST) >= 12
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["effect", "simulated", "pooled"])
+def test_contrast(shown: Callable[[str, int], Any], name: str, scheme: str) -> None:
+    """WCAG 2.2, 1.4.3: 4.5 to 1 at least, in both schemes."""
+    driver = shown(name, 1200)
+    features = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
+    try:
+        assert driver.execute_script(CONTRASTS) >= 4.5
+    finally:
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+@pytest.mark.parametrize("name", ["effect", "pooled", "hostile"])
+def test_on_paper(shown: Callable[[str, int], Any], name: str) -> None:
+    """A4, a few pages, and nothing wider than the paper."""
+    driver = shown(name, 1200)
+    document = browser.printed(driver)
+    assert document.startswith(b"%PDF")
+    boxes = re.findall(rb"/MediaBox\s*\[\s*0\s+0\s+([0-9.]+)\s+([0-9.]+)", document)
+    assert 1 <= len(boxes) <= 8
+    for across, down in boxes:
+        assert (round(float(across)), round(float(down))) == (595, 842)
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        browser.width(driver, 665)  # the width of A4 between the margins, at 96 pixels an inch
+        assert driver.execute_script("return document.documentElement.scrollWidth") <= 665
+        assert driver.execute_script("return getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    finally:
+        driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

@@ -1,0 +1,134 @@
+"""Releases of every kind, to be shown by reports."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from sites_help import NAMES, Call, Party, at_home
+from studies import merge, write_study
+
+from flows.launch import run_study
+from schemas.pooled import PooledRelease
+from schemas.release import Release, load_release_text
+
+LONG = "a_column_with_a_name_that_goes_on_and_on_as_names_in_warehouses_do_" + "x" * 40
+Documents = dict[str, dict[str, Any]]
+
+
+def releases(folder: Path) -> Documents:
+    """Releases of every shape, as JSON: one that was run, one that was pooled, and what else releases can say."""
+    path = write_study(folder / "study", study={"estimator": {"penalty": 0.01}})
+    with at_home(folder / "home"):
+        ran = json.loads(run_study(path, out=folder / "out", run_id="shown", engine="direct").path.read_text())
+    parties = {name: Party(name, folder / name, seed) for seed, name in enumerate(NAMES)}
+    call = Call(folder / "coordinator", parties)
+    call.write()
+    (call.folder / "study.yaml").write_text(write_study(folder / "travels").read_text())
+    for name, party in parties.items():
+        party.run("asked")
+        call.put(name, party.bundle("asked"))
+    pooled = json.loads(call.pool().path.read_text())
+
+    clear = {"estimate": -2.1, "interval": {"lower": -3.0, "upper": -1.2, "whole_range": False}}
+    charge = ran["privacy"]["charges"][0]
+    return {
+        "effect": merge(ran, clear),
+        "raises": merge(ran, {"estimate": 2.0, "interval": {"lower": 0.5, "upper": 3.5, "whole_range": False}}),
+        "open": merge(ran, {"estimate": 0.1, "interval": {"lower": -1.0, "upper": 1.2, "whole_range": False}}),
+        "drowned": merge(ran, {"estimate": 10.0, "interval": {"lower": -10.0, "upper": 10.0, "whole_range": True}}),
+        "label": merge(ran, {"privacy": {"level": "label", "unprotected": ["every covariate is public"]}}),
+        "simulated": merge(ran, {"not_for_release": True, "noise": {"source": "seeded"}}),
+        "hostile": merge(
+            ran,
+            {
+                "study": "<script>alert(1)</script>",
+                "dataset": "'\"><img src=x onerror=alert(2)>",
+                "specification": {
+                    "treatment": LONG,
+                    "outcome": {"name": "<b>bold</b>" + LONG},
+                    "covariates": {LONG: {"lower": -1e300, "upper": 1e300}, "g": {"levels": [LONG, "</style>"]}},
+                },
+                "details": {f"propensity_coefficient[{LONG}{index}]": index / 7 for index in range(80)},
+            },
+        ),
+        "unheard-of method": merge(
+            ran,
+            {
+                "estimator": "tarot",
+                "specification": {"estimator": {"name": "tarot", "clip": ...}},
+                "privacy": {
+                    "charges": [{**charge, "name": f"c{i}", "scope": "all", "epsilon": 0.25} for i in range(4)]
+                },
+            },
+        ),
+        "matching": merge(ran, {**clear, "estimator": "matching", **estimator(name="matching", ratio=5, clip=...)}),
+        "folds": merge(
+            ran,
+            {
+                **clear,
+                "estimator": "aipw",
+                **estimator(name="aipw", clip=..., propensity={"clip": [0.2, 0.8], "known": None}),
+                "privacy": {
+                    "charges": [
+                        charge | {"name": "model 1", "scope": "all but fold 1 of 2", "epsilon": 0.4},
+                        charge | {"name": "model 2", "scope": "all but fold 2 of 2", "epsilon": 0.4},
+                        charge | {"name": "effect", "scope": "all", "epsilon": 0.6},
+                    ]
+                },
+            },
+        ),
+        "trial": merge(ran, {"estimator": "aipw", **estimator(name="aipw", clip=..., propensity={"known": 0.5})}),
+        "means": merge(
+            ran, {"estimator": "difference_in_means", **estimator(name="difference_in_means", clip=...), **clear}
+        ),
+        "direction": direction(ran, "x_to_y", 0.83),
+        "undecided": direction(ran, None, 0.0),
+        "direction long": merge(direction(ran, "y_to_x", -0.5), long_pair()),
+        "pooled": merge(pooled, {"model": "random"}),
+        "pooled fixed": merge(pooled, {"model": "fixed", **{k: pooled["fixed"][k] for k in ("estimate", "interval")}}),
+        "pooled long": merge(
+            pooled, {"sites": [{**site, "site": f"{site['site']}-{'y' * 70}"} for site in pooled["sites"]]}
+        ),
+    }
+
+
+def estimator(**settings: Any) -> dict[str, Any]:
+    return {"specification": {"estimator": settings}}
+
+
+def direction(ran: dict[str, Any], favours: str | None, weight: float) -> dict[str, Any]:
+    """A release of a direction study, with everything that all releases have from one that was run."""
+    pair = {"x": {"name": "altitude", "lower": 0, "upper": 3000}, "y": {"name": "heat", "lower": -20, "upper": 40}}
+    changes: dict[str, Any] = dict.fromkeys(("estimand", "estimate", "interval", "variance"), ...)
+    specification = dict.fromkeys(("treatment", "outcome", "covariates"), ...)
+    score = {
+        **{"score": "hsic", "answered": favours is not None, "x_to_y": None, "y_to_x": None},
+        **{"margin": None if favours is None else 0.031, "favours": favours, "order_kept": None},
+        **{"theorem": "Theorem 2, of the difference", "charges": ["hsic"]},
+    }
+    settings = {"name": "direction", "penalty": 0.01, "bandwidth": 0.2, "clip": ...}
+    return merge(
+        ran,
+        {
+            **changes,
+            **{"kind": "direction", "estimator": "direction", "pair": pair, "scores": [score, score]},
+            **{"verdict": {"favours": favours, "weight": weight, "rule": "the scores' signs, weighted"}},
+            **{"unbounded_halves": [], "details": {"bandwidth": 0.2}},
+            "specification": {**specification, "pair": pair, "estimator": settings},
+        },
+    )
+
+
+def long_pair() -> dict[str, Any]:
+    pair = {"x": {"name": LONG}, "y": {"name": LONG.upper()}}
+    score = {"score": "hsic", "answered": True, "x_to_y": 0.2, "y_to_x": 0.1, "margin": -0.1, "favours": "y_to_x"}
+    score |= {"order_kept": 0.9, "theorem": "Theorem 2", "charges": []}
+    return {"pair": pair, "specification": {"pair": pair}, "scores": [score]}
+
+
+def load(document: dict[str, Any]) -> Release | PooledRelease:
+    if document["kind"] == "pooled":
+        return PooledRelease.model_validate(document)
+    return load_release_text(json.dumps(document))
