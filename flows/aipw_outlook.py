@@ -40,7 +40,7 @@ def outlook(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | Non
         f"{numbers['sampling_standard_error']:.3g} from sampling, {numbers['noise_standard_error']:.3g} from noise), "
         f"for a treated share of {stand_in.treated:g}.",
         f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds and is scored in its own, so it "
-        f"pays for {folds - 1} fold{'s' if folds > 2 else ''}' models and one effect: the total is that sum.",
+        f"pays for the models of {folds - 1} fold{'s' if folds > 2 else ''} and one effect: the total is that sum.",
         f"Decided from public sizes: propensity score by {kind}, outcome model "
         + ("with slopes." if recipe.slopes is not None else "of arm means alone."),
     ]

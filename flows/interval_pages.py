@@ -128,7 +128,8 @@ def _patients(path: Path, patients: Rows) -> str:
         panel.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="half-width at 95 %")
         panel.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         panel.set_xticks([], minor=True)
-        legend(axes)
+        drawing: Any = panel.figure
+        drawing.legend(loc="outside lower center", ncols=2)
     return picture(path.name, alt, "Right heart catheterisation, 5,735 patients, death within 180 days.")
 
 

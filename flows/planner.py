@@ -22,6 +22,7 @@ from tasks.design import design as sizes
 # Amounts of three digits from 0.001 to 100: all that the search can answer.
 DECADES = (-3, 2)
 STEPS = 900
+COARSE = 150
 CURVE_EPSILONS = tuple(Decimal(text) for text in ("0.1", "0.2", "0.3", "0.5", "0.7", "1", "1.5", "2", "3", "5", "8"))
 CURVE_GROWTH = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 3.0, 5.0, 10.0)
 CURVE_FILE = "half-width.svg"
@@ -63,7 +64,8 @@ def with_epsilon(study: Study, epsilon: Decimal) -> Study:
 def least_epsilon(study: Study, design: Design, stand_in: StandIn, width: float) -> tuple[Decimal, float]:
     """The least epsilon of three digits at which the expected half-width is at most ``width``, and that half-width.
 
-    Found by bisection, so that the next smaller amount is not enough; delta and everything else stay as they are.
+    Every sixth of a decade is tried in order, then bisection finds the amount whose next smaller one is not enough: a
+    width may rise where an estimator's automatic settings begin to spend on a model. All but epsilon stays as it is.
     If no amount is enough, the largest that the study allows, 100 at most, with its half-width above ``width``.
 
     Raises:
@@ -82,7 +84,9 @@ def least_epsilon(study: Study, design: Design, stand_in: StandIn, width: float)
     low, high = -1, STEPS * (DECADES[1] - DECADES[0])
     if math.isinf(expected(high)):
         high = _largest_allowed(study, high)
+    high = next((index for index in range(0, high, COARSE) if expected(index) <= width), high)
     if expected(high) <= width:
+        low = max(low, high - COARSE)
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if expected(middle) <= width else (middle, high)

@@ -138,7 +138,7 @@ def _patients(pool: ProcessPoolExecutor, frame: Any, runs: int) -> list[dict[str
                     "epsilon": float(epsilon),
                     "method": method.title,
                     "runs": runs,
-                    "estimate": sum(answer.estimate for answer in some) / len(some),
+                    "estimate": float(sum(answer.estimate for answer in some) / len(some)),
                     "half_width": width,
                     "share_of_asymptotic": width / wide,
                     "paper_half_width": PAPER_RHC[epsilon] if method == KERNEL else None,

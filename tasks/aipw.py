@@ -40,7 +40,7 @@ def release_outcome_model(
     """The outcome model of one fold from the units of all others: one or two releases."""
     workers, clip = study.execution.workers, _share_bounds(study)
     arms = outcome_model.release_arms(trained, plan, fold, clip, budget, workers)
-    return arms, outcome_model.release_model(trained, arms, plan, fold, budget, workers)
+    return outcome_model.release_model(trained, arms, plan, fold, budget, workers)
 
 
 def release_propensity(

@@ -37,10 +37,11 @@ WORTHWHILE_SIGNAL = 10.0
 # outcome's variance within an arm.
 EXPLAINED = 0.2
 LEAST_SIGNAL = 1.0
-# While slopes are learnt residuals are cut at so many of their standard deviations, rows at so many root mean square
-# lengths. A tighter cut means less noise and slopes that are too small, by the third number.
-CUTS = ((2.0, 1.0, 0.0455 + 0.05), (2.5, 1.25, 0.0124 + 0.002), (3.0, 1.25, 0.0027 + 0.002))
-# Weight of the arms' means of x in the slopes' release: a larger one makes the noise of the cross moments larger.
+# While slopes are learnt residuals are cut at so many of their standard deviations, rows at the mean of their squared
+# length and so many deviations of it. A tighter cut means less noise, and slopes that are too small: by the third
+# number for residuals, by the fourth over sqrt(p) for rows, whose lengths spread less the more covariates there are.
+CUTS = ((2.0, 0.0, 0.0455, 0.25), (2.5, 2.5, 0.0124, 0.005), (3.0, 2.5, 0.0027, 0.005))
+# Weight of the arms' means in the slopes' release: a larger one makes the noise of the cross moments larger.
 MEANS_WEIGHT = 0.3
 # A logistic model is released where noise and shrinkage leave three quarters of a log odds' variance, if that is 1/4.
 ODDS_VARIANCE = 0.25
@@ -49,7 +50,7 @@ PENALTIES = tuple(10 ** (exponent / 4) for exponent in range(-24, 5))
 # The arm means get the least of these parts of the outcome model's budget that keeps their noise below so much of the
 # outcome's half range; slopes get the rest.
 ARM_PARTS = (Decimal("0.1"), Decimal("0.2"), Decimal("0.3"), Decimal("0.4"))
-ARM_NOISE = 0.06
+ARM_NOISE = 0.02
 # Costs of nuisances are rounded down to so many digits; the effect gets what is left, exactly.
 DIGITS = 6
 
@@ -96,7 +97,7 @@ class Recipe:
     def slope_numbers(self) -> int:
         """How many numbers the slopes' release has."""
         d = self.columns - 1
-        return 3 * d + (d * (d + 1) // 2 if self.gram else 1)
+        return 3 * d + 2 + (d * (d + 1) // 2 if self.gram else 1)
 
     def slot(self, name: str, stage: str, fold: int) -> Slot:
         """Where a draw for one fold belongs: all other folds' units are read."""
@@ -107,10 +108,10 @@ class Recipe:
         return vector_mechanism(sums_sensitivity(4, self.trained_on(fold)), self.arms)
 
     def slopes_mechanism(self, fold: int) -> Mechanism | None:
-        """Cross moments, first and second moments of sensitivity 2 sqrt(1 + w^2) (section 2); None: arm means only."""
+        """Cross moments, first and second moments of sensitivity 2 + w^2 (section 2); None: arm means only."""
         if self.slopes is None:
             return None
-        size = 2 * math.sqrt(1 + MEANS_WEIGHT**2)
+        size = 2 + MEANS_WEIGHT**2
         return vector_mechanism(sums_sensitivity(self.slope_numbers, self.trained_on(fold), size), self.slopes)
 
     def propensity_model(self, fold: int) -> PropensityModel | None:
@@ -197,14 +198,17 @@ def recipe(study: AipwStudy, design: Design) -> Recipe:
     return found if found.slopes is not None else _divide(study, blank, ARM_MEANS)
 
 
-def _radius(study: AipwStudy, lengths: float) -> float:
+def _radius(study: AipwStudy, deviations: float) -> float:
     """To what length rows of covariates are cut, before they are stretched to the unit ball again.
 
-    ``auto``: so many root mean square lengths, if numbers are uniform within their bounds.
+    ``auto``: if numbers are uniform within their bounds, the root of the mean of a row's squared length and so many
+    standard deviations of it (4/45 is the variance of the square of a uniform number in [-1, 1]).
     """
     if study.estimator.outcome_model.radius != "auto":
         return study.estimator.outcome_model.radius
-    return min(1.0, lengths * math.sqrt(_squared_length(study)))
+    numbers = sum(not isinstance(covariate, CategoricalCovariate) for covariate in study.covariates.values())
+    spread = math.sqrt(4 * numbers / 45) / (len(study.covariates) + 1)
+    return min(1.0, math.sqrt(_squared_length(study) + deviations * spread))
 
 
 def _squared_length(study: EffectStudy) -> float:
@@ -226,8 +230,8 @@ def _divide(study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Dec
     )
     signal = _signal(split)
     if signal >= LEAST_SIGNAL:
-        residuals, lengths, _ = min(CUTS, key=lambda cut: _cut_error(cut, signal, chosen.columns - 1))
-        chosen = replace(split, residuals=residuals, radius=_radius(study, lengths))
+        best = min(CUTS, key=lambda cut: _cut_error(study, cut, signal, chosen.columns - 1))
+        chosen = replace(split, residuals=best[0], radius=_radius(study, best[1]))
     if chosen.propensity is not None:
         chosen = replace(chosen, penalty=_penalty(study, chosen))
     spent = [cost for cost in (chosen.arms, chosen.slopes, chosen.propensity) if cost is not None] * others
@@ -277,13 +281,15 @@ def _signal(chosen: Recipe) -> float:
     return math.sqrt(signal / noise)
 
 
-def _cut_error(cut: tuple[float, float, float], signal: float, slopes: int) -> float:
+def _cut_error(study: AipwStudy, cut: tuple[float, float, float, float], signal: float, slopes: int) -> float:
     """Squared error that a cut leaves in what slopes adjust for, as a part of it.
 
     What is lost is lost in every direction; noise is spread over all directions, and one of them confounds.
     """
-    residuals, lengths, lost = cut
-    return lost**2 + (residuals / CUTS[0][0] * lengths / signal) ** 2 / slopes
+    residuals, deviations, tail, rows = cut
+    lost = tail + rows / math.sqrt(slopes)
+    wider = residuals / CUTS[0][0] * _radius(study, deviations) / _radius(study, CUTS[0][1])
+    return lost**2 + (wider / signal) ** 2 / slopes
 
 
 def _penalty(study: AipwStudy, chosen: Recipe) -> float | None:

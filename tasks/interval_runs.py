@@ -77,8 +77,8 @@ def _paper(name: str, title: str, outcome: str, score: str) -> Method:
     return Method(name, title, {"name": "aipw", "guarantee": "asymptotic", **model})
 
 
-KERNEL = _paper("asymptotic_kernel", "asymptotic, kernel ridge", "kernel_ridge", "logistic")
-NETWORK = _paper("asymptotic_network", "asymptotic, neural network", "neural_network", "neural_network")
+KERNEL = _paper("asymptotic_kernel", "asymptotic, kernel", "kernel_ridge", "logistic")
+NETWORK = _paper("asymptotic_network", "asymptotic, network", "neural_network", "neural_network")
 FINITE = Method("finite_sample", "finite sample", {"name": "aipw", "propensity": {"clip": CLIP}})
 KNOWN = Method("finite_sample_known", "finite sample, known score", {"name": "aipw", "propensity": {"known": 0.5}})
 DIFFERENCE = Method("difference_in_means", "difference in means", {"name": "difference_in_means"})

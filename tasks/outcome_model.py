@@ -1,14 +1,14 @@
 """The private outcome model: arm means and common slopes, from noisy sufficient statistics.
 
 mu_t(x) = c_t + g(x), g(x) = b'x cut to [-limit, limit], all outcomes scaled to u in [-1, 1] and x the covariates (no
-intercept) cut to the study's radius and stretched to the unit ball. Two releases per fold, of sensitivity 2 and 2.09:
+intercept) cut to the study's radius and stretched to the unit ball. Two releases per fold, sensitivities 2 and 2 + w^2:
 
 * arms: (sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), from which the treated share, the arm means and the spread of u
   within an arm;
-* slopes: (sum r x, w sum t x, w sum (1-t) x, sum x x'/sqrt(2)), w = MEANS_WEIGHT, r the residual of u from its arm's
-  mean, cut to a number of spreads and divided by that; the second moments are free. Symmetric noise; without delta
-  their trace alone. The arms' means of x make the regression one within arms (Frisch and Waugh): without them what
-  treatment and x share, which is what confounds, would be taken off b.
+* slopes: (sum r x, w sum t (x, r), w sum (1-t) (x, r), sum x x'/sqrt(2)), w = MEANS_WEIGHT, r the residual of u from
+  its arm's mean, cut to a number of spreads and divided by that; the second moments are free. Symmetric noise; without
+  delta their trace alone. The arms' means of x and r make the regression one within arms (Frisch and Waugh): without
+  them what treatment and x share, which is what confounds, would be taken off b. Those of r sharpen the arm means.
 
 Everything is shrunk by what the public noise level says: arm means towards 0, second moments towards a multiple of
 the identity, slopes towards none (``docs/proofs/aipw.md``, section 3: no worse than arm means). Sums are exact: entries
@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,6 +44,9 @@ LIMIT_DEVIATIONS = 3.0
 SMALLEST_EIGENVALUE = 0.2
 # Slopes are kept as far as the signal exceeds its noise by so many standard deviations.
 CAUTION = 1.0
+# Up to twice signal/(signal + noise) is harmless. More than once is kept, since what is taken off is taken off in every
+# direction, also in the one that confounds.
+KEEN = 1.5
 LEAST_SPREAD = 0.02
 
 
@@ -71,7 +74,7 @@ class OutcomeModel:
     """A released outcome model. ``slopes``: shape (d - 1,), on rows cut to ``radius``; ``kept``: share of them kept.
 
     ``constants``: c_1 and c_0. ``variance``: the mean square that noise and shrinkage of the slopes give the mean score
-    of the fold, first order.
+    of the fold, to first order.
     """
 
     constants: tuple[float, float]
@@ -121,7 +124,9 @@ def arm_sums(pieces: Pieces, workers: int = 1) -> FloatArray:
 
 
 def slope_sums(pieces: Pieces, arms: Arms, recipe: Recipe, workers: int = 1) -> FloatArray:
-    """Cross moments of residuals and covariates, and first and second moments of covariates, (recipe.slope_numbers,).
+    """Cross moments of residuals and covariates, first moments of both by arm, second moments of covariates.
+
+    Shape (recipe.slope_numbers,): d of residuals times x, d of treated x, d of control x, two of r, second moments.
 
     The second moments are the upper triangle row by row, weighted so that its Euclidean norm is that of the whole
     matrix over sqrt(2): diagonal entries over sqrt(2), others as they are. Without ``recipe.gram`` their trace.
@@ -134,12 +139,12 @@ def slope_sums(pieces: Pieces, arms: Arms, recipe: Recipe, workers: int = 1) -> 
         x, t = cut(rows.x, recipe.radius), (rows.t != 0).astype(np.float64)
         residual = on_lattice((rows.u - np.where(rows.t != 0, *arms.means)) / limit)
         second = (x.T @ x)[upper] if recipe.gram else np.einsum("ij,ij->", x, x)[None]
-        return np.concatenate([residual @ x, t @ x, (1 - t) @ x, second])
+        return np.concatenate([residual @ x, t @ x, (1 - t) @ x, [residual @ t, residual @ (1 - t)], second])
 
     sums = exact_sums(pieces, of, recipe.slope_numbers, workers)
-    sums[d : 3 * d] *= MEANS_WEIGHT
+    sums[d : 3 * d + 2] *= MEANS_WEIGHT
     if recipe.gram:
-        sums[3 * d :] *= np.where(upper[0] == upper[1], math.sqrt(0.5), 1.0)
+        sums[3 * d + 2 :] *= np.where(upper[0] == upper[1], math.sqrt(0.5), 1.0)
     return sums
 
 
@@ -197,9 +202,9 @@ def without_slopes(arms: Arms, recipe: Recipe) -> OutcomeModel:
     return OutcomeModel(arms.means, np.zeros(recipe.columns - 1), 0.0, recipe.radius, 0.0)
 
 
-def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fold: int) -> OutcomeModel:
-    """Ridge regression within arms from the released moments, shrunk by the public noise level."""
-    d = recipe.columns - 1
+def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fold: int) -> tuple[Arms, OutcomeModel]:
+    """Ridge regression within arms from the released moments, shrunk by public noise; arms with sharper means."""
+    d, limit = recipe.columns - 1, residual_limit(arms, recipe)
     noise = Noise.of(recipe.slopes_mechanism(fold), recipe.slope_numbers).deviation
     parts = np.array([arms.share, 1 - arms.share])
     raw = released[d : 3 * d].reshape(2, d) / MEANS_WEIGHT / (units * parts)[:, None]
@@ -208,42 +213,58 @@ def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fo
     of_centre, of_apart = own * math.sqrt(2), own * math.sqrt(float(np.sum(parts**-2)))
     centre = _positive_part(parts @ raw, of_centre)
     apart = _positive_part(raw[0] - raw[1], of_apart)
+    centres = np.array([centre + parts[1] * apart, centre - parts[0] * apart])
+    residuals = released[3 * d : 3 * d + 2] / MEANS_WEIGHT
     values, vectors = _second_moments(
-        released[3 * d :], d, noise, units, centre, apart * math.sqrt(parts[0] * parts[1])
+        released[3 * d + 2 :], d, noise, units, centre, apart * math.sqrt(parts[0] * parts[1])
     )
-    cross = vectors.T @ released[:d]
+    cross = vectors.T @ (released[:d] - residuals @ centres)
     kept = kept_share(cross, values, noise)
-    unit = kept * residual_limit(arms, recipe)
+    unit = kept * limit
     slopes = unit * (vectors @ (cross / values))
     size = math.sqrt(float(values @ (vectors.T @ slopes) ** 2) / units)
-    lift = float(slopes @ centre), float(slopes @ apart)
-    # An error e in the slopes moves the mean score by e'(difference of the arms' means of x): their noise, and what
-    # shrinkage took off them.
-    moves = np.square(vectors.T @ (raw[0] - raw[1])) - of_apart**2
+    sharper = _sharper(arms, limit * residuals / (units * parts), (limit * own / parts) ** 2)
+    constants = np.array(sharper.means) - centres @ slopes
+    # An error e in the slopes moves the mean score by e'(difference of the arms' means of x): the noise of cross
+    # moments and of the residuals' means, and what shrinkage took off.
+    away = vectors.T @ (raw[0] - raw[1])
+    moved = (unit * noise) ** 2 * max(0.0, float(np.sum((away**2 - of_apart**2) / values**2)))
+    levers = (centres @ vectors) @ ((vectors.T @ apart) / values)
+    moved += (unit * noise / MEANS_WEIGHT) ** 2 * float(levers @ levers)
     taken = (1 - kept) / kept * float(slopes @ apart) if kept > 0 else 0.0
-    return OutcomeModel(
-        constants=(arms.means[0] - lift[0] - parts[1] * lift[1], arms.means[1] - lift[0] + parts[0] * lift[1]),
+    return sharper, OutcomeModel(
+        constants=(float(constants[0]), float(constants[1])),
         slopes=slopes,
         limit=min(2.0, LIMIT_DEVIATIONS * size),
         radius=recipe.radius,
         kept=kept,
-        variance=(unit * noise) ** 2 * max(0.0, float(np.sum(moves / values**2))) + taken**2,
+        variance=moved + taken**2,
     )
 
 
+def _sharper(arms: Arms, shifts: FloatArray, variances: FloatArray) -> Arms:
+    """Arms whose means are moved towards what the residuals' means say, by inverse variances."""
+    means, left = [], []
+    for mean, old, shift, new in zip(arms.means, arms.mean_variances, shifts.tolist(), variances.tolist(), strict=True):
+        weight = old / (old + new) if old > 0 else 0.0
+        means.append(min(max(mean + weight * shift, -1.0), 1.0))
+        left.append(weight * new)
+    return replace(arms, means=(means[0], means[1]), mean_variances=(left[0], left[1]))
+
+
 def _positive_part(vector: FloatArray, noise: float) -> FloatArray:
-    """A noisy vector times the share of its square that exceeds what noise of deviation ``noise`` alone would give."""
+    """A noisy vector whose square is cut by what noise of deviation ``noise`` on each entry adds to it on average."""
     square = float(vector @ vector)
-    return vector * max(0.0, 1 - len(vector) * noise**2 / square) if square > 0 else vector
+    return vector * math.sqrt(max(0.0, 1 - len(vector) * noise**2 / square)) if square > 0 else vector
 
 
 def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
-    """Share of the slopes that is kept, in [0, 1): signal/(signal + noise) at a cautious guess of the signal.
+    """Share of the slopes that is kept, in [0, 1]: KEEN signal/(signal + noise) at a cautious guess of the signal.
 
     With slopes b = cross/values along eigenvectors, the error b'Gb of leaving them out is the signal S, and N =
     s^2 tr(G^-1) that of their noise. S + N is what b'Gb of the noisy slopes is on average, with standard deviation
     sqrt((2 N^2 + 4 S N)/k), k = tr(G^-1)^2/tr(G^-2); the guess is the S from which the observed one is CAUTION such
-    deviations away. Keeping S/(S + N) or less is never worse than keeping nothing (section 3).
+    deviations away. Keeping 2 S/(S + N) or less is never worse than keeping nothing (section 3).
     """
     observed = float(np.sum(cross**2 / values))
     added = noise**2 * float(np.sum(1 / values))
@@ -256,7 +277,7 @@ def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
     if excess <= 0 or rest <= 0:
         return 0.0
     signal = half - math.sqrt(half**2 - rest)
-    return signal / (signal + added)
+    return min(1.0, KEEN * signal / (signal + added))
 
 
 def _second_moments(
@@ -297,11 +318,11 @@ def release_arms(
 
 def release_model(
     pieces: Pieces, arms: Arms, recipe: Recipe, fold: int, budget: Budget, workers: int = 1
-) -> OutcomeModel:
+) -> tuple[Arms, OutcomeModel]:
     """Release the slopes of a fold's training units, where they are worth their noise."""
     mechanism = recipe.slopes_mechanism(fold)
     if mechanism is None:
-        return without_slopes(arms, recipe)
+        return arms, without_slopes(arms, recipe)
     sums = slope_sums(pieces, arms, recipe, workers)
     released = mechanism.release(sums, recipe.slot("slopes", "outcome_model", fold), budget)
     return with_slopes(arms, released, pieces.units, recipe, fold)

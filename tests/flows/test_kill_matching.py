@@ -32,7 +32,7 @@ def test_kill_everywhere_and_resume(tmp_path: Path, home: Path) -> None:
     )
     home.mkdir(mode=0o700)
     chance, histogram, survived = random.Random(SEED), Counter(), Counter()
-    count = 2 * len(STAGES)
+    count = len(STAGES)
     for attempt in range(count):
         run_id, out = f"killed-{attempt}", tmp_path / "out" / str(attempt)
         child, phases = _start(study, out, run_id, home)

@@ -45,9 +45,9 @@ def test_the_answer_is_enough_and_the_next_smaller_amount_is_not(name: str) -> N
     assert half_width(with_epsilon(study, smaller), sizes, stand_in) > wanted
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
-def test_more_epsilon_or_more_units_never_widen_much(name: str) -> None:
-    """Curves fall along both axes; automatic budget shares may switch a model on, which costs a few per cent."""
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "aipw"])
+def test_more_epsilon_or_more_units_never_widen(name: str) -> None:
+    """Curves fall along both axes. Those of aipw may rise where its recipe begins to pay for adjustment."""
     rows = planner.curves(study_of(name), 20_000, StandIn())
     width = {(row["epsilon"], row["units"]): row["half_width"] for row in rows}
     assert len(width) > 50
@@ -55,7 +55,20 @@ def test_more_epsilon_or_more_units_never_widen_much(name: str) -> None:
         for value in {key[fixed] for key in width}:
             line = sorted((key[moving], width[key]) for key in width if key[fixed] == value)
             for (_, before), (_, after) in itertools.pairwise(line):
-                assert after <= before * 1.05
+                assert after <= before * 1.001
+
+
+def test_the_least_epsilon_is_found_where_a_width_rises_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    """1/epsilon below 1, then a step up by 3 that a wider epsilon pays back: plain bisection would land behind it."""
+    study = study_of("ipw")
+
+    def stepped(asked: Study, *_: Any) -> float:
+        epsilon = float(asked.privacy.epsilon)
+        return 1 / epsilon + (3.0 if epsilon >= 1 else 0.0) - (2.9 if epsilon >= 20 else 0.0)
+
+    monkeypatch.setattr(planner, "half_width", stepped)
+    epsilon, _ = least_epsilon(study, design(study, 5_000), StandIn(), 2.0)
+    assert epsilon == Decimal("0.5")
 
 
 def test_a_width_beyond_sampling_error_is_not_promised() -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,7 +27,6 @@ from schemas.ipw import IpwStudy
 from schemas.plan import Design
 from schemas.privacy import Level, Norm
 from tasks import normalise, perturb, propensity, weigh
-from tasks import rows as task_rows
 from tasks.arrays import FloatArray, IntArray
 from tasks.design import design
 from tasks.privacy.mechanisms import Mechanism, Sensitivity
@@ -41,12 +39,6 @@ from tests.ipw_help import make_study
 CONFIDENCE = 1 - 1e-6
 RUNS, SECURE_RUNS = 2_500, 400
 UNITS = 100
-
-
-@pytest.fixture(autouse=True)
-def _no_look_for_blas(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Limiting BLAS's threads reads the process's memory map: 3 ms, most of a run of 100 rows."""
-    monkeypatch.setattr(task_rows, "threadpool_limits", lambda limits: nullcontext())
 
 
 # The study and its two tables ------------------------------------------------------------------------------

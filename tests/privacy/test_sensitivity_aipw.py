@@ -7,8 +7,6 @@ by a factor of two either way fails.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tasks import difference, outcome_model
-from tasks import rows as task_rows
 from tasks.aipw import in_memory
 from tasks.aipw_recipe import Recipe, recipe
 from tasks.aipw_scores import Nuisances, score_range, score_sums
@@ -25,15 +22,6 @@ from tasks.outcome_model import Arms, OutcomeModel
 from tasks.rows import Rows
 from tests.aipw_help import make_aipw, make_difference
 from tests.neighbours import neighbour
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_look_for_blas() -> Iterator[None]:
-    """Limiting BLAS's threads reads the process's memory map: most of the time of a table of four rows."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(task_rows, "threadpool_limits", lambda **_: nullcontext())
-        yield
-
 
 unit = st.floats(-1, 1, allow_nan=False)
 corner = st.one_of(unit, st.sampled_from([-1.0, 0.0, 1.0]))

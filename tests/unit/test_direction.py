@@ -100,6 +100,15 @@ def test_distant_residuals_release_their_ranks_exactly() -> None:
         assert score.order_kept == 1
 
 
+def test_rows_that_tie_are_not_taken_for_dependence() -> None:
+    """Two unrelated keyed orders break ties: by one order five hundred equal rows would have the score 1."""
+    study = make_direction(delta="1e-6")
+    test = rows(np.zeros((500, 2)))
+    found = vectors(test, regress(study, lambda _: np.zeros((10, 2)), 1))
+    for score in (Score.spearman, Score.kendall):
+        assert max(score_values(study, score, found, test)) < 0.2
+
+
 def test_noise_vanishes_with_epsilon() -> None:
     """At epsilon 1e6 every draw on the test half returns what was measured."""
     study = make_direction(release="scores", epsilon="1000000", delta="1e-6")

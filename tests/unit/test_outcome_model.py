@@ -30,19 +30,21 @@ def test_sums_are_those_of_a_loop() -> None:
     made, (rows, _) = plan(), confounded(400, seed=1)
     arms = Arms(0.5, 0.0, (0.1, -0.1), (0.0, 0.0), 0.2)
     expected_arms, cross, first, second = np.zeros(4), np.zeros(2), np.zeros((2, 2)), np.zeros((2, 2))
+    means = np.zeros(2)
     for x, t, u in zip(rows.x, rows.t, rows.u, strict=True):
         expected_arms += [t * u, (1 - t) * u, math.sqrt(2) * t, u * u]
         z = x[:-1] / max(made.radius, float(np.linalg.norm(x[:-1])))
         r = min(max((u - (0.1 if t else -0.1)) / (made.residuals * 0.2), -1), 1)
         cross += r * z
         first[0 if t else 1] += MEANS_WEIGHT * z
+        means[0 if t else 1] += MEANS_WEIGHT * r
         second += np.outer(z, z)
     np.testing.assert_allclose(arm_sums(in_memory([rows])), expected_arms, atol=400 * FINE)
-    expected = [*cross, *first.ravel(), second[0, 0] / math.sqrt(2), second[0, 1], second[1, 1] / math.sqrt(2)]
+    expected = [*cross, *first.ravel(), *means, second[0, 0] / math.sqrt(2), second[0, 1], second[1, 1] / math.sqrt(2)]
     np.testing.assert_allclose(slope_sums(in_memory([rows]), arms, made), expected, atol=1000 * FINE)
     pure = replace(made, slopes=made.slopes.model_copy(update={"delta": 0}))
     found = slope_sums(in_memory([rows]), arms, pure)
-    np.testing.assert_allclose(found, [*expected[:6], np.trace(second)], atol=1000 * FINE)
+    np.testing.assert_allclose(found, [*expected[:8], np.trace(second)], atol=1000 * FINE)
 
 
 def test_sums_depend_on_neither_order_nor_pieces_nor_workers() -> None:
@@ -74,7 +76,7 @@ def test_without_noise_the_slopes_are_least_squares_within_arms() -> None:
     made = replace(plan(3, n=2 * n, epsilon="1000"), residuals=50.0, radius=1.0)
     pieces = in_memory([rows])
     arms = arms_from(arm_sums(pieces), n, made, 0, (0.1, 0.9))
-    model = with_slopes(arms, slope_sums(pieces, arms, made), n, made, 0)
+    _, model = with_slopes(arms, slope_sums(pieces, arms, made), n, made, 0)
     z = rows.x[:, :-1]
     columns = np.column_stack([z, rows.t == 1, rows.t == 0]).astype(float)
     reference = np.linalg.lstsq(columns, rows.u, rcond=None)[0]
@@ -89,7 +91,7 @@ def test_without_noise_the_slopes_are_least_squares_within_arms() -> None:
 def test_shrunk_slopes_are_never_worse_than_none(ratio: float) -> None:
     """Mean of b'Gb of the error over 4000 draws in 20 dimensions, against leaving the slopes out; seed 5.
 
-    `ratio`: signal over noise. Without any signal the loss is at most 2 % of the noise's own.
+    `ratio`: signal over noise. Without any signal the loss is at most 3 % of the noise's own.
     """
     random, d = np.random.default_rng(5), 20
     values = np.linspace(1.0, 4.0, d)
@@ -102,20 +104,22 @@ def test_shrunk_slopes_are_never_worse_than_none(ratio: float) -> None:
         cross = truth + noise * random.normal(size=d)
         kept = kept_share(cross, values, noise)
         losses.append(float(np.sum((kept * cross - truth) ** 2 / values)))
-    assert np.mean(losses) <= ratio * added + 0.02 * added
-    if ratio >= 1:
+    assert np.mean(losses) <= ratio * added + 0.03 * added
+    if ratio >= 3:
         assert np.mean(losses) <= 0.85 * ratio * added, "where there is a signal it is used"
 
 
 def test_kept_share_solves_its_equation() -> None:
     values, noise = np.array([1.0, 2.0, 3.0]), 0.7
-    cross = np.array([3.0, 2.0, 4.0])
+    cross = np.array([1.2, 1.0, 1.2])
     kept = kept_share(cross, values, noise)
     added = noise**2 * float(np.sum(1 / values))
-    signal = kept * added / (1 - kept)
+    part = kept / outcome_model.KEEN
+    signal = part * added / (1 - part)
     k = float(np.sum(1 / values) ** 2 / np.sum(1 / values**2))
     spread = outcome_model.CAUTION * math.sqrt((2 * added**2 + 4 * signal * added) / k)
     assert signal + spread == pytest.approx(float(np.sum(cross**2 / values)) - added)
+    assert 0 < kept < 1
     assert kept_share(np.zeros(3), values, noise) == 0
     assert kept_share(cross, values, 0.0) == 1
 
@@ -127,8 +131,8 @@ def test_an_empty_arm_and_wild_numbers_do_no_harm() -> None:
         assert 0.1 <= arms.share <= 0.9
         assert all(abs(mean) <= 1 for mean in arms.means)
         assert 0 < arms.spread <= 1
-        for numbers in (np.zeros(made.slope_numbers), np.full(made.slope_numbers, -1e5), np.arange(9.0) * 1e4):
-            model = with_slopes(arms, numbers, 1000, made, 0)
+        for numbers in (np.zeros(made.slope_numbers), np.full(made.slope_numbers, -1e5), np.arange(11.0) * 1e4):
+            _, model = with_slopes(arms, numbers, 1000, made, 0)
             assert np.all(np.isfinite(model.slopes))
             assert math.isfinite(model.variance)
-            assert 0 <= model.kept < 1
+            assert 0 <= model.kept <= 1

@@ -1,0 +1,194 @@
+"""AIPW and the difference in means end to end: plan = ledger = release, kill and resume, nothing shown of the data."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from children import CONTEXT, process, run_study_aloud
+from jsonschema import Draft202012Validator
+from neighbours import neighbour_table
+from studies import people, write_study
+
+from flows.cli import main
+from flows.launch import run_study
+from flows.spine import plan_study
+from schemas.release import load_release, release_schema
+from tasks.privacy.ledger import open_ledger
+
+POLICY: dict[str, Any] = {
+    "estimators": ["aipw", "difference_in_means"],
+    "caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}},
+}
+SHARES = {"propensity": "0.2", "outcome_model": "0.3", "effect": "0.5"}
+# Estimator, privacy, and how many draws: models of each fold, and one effect.
+OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
+    "small": ({"name": "aipw"}, {"epsilon": "0.3"}, 3),
+    "slopes": ({"name": "aipw", "outcome_model": {"radius": 0.8}}, {"epsilon": "6"}, 5),
+    "all models": ({"name": "aipw", "budget_shares": SHARES, "propensity": {"penalty": 0.1}}, {"epsilon": "9"}, 7),
+    "a share that is paid for": ({"name": "aipw", "budget_shares": SHARES}, {"epsilon": "0.3"}, 5),
+    "three folds": ({"name": "aipw", "folds": 3}, {"epsilon": "0.7"}, 4),
+    "known": ({"name": "aipw", "propensity": {"known": 0.5}}, {"epsilon": "0.7"}, 3),
+    "pure": ({"name": "aipw", "propensity": {"penalty": 0.1}}, {"epsilon": "9", "delta": 0}, 7),
+    "difference": ({"name": "difference_in_means"}, {"epsilon": "0.7"}, 1),
+    "difference, label, pure": ({"name": "difference_in_means"}, {"epsilon": "0.7", "level": "label", "delta": 0}, 1),
+}
+
+
+def changes(option: str) -> dict[str, Any]:
+    estimator, privacy, _ = OPTIONS[option]
+    return {"estimator": {"penalty": ..., **estimator}, "privacy": privacy}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_plan_ledger_release_agree(option: str, tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study", study=changes(option), policy=POLICY)
+    _, plan = plan_study(path)
+    release = load_release(run_study(path, out=tmp_path / "out", engine="direct").path)
+    assert release.privacy.charges == plan.charges
+    assert len(plan.charges) == OPTIONS[option][2]
+    requested = Decimal(OPTIONS[option][1]["epsilon"])
+    assert release.privacy.epsilon == plan.total.epsilon == requested
+    assert release.privacy.epsilon_pld <= float(requested)
+    ledger = open_ledger()
+    (block,) = ledger.account("small").blocks
+    assert (block.spent.epsilon, block.spent.delta) == (plan.total.epsilon, plan.total.delta)
+    assert block.reserved.epsilon == 0
+    ledger.verify()
+    ledger.verify_release(release)
+    assert -10 <= release.interval.lower <= release.estimate <= release.interval.upper <= 10
+    assert release.variance.sampling >= 0
+    assert release.guarantee == "finite_sample"
+    Draft202012Validator(release_schema()).validate(release.model_dump(mode="json"))
+
+
+def test_plan_says_what_cross_fitting_costs_and_what_is_not_learnt(tmp_path: Path, capsys: Any) -> None:
+    path = write_study(tmp_path / "study", study=changes("three folds"), policy=POLICY)
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", str(path), "--effect", "2", "--json"])
+    assert ended.value.code == 0
+    shown = json.loads(capsys.readouterr().out)
+    said = " ".join(shown["forecast"]["sentences"])
+    assert "models of 2 of 3 folds" in said
+    assert shown["forecast"]["half_width"] > 0
+    assert any("arm means" in warning for warning in shown["forecast"]["warnings"])
+    scopes = {charge["scope"] for charge in shown["charges"]}
+    assert scopes == {"all", *(f"all but fold {fold} of 3" for fold in (1, 2, 3))}
+
+
+def test_plan_without_data_has_formulas(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study", study=changes("slopes"), policy=POLICY)
+    for part in path.parent.glob("*.parquet"):
+        part.unlink()
+    _, plan = plan_study(path)
+    assert all(charge.sensitivity is None and charge.noise_scale is None for charge in plan.charges)
+    assert plan.total.epsilon == 6
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("no ATT", {"estimand": "ATT"}, "ATE"),
+        ("label", {"privacy": {"level": "label"}}, "label"),
+        ("one fold", {"estimator": {"folds": 1}}, "folds"),
+        ("shares", {"estimator": {"budget_shares": {"propensity": 1, "outcome_model": 1, "effect": 1}}}, "add up"),
+        ("a path", {"estimator": {"outcome_model": {"model": "os.system"}}}, "outcome_model"),
+        ("typo", {"estimator": {"fold": 3}}, "did you mean 'folds'"),
+    ],
+    ids=lambda case: case[0],
+)
+def test_bad_input_is_one_line_and_costs_nothing(
+    case: tuple[str, dict[str, Any], str], tmp_path: Path, capfd: Any
+) -> None:
+    study = changes("small")
+    for key, value in case[1].items():
+        study[key] = {**study.get(key, {}), **value} if isinstance(value, dict) else value
+    path = write_study(tmp_path / "study", study=study, policy=POLICY)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(path), "--engine", "direct", "--out", str(tmp_path / "out")])
+    assert ended.value.code == 2
+    shown = capfd.readouterr().err.strip().splitlines()
+    assert len(shown) == 1
+    assert case[2] in shown[0]
+
+
+HEX = re.compile(r"[0-9a-f]{32}")
+STAGES = ("folds", "outcome_model", "propensity", "scores", "perturb", "interval")
+
+
+def test_killed_in_every_stage_it_resumes_to_the_same_books(tmp_path: Path, home: Path) -> None:
+    """kill -9 at the start of each stage, and again in the second fold's; then the run goes on."""
+    study = write_study(
+        tmp_path / "study",
+        frame=people(3000),
+        study=changes("all models"),
+        policy=POLICY,
+    )
+    home.mkdir(mode=0o700)
+    kills = [(stage, 1) for stage in STAGES] + [("outcome_model", 2), ("propensity", 2)]
+    for stage, time in kills:
+        run_id, out = f"killed-{stage}-{time}", tmp_path / "out" / f"{stage}-{time}"
+        receive, send = CONTEXT.Pipe(duplex=False)
+        child = process(run_study_aloud, str(study), str(out), run_id, str(home), send)
+        child.start()
+        send.close()
+        seen: Counter[str] = Counter()
+        while seen[stage] < time:
+            seen[receive.recv()] += 1
+        child.kill()
+        child.join()
+        first = run_study(study, out=out, run_id=run_id, engine="direct").release
+        again = run_study(study, out=out, run_id=run_id, engine="direct").release
+        assert first == again
+        open_ledger().verify_release(first)
+    (block,) = open_ledger().account("small").blocks
+    assert block.spent.epsilon == 9 * len(kills), "each run is charged once"
+    assert block.reserved.epsilon == 0
+
+
+def observe(frame: pl.DataFrame, tmp_path: Path, home: Path, option: str, capfd: Any, caplog: Any) -> dict[str, Any]:
+    """Run once with seeded noise, always in the same places; return all that can be seen from outside."""
+    path = write_study(tmp_path / "study", frame=frame, study=changes(option), policy=POLICY)
+    caplog.clear()
+    files: list[str] = []
+
+    def watch(stage: str) -> None:
+        files.extend(sorted(f"{stage}: {place.relative_to(home)}" for place in home.rglob("*")))
+
+    with caplog.at_level(logging.DEBUG):
+        found = run_study(path, out=tmp_path / "out", run_id="seen", simulate=5, engine="direct", watch=watch)
+    (tmp_path / "out" / "release.json").unlink()
+    noisy = {"estimate", "interval", "variance", "details"}
+    shown = capfd.readouterr()
+    return {
+        "noisy": found.release.estimate,
+        "names": sorted(found.release.details),
+        "release": found.release.model_dump(mode="json", exclude=noisy | {"ledger"}),
+        "files": [HEX.sub("ID", name) for name in files],
+        "logs": [record.getMessage() for record in caplog.records if record.name.split(".")[0] in {"flows", "tasks"}],
+        "shown": (shown.out, shown.err),
+    }
+
+
+@pytest.mark.parametrize("option", ["all models", "difference"])
+def test_nothing_of_the_data_is_seen_outside(option: str, tmp_path: Path, home: Path, capfd: Any, caplog: Any) -> None:
+    one = people(600)
+    person = {"person": 987654321, "treated": not one["treated"][17], "score": 10.0, "age": 60.0, "group": "c"}
+    seen = [observe(frame, tmp_path, home, option, capfd, caplog) for frame in (one, neighbour_table(one, 17, person))]
+    assert seen[0].pop("noisy") != seen[1].pop("noisy"), "the data did differ"
+    assert seen[0] == seen[1]
+
+
+def test_the_shipped_studies_of_the_trial_run(tmp_path: Path) -> None:
+    data = Path(__file__).parents[2] / "data" / "lalonde"
+    for name in ("study-aipw.yaml", "study-difference.yaml"):
+        found = run_study(data / name, out=tmp_path / name, engine="direct", simulate=1).release
+        assert found.units == 445
+        assert found.interval.lower < found.interval.upper

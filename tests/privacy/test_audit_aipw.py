@@ -1,0 +1,91 @@
+"""AIPW's releases audited from outside on neighbouring tables, with mutants that must be caught.
+
+Each release is drawn thousands of times on two tables that differ in one extreme unit; its likelihood ratio bounds
+epsilon from below (``audit.epsilon_lower_bound``, wrong with probability at most 1e-6 a case). Noise is seeded, so that
+runs repeat; a third of it must be caught. Delta is large, since no audit by counting sees a loss that 1e-6 hides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from audit import OpenBudget, epsilon_lower_bound
+
+from tasks import difference, outcome_model
+from tasks.aipw import in_memory
+from tasks.aipw_recipe import EFFECT, recipe
+from tasks.aipw_scores import Nuisances, score_range, score_sums
+from tasks.arrays import FloatArray
+from tasks.design import design
+from tasks.outcome_model import Arms, OutcomeModel
+from tasks.privacy.mechanisms import Mechanism
+from tasks.privacy.noise import SeededNoise
+from tasks.rows import Rows
+from tests.aipw_help import make_aipw, make_difference
+from tests.neighbours import neighbour
+
+RUNS, DELTA = 2_500, "0.01"
+
+
+def row(z: list[float], t: int, u: float) -> Rows:
+    return Rows(np.array([[*z, 0.05]]) * (1 - 2.0**-40), np.array([t], np.uint8), np.array([u]))
+
+
+def others() -> Rows:
+    one = row([0.1, 0.1], 1, 0.0)
+    return Rows(np.repeat(one.x, 20, axis=0), np.array([0, 1] * 10, np.uint8), np.zeros(20))
+
+
+def cases() -> dict[str, tuple[Mechanism, list[FloatArray]]]:
+    """Name -> mechanism, and the exact values on two neighbouring tables."""
+    study = make_aipw(2, epsilon="3", delta=DELTA, outcome_model={"model": "ridge", "radius": 0.5})
+    made = recipe(study, design(study, 100_000))
+    tables = [neighbour(others(), row([0.9, 0.0], 1, 1.0)), neighbour(others(), row([-0.9, 0.0], 1, 1.0))]
+    mirrored = [neighbour(others(), row([0.0, 0.0], 0, u)) for u in (1.0, -1.0)]
+    arms = Arms(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.25)
+    models = Nuisances(OutcomeModel((0.0, 0.0), np.zeros(2), 0.0, 1.0, 0.0), 0.5)
+    reach = score_range(study, [models])
+    slopes = made.slopes_mechanism(0)
+    assert slopes is not None
+    plain = make_difference(epsilon="3", delta=DELTA)
+    return {
+        # At the effect's cost: an epsilon of 0.1 is beyond what some thousand runs can tell.
+        "arms": (
+            replace(made, arms=made.effect).arms_mechanism(0),
+            [outcome_model.arm_sums(in_memory([t])) for t in mirrored],
+        ),
+        "slopes": (slopes, [outcome_model.slope_sums(in_memory([t]), arms, made) for t in tables]),
+        "effect": (made.effect_mechanism(), [score_sums(study, [in_memory([t])], [models], reach) for t in mirrored]),
+        "difference": (
+            difference.mechanism(plain, design(plain, 21)),
+            [difference.sums(in_memory([t])) for t in mirrored],
+        ),
+    }
+
+
+@pytest.mark.parametrize("name", ["arms", "slopes", "effect", "difference"])
+def test_releases_stay_below_the_declared_epsilon_and_less_noise_is_caught(name: str) -> None:
+    mechanism, exact = cases()[name]
+    budget, way = OpenBudget(SeededNoise(7)), exact[0] - exact[1]
+    drawn = [np.array([mechanism.release(value, EFFECT, budget) - value for _ in range(RUNS)]) @ way for value in exact]
+    declared, delta = float(mechanism.cost.epsilon), float(mechanism.cost.delta)
+
+    def audited(share: float) -> float:
+        """Along the difference of the two tables, the likelihood ratio of normal noise; ``share`` of the noise kept."""
+        one, other = (value @ way + share * noise for value, noise in zip(exact, drawn, strict=True))
+        return epsilon_lower_bound(one, other, delta, 1 - 1e-6)
+
+    print(f"{name}: declared {declared:.3g}, audited {audited(1):.3g}, with a third of the noise {audited(1 / 3):.3g}")
+    assert audited(1) <= declared
+    assert audited(1 / 3) > declared
+
+
+def test_a_score_range_from_the_data_is_caught() -> None:
+    """Published code takes sensitivities from the data's own maximum: here scores scaled by their own range."""
+    mechanism, exact = cases()["effect"]
+    own = 1e-3  # everybody but the changed unit has the same score, so the data's own range is next to nothing
+    random = np.random.default_rng(3)
+    one, other = (value[0] + own * mechanism.noise_scale * random.normal(size=RUNS) for value in exact)
+    assert epsilon_lower_bound(one, other, float(mechanism.cost.delta), 1 - 1e-6) > float(mechanism.cost.epsilon)
