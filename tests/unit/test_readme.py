@@ -45,15 +45,22 @@ def test_files_that_are_named_exist(page: Path) -> None:
         assert list(ROOT.glob(pattern)), name
 
 
-@pytest.mark.parametrize("folder", ["fertility", "lalonde"])
-def test_shipped_studies_are_valid(folder: str) -> None:
-    study = load_study(ROOT / "data" / folder / "study.yaml")
-    assert study.privacy.level in load_policy(ROOT / "data" / folder / "policy.yaml").caps
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "data").glob("*/study*.yaml")), ids=lambda path: path.parent.name + path.stem
+)
+def test_shipped_studies_are_valid(path: Path) -> None:
+    study = load_study(path)
+    policies = list(path.parent.rglob("policy.yaml"))
+    assert policies
+    for policy in map(load_policy, policies):
+        assert study.privacy.level in policy.caps
+        assert study.estimator.name in policy.estimators
 
 
 def test_commands_of_the_readme_exist(capfd: pytest.CaptureFixture[str]) -> None:
-    words = set(re.findall(r"causalveil (run|plan|simulate|clean|ledger \w+)", (ROOT / "README.md").read_text()))
-    assert {"run", "plan", "simulate", "clean", "ledger grant", "ledger show"} <= words
+    readme = (ROOT / "README.md").read_text()
+    words = set(re.findall(r"causalveil ((?:ledger|bundle|replicate) \w+|[a-z]+)\b", readme))
+    assert {"run", "plan", "simulate", "report", "extract", "pool", "audit", "bundle key", "ledger show"} <= words
     for command in sorted(words):
         with pytest.raises(SystemExit) as ended:
             main([*command.split(), "--help"])
