@@ -265,7 +265,7 @@ class _role:
         return url.render_as_string(hide_password=False)
 
     def __exit__(self, *_: object) -> None:
-        self._run(f"DROP OWNED BY {self.name}", f"DROP ROLE {self.name}")
+        self._run(f"REVOKE SELECT ON visits FROM {self.name}", f"DROP ROLE {self.name}")
 
     def _run(self, *statements: str) -> None:
         from postgres import as_superuser
