@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from schemas.errors import DataError
 from schemas.plan import Design
 from schemas.study import Study
 from tasks.split import training_size
+
+MOST_UNITS = 10**13
 
 
 def design(study: Study, units: int | None) -> Design:
@@ -27,3 +31,21 @@ def design(study: Study, units: int | None) -> Design:
         return Design(units=units, train=units, estimation=units)
     train = training_size(units, study.training_share)
     return Design(units=units, train=train, estimation=units - train)
+
+
+def least_units(enough: Callable[[int], bool]) -> int | None:
+    """The fewest units, to 1 %, that are enough; None if no number up to 1e13 is.
+
+    Args:
+        enough: says so of a number of units; once true it should stay true.
+    """
+    high = 16
+    while not enough(high):
+        high *= 2
+        if high > MOST_UNITS:
+            return None
+    low = high // 2
+    while high - low > max(1, high // 100):
+        middle = (low + high) // 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return high

@@ -19,12 +19,11 @@ from schemas.privacy import Level
 from schemas.study import Estimand, Variant
 from tasks import match_perturb, match_scores, respond
 from tasks.design import design as sizes
+from tasks.design import least_units
 from tasks.interval import Findings, Noise
 from tasks.match import adaptive_limit, integer_caps
 from tasks.match_weights import NEAREST, Reuse, effect_epsilon
 from tasks.matching_interval import findings
-
-MOST_UNITS = 10**13
 
 
 @dataclass(frozen=True)
@@ -145,16 +144,7 @@ def units_needed(study: MatchingStudy, effect: float, stand_in: StandIn = StandI
         except CausalveilError:
             return False
 
-    high = 16
-    while not enough(high):
-        high *= 2
-        if high > MOST_UNITS:
-            return None
-    low = high // 2
-    while high - low > max(1, high // 100):
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return least_units(enough)
 
 
 def _keep(study: MatchingStudy) -> float:

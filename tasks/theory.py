@@ -20,11 +20,10 @@ from schemas.study import Estimand
 from tasks import perturb, propensity, weigh
 from tasks.arrays import ByteArray, FloatArray
 from tasks.design import design as sizes
+from tasks.design import least_units
 from tasks.interval import Findings, Noise
 from tasks.ipw_interval import findings
 from tasks.normalise import dimension
-
-MOST_UNITS = 10**13
 
 
 @dataclass(frozen=True)
@@ -152,16 +151,7 @@ def units_needed(study: IpwStudy, effect: float, stand_in: StandIn = StandIn()) 
         except StudyError:
             return False
 
-    high = 16
-    while not enough(high):
-        high *= 2
-        if high > MOST_UNITS:
-            return None
-    low = high // 2
-    while high - low > max(1, high // 100):
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return least_units(enough)
 
 
 def lemma3_bias(

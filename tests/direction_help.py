@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import yaml
 
 from schemas.direction import DirectionStudy
 from tasks.arrays import FloatArray
 from tasks.pairs import TestRows
-from tests.studies import POLICY, merge
+from tests.studies import POLICY, merge, write_study
 
 DIRECTION: dict[str, Any] = {
     "kind": "direction",
@@ -71,13 +70,12 @@ def write_direction(
     study: dict[str, Any] | None = None,
     policy: dict[str, Any] | None = None,
 ) -> Path:
-    """Write study.yaml, policy.yaml and partitions below `folder`; return the study's path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    frame = doses(400) if frame is None else frame
-    size = -(-frame.height // partitions)
-    for index in range(partitions):
-        frame.slice(index * size, size).write_parquet(folder / f"part-{index}.parquet")
-    path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump(merge(DIRECTION, study or {}), sort_keys=False))
-    (folder / "policy.yaml").write_text(yaml.safe_dump(merge(DIRECTION_POLICY, policy or {}), sort_keys=False))
-    return path
+    """As `write_study`, for the small pair."""
+    return write_study(
+        folder,
+        frame=doses(400) if frame is None else frame,
+        partitions=partitions,
+        study=study,
+        policy=policy,
+        base=(DIRECTION, DIRECTION_POLICY),
+    )

@@ -69,14 +69,15 @@ def write_study(
     partitions: int = 2,
     study: dict[str, Any] | None = None,
     policy: dict[str, Any] | None = None,
+    base: tuple[dict[str, Any], dict[str, Any]] = (STUDY, POLICY),
 ) -> Path:
-    """Write study.yaml, policy.yaml and partitions below `folder`; return the study's path."""
+    """Write `base` with changes (study.yaml, policy.yaml) and partitions below `folder`; return the study's path."""
     folder.mkdir(parents=True, exist_ok=True)
     frame = people(400) if frame is None else frame
     size = -(-frame.height // max(partitions, 1))
     for index in range(partitions):
         frame.slice(index * size, size).write_parquet(folder / f"part-{index}.parquet")
     path = folder / "study.yaml"
-    path.write_text(yaml.safe_dump(merge(STUDY, study or {}), sort_keys=False))
-    (folder / "policy.yaml").write_text(yaml.safe_dump(merge(POLICY, policy or {}), sort_keys=False))
+    path.write_text(yaml.safe_dump(merge(base[0], study or {}), sort_keys=False))
+    (folder / "policy.yaml").write_text(yaml.safe_dump(merge(base[1], policy or {}), sort_keys=False))
     return path
