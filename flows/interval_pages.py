@@ -107,6 +107,7 @@ def _widths(path: Path, table: Rows) -> str:
                 series(coverage, levels, [row["coverage"] for row in some], method, index, errors)
             coverage.plot(LEVELS, LEVELS, color="black", linewidth=0.8)
             width.set(yscale="log", ylabel="mean half-width", title=f"{data}, n = {units:,}")
+            _plain_ticks(width)
             coverage.set(ylabel="coverage", title="black: nominal")
             for panel in (width, coverage):
                 panel.set(xticks=LEVELS, xlabel="confidence")
@@ -126,11 +127,21 @@ def _patients(path: Path, patients: Rows) -> str:
             widths = [row["half_width"] for row in patients if row["method"] == method]
             series(panel, epsilons, widths, method, index)
         panel.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="half-width at 95 %")
+        _plain_ticks(panel)
         panel.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         panel.set_xticks([], minor=True)
         drawing: Any = panel.figure
         drawing.legend(loc="outside lower center", ncols=2)
     return picture(path.name, alt, "Right heart catheterisation, 5,735 patients, death within 180 days.")
+
+
+def _plain_ticks(panel: Any) -> None:
+    """Ticks of a logarithmic axis as plain numbers: 1, 2 and 5 times a power of ten."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    panel.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    panel.yaxis.set_major_formatter("{x:g}")
+    panel.yaxis.set_minor_formatter(NullFormatter())
 
 
 def _trial(path: Path, trial: Mapping[str, Sequence[Answer]]) -> str:
