@@ -179,11 +179,9 @@ def plan(study: Study, declared: Plan, outlook: Mapping[str, Any]) -> None:
     """A plan, readable."""
     console = Console()
     design = declared.design
-    size = (
-        "n units"
-        if design.units is None
-        else f"{design.units:,} units: {design.train:,} train, {design.estimation:,} estimate"
-    )
+    size = "n units" if design.units is None else f"{design.units:,} units"
+    if design.units is not None and design.train != design.units:
+        size += f": {design.train:,} train, {design.estimation:,} estimate"
     console.print(f"[bold]{study.name}[/bold]: {study.question} by {study.estimator.name} on {size}", highlight=False)
     console.print(charge_table(declared.charges, title="Charges, before any row is read"))
     total = f"Total: epsilon {amount_text(declared.total.epsilon)}, delta {amount_text(declared.total.delta)}"
