@@ -112,12 +112,21 @@ def neighbours() -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def observe(
-    frame: pl.DataFrame, tmp_path: Path, home: Path, engine: str, capfd: Any, caplog: Any, estimator: str = "ipw"
+    frame: pl.DataFrame,
+    tmp_path: Path,
+    home: Path,
+    engine: str,
+    capfd: Any,
+    caplog: Any,
+    estimator: str = "ipw",
+    document: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Run once on `frame`, always in the same places; return all that can be seen from outside."""
     folder = tmp_path / f"study-{estimator}"
     path = write_study(folder, frame=frame, policy={"estimators": [estimator]})
-    path.write_text(yaml.safe_dump(merge(STUDIES[estimator], {"execution": {"engine": engine}}), sort_keys=False))
+    path.write_text(
+        yaml.safe_dump(merge(document or STUDIES[estimator], {"execution": {"engine": engine}}), sort_keys=False)
+    )
     out = tmp_path / "out"
     caplog.clear()
     files: list[str] = []
