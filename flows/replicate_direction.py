@@ -37,17 +37,16 @@ def direction(
     draws: Annotated[int, typer.Option(min=100, help="draws for each check of a theorem")] = 10_000,
 ) -> None:
     """How often private scores find the cause in 99 pairs where it is known (Kusner et al. 2016)."""
-    from threadpoolctl import threadpool_limits
-
     from flows import replicate_direction_page as page
     from flows.figures import write_page
     from flows.replicate_direction_tables import Results, write_tables
     from tasks.direction_pairs import load_pairs
     from tasks.direction_rehearsal import rehearse_test, rehearse_theorems
+    from tasks.spread import one_thread
 
     pairs = load_pairs(data)
     # Systems of fifty equations: a second thread costs more than it gives.
-    with threadpool_limits(limits=1):
+    with one_thread():
         tests: list[Row] = []
         for number, pair in enumerate(pairs):
             for split in range(splits):

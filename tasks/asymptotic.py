@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from schemas.errors import DataError
 from schemas.privacy import PrivacyCost, Scope
@@ -28,6 +27,7 @@ from tasks.arrays import FloatArray
 from tasks.learners import Learner, Surface
 from tasks.privacy.gross_error import GrossErrorGaussian, gross_error_gaussian
 from tasks.privacy.mechanisms import Budget, Slot
+from tasks.spread import one_thread
 
 EFFECT = Slot(name="effect", stage="effect", scope=Scope.all)
 VARIANCE = Slot(name="variance", stage="effect", scope=Scope.all)
@@ -175,7 +175,7 @@ def moments(
     Raises:
         DataError: an arm of a fold's training units is empty.
     """
-    with threadpool_limits(limits=1):
+    with one_thread():
         models = [fit(_others(folds, k), *learners, seed) for k in range(len(folds))]
         scores = np.concatenate([_scores(fold, model, domain.clip) for fold, model in zip(folds, models, strict=True)])
         tau = float(scores.mean())

@@ -14,10 +14,10 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from tasks.arrays import FloatArray, IntArray
 from tasks.kernel import Kernel
+from tasks.spread import one_thread
 
 CHUNK = 8_192
 
@@ -65,7 +65,7 @@ def hsic(a: FloatArray, b: FloatArray, kernel_a: Kernel, kernel_b: Kernel) -> fl
     cross = np.zeros((kernel_a.dimension, kernel_b.dimension))
     total_a, total_b = np.zeros(kernel_a.dimension), np.zeros(kernel_b.dimension)
     # Small products: threads of BLAS would wait for each other longer than they compute.
-    with threadpool_limits(limits=1):
+    with one_thread():
         for first in range(0, m, CHUNK):
             f, g = kernel_a.features(a[first : first + CHUNK]), kernel_b.features(b[first : first + CHUNK])
             cross += f.T @ g

@@ -15,12 +15,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from schemas.errors import ConvergenceError
 from tasks.arrays import FloatArray
 from tasks.kernel import Kernel
-from tasks.spread import spread
+from tasks.spread import one_thread, spread
 
 Pairs = Callable[[int], FloatArray]
 """``pairs(index)``: the (x, y) of one partition, shape (rows, 2), both in [-1, 1]."""
@@ -46,7 +45,7 @@ class Regression:
         are ranked by their keyed order, not by the last bit of a float.
         """
         result = np.empty(len(values))
-        with threadpool_limits(limits=1):
+        with one_thread():
             for first in range(0, len(values), CHUNK):
                 result[first : first + CHUNK] = self.kernel.features(values[first : first + CHUNK]) @ self.weights
         return np.clip(np.rint(result / STEP) * STEP, -1.0, 1.0)
@@ -73,7 +72,7 @@ def fit(pairs: Pairs, partitions: int, cause: int, penalty: float, bandwidth: fl
         raise ConvergenceError("there are no training units to fit a regression to")
     gram = np.sum([square for _, square, _ in parts], axis=0) * (2 / units) + penalty * np.eye(kernel.dimension)
     right = np.sum([vector for _, _, vector in parts], axis=0) * (2 / units)
-    with threadpool_limits(limits=1):
+    with one_thread():
         weights = np.linalg.solve(gram, right)
     gradient = float(np.linalg.norm(gram @ weights - right))
     # ||w|| <= 1/sqrt(2 penalty) for the minimiser; what the sums' rounding adds to the gradient grows with it.

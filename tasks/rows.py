@@ -14,22 +14,19 @@ from __future__ import annotations
 import errno
 import io
 import os
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from schemas.errors import CausalveilError
 from tasks.arrays import ByteArray, FloatArray, IntArray
-from tasks.spread import on_worker
+from tasks.spread import on_worker, one_thread
 
 T = TypeVar("T")
 HashArray = NDArray[np.uint64]
@@ -182,12 +179,6 @@ def write_rows(handle: int, offset: int, rows: NDArray[Any]) -> None:
         )
 
 
-@lru_cache(maxsize=2)
-def _pools(_with_scipy: bool) -> ThreadpoolController:
-    """The BLAS libraries of this process; looking takes milliseconds, so it is done again only once scipy is there."""
-    return ThreadpoolController()
-
-
 def map_partitions(function: Callable[[int], T], count: int, workers: int) -> list[T]:
     """Apply ``function`` to 0 .. count-1 on ``workers`` threads; results come in order of partitions.
 
@@ -195,7 +186,7 @@ def map_partitions(function: Callable[[int], T], count: int, workers: int) -> li
     BLAS's own reductions would depend on its thread count. The first error in partition order is raised;
     partitions not yet begun are dropped.
     """
-    with _pools("scipy.linalg" in sys.modules).limit(limits=1):
+    with one_thread():
         # A worker of a cluster is one of many on its machine.
         if workers <= 1 or count <= 1 or on_worker():
             return [function(index) for index in range(count)]

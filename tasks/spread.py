@@ -12,13 +12,15 @@ there, ``FlowBudget`` refuses.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from schemas.errors import CausalveilError
 
@@ -62,11 +64,32 @@ def spreading_by(spreader: Spreader | None) -> Iterator[None]:
         _SPREADER.reset(token)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Hold BLAS and OpenMP to one thread for the block: those of every library that was loaded when it began.
+
+    Threads over partitions are the parallelism, small products wait for each other longer than they compute, and the
+    order of a library's own reductions would depend on its thread count.
+    """
+    with _libraries(len(sys.modules)).limit(limits=1):
+        yield
+
+
+@lru_cache(maxsize=1)
+def _libraries(_modules: int) -> ThreadpoolController:
+    """The libraries of this process that have threads; looking takes milliseconds.
+
+    So it is done again only when modules were imported since: scipy brings a BLAS of its own, scikit-learn an OpenMP.
+    An extension is counted after its libraries are loaded, so an import in another thread cannot slip past the count.
+    """
+    return ThreadpoolController()
+
+
 def share(function: Callable[[int], T], indexes: Sequence[int]) -> list[T]:
     """What one worker does: its partitions one after the other, BLAS on one thread, no way to spend."""
     token = _ON_WORKER.set(True)
     try:
-        with threadpool_limits(limits=1):
+        with one_thread():
             return [function(index) for index in indexes]
     finally:
         _ON_WORKER.reset(token)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,8 @@ from schemas.errors import CausalveilError
 from schemas.study import Execution
 from tasks.privacy.ledger import open_ledger
 from tasks.spread import gathered, on_worker, share, shares, spread, spreading_by
+
+ROOT = Path(__file__).parents[2]
 
 
 class Elsewhere:
@@ -71,3 +76,30 @@ def test_nothing_can_be_drawn_on_a_worker(kind: str, tmp_path: Path) -> None:
 def test_executions_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Execution.model_validate(wrong)
+
+
+LATER = """
+import json, numpy
+from threadpoolctl import threadpool_info
+from tasks.spread import one_thread
+
+def threads():
+    return {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}
+
+with one_thread():
+    first = threads()
+import sklearn.linear_model
+free = threads()
+with one_thread():
+    held = threads()
+print(json.dumps([first, free, held, threads()]))
+"""
+
+
+def test_one_thread_holds_libraries_that_were_loaded_after_its_first_use() -> None:
+    done = subprocess.run([sys.executable, "-c", LATER], cwd=ROOT, capture_output=True, text=True, check=True)
+    first, free, held, after = json.loads(done.stdout)
+    assert set(first) < set(free), "scikit-learn brings libraries with threads of their own"
+    assert set(held) == set(free)
+    assert [*first.values(), *held.values()] == [1] * (len(first) + len(held))
+    assert after == free
