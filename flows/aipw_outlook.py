@@ -34,6 +34,7 @@ def outlook(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | Non
         "propensity_model": kind,
         "slopes": recipe.slopes is not None,
         "whole_range": found.interval.whole_range,
+        "bias": found.interval.bias,
     }
     sentences = [
         f"Expected {study.confidence:.0%} interval: estimate ± {expected.half_width:.4g} (standard error "
@@ -44,11 +45,20 @@ def outlook(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | Non
         f"Decided from public sizes: propensity score by {kind}, outcome model "
         + ("with slopes." if recipe.slopes is not None else "of arm means alone."),
     ]
+    if found.interval.bias > 0:
+        sentences.append(
+            f"It allows for the declared omitted confounding, which may move the estimate by {found.interval.bias:.3g}."
+        )
     warnings: list[str] = []
     if recipe.slopes is None and kind == "treated share":
+        allowed = (
+            "" if found.interval.bias > 0 else "; estimator: {omitted_confounding: ...} lets the interval allow for it"
+        )
         warnings.append(
             "at this size and budget covariates would drown in noise and are not used: the estimate is a difference of "
-            "arm means, which confounding biases. More units or epsilon, or fewer covariates, let it adjust."
+            "arm means, which confounding biases. More units or epsilon, or fewer covariates, let it adjust"
+            + allowed
+            + "."
         )
     if found.interval.whole_range:
         warnings.append("the noise exceeds the declared range: expect all of it as interval.")

@@ -33,8 +33,8 @@ def page(table: Rows, few: Rows, patients: Rows, pictures: Sequence[str]) -> lis
 
     Args:
         table: rows of intervals.csv.
-        few: rows of trial.csv.
-        patients: rows of rhc.csv.
+        few: rows of interval-trial.csv.
+        patients: rows of interval-rhc.csv.
         pictures: Markdown of the figures.
     """
     parts = [TITLES["page"], TITLES["made"], *pictures]
@@ -83,7 +83,7 @@ def figures(out: Path, table: Rows, trial: Mapping[str, Sequence[Answer]], patie
         out: the folder.
         table: rows of intervals.csv.
         trial: answers of a few runs by method.
-        patients: rows of rhc.csv.
+        patients: rows of interval-rhc.csv.
     """
     pictures = [_widths(out / "interval-width-and-coverage.svg", table)]
     if patients:

@@ -31,7 +31,9 @@ replicate_app.command()(matching)
 def intervals(
     out: Annotated[Path, typer.Option(help="folder for tables, page and figures", show_default=False)],
     data: Annotated[Path | None, typer.Option(help="folder with rhc.csv; without one table 2 is left out")] = None,
-    runs: Annotated[int, typer.Option(min=2, help="runs of each method on synthetic data")] = 500,
+    runs: Annotated[
+        int, typer.Option(min=2, help="runs of each method on synthetic data, five times of quick ones")
+    ] = 500,
     workers: Annotated[int, typer.Option(min=1, help="processes")] = 2,
 ) -> None:
     """Coverage and width of private intervals: ours, and those of Schröder, Hartenstein & Feuerriegel (2025).

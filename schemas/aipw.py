@@ -67,11 +67,24 @@ class Shares(Frozen):
         return self
 
 
+class OmittedConfounding(Frozen):
+    """How much confounding the released models may leave, in covariates that they shrank or in what nobody recorded.
+
+    The analyst's assumption, in shares (``docs/proofs/aipw.md``, section 9): ``outcome``, of the scores' variance, is
+    the outcome's variance within arms that the outcome model leaves unexplained and confounders would explain;
+    ``treatment`` the same of treatment. The interval is then as wide as the bias that follows asks for.
+    """
+
+    outcome: Annotated[Finite, Field(gt=0, le=1)]
+    treatment: Annotated[Finite, Field(gt=0, le=1)]
+
+
 class AipwEstimator(Estimator):
     """Doubly robust scores from private nuisance models, cross-fitted over folds.
 
     ``effect_share`` is the paper's eps1/eps and belongs to ``guarantee: asymptotic``; ``budget_shares`` and
-    ``outcome_model.radius`` belong to ``finite_sample``.
+    ``outcome_model.radius`` belong to ``finite_sample``. With ``omitted_confounding`` the interval also covers what
+    the nuisance models leave of confounding, up to the declared shares.
     """
 
     name: Literal["aipw"]
@@ -81,6 +94,7 @@ class AipwEstimator(Estimator):
     folds: Annotated[int, Field(ge=2, le=10)] = 2
     budget_shares: Auto | Shares = "auto"
     effect_share: Annotated[Amount, Field(gt=0, lt=1)] = Decimal("0.9")
+    omitted_confounding: OmittedConfounding | None = None
 
 
 class AipwStudy(EffectStudy):
@@ -101,9 +115,13 @@ class AipwStudy(EffectStudy):
         known = estimator.propensity.known is not None
         if known and estimator.budget_shares != "auto" and estimator.budget_shares.propensity > 0:
             raise ValueError("a known propensity spends nothing: budget_shares.propensity must be 0")
+        if known and estimator.omitted_confounding is not None:
+            raise ValueError("omitted_confounding: a known propensity leaves none")
         if estimator.guarantee is Guarantee.asymptotic:
             if self.privacy.delta == 0:
                 raise ValueError("guarantee 'asymptotic' needs delta above 0")
+            if estimator.omitted_confounding is not None:
+                raise ValueError("omitted_confounding belongs to guarantee 'finite_sample': the paper's has no bias")
         elif estimator.outcome_model.model != "ridge" or estimator.propensity.model != "logistic":
             raise ValueError("guarantee 'finite_sample' is proved for outcome model 'ridge' and propensity 'logistic'")
         return self

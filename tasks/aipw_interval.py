@@ -14,6 +14,7 @@ from tasks.aipw_recipe import Recipe
 from tasks.aipw_scores import Nuisances, ScoreRange
 from tasks.allowance import allowance
 from tasks.arrays import FloatArray
+from tasks.confounding import COVERS_CONFOUNDING, bias_ratio, robustness_value
 from tasks.interval import Estimate, Findings, Noise, assemble
 from tasks.normalise import feature_names
 from tasks.outcome_model import Arms
@@ -21,6 +22,7 @@ from tasks.outcome_model import Arms
 NOT_COVERED = (
     "confounding; clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model"
 )
+NOT_COVERED_BEYOND = "confounding, clipping, misspecification and shrinkage that leave more than the declared shares"
 COVERS = "noise of the outcome model and the treated share, to first order"
 
 
@@ -52,10 +54,16 @@ def findings(
     models = nuisance_variance(study, recipe, arms, nuisances) * (study.outcome.width / 2) ** 2
     # Both are symmetric around zero and independent: their variances add up.
     whole = replace(estimate, noise=math.hypot(estimate.noise, math.sqrt(models) / noise.deviation))
-    whole = replace(whole, allowance=variance_allowance(whole, noise, study.confidence))
+    omitted = study.estimator.omitted_confounding
+    whole = replace(
+        whole,
+        allowance=variance_allowance(whole, noise, study.confidence),
+        bias=bias_ratio(omitted, units),
+    )
     width = study.outcome.width
     value, interval, variance, upper = assemble(whole, noise, study.confidence, (-width, width))
-    interval = interval.model_copy(update={"covers": (*interval.covers, COVERS)} if models > 0 else {})
+    also = [words for words, said in ((COVERS, models > 0), (COVERS_CONFOUNDING, omitted is not None)) if said]
+    interval = interval.model_copy(update={"covers": (*interval.covers, *also)})
     details: dict[str, float | int | str | bool] = {
         "effect_noise_standard_error": noise.deviation * estimate.noise,
         "noise_standard_error": math.sqrt(variance.noise),
@@ -66,7 +74,8 @@ def findings(
         "folds": recipe.folds,
         "propensity_model": propensity_kind(study, recipe),
         "outcome_model": "arm means" if recipe.slopes is None else "ridge with common slopes",
-        "not_covered": NOT_COVERED,
+        "robustness_value": robustness_value(replace(whole, value=value), noise, study.confidence, upper, units),
+        "not_covered": NOT_COVERED if omitted is None else NOT_COVERED_BEYOND,
     }
     return Findings(value, interval, variance, details | models_in_words(study, arms, nuisances))
 

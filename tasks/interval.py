@@ -106,6 +106,23 @@ class Noise:
         root = brentq(lambda q: part.tail(q, share) - tail, 0.0, 1 / math.sqrt(tail), xtol=1e-12)
         return float(root) * spread
 
+    def critical(self, error: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
+        """The least h with P(|b + E| > h) <= ``error`` whatever b in [-bias, bias] is, 0 < error <= 1/2.
+
+        Armstrong and Kolesar 2018, equation 14: below ``bias`` plus the two-sided quantile, since one error cannot lie
+        on both sides. The worst b is at an end, for E is symmetric and unimodal.
+        """
+        from scipy.optimize import brentq
+
+        plain = self.quantile(error / 2, sampling_variance, factor)
+        if bias == 0 or plain == 0:
+            return plain + bias
+
+        def excess(h: float) -> float:
+            return sum(self.tail(h + side, sampling_variance, factor) for side in (-bias, bias)) - error
+
+        return float(brentq(excess, plain, plain + bias, xtol=1e-12 * (plain + bias)))
+
 
 @dataclass(frozen=True)
 class Findings:
@@ -136,6 +153,7 @@ class Estimate:
     clamped, so the numbers say nothing. ``excess`` is added to the noise variance then. No population has a
     sampling variance above ``largest_variance``, so its upper bound need not go beyond it. ``allowance``, where it
     was computed (``tasks/allowance.py``), takes the place of the union bound: deviations of the variance's noise.
+    ``bias``: what the estimate may be off by on average, in standard errors of sampling (``tasks/confounding.py``).
     """
 
     value: float
@@ -146,6 +164,13 @@ class Estimate:
     excess: float = 0.0
     largest_variance: float = math.inf
     allowance: float | None = None
+    bias: float = 0.0
+
+
+def variance_error(estimate: Estimate, noise: Noise, confidence: float) -> float:
+    """beta, the part of 1 - confidence that goes to the noise in the sampling variance; 0 where an allowance serves."""
+    noisy = noise.deviation * estimate.variance_noise > 0
+    return (1 - confidence) * VARIANCE_SHARE if noisy and estimate.allowance is None else 0.0
 
 
 def assemble(
@@ -156,7 +181,8 @@ def assemble(
     The sampling variance enters by its upper confidence bound at beta = (1 - confidence)/10, the error of the
     estimate at 1 - confidence - beta: by the union bound the interval errs at most 1 - confidence of the
     time, up to the normal approximation of the sampling error, however the two noises depend on each other.
-    An estimate whose two noises are independent brings an allowance instead, which is narrower.
+    An estimate whose two noises are independent brings an allowance instead, which is narrower. A bias is allowed for
+    at the upper bound of the sampling variance (:meth:`Noise.critical`).
 
     Args:
         estimate: the noisy estimate.
@@ -164,14 +190,14 @@ def assemble(
         confidence: the level, in [0.5, 1).
         bounds: the declared range; estimate and interval are cut to it. None: neither is cut.
     """
-    alpha = 1 - confidence
-    of_variance = noise.deviation * estimate.variance_noise
-    beta = alpha * VARIANCE_SHARE if of_variance > 0 and estimate.allowance is None else 0.0
+    of_variance, alpha = noise.deviation * estimate.variance_noise, 1 - confidence
+    beta = variance_error(estimate, noise, confidence)
     sampling = min(max(estimate.variance, 0.0), estimate.largest_variance)
     upper = sampling + (estimate.allowance or 0.0) * of_variance
     upper += noise.quantile(beta, 0.0, estimate.variance_noise) if beta > 0 else 0.0
     upper = min(upper, estimate.largest_variance)
-    half = noise.quantile((alpha - beta) / 2, upper, estimate.noise)
+    bias = estimate.bias * math.sqrt(upper)
+    half = noise.critical(alpha - beta, bias, upper, estimate.noise)
     value = estimate.value
     low, high = value - half, value + half
     if bounds is not None:
@@ -188,6 +214,7 @@ def assemble(
         covers=("sampling", "effect noise", "variance noise") if private else ("sampling",),
         coverage=Coverage.normal_approximation,
         whole_range=bounds is not None and (low, high) == bounds,
+        bias=bias,
     )
     spread = (noise.deviation * estimate.noise) ** 2 + estimate.excess
     return value, interval, Variance(sampling=sampling, noise=spread), upper

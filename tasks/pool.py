@@ -1,8 +1,9 @@
 """Combining what several sites released: fixed and random effects, heterogeneity, leave-one-site-out.
 
 Post-processing of released values; costs nothing. Notation: site i of k has estimate theta_i, released sampling
-variance v_i, known noise variance s_i^2, V_i = v_i + s_i^2, and an interval of half-width h_i. Why each formula
-holds with private variances, clamped denominators and noise that is not normal: ``docs/sites.md``.
+variance v_i, known noise variance s_i^2, V_i = v_i + s_i^2, and an interval of half-width h_i, which allows for a bias
+of at most b_i. Why each formula holds with private variances, clamped denominators and noise that is not normal:
+``docs/sites.md``.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from schemas.errors import BundleError
 from schemas.pooled import Heterogeneity, PooledEstimate, WithoutSite
 from schemas.release import Coverage, Interval, Variance
 from tasks.arrays import FloatArray
+from tasks.confounding import COVERS_CONFOUNDING
+from tasks.interval import Noise
 
 FIXED_COVERS = ("sampling", "effect noise", "variance noise")
 RANDOM_COVERS = (*FIXED_COVERS, "differences between sites")
@@ -83,6 +86,7 @@ class _Table:
     sampling: FloatArray
     noise: FloatArray
     half_widths: FloatArray
+    biases: FloatArray
     confidence: float
     bounds: Range
 
@@ -101,6 +105,7 @@ class _Table:
             half_widths=np.array(
                 [max(site.interval.upper - site.estimate, site.estimate - site.interval.lower) for site in sites]
             ),
+            biases=np.array([site.interval.bias for site in sites]),
             confidence=confidence,
             bounds=bounds,
         )
@@ -114,6 +119,7 @@ class _Table:
             sampling=self.sampling[kept],
             noise=self.noise[kept],
             half_widths=self.half_widths[kept],
+            biases=self.biases[kept],
         )
 
     @property
@@ -127,15 +133,23 @@ class _Table:
 
     @cached_property
     def effective(self) -> FloatArray:
-        """What the sites' own intervals say: (h_i/z)^2, at least V_i.
+        """What the sites' own intervals say: (h_i/z)^2, or what a bias of b_i leaves of it; at least V_i.
 
         More than V_i where the sampling variance is itself noisy (the interval uses its upper bound) or where the
         noise has heavier tails than a normal. A single site then keeps the interval that it released.
         """
+        said = [self._deviation(*pair) for pair in zip(self.half_widths, self.biases, strict=True)]
+        return np.maximum(self.variances, np.square(said))
+
+    def _deviation(self, half: float, bias: float) -> float:
+        """The standard deviation with which a normal error beside this bias asks for this half-width."""
+        from scipy.optimize import brentq
         from scipy.special import ndtri
 
-        quantile = float(ndtri((1 + self.confidence) / 2))
-        return np.maximum(self.variances, (self.half_widths / quantile) ** 2)
+        error, most = 1 - self.confidence, half / float(ndtri((1 + self.confidence) / 2))
+        if bias == 0 or half <= bias:
+            return most
+        return float(brentq(lambda s: Noise(0.0).critical(error, bias, s * s) - half, 0.0, most))
 
     @cached_property
     def fixed_weights(self) -> FloatArray:
@@ -164,12 +178,11 @@ class _Table:
         return max(0.0, (self.q - (self.size - 1)) / scale)
 
     def fixed(self) -> PooledEstimate:
-        """The weighted mean of these very sites, and its normal interval."""
-        from scipy.special import ndtri
-
+        """The weighted mean of these very sites, and its normal interval; biases may all point one way and add up."""
         weights = self.fixed_weights
         error = math.sqrt(float(weights**2 @ self.effective))
-        return self._estimate(weights, error, float(ndtri((1 + self.confidence) / 2)), FIXED_COVERS)
+        half = Noise(0.0).critical(1 - self.confidence, float(weights @ self.biases), error**2)
+        return self._estimate(weights, error, half, FIXED_COVERS)
 
     def random(self) -> PooledEstimate:
         """The mean of the effects that such sites have, and its Hartung-Knapp interval.
@@ -186,7 +199,8 @@ class _Table:
         between = float(weights @ (self.estimates - centre) ** 2) / (self.size - 1)
         least = float(weights**2 @ (self.effective + self.tau2))
         quantile = float(stdtrit(self.size - 1, (1 + self.confidence) / 2))
-        return self._estimate(weights, math.sqrt(max(between, least)), quantile, RANDOM_COVERS)
+        error = math.sqrt(max(between, least))
+        return self._estimate(weights, error, quantile * error + float(weights @ self.biases), RANDOM_COVERS)
 
     def heterogeneity(self) -> Heterogeneity:
         """Q, its p-value under equal effects, tau2 and I2 (Higgins and Thompson 2002)."""
@@ -202,20 +216,21 @@ class _Table:
             i2=excess / self.q if excess > 0 else 0.0,
         )
 
-    def _estimate(self, weights: FloatArray, error: float, quantile: float, covers: tuple[str, ...]) -> PooledEstimate:
-        low, high = self.bounds
+    def _estimate(self, weights: FloatArray, error: float, half: float, covers: tuple[str, ...]) -> PooledEstimate:
+        (low, high), bias = self.bounds, float(weights @ self.biases)
         # The truth lies in the declared range, so cutting to it never lowers coverage.
         centre = min(max(float(weights @ self.estimates), low), high)
-        lower, upper = max(centre - quantile * error, low), min(centre + quantile * error, high)
+        lower, upper = max(centre - half, low), min(centre + half, high)
         return PooledEstimate(
             estimate=centre,
             interval=Interval(
                 lower=lower,
                 upper=upper,
                 confidence=self.confidence,
-                covers=covers,
+                covers=(*covers, COVERS_CONFOUNDING) if bias > 0 else covers,
                 coverage=Coverage.normal_approximation,
                 whole_range=(lower, upper) == self.bounds,
+                bias=bias,
             ),
             variance=Variance(
                 sampling=float(weights**2 @ self.sampling),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from schemas.aipw import AipwStudy
+from schemas.aipw import AipwEstimator, AipwStudy
 from schemas.difference import DifferenceStudy
 from schemas.studies import parse_study
 from tasks.aipw import analyse
@@ -28,7 +28,7 @@ def make_aipw(p: int = 2, **changes: Any) -> AipwStudy:
     for key in list(changes):
         if key in ("epsilon", "delta", "level"):
             privacy[key] = changes.pop(key)
-        elif key in ("propensity", "outcome_model", "folds", "budget_shares", "guarantee", "effect_share"):
+        elif key in AipwEstimator.model_fields and key != "name":
             estimator[key] = changes.pop(key)
     base = {key: value for key, value in STUDY.items() if key != "covariates"}
     base |= {"covariates": {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)}, "estimator": estimator}

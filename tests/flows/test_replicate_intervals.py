@@ -38,8 +38,8 @@ def test_tables_figures_and_page_come_from_one_command_and_runs_are_kept(
     rows = table(tmp_path / "intervals.csv")
     assert len(rows) == len(SMALL) * len(LEVELS)
     assert {row["runs"] for row in rows} == {"3"}
-    assert len(table(tmp_path / "trial.csv")) == 2 * len(LEVELS)
-    assert not (tmp_path / "rhc.csv").exists()
+    assert len(table(tmp_path / "interval-trial.csv")) == 2 * len(LEVELS)
+    assert not (tmp_path / "interval-rhc.csv").exists()
     page = (tmp_path / "intervals.md").read_text()
     for name in ("interval-width-and-coverage.svg", "interval-trial.svg"):
         assert name in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
@@ -203,6 +204,33 @@ def test_sites_that_all_drowned_leave_the_declared_range() -> None:
     for part in (found.fixed, found.random):
         assert part.interval.whole_range
         assert (part.interval.lower, part.interval.upper) == (-30, 30)
+
+
+def biased(estimate: float, bias: float, deviation: float = 1.0) -> SiteEstimate:
+    """A site whose interval allows for a bias."""
+    half = Noise(0.0).critical(0.05, bias, deviation**2)
+    found = site(estimate, deviation**2, half=half)
+    return replace(found, interval=found.interval.model_copy(update={"bias": bias}))
+
+
+@pytest.mark.parametrize("bias", [0.1, 1.0, 20.0])
+def test_biases_that_sites_allow_for_add_up_and_do_not_average_out(bias: float) -> None:
+    """Sixteen sites: a quarter of one site's deviation, all of its bias; so wide as one such site would be."""
+    found = pool([biased(2.0, bias) for _ in range(16)], 0.95, WIDE)
+    assert found.fixed.interval.bias == pytest.approx(bias)
+    assert found.fixed.standard_error == pytest.approx(1 / 4)
+    assert found.fixed.interval.upper - 2 == pytest.approx(Noise(0.0).critical(0.05, bias, 1 / 16))
+    assert found.random.interval.upper >= found.fixed.interval.upper
+    assert found.random.interval.bias == pytest.approx(bias)
+    for part in (found.fixed, found.random):
+        assert part.interval.covers[-1] == "confounding left out, up to the declared shares"
+
+
+def test_a_site_that_allows_for_a_bias_keeps_its_interval_beside_one_that_says_nothing() -> None:
+    found = pool([biased(2.0, 0.7), site(5.0, 1e12)], 0.95, WIDE)
+    assert found.fixed.interval.upper - found.fixed.estimate == pytest.approx(
+        Noise(0.0).critical(0.05, 0.7, 1.0), rel=1e-5
+    )
 
 
 def test_a_cut_interval_keeps_its_uncut_side() -> None:
