@@ -19,7 +19,19 @@ from flows.figures import write_page, write_table
 from flows.interval_pages import figures, page
 from schemas.study import EffectStudy
 from tasks import interval_runs
-from tasks.interval_runs import ALLOWING, DIFFERENCE, FINITE, IPW, KERNEL, KNOWN, LEVELS, NETWORK, Answer, Method
+from tasks.interval_runs import (
+    ALLOWING,
+    BERNSTEIN,
+    DIFFERENCE,
+    FINITE,
+    IPW,
+    KERNEL,
+    KNOWN,
+    LEVELS,
+    NETWORK,
+    Answer,
+    Method,
+)
 from tasks.replication_data import DATASET_1, DATASET_2, DATASET_2_SEPARATE, TRIAL, Population, rhc, rhc_document
 
 EPSILON, DELTA = "0.5", "1e-5"
@@ -74,7 +86,7 @@ CELLS = (
     *(Cell(DATASET_2_SEPARATE, 3_000, method) for method in (KERNEL, FINITE, IPW)),
     *(Cell(DATASET_2_SEPARATE, 30_000, method) for method in (FINITE, IPW)),
     *(Cell(TRIAL, 1_000, method) for method in (KERNEL, NETWORK)),
-    *(Cell(TRIAL, 1_000, method, CHEAP) for method in (KNOWN, DIFFERENCE)),
+    *(Cell(TRIAL, 1_000, method, CHEAP) for method in (KNOWN, BERNSTEIN, DIFFERENCE)),
 )
 
 

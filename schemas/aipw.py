@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from schemas.amounts import Amount, add
 from schemas.asymptotic import CAVEATS
-from schemas.privacy import Frozen, Guarantee, Level
+from schemas.privacy import Coverage, Frozen, Guarantee, Level
 from schemas.study import Clip, EffectStudy, Estimand, Estimator, Finite, Penalty
 
 Auto = Literal["auto"]
@@ -84,7 +84,8 @@ class AipwEstimator(Estimator):
 
     ``effect_share`` is the paper's eps1/eps and belongs to ``guarantee: asymptotic``; ``budget_shares`` and
     ``outcome_model.radius`` belong to ``finite_sample``. With ``omitted_confounding`` the interval also covers what
-    the nuisance models leave of confounding, up to the declared shares.
+    the nuisance models leave of confounding, up to the declared shares. ``coverage`` speaks of the interval as
+    ``guarantee`` does of privacy: ``finite_sample`` gives a randomised trial one without a normal approximation.
     """
 
     name: Literal["aipw"]
@@ -95,6 +96,7 @@ class AipwEstimator(Estimator):
     budget_shares: Auto | Shares = "auto"
     effect_share: Annotated[Amount, Field(gt=0, lt=1)] = Decimal("0.9")
     omitted_confounding: OmittedConfounding | None = None
+    coverage: Coverage = Coverage.normal_approximation
 
 
 class AipwStudy(EffectStudy):
@@ -117,11 +119,17 @@ class AipwStudy(EffectStudy):
             raise ValueError("a known propensity spends nothing: budget_shares.propensity must be 0")
         if known and estimator.omitted_confounding is not None:
             raise ValueError("omitted_confounding: a known propensity leaves none")
+        if estimator.coverage is Coverage.finite_sample and not known:
+            raise ValueError(
+                "coverage 'finite_sample' needs a known propensity: the error of a learnt one has no such bound"
+            )
         if estimator.guarantee is Guarantee.asymptotic:
             if self.privacy.delta == 0:
                 raise ValueError("guarantee 'asymptotic' needs delta above 0")
             if estimator.omitted_confounding is not None:
                 raise ValueError("omitted_confounding belongs to guarantee 'finite_sample': the paper's has no bias")
+            if estimator.coverage is Coverage.finite_sample:
+                raise ValueError("coverage 'finite_sample' belongs to guarantee 'finite_sample'")
         elif estimator.outcome_model.model != "ridge" or estimator.propensity.model != "logistic":
             raise ValueError("guarantee 'finite_sample' is proved for outcome model 'ridge' and propensity 'logistic'")
         return self

@@ -54,6 +54,13 @@ class Guarantee(StrEnum):
     asymptotic = "asymptotic"
 
 
+class Coverage(StrEnum):
+    """On what an interval's coverage rests: a normal sampling error, or an inequality that holds at any size."""
+
+    normal_approximation = "normal_approximation"
+    finite_sample = "finite_sample"
+
+
 class Scope(str):
     """The set of units that a release reads: everybody, or some parts of a partition of everybody into parts.
 

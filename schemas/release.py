@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from enum import StrEnum
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -15,17 +14,10 @@ from schemas.amounts import Amount
 from schemas.direction import Favours, Pair, Score
 from schemas.documents import validate
 from schemas.errors import StudyError
-from schemas.privacy import Charge, Frozen, Guarantee, Half, Level, Neighbours
+from schemas.privacy import Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
 from schemas.study import Estimand, Finite
 
 SCHEMA_FILE = Path(__file__).with_name("release-v1.schema.json")
-
-
-class Coverage(StrEnum):
-    """On what the interval's coverage rests."""
-
-    normal_approximation = "normal_approximation"
-    finite_sample = "finite_sample"
 
 
 class Interval(Frozen):

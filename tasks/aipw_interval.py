@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from schemas.aipw import AipwStudy
+from schemas.privacy import Coverage
+from tasks import bernstein
 from tasks.aipw_recipe import Recipe
 from tasks.aipw_scores import Nuisances, ScoreRange
 from tasks.allowance import allowance
 from tasks.arrays import FloatArray
 from tasks.confounding import COVERS_CONFOUNDING, bias_ratio, robustness_value
-from tasks.interval import Estimate, Findings, Noise, assemble
+from tasks.interval import Estimate, Findings, Noise, around, assemble
 from tasks.normalise import feature_names
 from tasks.outcome_model import Arms
 
@@ -23,6 +25,7 @@ NOT_COVERED = (
     "confounding; clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model"
 )
 NOT_COVERED_BEYOND = "confounding, clipping, misspecification and shrinkage that leave more than the declared shares"
+NOT_COVERED_KNOWN = "treatment that was not randomised as the known propensity says"
 COVERS = "noise of the outcome model and the treated share, to first order"
 
 
@@ -64,6 +67,10 @@ def findings(
     value, interval, variance, upper = assemble(whole, noise, study.confidence, (-width, width))
     also = [words for words, said in ((COVERS, models > 0), (COVERS_CONFOUNDING, omitted is not None)) if said]
     interval = interval.model_copy(update={"covers": (*interval.covers, *also)})
+    if study.estimator.coverage is Coverage.finite_sample:
+        half = bernstein.half_width(released, noise, recipe.sizes, study.confidence, recipe.rounding)
+        value, interval = around(estimate.value, half * bound.half * width / 2, study.confidence, (-width, width))
+        interval = interval.model_copy(update={"coverage": Coverage.finite_sample})
     details: dict[str, float | int | str | bool] = {
         "effect_noise_standard_error": noise.deviation * estimate.noise,
         "noise_standard_error": math.sqrt(variance.noise),
@@ -74,10 +81,18 @@ def findings(
         "folds": recipe.folds,
         "propensity_model": propensity_kind(study, recipe),
         "outcome_model": "arm means" if recipe.slopes is None else "ridge with common slopes",
-        "robustness_value": robustness_value(replace(whole, value=value), noise, study.confidence, upper, units),
-        "not_covered": NOT_COVERED if omitted is None else NOT_COVERED_BEYOND,
+        "not_covered": _not_covered(study),
     }
+    if study.estimator.propensity.known is None:
+        reached = robustness_value(replace(whole, value=value), noise, study.confidence, upper, units)
+        details["robustness_value"] = reached
     return Findings(value, interval, variance, details | models_in_words(study, arms, nuisances))
+
+
+def _not_covered(study: AipwStudy) -> str:
+    if study.estimator.propensity.known is not None:
+        return NOT_COVERED_KNOWN
+    return NOT_COVERED if study.estimator.omitted_confounding is None else NOT_COVERED_BEYOND
 
 
 def _estimate(released: FloatArray, bound: ScoreRange, units: int, half_outcome: float) -> Estimate:

@@ -137,6 +137,11 @@ class Recipe:
         value = (2 + math.sqrt(2) * step * (1 + 2.0**-10)) * (1 + 1e-12)
         return vector_mechanism(Sensitivity(value, Norm.l2, "2 + sqrt(2) 2^-G"), self.effect)
 
+    @property
+    def rounding(self) -> float:
+        """How far rounding scores to their lattice can move either of the released sums."""
+        return 0.0 if self.sizes is None else sum(self.sizes) * 2.0 ** -lattice_exponent(sum(self.sizes)) / 2
+
     def charges(self) -> Iterator[Charge]:
         """Every draw in the order in which it is made."""
         for fold in range(self.folds):

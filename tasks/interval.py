@@ -15,11 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from schemas.release import Coverage, Interval, Variance
+from schemas.privacy import Coverage
+from schemas.release import Interval, Variance
 from schemas.study import EffectStudy
 from tasks.arrays import FloatArray
 from tasks.privacy.mechanisms import L2Laplace, Mechanism
 
+# What an interval of a noisy estimate covers; without noise the first alone.
+NOISY = ("sampling", "effect noise", "variance noise")
 # The share of 1 - confidence that goes to the noise in the sampling variance.
 VARIANCE_SHARE = 0.1
 
@@ -167,6 +170,25 @@ class Estimate:
     bias: float = 0.0
 
 
+def around(value: float, half: float, confidence: float, bounds: tuple[float, float] | None) -> tuple[float, Interval]:
+    """The estimate and its interval of this half-width, both cut to the declared range ``bounds`` if there is one.
+
+    The truth lies in the range, so moving the estimate to its nearest point brings it no further away.
+    """
+    low, high = value - half, value + half
+    if bounds is not None:
+        value = min(max(value, bounds[0]), bounds[1])
+        low, high = max(value - half, bounds[0]), min(value + half, bounds[1])
+    return value, Interval(
+        lower=low,
+        upper=high,
+        confidence=confidence,
+        covers=NOISY,
+        coverage=Coverage.normal_approximation,
+        whole_range=bounds is not None and (low, high) == bounds,
+    )
+
+
 def variance_error(estimate: Estimate, noise: Noise, confidence: float) -> float:
     """beta, the part of 1 - confidence that goes to the noise in the sampling variance; 0 where an allowance serves."""
     noisy = noise.deviation * estimate.variance_noise > 0
@@ -198,23 +220,10 @@ def assemble(
     upper = min(upper, estimate.largest_variance)
     bias = estimate.bias * math.sqrt(upper)
     half = noise.critical(alpha - beta, bias, upper, estimate.noise)
-    value = estimate.value
-    low, high = value - half, value + half
-    if bounds is not None:
-        # The truth lies in the range, so moving the estimate to its nearest point brings it no further away.
-        value = min(max(value, bounds[0]), bounds[1])
-        low, high = max(value - half, bounds[0]), min(value + half, bounds[1])
-        if estimate.drowned:
-            low, high = bounds
-    private = noise.scale > 0
-    interval = Interval(
-        lower=low,
-        upper=high,
-        confidence=confidence,
-        covers=("sampling", "effect noise", "variance noise") if private else ("sampling",),
-        coverage=Coverage.normal_approximation,
-        whole_range=bounds is not None and (low, high) == bounds,
-        bias=bias,
-    )
+    if estimate.drowned and bounds is not None:
+        half = math.inf
+    value, interval = around(estimate.value, half, confidence, bounds)
+    covers = NOISY if noise.scale > 0 else NOISY[:1]
+    interval = interval.model_copy(update={"bias": bias, "covers": covers})
     spread = (noise.deviation * estimate.noise) ** 2 + estimate.excess
     return value, interval, Variance(sampling=sampling, noise=spread), upper

@@ -88,6 +88,11 @@ ALLOWING = Method(
     {**FINITE.estimator, "omitted_confounding": {"outcome": 0.4, "treatment": 0.03}},
 )
 KNOWN = Method("finite_sample_known", "finite sample, known score", {"name": "aipw", "propensity": {"known": 0.5}})
+BERNSTEIN = Method(
+    "finite_sample_bernstein",
+    "finite sample, known score, no normal approximation",
+    {**KNOWN.estimator, "coverage": "finite_sample"},
+)
 DIFFERENCE = Method("difference_in_means", "difference in means", {"name": "difference_in_means"})
 IPW = Method("ipw", "weighting", {"name": "ipw", "clip": CLIP, "penalty": None})
 

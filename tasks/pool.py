@@ -17,7 +17,8 @@ import numpy as np
 
 from schemas.errors import BundleError
 from schemas.pooled import Heterogeneity, PooledEstimate, WithoutSite
-from schemas.release import Coverage, Interval, Variance
+from schemas.privacy import Coverage
+from schemas.release import Interval, Variance
 from tasks.arrays import FloatArray
 from tasks.confounding import COVERS_CONFOUNDING
 from tasks.interval import Noise

@@ -15,7 +15,8 @@ from scipy import stats
 
 from schemas.errors import BundleError
 from schemas.pooled import SCHEMA_FILE, pooled_schema
-from schemas.release import Coverage, Interval, Variance
+from schemas.privacy import Coverage
+from schemas.release import Interval, Variance
 from tasks.interval import Noise
 from tasks.pool import Pooled, SiteEstimate, pool
 
