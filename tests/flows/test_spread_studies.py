@@ -19,8 +19,8 @@ from studies import people, write_study
 from flows.engine import DirectEngine
 from flows.methods import METHODS
 from flows.spine import execute
+from schemas.execution import Execution
 from schemas.release import Release
-from schemas.study import Execution
 from tasks.spread import gathered, share, shares, spreading_by
 
 SEED = 3
