@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from schemas.errors import CausalveilError
-from schemas.study import Execution
+from schemas.execution import Execution
 from tasks.spread import spreading_by
 
 P = ParamSpec("P")

@@ -57,17 +57,11 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
     Raises:
         StudyError: the file cannot be written.
     """
-    problem = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", encoding="utf-8", newline="") as stream:
-            writer = csv.DictWriter(stream, list(rows[0]) if rows else [], lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-    except OSError as error:
-        problem = f"{path}: cannot be written ({type(error).__name__})"
-    if problem:
-        raise StudyError(problem)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    _write(path, text.getvalue())
 
 
 def write_page(path: Path, parts: Iterable[str]) -> None:
@@ -76,14 +70,7 @@ def write_page(path: Path, parts: Iterable[str]) -> None:
     Raises:
         StudyError: the file cannot be written.
     """
-    problem = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("\n\n".join(part.strip("\n") for part in parts) + "\n", encoding="utf-8")
-    except OSError as error:
-        problem = f"{path}: cannot be written ({type(error).__name__})"
-    if problem:
-        raise StudyError(problem)
+    _write(path, "\n\n".join(part.strip("\n") for part in parts) + "\n")
 
 
 def markdown_table(rows: Sequence[Row], formats: Mapping[str, str] | None = None) -> str:
@@ -124,7 +111,6 @@ def figure(path: Path, *, alt: str, down: int = 1, across: int = 1, **shared: An
     mpl.use("Agg")
     import matplotlib.pyplot as plt
 
-    problem = None
     style: Any = STYLE  # matplotlib's stubs list every setting by name
     with mpl.rc_context(style):
         size = (PANEL_INCHES[0] * across + 0.3, PANEL_INCHES[1] * down + 0.5)
@@ -133,15 +119,9 @@ def figure(path: Path, *, alt: str, down: int = 1, across: int = 1, **shared: An
             yield axes.tolist()
             text = io.StringIO()
             drawing.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Description": alt})
-            try:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(_shorter(text.getvalue()), encoding="utf-8")
-            except OSError as error:
-                problem = f"{path}: cannot be written ({type(error).__name__})"
         finally:
             plt.close(drawing)
-    if problem:
-        raise StudyError(problem)
+    _write(path, _shorter(text.getvalue()))
 
 
 def series(
@@ -160,6 +140,22 @@ def legend(axes: list[list[Axes]], title: str | None = None) -> None:
     handles, labels = axes[0][0].get_legend_handles_labels()
     drawing: Any = axes[0][0].figure
     drawing.legend(handles, labels, title=title, loc="outside lower center", ncols=min(len(labels), 4))
+
+
+def _write(path: Path, text: str) -> None:
+    """Write ``text`` as it is, folders included.
+
+    Raises:
+        StudyError: the file cannot be written.
+    """
+    problem = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        problem = f"{path}: cannot be written ({type(error).__name__})"
+    if problem:
+        raise StudyError(problem)
 
 
 def _shorter(svg: str) -> str:

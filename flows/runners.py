@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from flows.engine import guarded
 from schemas.errors import CausalveilError, StudyError
-from schemas.study import Execution, Runner
+from schemas.execution import Execution, Runner
 from tasks.spread import Spreader, gathered, share, shares, spreading_by
 
 T = TypeVar("T")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -57,6 +59,21 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
+@contextmanager
+def reading(path: Path, error: type[StudyError] = StudyError) -> Iterator[None]:
+    """Turn whatever keeps the block from reading ``path`` as UTF-8 text into a typed error.
+
+    Raises:
+        StudyError: (or ``error``) there is no such file, or it cannot be read.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise error(f"{path}: no such file") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise error(f"{path}: cannot be read as UTF-8 text ({type(problem).__name__})") from None
+
+
 def read_yaml(path: Path, error: type[StudyError] = StudyError) -> dict[str, Any]:
     """Parse one YAML mapping; numbers with a point or exponent become exact ``Decimal``.
 
@@ -67,14 +84,10 @@ def read_yaml(path: Path, error: type[StudyError] = StudyError) -> dict[str, Any
     Raises:
         StudyError: (or ``error``) unreadable, not YAML, not a mapping, a key twice, aliases, or over a megabyte.
     """
-    try:
+    with reading(path, error):
         if path.stat().st_size > MAX_BYTES:
             raise error(f"{path}: larger than {MAX_BYTES} bytes; a study or policy file is a page of text")
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise error(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise error(f"{path}: cannot be read as UTF-8 text ({type(problem).__name__})") from None
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=_Loader)):
             raise error(f"{path}: YAML aliases are not allowed; write the value out")

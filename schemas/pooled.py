@@ -14,7 +14,7 @@ from pydantic import Field, TypeAdapter
 
 from schemas.amounts import Amount
 from schemas.bundle import Digest, Instant, PublicKey
-from schemas.documents import validate
+from schemas.documents import reading, validate
 from schemas.errors import StudyError
 from schemas.privacy import Frozen, Guarantee, Level, Neighbours
 from schemas.release import Interval, LedgerStatement, Release, Software, Variance, load_release_text
@@ -137,12 +137,8 @@ def load_published(path: Path) -> Release | PooledRelease:
     Raises:
         StudyError: missing, not JSON, of an unknown kind, or not of its schema.
     """
-    try:
+    with reading(path):
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise StudyError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise StudyError(f"{path}: cannot be read as UTF-8 text ({type(problem).__name__})") from None
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):

@@ -12,7 +12,7 @@ from pydantic import Discriminator, Field, TypeAdapter
 
 from schemas.amounts import Amount
 from schemas.direction import Favours, Pair, Score
-from schemas.documents import validate
+from schemas.documents import reading, validate
 from schemas.errors import StudyError
 from schemas.privacy import Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
 from schemas.study import Estimand, Finite
@@ -210,9 +210,6 @@ def load_release(path: Path) -> Release:
     Raises:
         StudyError: missing, or see ``load_release_text``.
     """
-    try:
-        return load_release_text(path.read_text(encoding="utf-8"), str(path))
-    except FileNotFoundError:
-        raise StudyError(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as problem:
-        raise StudyError(f"{path}: cannot be read as UTF-8 text ({type(problem).__name__})") from None
+    with reading(path):
+        text = path.read_text(encoding="utf-8")
+    return load_release_text(text, str(path))

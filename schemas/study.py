@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from schemas.amounts import Amount
 from schemas.columns import Column, Holds, Nulls
+from schemas.execution import Execution
 from schemas.privacy import Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
 
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
@@ -172,35 +173,6 @@ class PrivacyRequest(Frozen):
     def cost(self) -> PrivacyCost:
         """The total as an (epsilon, delta) pair."""
         return PrivacyCost(epsilon=self.epsilon, delta=self.delta)
-
-
-class Runner(StrEnum):
-    """What works on partitions: threads of this process, or processes of a Dask or Ray cluster."""
-
-    threads = "threads"
-    dask = "dask"
-    ray = "ray"
-
-
-class Execution(Frozen):
-    """How the stages run; no part of what they compute, so no part of the digest.
-
-    Without an ``address`` Dask and Ray start ``workers`` processes on this machine for the time of the run.
-    """
-
-    engine: Literal["prefect", "direct"] = "prefect"
-    runner: Runner = Runner.threads
-    workers: Annotated[int, Field(ge=1, le=256)] = 2
-    address: Annotated[str | None, Field(min_length=1, pattern=r"^[^@\s]+$")] = None
-
-    @model_validator(mode="after")
-    def _cluster_needs_prefect(self) -> Execution:
-        if self.runner is Runner.threads:
-            if self.address is not None:
-                raise ValueError("'address' is that of a cluster; runner 'threads' has none")
-        elif self.engine == "direct":
-            raise ValueError(f"runner '{self.runner}' is one of Prefect's task runners; it needs engine 'prefect'")
-        return self
 
 
 class Study(Frozen):

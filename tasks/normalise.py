@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,9 @@ from schemas.study import Bounds, CategoricalCovariate, Covariate, EffectStudy, 
 from tasks.arrays import BoolArray, FloatArray, IntArray
 from tasks.partitions import column_groups, read_columns
 from tasks.privacy.keys import key_of
-from tasks.rows import (
-    create_array,
-    load_array,
-    map_partitions,
-    partial_path,
-    partition_folder,
-    save_array,
-    write_rows,
-)
+from tasks.rows import create_array, map_partitions, partial_path, partition_folder, save_array, write_rows
 from tasks.spread import spread
-from tasks.unit_hash import ascending, keyed_hash
-from tasks.validate import HASH_LABEL
+from tasks.validate import HASH_LABEL, changed, checked_order
 
 # Chunks keep temporaries in the processor's cache.
 CHUNK_ROWS = 16_384
@@ -194,17 +186,13 @@ def normalise_partition(study: EffectStudy, folder: Path, partition: Partition, 
         DataError: the file differs from what was validated.
     """
     frame = read_columns(folder, partition, [study.data.unit, study.treatment, study.outcome.name])
-    hashes = keyed_hash(frame[study.data.unit], key)
-    order = ascending(hashes)
-    if not (place / "h.npy").exists():
-        raise DataError(f"{partition.path}: not validated; run validate before normalise")
+    order = checked_order(frame, study.data.unit, partition, place, key)
     treatment = frame[study.treatment].cast(pl.UInt8, strict=False)
-    same = np.array_equal(load_array(place / "h.npy"), hashes[order])
-    if not same or treatment.null_count() or not treatment.is_between(0, 1).all():
-        raise DataError(f"{partition.path}: changed since it was validated; leave the data alone while a study runs")
+    if treatment.null_count() or not treatment.is_between(0, 1).all():
+        raise changed(partition)
     save_array(place / "t.npy", treatment.to_numpy()[order])
     save_array(place / "u.npy", scaled_outcome(study, frame[study.outcome.name])[order])
-    del frame, hashes, treatment
+    del frame, treatment
     prepared: list[Column] = []
     # In groups, because a file of many row groups is copied to make its columns contiguous.
     for names in column_groups(sorted(study.covariates), partition.rows):
@@ -228,12 +216,24 @@ def normalise_stage(
     Raises:
         DataError: a file was changed since it was validated.
     """
+    write_partitions(partial(normalise_partition, study, folder), layout, scratch, run_id, seed)
+
+
+def write_partitions(
+    write: Callable[[Partition, Path, bytes], None], layout: Layout, scratch: Path, run_id: str, seed: int | None
+) -> None:
+    """Call ``write`` with every partition, its folder in scratch, and the key of the hashes that validate left there.
+
+    Args:
+        write: can be pickled; it may be called on a worker.
+        layout, scratch, run_id, seed: as for :func:`normalise_stage`.
+    """
     key = key_of(run_id, seed).subkey(HASH_LABEL)
 
     def normalise(index: int) -> None:
-        normalise_partition(study, folder, layout.partitions[index], partition_folder(scratch, index), key)
+        write(layout.partitions[index], partition_folder(scratch, index), key)
 
-    # In one process one after the other, since each has its threads and takes memory.
+    # In one process one after the other: a partition may have threads of its own, and memory holds one.
     spread(normalise, len(layout.partitions), workers=1)
 
 

@@ -8,6 +8,7 @@ all partitions: 32 bytes a row, for ranks need them all.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,11 @@ from schemas.direction import DirectionStudy, Variable
 from schemas.errors import DataError
 from schemas.plan import Layout, Partition
 from tasks.arrays import FloatArray, IntArray
-from tasks.normalise import rescale
+from tasks.normalise import rescale, write_partitions
 from tasks.partitions import read_columns
-from tasks.privacy.keys import key_of
 from tasks.rows import SPLIT_FILE, load_array, partition_folder, save_array
-from tasks.unit_hash import ascending, keyed_hash
-from tasks.validate import HASH_LABEL
+from tasks.unit_hash import ascending
+from tasks.validate import checked_order
 
 
 @dataclass(frozen=True)
@@ -60,12 +60,7 @@ def normalise_partition(study: DirectionStudy, folder: Path, partition: Partitio
         DataError: the file differs from what was validated.
     """
     frame = read_columns(folder, partition, study.columns)
-    hashes = keyed_hash(frame[study.data.unit], key)
-    order = ascending(hashes)
-    if not (place / "h.npy").exists():
-        raise DataError(f"{partition.path}: not validated; run validate before normalise")
-    if not np.array_equal(load_array(place / "h.npy"), hashes[order]):
-        raise DataError(f"{partition.path}: changed since it was validated; leave the data alone while a study runs")
+    order = checked_order(frame, study.data.unit, partition, place, key)
     pair = study.pair
     columns = [scaled(variable, frame[variable.name])[order] for variable in (pair.x, pair.y)]
     save_array(place / "xy.npy", np.column_stack(columns))
@@ -74,22 +69,8 @@ def normalise_partition(study: DirectionStudy, folder: Path, partition: Partitio
 def normalise_stage(
     study: DirectionStudy, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
 ) -> None:
-    """Normalise every partition into ``scratch/enclave``, one after the other.
-
-    Args:
-        study: the study.
-        folder: the data folder.
-        layout: the layout that was validated.
-        scratch: the run's scratch folder, where validate left the hashes.
-        run_id: the run; its key is derived from the site secret.
-        seed: of a simulated run, whose key is derived from it instead.
-
-    Raises:
-        DataError: a file was changed since it was validated.
-    """
-    key = key_of(run_id, seed).subkey(HASH_LABEL)
-    for index, partition in enumerate(layout.partitions):
-        normalise_partition(study, folder, partition, partition_folder(scratch, index), key)
+    """Normalise every partition into ``scratch/enclave``; all as for :func:`tasks.normalise.normalise_stage`."""
+    write_partitions(partial(normalise_partition, study, folder), layout, scratch, run_id, seed)
 
 
 def training_sizes(scratch: Path) -> IntArray:

@@ -19,6 +19,7 @@ from schemas.cohort import Rule, cohort_schema, storage, type_rule
 from schemas.errors import DataError
 from schemas.plan import Layout, Partition
 from schemas.study import Study
+from tasks.arrays import IntArray
 from tasks.partitions import column_groups, column_types, read_columns
 from tasks.privacy.keys import key_of
 from tasks.rows import HashArray, load_array, partition_folder, save_array
@@ -137,6 +138,36 @@ def validate_partition(
         if study.data.unit in names:
             _save_hashes(frame[study.data.unit], key, place)
         del frame
+
+
+def checked_order(frame: pl.DataFrame, unit: str, partition: Partition, place: Path, key: bytes) -> IntArray:
+    """The order of a partition's rows by the hash of their units, if these are the units that were validated.
+
+    Args:
+        frame: holds the column ``unit`` of the partition, n rows.
+        unit: the study's unit column.
+        partition: named in errors.
+        place: the partition's folder in scratch, where :func:`validate_partition` left the hashes.
+        key: the key of that hash.
+
+    Returns:
+        A permutation, shape (n,).
+
+    Raises:
+        DataError: the partition was not validated, or its units are others now.
+    """
+    hashes = keyed_hash(frame[unit], key)
+    order = ascending(hashes)
+    if not (place / "h.npy").exists():
+        raise DataError(f"{partition.path}: not validated; run validate before normalise")
+    if not np.array_equal(load_array(place / "h.npy"), hashes[order]):
+        raise changed(partition)
+    return order
+
+
+def changed(partition: Partition) -> DataError:
+    """The error of a file that is not what was validated."""
+    return DataError(f"{partition.path}: changed since it was validated; leave the data alone while a study runs")
 
 
 def _save_hashes(units: pl.Series, key: bytes, place: Path) -> None:

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jsonschema import Draft202012Validator
 
 from schemas.ledger import Reservation
+from schemas.plan import Plan
 from schemas.policy import Policy
 from schemas.privacy import Charge
-from schemas.release import EffectRelease, release_text
+from schemas.release import EffectRelease, Release, load_release, release_schema, release_text
 from tasks.privacy.budget import FlowBudget
-from tasks.privacy.ledger import Ledger
+from tasks.privacy.ledger import Ledger, open_ledger
 
 DATASET = "trial"
 
@@ -165,3 +167,19 @@ def audit_lines(into: list[dict[str, Any]] | None = None) -> Iterator[list[dict[
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+def assert_agreed(plan: Plan, path: Path) -> Release:
+    """What `plan` declared, the ledger holds of the only run on "small", and the release at `path` prints is equal."""
+    release = load_release(path)
+    assert release.privacy.charges == plan.charges
+    assert (release.privacy.epsilon, release.privacy.delta) == (plan.total.epsilon, plan.total.delta)
+    assert release.privacy.epsilon_pld <= float(plan.total.epsilon)
+    ledger = open_ledger()
+    (block,) = ledger.account("small").blocks
+    assert (block.spent.epsilon, block.spent.delta) == (plan.total.epsilon, plan.total.delta)
+    assert block.reserved.epsilon == 0
+    ledger.verify()
+    ledger.verify_release(release)
+    Draft202012Validator(release_schema()).validate(json.loads(path.read_text()))
+    return release

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pytest
 import yaml
 
 STUDY: dict[str, Any] = {
@@ -81,3 +82,15 @@ def write_study(
     path.write_text(yaml.safe_dump(merge(base[0], study or {}), sort_keys=False))
     (folder / "policy.yaml").write_text(yaml.safe_dump(merge(base[1], policy or {}), sort_keys=False))
     return path
+
+
+def refused(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    """Give the command line something that it refuses: its exit code, its one line, and all that it printed."""
+    from flows.cli import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    shown = capfd.readouterr()
+    told = [line for line in shown.err.splitlines() if line.startswith("causalveil: ")]
+    assert len(told) == 1, shown.err
+    return int(str(ended.value.code)), told[0], shown.out + shown.err

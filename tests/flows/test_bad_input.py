@@ -9,9 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from studies import people, write_study
-
-from flows.cli import main
+from studies import people, refused, write_study
 
 # Occurs in the data and nowhere else: it must never show.
 CANARY = "zq7canary"
@@ -300,16 +298,10 @@ def test_bad_input(
     for name, value in case.environment:
         monkeypatch.setenv(name, value)
 
-    with pytest.raises(SystemExit) as ended:
-        main(["run", str(path), "--out", str(tmp_path / "out"), *case.arguments])
-
-    shown = capfd.readouterr()
-    told = [line for line in shown.err.splitlines() if line.startswith("causalveil: ")]
-    assert ended.value.code == case.code, shown.err
-    assert len(told) == 1, shown.err
+    ended, told, everything = refused(capfd, "run", str(path), "--out", str(tmp_path / "out"), *case.arguments)
+    assert ended == case.code, everything
     for words in case.says:
-        assert words in told[0]
-    everything = shown.out + shown.err
+        assert words in told
     assert CANARY not in everything
     assert str(CANARY_NUMBER) not in everything
     assert "pw@" not in everything

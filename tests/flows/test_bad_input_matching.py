@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from studies import people, write_study
+from studies import people, refused, write_study
 
 from flows.cli import main
 from tests.flows.test_bad_input import assert_nothing_charged
@@ -55,14 +55,10 @@ def test_bad_input(
     frame = people(150)
     frame = one_treated(frame) if name == "one treated unit" else frame
     path = write_study(tmp_path / "study", frame=frame, study=matching_changes(**changes), policy=POLICY)
-    with pytest.raises(SystemExit) as ended:
-        main(["run", str(path), "--out", str(tmp_path / "out")])
-    shown = capfd.readouterr()
-    told = [line for line in shown.err.splitlines() if line.startswith("causalveil: ")]
-    assert ended.value.code == code, shown.err
-    assert len(told) == 1
-    assert says in told[0]
-    assert "Traceback" not in shown.out + shown.err
+    ended, told, everything = refused(capfd, "run", str(path), "--out", str(tmp_path / "out"))
+    assert ended == code, everything
+    assert says in told
+    assert "Traceback" not in everything
     assert not (tmp_path / "out").exists()
     assert_nothing_charged(monkeypatch)
 

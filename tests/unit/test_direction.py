@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from schemas.direction import Favours, Releases, Score
-from schemas.errors import StudyError
+from schemas.errors import DataError, StudyError
 from schemas.plan import Design, StandIn
 from schemas.privacy import Scope
 from schemas.release import ScoreRelease
@@ -20,9 +22,20 @@ from tasks.direction import answer, regress, score_values, vectors
 from tasks.direction_answers import favoured, verdict
 from tasks.direction_draws import draws, fits, shares
 from tasks.direction_standin import hsic_margin, stand_in_pairs, sweep
+from tasks.pairs import normalise_stage
+from tasks.partitions import read_layout
 from tasks.privacy.accountant import compose
 from tasks.privacy.rehearsal import RehearsalBudget
-from tests.direction_help import OPTIONS, cause_and_effect, make_direction, option_name, rows
+from tasks.validate import validate_stage
+from tests.direction_help import (
+    OPTIONS,
+    cause_and_effect,
+    doses,
+    make_direction,
+    option_name,
+    rows,
+    write_direction,
+)
 
 SIZES = Design(units=4_000, train=2_000, estimation=2_000)
 UNKNOWN = Design(units=None, train=None, estimation=None)
@@ -235,3 +248,15 @@ def test_plan_sweep_on_the_command_line(tmp_path: Any, capsys: pytest.CaptureFix
         main(["plan", str(path), "--units", "4000", "--sweep", "penalty"])
     shown = capsys.readouterr().out
     assert "right direction" in shown
+
+
+def test_a_pair_changed_after_validation_is_refused(tmp_path: Path) -> None:
+    folder, study, scratch = write_direction(tmp_path / "study").parent, make_direction(), tmp_path / "scratch"
+    layout = read_layout(study, folder)
+    with pytest.raises(DataError, match="run validate"):
+        normalise_stage(study, folder, layout, scratch, "run", 1)
+    validate_stage(study, folder, layout, scratch, "run", 1)
+    normalise_stage(study, folder, layout, scratch, "run", 1)
+    write_direction(folder, frame=doses(400).with_columns(pl.col("person") + 1))
+    with pytest.raises(DataError, match=r"part-0\.parquet: changed since"):
+        normalise_stage(study, folder, layout, scratch, "run", 1)

@@ -16,7 +16,7 @@ from ledger_help import budget, charge, never, policy, reservation
 from pydantic import ValidationError
 
 from schemas.errors import CausalveilError
-from schemas.study import Execution
+from schemas.execution import Execution
 from tasks.privacy.ledger import open_ledger
 from tasks.spread import gathered, on_worker, share, shares, spread, spreading_by
 
