@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from decimal import Decimal
 
 import numpy as np
 import pytest
 
-from schemas.errors import DataError, StudyError
+from schemas.errors import StudyError
 from schemas.privacy import PrivacyCost
 from tasks import asymptotic
 from tasks.asymptotic import Domain, Moments, Nuisances, Table
@@ -93,7 +94,7 @@ def test_starts_that_advance_together_find_what_each_finds_alone() -> None:
     from scipy.optimize import minimize
 
     models = asymptotic.fit(
-        people(400), learner(Role.outcome, "kernel_ridge"), learner(Role.propensity, "logistic"), seed=1
+        people(400), DOMAIN, learner(Role.outcome, "kernel_ridge"), learner(Role.propensity, "logistic"), seed=1
     )
     best = 0.0
     for t in (1.0, 0.0):
@@ -157,7 +158,7 @@ def test_moments_are_those_of_cross_fitted_scores() -> None:
     for k, fold in enumerate(folds):
         others = [part for index, part in enumerate(folds) if index != k]
         train = Table(*(np.concatenate([getattr(part, name) for part in others]) for name in ("x", "t", "y")))
-        models.append(asymptotic.fit(train, *pair, seed=0))
+        models.append(asymptotic.fit(train, DOMAIN, *pair, seed=0))
         scores += asymptotic.influence(fold.x, fold.t, fold.y, models[-1], DOMAIN.clip).tolist()
     tau = sum(scores) / 450
     assert found.units == 450
@@ -179,11 +180,36 @@ def test_the_second_supremum_is_sigma2_where_every_score_is_far_from_tau() -> No
     assert (found.tau, found.sigma2, found.gamma, found.gamma_s) == (0.0, 4.0, 2.0, 4.0)
 
 
-def test_a_fold_without_one_arm_ends_the_run() -> None:
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("model", ["kernel_ridge", "neural_network"])
+@pytest.mark.parametrize("treated", [0, 1, 59, 60])
+def test_an_empty_or_tiny_arm_is_no_error(treated: int, model: str) -> None:
+    """An error would tell of the data. What is not learnt is the middle of the range, and the share at its clip."""
     table = people(60)
-    alone = Table(table.x, np.ones(60), table.y)
-    with pytest.raises(DataError, match="one arm"):
-        asymptotic.fit(alone, learner(Role.outcome, "kernel_ridge"), learner(Role.propensity, "logistic"), 0)
+    alone = Table(table.x, (np.arange(60) < treated) * 1.0, table.y)
+    score = "logistic" if model == "kernel_ridge" else model
+    pair = (learner(Role.outcome, model), learner(Role.propensity, score))
+    found = asymptotic.fit(alone, DOMAIN, *pair, seed=0)
+    if treated in (0, 60):
+        empty = found.treated if treated == 0 else found.control
+        np.testing.assert_array_equal(empty(table.x)[0], 1.5)
+        np.testing.assert_array_equal(found.propensity(table.x)[0], treated / 60)
+    whole = asymptotic.moments([alone, alone], DOMAIN, pair, seed=0)
+    # The outcome is 5 wide, and some score has at least the weight 1/0.9.
+    assert whole.gamma >= 2.5
+    assert np.isfinite([whole.tau, whole.sigma2, whole.gamma_s]).all()
+    assert whole.gamma_s > 0
+
+
+def test_what_a_learner_warns_of_is_not_heard(recwarn: pytest.WarningsRecorder) -> None:
+    """Whether it converged, and whether a number overflowed, are facts about the data."""
+
+    def loud(x: np.ndarray, y: np.ndarray, seed: int) -> Surface:
+        warnings.warn("did not converge", RuntimeWarning, stacklevel=1)
+        return lambda points: (np.exp(points[:, 0] + 1e4).clip(0.0, 0.5), points * 0)
+
+    asymptotic.moments([people(40, 1), people(40, 2)], DOMAIN, (Learner(loud), Learner(loud)), seed=0)
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "n"), [("0.5", "1e-5", 3000), ("0.1", "1e-9", 5735), ("8", "0.01", 2)])
