@@ -17,14 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import product
 
 import numpy as np
 
-from schemas.errors import DataError
 from schemas.privacy import PrivacyCost, Scope
 from tasks.arrays import FloatArray
-from tasks.learners import Learner, Surface
+from tasks.learners import Learner, Surface, constant, unheard
 from tasks.privacy.gross_error import GrossErrorGaussian, gross_error_gaussian
 from tasks.privacy.mechanisms import Budget, Slot
 from tasks.spread import one_thread
@@ -77,7 +77,10 @@ class Nuisances:
 
 @dataclass(frozen=True)
 class Moments:
-    """What is not private yet: tau, sigma2 (equation 8), gamma (7) and gamma_s (11), in outcome units."""
+    """What is not private yet: tau, sigma2 (equation 8), gamma (7) and gamma_s (11), in outcome units.
+
+    gamma and gamma_s are above 0 for every table: the search for gamma looks at both ends of the outcome's range.
+    """
 
     units: int
     tau: float
@@ -110,19 +113,18 @@ def influence(
     return np.asarray((t / pi - (1 - t) / (1 - pi)) * y - weighted, dtype=np.float64)
 
 
-def fit(table: Table, outcome: Learner, propensity: Learner, seed: int) -> Nuisances:
+def fit(table: Table, domain: Domain, outcome: Learner, propensity: Learner, seed: int) -> Nuisances:
     """Fit the three models to a fold's training units.
 
-    Raises:
-        DataError: an arm is empty.
+    An empty arm is no error, which would tell of the data: its outcomes are taken to be in the middle of their range,
+    and every score is then the share of 0 or 1, to be clipped.
     """
     treated = table.t > 0
-    if not 0 < int(treated.sum()) < len(table):
-        raise DataError("the training units of a fold are all in one arm; there is nothing to compare")
+    middle, share = constant((domain.lower + domain.upper) / 2), float(np.mean(treated))
     return Nuisances(
-        treated=outcome.fit(table.x[treated], table.y[treated], seed),
-        control=outcome.fit(table.x[~treated], table.y[~treated], seed),
-        propensity=propensity.fit(table.x, table.t, seed),
+        treated=outcome.fit(table.x[treated], table.y[treated], seed) if share > 0 else middle,
+        control=outcome.fit(table.x[~treated], table.y[~treated], seed) if share < 1 else middle,
+        propensity=propensity.fit(table.x, table.t, seed) if 0 < share < 1 else constant(share),
     )
 
 
@@ -156,6 +158,7 @@ def farthest(nuisances: Nuisances, domain: Domain, tau: float, starts: int = STA
     return best
 
 
+@unheard()
 def moments(
     folds: Sequence[Table],
     domain: Domain,
@@ -171,12 +174,12 @@ def moments(
         learners: of the outcome and of the propensity.
         seed: of stochastic learners; a resumed run has the same.
         suprema: how they are found.
-
-    Raises:
-        DataError: an arm of a fold's training units is empty.
     """
+    # What brings threads of its own must be there before they are limited, or the first run of a process would differ.
+    for name in ("scipy.optimize", "sklearn.utils.extmath"):
+        import_module(name)
     with one_thread():
-        models = [fit(_others(folds, k), *learners, seed) for k in range(len(folds))]
+        models = [fit(_others(folds, k), domain, *learners, seed) for k in range(len(folds))]
         scores = np.concatenate([_scores(fold, model, domain.clip) for fold, model in zip(folds, models, strict=True)])
         tau = float(scores.mean())
         sigma2 = float(np.mean((scores - tau) ** 2))
@@ -189,8 +192,6 @@ def moments(
 def release(found: Moments, pair: Sequence[GrossErrorGaussian], budget: Budget) -> tuple[float, float]:
     """tau_DP of equation 7 and sigma2_DP of equation 11: noise in units of gamma and gamma_s, so scales are exact."""
     effect, variance = pair
-    if found.gamma <= 0 or found.gamma_s <= 0:
-        raise DataError("every score is the same, so there is nothing to scale noise by")
     tau = effect.release(np.array([found.tau / found.gamma]), EFFECT, budget)
     sigma2 = variance.release(np.array([found.sigma2 / found.gamma_s]), VARIANCE, budget)
     return float(tau[0]) * found.gamma, max(0.0, float(sigma2[0]) * found.gamma_s)

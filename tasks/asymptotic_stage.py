@@ -14,11 +14,10 @@ from schemas.plan import Design, StandIn
 from schemas.privacy import Charge, PrivacyCost
 from schemas.study import CategoricalCovariate
 from tasks import asymptotic
-from tasks.arrays import FloatArray
 from tasks.asymptotic import EFFECT, VARIANCE, Domain, Moments, Table
 from tasks.folds import Folds, Pieces
 from tasks.interval import Estimate, Findings, Noise, assemble
-from tasks.learners import Learner, Role, Surface, learner
+from tasks.learners import Learner, Role, constant, learner
 from tasks.normalise import blocks, dimension, scale
 from tasks.privacy.gross_error import GrossErrorGaussian
 from tasks.privacy.keys import key_of
@@ -113,7 +112,6 @@ def analyse(study: AipwStudy, folds: Sequence[Rows], budget: Budget, seed: int) 
         seed: of stochastic learners.
 
     Raises:
-        DataError: an arm of a fold's training units is empty.
         StudyError: a model is not in the registry.
     """
     tables = [table(study, rows) for rows in folds]
@@ -128,7 +126,7 @@ def asymptotic_stage(study: AipwStudy, scratch: Path, run_id: str, seed: int | N
     Learners draw from the run's key, so that a resumed run fits the same models.
 
     Raises:
-        DataError, StudyError: as ``analyse``.
+        StudyError: as ``analyse``.
     """
     opened = Folds.open(scratch)
     folds = [_together(opened.fold(index)) for index in range(study.estimator.folds)]
@@ -160,8 +158,4 @@ def _together(pieces: Pieces) -> Rows:
 
 def _known(score: float) -> Learner:
     """A randomised trial: everybody's score is declared."""
-
-    def fit(x: FloatArray, t: FloatArray, seed: int) -> Surface:  # noqa: ARG001  (nothing is learnt)
-        return lambda points: (np.full(len(points), score), np.zeros(points.shape))
-
-    return Learner(fit)
+    return Learner(lambda x, t, seed: constant(score))  # noqa: ARG005  (nothing is learnt)

@@ -11,7 +11,9 @@ sees features in [0, 1], outcomes in their own units, and treatments as 0 and 1.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -75,6 +77,19 @@ def register(role: Role, name: str, added: Learner) -> None:
     if not NAME.fullmatch(name) or name in _REGISTRY[role]:
         raise StudyError(f"{role} model '{name}': choose a new name of small letters, digits and underscores")
     _REGISTRY[role][name] = added
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Nothing that is warned of within is shown: whether a model converged is a fact about the data."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def constant(value: float) -> Surface:
+    """The same value everywhere."""
+    return lambda points: (np.full(len(points), value), np.zeros(points.shape))
 
 
 def by_differences(predict: Callable[[FloatArray], FloatArray], step: float = 1e-6) -> Surface:
@@ -154,15 +169,8 @@ def _network_score(x: FloatArray, t: FloatArray, seed: int) -> Surface:
 
 def _layers(kind: Callable[..., object], x: FloatArray, y: FloatArray, seed: int) -> Surface:
     """Fit a network and read its two layers back: the surface before any output activation."""
-    import warnings
-
-    from sklearn.exceptions import ConvergenceWarning
-
     model = kind(hidden_layer_sizes=(HIDDEN,), activation="tanh", solver="sgd", alpha=ALPHA, random_state=seed)
-    with warnings.catch_warnings():
-        # Whether it converged is a fact about the data, and goes nowhere.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(x, y)  # type: ignore[attr-defined]  # scikit-learn has no types
+    model.fit(x, y)  # type: ignore[attr-defined]  # scikit-learn has no types
     (inner, outer), (shift, offset) = model.coefs_, model.intercepts_  # type: ignore[attr-defined]  # as above
 
     def surface(points: FloatArray) -> tuple[FloatArray, FloatArray]:

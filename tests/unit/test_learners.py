@@ -49,6 +49,7 @@ def test_a_surface_has_scikit_learns_values_and_the_gradient_of_differences(role
     np.testing.assert_allclose(slopes, differences, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("role", "name"), MODELS)
 def test_fitting_again_gives_the_same_surface(role: Role, name: str) -> None:
     x, y = sample(role)
