@@ -13,7 +13,15 @@ from typing import Any
 
 import cloudpickle
 
-PRELOAD = ["children", "flows.launch", "scipy.stats", "pandera.polars", "dp_accounting.pld", "alembic.command"]
+PRELOAD = [
+    "children",
+    "flows.launch",
+    "scipy.stats",
+    "pandera.polars",
+    "dp_accounting.pld",
+    "alembic.command",
+    "sklearn.neural_network",
+]
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(PRELOAD)
 

@@ -26,6 +26,7 @@ from typing import Any
 
 import bare_matching
 import numpy as np
+from bench_study import medians, whole
 
 from tasks.matching_data import PublishedData
 
@@ -79,12 +80,6 @@ def matchers(units: Sequence[int], rivals: str | None, repeat: int) -> list[dict
         for name, values in found.items():
             results.append({"matcher": name, "units": size, **medians(values)})
     return results
-
-
-def medians(values: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of every number; the first failure if there is one."""
-    failed = [value for value in values if "failed" in value]
-    return failed[0] if failed else {key: round(statistics.median(v[key] for v in values), 4) for key in values[0]}
 
 
 def stages(folders: tuple[Path, ...], repeat: int) -> list[dict[str, Any]]:
@@ -178,51 +173,6 @@ def staged(name: str, level: str, repeat: int, folders: tuple[Path, ...]) -> dic
     }
 
 
-def whole_process(command: list[str], environment: dict[str, str]) -> dict[str, float]:
-    """Seconds by the wall and of the processor, and peak megabytes."""
-    start = time.perf_counter()
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    _, status, usage = os.wait4(process.pid, 0)
-    seconds = time.perf_counter() - start
-    if os.waitstatus_to_exitcode(status) != 0:
-        raise SystemExit(f"{command} failed")
-    return {
-        "seconds": seconds,
-        "cpu_seconds": usage.ru_utime + usage.ru_stime,
-        "megabytes": usage.ru_maxrss / 1024,
-    }
-
-
-def study(units: int, covariates: int, repeat: int) -> dict[str, Any]:
-    """A whole process, `causalveil run` on a label-level study by matching."""
-    from bench_study import PARTITION
-
-    with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"CAUSALVEIL_HOME": f"{folder}/home"}
-        path = Path(folder) / "study"
-        cli = [sys.executable, "-m", "flows.cli"]
-        size = ["--units", str(units), "--covariates", str(covariates), "--partitions", str(max(1, units // PARTITION))]
-        subprocess.run([*cli, "simulate", str(path), *size], env=environment, check=True, stdout=subprocess.DEVNULL)
-        text = (path / "study.yaml").read_text()
-        estimator = next(line for line in text.splitlines() if line.startswith("estimator:"))
-        privacy = next(line for line in text.splitlines() if line.startswith("privacy:"))
-        text = text.replace(estimator, "estimator: {name: matching, penalty: 0.001}")
-        text = text.replace(privacy, "privacy: {epsilon: 1.0, delta: 0, level: label}")
-        (path / "study.yaml").write_text(text)
-        policy = (path / "policy.yaml").read_text()
-        (path / "policy.yaml").write_text(policy.replace("estimators: [ipw]", "estimators: [matching]"))
-        runs = []
-        for attempt in range(repeat):
-            out = f"{folder}/out{attempt}"
-            command = [*cli, "run", str(path / "study.yaml"), "--engine", "direct", "--out", out]
-            runs.append(whole_process(command, environment))
-        return {
-            "units": units,
-            "covariates": covariates,
-            **medians(runs),
-        }
-
-
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--units", type=int, nargs="*", default=[])
@@ -249,7 +199,9 @@ def main() -> None:
     if arguments.stages:
         document["seconds of stages, warm process, direct engine"] = stages(folders, 5 * arguments.repeat)
     if arguments.study:
-        document["whole process"] = [study(n, arguments.covariates, arguments.repeat) for n in arguments.study]
+        document["whole process"] = [
+            whole("matching", units, arguments.covariates, arguments.repeat) for units in arguments.study
+        ]
     print(json.dumps(document, indent=2))
 
 

@@ -11,6 +11,7 @@ import json
 import logging
 import re
 import sqlite3
+import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ UNNAMED = re.compile(r"(?<=[a-z]-)[0-9a-f]{3}(?=\\*\")")
 PENDING_NAME = re.compile(r'(?<=prefect\.resource\.name\\": \\")[a-z]+-[a-z]+(?=\\", \\"prefect.run-count\\": \\"0)')
 DURATION = re.compile(r'total_run_time\\*": [0-9.e-]+')
 STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?")
+# Of what libraries are made, and not of what they are given.
+LIBRARIES = (DeprecationWarning, PendingDeprecationWarning, ResourceWarning)
 SECONDS = re.compile(r"\b\d+(\.\d+)? ?(s|ms|seconds)\b")
 
 
@@ -100,7 +103,19 @@ STUDIES: dict[str, dict[str, Any]] = {
     "matching": merge(STUDY, {"estimator": {"name": "matching"}, "privacy": {"delta": 0}}),
     "aipw": STUDY | {"estimator": {"name": "aipw"}},
     "direction": DIRECTION,
+    "asymptotic": STUDY
+    | {"estimator": {"name": "aipw", "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}}},
 }
+NETWORK = {"model": "neural_network"}
+# More that is asked on the direct engine.
+MORE: dict[str, dict[str, Any]] = {
+    "aipw with every model": merge(
+        STUDIES["aipw"], {"estimator": {"propensity": {"penalty": 0.1}}, "privacy": {"epsilon": "9"}}
+    ),
+    "difference": STUDY | {"estimator": {"name": "difference_in_means"}},
+    "networks": merge(STUDIES["asymptotic"], {"estimator": {"outcome_model": NETWORK, "propensity": NETWORK}}),
+}
+DIRECT = [name for name in {**STUDIES, **MORE} if name not in {"matching", "direction"}]
 
 
 @pytest.fixture
@@ -123,10 +138,10 @@ def observe(
 ) -> dict[str, Any]:
     """Run once on `frame`, always in the same places; return all that can be seen from outside."""
     folder = tmp_path / f"study-{estimator}"
-    path = write_study(folder, frame=frame, policy={"estimators": [estimator]})
-    path.write_text(
-        yaml.safe_dump(merge(document or STUDIES[estimator], {"execution": {"engine": engine}}), sort_keys=False)
-    )
+    asked = merge(document or STUDIES[estimator], {"execution": {"engine": engine}})
+    allowed = {"estimators": [asked["estimator"]["name"]], "guarantees": ["finite_sample", "asymptotic"]}
+    path = write_study(folder, frame=frame, policy=allowed)
+    path.write_text(yaml.safe_dump(asked, sort_keys=False))
     out = tmp_path / "out"
     caplog.clear()
     files: list[str] = []
@@ -134,7 +149,9 @@ def observe(
     def watch(stage: str) -> None:
         files.extend(sorted(f"{stage}: {p.relative_to(home)}" for p in home.rglob("*")))
 
-    with caplog.at_level(logging.DEBUG):
+    # pytest keeps warnings, which a run writes to standard error, to itself.
+    with caplog.at_level(logging.DEBUG), warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         release = run_study(
             path, out=out, run_id=f"observed-{estimator}", simulate=SEED, engine=engine, watch=watch
         ).release
@@ -151,15 +168,39 @@ def observe(
             for record in caplog.records
             if record.name.split(".")[0] in {"causalveil", "prefect", "flows", "tasks"}
         ),
+        "warned": sorted(canonical(str(w.message)) for w in warned if not issubclass(w.category, LIBRARIES)),
         "shown": [canonical(shown.out), SECONDS.sub("SECONDS", canonical(shown.err))],
     }
 
 
+def see_both(frames: tuple[pl.DataFrame, pl.DataFrame], name: str, *where: Any) -> list[dict[str, Any]]:
+    """What is seen of a run on each of two tables, on the direct engine."""
+    tmp_path, home, capfd, caplog = where
+    document = {**STUDIES, **MORE}[name]
+    return [observe(frame, tmp_path, home, "direct", capfd, caplog, name.split()[0], document) for frame in frames]
+
+
+@pytest.mark.parametrize("name", DIRECT)
 def test_direct_engine_shows_nothing_of_the_data(
-    neighbours: tuple[pl.DataFrame, pl.DataFrame], tmp_path: Path, home: Path, capfd: Any, caplog: Any
+    name: str, neighbours: tuple[pl.DataFrame, pl.DataFrame], tmp_path: Path, home: Path, capfd: Any, caplog: Any
 ) -> None:
-    seen = [observe(frame, tmp_path, home, "direct", capfd, caplog) for frame in neighbours]
-    assert seen[0].pop("noisy") != seen[1].pop("noisy"), "the data did differ"
+    seen = see_both(neighbours, name, tmp_path, home, capfd, caplog)
+    noisy = [run.pop("noisy") for run in seen]
+    assert noisy[0] != noisy[1], "the data did differ"
+    assert noisy[0]["details"].keys() == noisy[1]["details"].keys()
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("name", DIRECT)
+def test_an_arm_that_one_person_fills_is_not_seen(
+    name: str, tmp_path: Path, home: Path, capfd: Any, caplog: Any
+) -> None:
+    """The last person of the control arm is replaced by a treated one: neither run ends otherwise than the other."""
+    frame = people(600)
+    one = frame.with_columns(treated=frame["person"] != frame["person"][17])
+    person = dict(zip(one.columns, one.row(17), strict=True)) | {"person": 987654321, "treated": True}
+    seen = see_both((one, neighbour_table(one, 17, person)), name, tmp_path, home, capfd, caplog)
+    assert seen[0].pop("noisy").keys() == seen[1].pop("noisy").keys()
     assert seen[0] == seen[1]
 
 

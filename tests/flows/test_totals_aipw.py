@@ -1,26 +1,19 @@
-"""AIPW and the difference in means end to end: plan = ledger = release, kill and resume, nothing shown of the data."""
+"""AIPW and the difference in means end to end: plan = ledger = release, and refusals that cost nothing."""
 
 from __future__ import annotations
 
 import json
-import logging
-import re
-from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import polars as pl
 import pytest
-from children import CONTEXT, process, run_study_aloud
 from ledger_help import assert_agreed
-from neighbours import neighbour_table
-from studies import people, write_study
+from studies import write_study
 
 from flows.cli import main
 from flows.launch import run_study
 from flows.spine import plan_study
-from tasks.privacy.ledger import open_ledger
 
 POLICY: dict[str, Any] = {
     "estimators": ["aipw", "difference_in_means"],
@@ -106,73 +99,6 @@ def test_bad_input_is_one_line_and_costs_nothing(
     shown = capfd.readouterr().err.strip().splitlines()
     assert len(shown) == 1
     assert case[2] in shown[0]
-
-
-HEX = re.compile(r"[0-9a-f]{32}")
-STAGES = ("folds", "outcome_model", "propensity", "scores", "perturb", "interval")
-
-
-def test_killed_in_every_stage_it_resumes_to_the_same_books(tmp_path: Path, home: Path) -> None:
-    """kill -9 at the start of each stage, and again in the second fold's; then the run goes on."""
-    study = write_study(
-        tmp_path / "study",
-        frame=people(3000),
-        study=changes("all models"),
-        policy=POLICY,
-    )
-    home.mkdir(mode=0o700)
-    kills = [(stage, 1) for stage in STAGES] + [("outcome_model", 2), ("propensity", 2)]
-    for stage, time in kills:
-        run_id, out = f"killed-{stage}-{time}", tmp_path / "out" / f"{stage}-{time}"
-        receive, send = CONTEXT.Pipe(duplex=False)
-        child = process(run_study_aloud, str(study), str(out), run_id, str(home), send)
-        child.start()
-        send.close()
-        seen: Counter[str] = Counter()
-        while seen[stage] < time:
-            seen[receive.recv()] += 1
-        child.kill()
-        child.join()
-        first = run_study(study, out=out, run_id=run_id, engine="direct").release
-        again = run_study(study, out=out, run_id=run_id, engine="direct").release
-        assert first == again
-        open_ledger().verify_release(first)
-    (block,) = open_ledger().account("small").blocks
-    assert block.spent.epsilon == 9 * len(kills), "each run is charged once"
-    assert block.reserved.epsilon == 0
-
-
-def observe(frame: pl.DataFrame, tmp_path: Path, home: Path, option: str, capfd: Any, caplog: Any) -> dict[str, Any]:
-    """Run once with seeded noise, always in the same places; return all that can be seen from outside."""
-    path = write_study(tmp_path / "study", frame=frame, study=changes(option), policy=POLICY)
-    caplog.clear()
-    files: list[str] = []
-
-    def watch(stage: str) -> None:
-        files.extend(sorted(f"{stage}: {place.relative_to(home)}" for place in home.rglob("*")))
-
-    with caplog.at_level(logging.DEBUG):
-        found = run_study(path, out=tmp_path / "out", run_id="seen", simulate=5, engine="direct", watch=watch)
-    (tmp_path / "out" / "release.json").unlink()
-    noisy = {"estimate", "interval", "variance", "details"}
-    shown = capfd.readouterr()
-    return {
-        "noisy": found.release.estimate,
-        "names": sorted(found.release.details),
-        "release": found.release.model_dump(mode="json", exclude=noisy | {"ledger"}),
-        "files": [HEX.sub("ID", name) for name in files],
-        "logs": [record.getMessage() for record in caplog.records if record.name.split(".")[0] in {"flows", "tasks"}],
-        "shown": (shown.out, shown.err),
-    }
-
-
-@pytest.mark.parametrize("option", ["all models", "difference"])
-def test_nothing_of_the_data_is_seen_outside(option: str, tmp_path: Path, home: Path, capfd: Any, caplog: Any) -> None:
-    one = people(600)
-    person = {"person": 987654321, "treated": not one["treated"][17], "score": 10.0, "age": 60.0, "group": "c"}
-    seen = [observe(frame, tmp_path, home, option, capfd, caplog) for frame in (one, neighbour_table(one, 17, person))]
-    assert seen[0].pop("noisy") != seen[1].pop("noisy"), "the data did differ"
-    assert seen[0] == seen[1]
 
 
 def test_the_shipped_studies_of_the_trial_run(tmp_path: Path) -> None:

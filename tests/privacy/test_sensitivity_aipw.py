@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tasks import difference, outcome_model
 from tasks.aipw import in_memory
-from tasks.aipw_recipe import Recipe, recipe
+from tasks.aipw_recipe import MEANS_WEIGHT, Recipe, recipe
 from tasks.aipw_scores import Nuisances, score_range, score_sums
 from tasks.design import design
 from tasks.outcome_model import Arms, OutcomeModel
@@ -76,18 +76,28 @@ def row(z: list[float], t: int, u: float) -> Rows:
 
 
 def test_bounds_on_sums_are_nearly_attained() -> None:
-    made = plan()
+    made, pure = plan(), plan("0")
+    # Opposite residuals of rows at the angle whose cosine is 1 - w^2; without second moments, of opposite rows.
+    cosine = 1 - MEANS_WEIGHT**2
+    turned = row([0.9 * cosine, 0.9 * math.sqrt(1 - cosine**2)], 1, -1.0)
     pairs = {
         "arms": (row([0.9, 0], 1, 1.0), row([0.9, 0], 1, -1.0)),
-        "slopes": (row([0.9, 0], 1, 1.0), row([-0.9, 0], 1, 1.0)),
+        "slopes": (row([0.9, 0], 1, 1.0), turned),
+        "pure": (row([0.9, 0], 1, 1.0), row([-0.9, 0], 1, 1.0)),
     }
     found = {
         "arms": [outcome_model.arm_sums(in_memory([r])) for r in pairs["arms"]],
         "slopes": [outcome_model.slope_sums(in_memory([r]), ARMS, made) for r in pairs["slopes"]],
+        "pure": [outcome_model.slope_sums(in_memory([r]), ARMS, pure) for r in pairs["pure"]],
     }
-    for name, mechanism in (("arms", made.arms_mechanism(0)), ("slopes", made.slopes_mechanism(0))):
+    mechanisms = {
+        "arms": (made.arms_mechanism(0), 0.9999),
+        "slopes": (made.slopes_mechanism(0), 0.9999),
+        "pure": (pure.slopes_mechanism(0), 0.999),
+    }
+    for name, (mechanism, least) in mechanisms.items():
         distance = np.linalg.norm(found[name][0] - found[name][1])
-        assert 0.98 * bound(mechanism) <= distance <= bound(mechanism)
+        assert least * bound(mechanism) <= distance <= bound(mechanism)
     # The other corners of the proof for the arms: another arm.
     one, two = (outcome_model.arm_sums(in_memory([r])) for r in (row([0, 0], 1, 1.0), row([0, 0], 0, -1.0)))
     assert np.linalg.norm(one - two) >= 0.98 * bound(made.arms_mechanism(0))
