@@ -97,7 +97,7 @@ class Recipe:
     def slope_numbers(self) -> int:
         """How many numbers the slopes' release has."""
         d = self.columns - 1
-        return 3 * d + 2 + (d * (d + 1) // 2 if self.gram else 1)
+        return 4 * d + 2 + (d * (d + 1) // 2 if self.gram else 1)
 
     def slot(self, name: str, stage: str, fold: int) -> Slot:
         """Where a draw for one fold belongs: all other folds' units are read."""
@@ -275,14 +275,14 @@ def _signal(chosen: Recipe) -> float:
     """Expected signal of the slopes over their noise, both as root mean squares of a prediction, at the tightest cut.
 
     A residual over its cut has variance 1/residuals^2; cross moments G b have the signal m b'Gb, and noise of deviation
-    s on each adds s^2 tr(G^-1)/m.
+    s on each of both arms' adds 2 s^2 tr(G^-1)/m.
     """
     units = chosen.trained_on(0)
     if units is None or chosen.slopes is None:
         return math.inf if units is None else 0.0
     d = chosen.columns - 1
     signal = units * EXPLAINED / chosen.residuals**2
-    noise = (_deviation(chosen.slope_numbers, chosen.slopes) * d) ** 2 / units
+    noise = 2 * (_deviation(chosen.slope_numbers, chosen.slopes) * d) ** 2 / units
     return math.sqrt(signal / noise)
 
 

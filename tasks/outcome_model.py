@@ -5,10 +5,12 @@ intercept) cut to the study's radius and stretched to the unit ball. Two release
 
 * arms: (sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), from which the treated share, the arm means and the spread of u
   within an arm;
-* slopes: (sum r x, w sum t (x, r), w sum (1-t) (x, r), sum x x'/sqrt(2)), w = MEANS_WEIGHT, r the residual of u from
-  its arm's mean, cut to a number of spreads and divided by that; the second moments are free. Symmetric noise; without
-  delta their trace alone. The arms' means of x and r make the regression one within arms (Frisch and Waugh): without
-  them what treatment and x share, which is what confounds, would be taken off b. Those of r sharpen the arm means.
+* slopes: (sum t r x, sum (1-t) r x, w sum t (x, r), w sum (1-t) (x, r), sum x x'/sqrt(2)), w = MEANS_WEIGHT, r the
+  residual of u from its arm's mean, cut to a number of spreads and divided by that; the second moments are free, and so
+  is it to keep the arms apart. Symmetric noise; without delta their trace alone. The arms' means of x and r make the
+  regression one within arms (Frisch and Waugh): without them what treatment and x share, which is what confounds, would
+  be taken off b. Those of r sharpen the arm means. Where the arms' slopes differ, b leans towards those of the smaller
+  arm, (1-p) b_1 + p b_0: it is what a difference of arm means has to be adjusted by (Lin 2013).
 
 Everything is shrunk by what the public noise level says: arm means towards 0, second moments towards a multiple of
 the identity, slopes towards none (``docs/proofs/aipw.md``, section 3: no worse than arm means). Sums are exact: entries
@@ -73,7 +75,8 @@ class Arms:
 class OutcomeModel:
     """A released outcome model. ``slopes``: shape (d - 1,), on rows cut to ``radius``; ``kept``: share of them kept.
 
-    ``constants``: c_1 and c_0. ``variance``: the mean square that noise and shrinkage of the slopes give the mean score
+    ``constants``: c_1 and c_0. ``leaning``: share kept of what leans them towards the smaller arm. ``variance``: the
+    mean square that noise and shrinkage of the slopes give the mean score
     of the fold, to first order.
     """
 
@@ -83,6 +86,7 @@ class OutcomeModel:
     radius: float
     kept: float
     variance: float = 0.0
+    leaning: float = 0.0
 
     def common(self, x: FloatArray) -> FloatArray:
         """g(x), shape (rows,), of rows of the unit ball with their intercept."""
@@ -124,9 +128,10 @@ def arm_sums(pieces: Pieces, workers: int = 1) -> FloatArray:
 
 
 def slope_sums(pieces: Pieces, arms: Arms, recipe: Recipe, workers: int = 1) -> FloatArray:
-    """Cross moments of residuals and covariates, first moments of both by arm, second moments of covariates.
+    """Cross moments of residuals and covariates and first moments of both by arm, second moments of covariates.
 
-    Shape (recipe.slope_numbers,): d of residuals times x, d of treated x, d of control x, two of r, second moments.
+    Shape (recipe.slope_numbers,): d of residuals times treated x, d with control x, d of treated x, d of control x, two
+    of r, second moments.
 
     The second moments are the upper triangle row by row, weighted so that its Euclidean norm is that of the whole
     matrix over sqrt(2): diagonal entries over sqrt(2), others as they are. Without ``recipe.gram`` their trace.
@@ -139,12 +144,13 @@ def slope_sums(pieces: Pieces, arms: Arms, recipe: Recipe, workers: int = 1) -> 
         x, t = cut(rows.x, recipe.radius), (rows.t != 0).astype(np.float64)
         residual = on_lattice((rows.u - np.where(rows.t != 0, *arms.means)) / limit)
         second = (x.T @ x)[upper] if recipe.gram else np.einsum("ij,ij->", x, x)[None]
-        return np.concatenate([residual @ x, t @ x, (1 - t) @ x, [residual @ t, residual @ (1 - t)], second])
+        by_arm = np.stack([t, 1 - t])
+        return np.concatenate([((by_arm * residual) @ x).ravel(), (by_arm @ x).ravel(), by_arm @ residual, second])
 
     sums = exact_sums(pieces, of, recipe.slope_numbers, workers)
-    sums[d : 3 * d + 2] *= MEANS_WEIGHT
+    sums[2 * d : 4 * d + 2] *= MEANS_WEIGHT
     if recipe.gram:
-        sums[3 * d + 2 :] *= np.where(upper[0] == upper[1], math.sqrt(0.5), 1.0)
+        sums[4 * d + 2 :] *= np.where(upper[0] == upper[1], math.sqrt(0.5), 1.0)
     return sums
 
 
@@ -207,38 +213,43 @@ def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fo
     d, limit = recipe.columns - 1, residual_limit(arms, recipe)
     noise = Noise.of(recipe.slopes_mechanism(fold), recipe.slope_numbers).deviation
     parts = np.array([arms.share, 1 - arms.share])
-    raw = released[d : 3 * d].reshape(2, d) / MEANS_WEIGHT / (units * parts)[:, None]
+    raw = released[2 * d : 4 * d].reshape(2, d) / MEANS_WEIGHT / (units * parts)[:, None]
     # Noise on each entry of a sum over the units, and so of the mean over both arms and of their difference.
     own = noise / MEANS_WEIGHT / units
     of_centre, of_apart = own * math.sqrt(2), own * math.sqrt(float(np.sum(parts**-2)))
     centre = _positive_part(parts @ raw, of_centre)
     apart = _positive_part(raw[0] - raw[1], of_apart)
     centres = np.array([centre + parts[1] * apart, centre - parts[0] * apart])
-    residuals = released[3 * d : 3 * d + 2] / MEANS_WEIGHT
+    residuals = released[4 * d : 4 * d + 2] / MEANS_WEIGHT
     values, vectors = _second_moments(
-        released[3 * d + 2 :], d, noise, units, centre, apart * math.sqrt(parts[0] * parts[1])
+        released[4 * d + 2 :], d, noise, units, centre, apart * math.sqrt(parts[0] * parts[1])
     )
-    cross = vectors.T @ (released[:d] - residuals @ centres)
-    kept = kept_share(cross, values, noise)
-    unit = kept * limit
-    slopes = unit * (vectors @ (cross / values))
+    within = (released[: 2 * d].reshape(2, d) - residuals[:, None] * centres) @ vectors
+    # With b_t = G^-1 within_t/part_t both arms together have G^-1 of the first, and (1-p) b_1 + p b_0 that of the sum.
+    lean = (1 - 2 * parts[0]) / parts * np.array([1.0, -1.0])
+    together, leaning = within.sum(axis=0), lean @ within
+    kept = kept_share(together, values, noise * math.sqrt(2))
+    kept_leaning = kept_share(leaning, values, noise * float(np.linalg.norm(lean)))
+    slopes = limit * (vectors @ ((kept * together + kept_leaning * leaning) / values))
     size = math.sqrt(float(values @ (vectors.T @ slopes) ** 2) / units)
     sharper = _sharper(arms, limit * residuals / (units * parts), (limit * own / parts) ** 2)
     constants = np.array(sharper.means) - centres @ slopes
     # An error e in the slopes moves the mean score by e'(difference of the arms' means of x): the noise of cross
     # moments and of the residuals' means, and what shrinkage took off.
-    away = vectors.T @ (raw[0] - raw[1])
-    moved = (unit * noise) ** 2 * max(0.0, float(np.sum((away**2 - of_apart**2) / values**2)))
-    levers = (centres @ vectors) @ ((vectors.T @ apart) / values)
-    moved += (unit * noise / MEANS_WEIGHT) ** 2 * float(levers @ levers)
-    taken = (1 - kept) / kept * float(slopes @ apart) if kept > 0 else 0.0
+    used, along = kept + kept_leaning * lean, (vectors.T @ apart) / values
+    reach = max(0.0, float(np.sum(((vectors.T @ (raw[0] - raw[1])) ** 2 - of_apart**2) / values**2)))
+    levers = used * (centres @ vectors @ along)
+    variance = noise**2 * float(used @ used) * reach + (noise / MEANS_WEIGHT) ** 2 * float(levers @ levers)
+    variance += taken_off(kept, float(together @ along), 2 * noise**2 * reach)
+    variance += taken_off(kept_leaning, float(leaning @ along), float(lean @ lean) * noise**2 * reach)
     return sharper, OutcomeModel(
         constants=(float(constants[0]), float(constants[1])),
         slopes=slopes,
         limit=min(2.0, LIMIT_DEVIATIONS * size),
         radius=recipe.radius,
         kept=kept,
-        variance=moved + taken**2,
+        variance=limit**2 * variance,
+        leaning=kept_leaning,
     )
 
 
@@ -278,6 +289,16 @@ def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
         return 0.0
     signal = half - math.sqrt(half**2 - rest)
     return min(1.0, KEEN * signal / (signal + added))
+
+
+def taken_off(kept: float, seen: float, noise: float) -> float:
+    """Mean square of what shrinkage takes off a number: (1 - kept)^2 (rho^2 seen^2 + rho noise), rho = kept/KEEN.
+
+    Of a normal signal that is the share rho of what is seen, with noise of variance ``noise``: mean and variance given
+    what is seen.
+    """
+    share = kept / KEEN
+    return (1 - kept) ** 2 * ((share * seen) ** 2 + share * noise)
 
 
 def _second_moments(
