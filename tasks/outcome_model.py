@@ -31,6 +31,7 @@ from tasks.folds import Pieces
 from tasks.interval import Noise
 from tasks.privacy.mechanisms import Budget
 from tasks.rows import Rows
+from tasks.shrinkage import LEAST_SPREAD, kept_share, positive_part, second_moments, taken_off
 from tasks.spread import spread
 
 CHUNK = 8_192
@@ -42,14 +43,6 @@ HAIR = 1 - 2.0**-40
 PRIOR_MEAN_DEVIATION = 0.5
 # g is cut to so many of its own standard deviations: the rest would only widen the range of the scores.
 LIMIT_DEVIATIONS = 3.0
-# Eigenvalues of the second moments below this part of their mean say nothing.
-SMALLEST_EIGENVALUE = 0.2
-# Slopes are kept as far as the signal exceeds its noise by so many standard deviations.
-CAUTION = 1.0
-# Up to twice signal/(signal + noise) is harmless. More than once is kept, since what is taken off is taken off in every
-# direction, also in the one that confounds.
-KEEN = 1.5
-LEAST_SPREAD = 0.02
 
 
 @dataclass(frozen=True)
@@ -217,11 +210,11 @@ def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fo
     # Noise on each entry of a sum over the units, and so of the mean over both arms and of their difference.
     own = noise / MEANS_WEIGHT / units
     of_centre, of_apart = own * math.sqrt(2), own * math.sqrt(float(np.sum(parts**-2)))
-    centre = _positive_part(parts @ raw, of_centre)
-    apart = _positive_part(raw[0] - raw[1], of_apart)
+    centre = positive_part(parts @ raw, of_centre)
+    apart = positive_part(raw[0] - raw[1], of_apart)
     centres = np.array([centre + parts[1] * apart, centre - parts[0] * apart])
     residuals = released[4 * d : 4 * d + 2] / MEANS_WEIGHT
-    values, vectors = _second_moments(
+    values, vectors = second_moments(
         released[4 * d + 2 :], d, noise, units, centre, apart * math.sqrt(parts[0] * parts[1])
     )
     within = (released[: 2 * d].reshape(2, d) - residuals[:, None] * centres) @ vectors
@@ -261,70 +254,6 @@ def _sharper(arms: Arms, shifts: FloatArray, variances: FloatArray) -> Arms:
         means.append(min(max(mean + weight * shift, -1.0), 1.0))
         left.append(weight * new)
     return replace(arms, means=(means[0], means[1]), mean_variances=(left[0], left[1]))
-
-
-def _positive_part(vector: FloatArray, noise: float) -> FloatArray:
-    """A noisy vector whose square is cut by what noise of deviation ``noise`` on each entry adds to it on average."""
-    square = float(vector @ vector)
-    return vector * math.sqrt(max(0.0, 1 - len(vector) * noise**2 / square)) if square > 0 else vector
-
-
-def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
-    """Share of the slopes that is kept, in [0, 1]: KEEN signal/(signal + noise) at a cautious guess of the signal.
-
-    With slopes b = cross/values along eigenvectors, the error b'Gb of leaving them out is the signal S, and N =
-    s^2 tr(G^-1) that of their noise. S + N is what b'Gb of the noisy slopes is on average, with standard deviation
-    sqrt((2 N^2 + 4 S N)/k), k = tr(G^-1)^2/tr(G^-2); the guess is the S from which the observed one is CAUTION such
-    deviations away. Keeping 2 S/(S + N) or less is never worse than keeping nothing (section 3).
-    """
-    observed = float(np.sum(cross**2 / values))
-    added = noise**2 * float(np.sum(1 / values))
-    if added == 0:
-        return 1.0
-    k = float(np.sum(1 / values) ** 2 / np.sum(1 / values**2))
-    # S + c sqrt(2 N^2 + 4 S N) = observed - N, squared: S^2 - 2 (excess + a) S + excess^2 - b = 0, smaller root.
-    excess, c = observed - added, CAUTION / math.sqrt(k)
-    half, rest = excess + 2 * c * c * added, excess**2 - 2 * (c * added) ** 2
-    if excess <= 0 or rest <= 0:
-        return 0.0
-    signal = half - math.sqrt(half**2 - rest)
-    return min(1.0, KEEN * signal / (signal + added))
-
-
-def taken_off(kept: float, seen: float, noise: float) -> float:
-    """Mean square of what shrinkage takes off a number: (1 - kept)^2 (rho^2 seen^2 + rho noise), rho = kept/KEEN.
-
-    Of a normal signal that is the share rho of what is seen, with noise of variance ``noise``: mean and variance given
-    what is seen.
-    """
-    share = kept / KEEN
-    return (1 - kept) ** 2 * ((share * seen) ** 2 + share * noise)
-
-
-def _second_moments(
-    released: FloatArray, d: int, noise: float, units: int, centre: FloatArray, apart: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Positive eigenvalues, shape (d,), and eigenvectors of the released second moments within arms.
-
-    Around ``centre`` they are their mean eigenvalue times the identity, and of the rest the share that exceeds the
-    noise's own square (positive part). Then ``apart``, the arms' distance, is taken off, and eigenvalues are raised to
-    SMALLEST_EIGENVALUE of the mean.
-    """
-    middle, between = units * np.outer(centre, centre), units * np.outer(apart, apart)
-    if len(released) == 1:
-        mean = max(float(released[0]) - float(np.trace(middle)), LEAST_SPREAD * units) / d
-        whole: FloatArray = mean * np.eye(d)
-    else:
-        matrix = np.zeros((d, d))
-        upper = np.triu_indices(d)
-        matrix[upper] = released * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
-        matrix = matrix + np.triu(matrix, 1).T - middle
-        mean = max(float(np.trace(matrix)), LEAST_SPREAD * units) / d
-        rest = matrix - mean * np.eye(d)
-        square = float(np.sum(rest**2))
-        whole = mean * np.eye(d) + rest * (max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0)
-    values, vectors = np.linalg.eigh(whole - between)
-    return np.maximum(values, SMALLEST_EIGENVALUE * mean), vectors
 
 
 def release_arms(

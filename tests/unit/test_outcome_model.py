@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tasks import outcome_model
+from tasks import shrinkage
 from tasks.aipw import in_memory
 from tasks.aipw_recipe import MEANS_WEIGHT, Recipe, recipe
 from tasks.design import design
-from tasks.outcome_model import Arms, arm_sums, arms_from, cut, kept_share, slope_sums, taken_off, with_slopes
+from tasks.outcome_model import Arms, arm_sums, arms_from, cut, slope_sums, with_slopes
 from tasks.rows import Rows
+from tasks.shrinkage import kept_share, taken_off
 from tests.aipw_help import confounded, encode, make_aipw
 
 FINE = 2.0**-17
@@ -113,7 +114,7 @@ def test_slopes_that_differ_lean_towards_the_smaller_arm() -> None:
 @pytest.mark.parametrize(("kept", "seen"), [(0.3, 2.0), (0.9, -1.0), (1.0, 3.0), (0.0, 3.0)])
 def test_what_shrinkage_takes_off_is_the_posterior_mean_square(kept: float, seen: float) -> None:
     """Against 1e6 seeded draws of a normal signal given what is seen: Monte-Carlo error below 0.3 %."""
-    random, noise, share = np.random.default_rng(7), 1.7, kept / outcome_model.KEEN
+    random, noise, share = np.random.default_rng(7), 1.7, kept / shrinkage.KEEN
     signal = share * seen + math.sqrt(share * noise) * random.normal(size=1_000_000)
     expected = float(np.mean(((1 - kept) * signal) ** 2))
     assert taken_off(kept, seen, noise) == pytest.approx(expected, rel=0.01, abs=1e-12)
@@ -146,10 +147,10 @@ def test_kept_share_solves_its_equation() -> None:
     cross = np.array([1.2, 1.0, 1.2])
     kept = kept_share(cross, values, noise)
     added = noise**2 * float(np.sum(1 / values))
-    part = kept / outcome_model.KEEN
+    part = kept / shrinkage.KEEN
     signal = part * added / (1 - part)
     k = float(np.sum(1 / values) ** 2 / np.sum(1 / values**2))
-    spread = outcome_model.CAUTION * math.sqrt((2 * added**2 + 4 * signal * added) / k)
+    spread = shrinkage.CAUTION * math.sqrt((2 * added**2 + 4 * signal * added) / k)
     assert signal + spread == pytest.approx(float(np.sum(cross**2 / values)) - added)
     assert 0 < kept < 1
     assert kept_share(np.zeros(3), values, noise) == 0
