@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flows.sentences import say_effect, say_interval
 from schemas.aipw import AipwStudy
 from schemas.plan import Plan, StandIn
 from schemas.privacy import Guarantee
@@ -37,17 +38,17 @@ def outlook(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | Non
         "bias": found.interval.bias,
     }
     sentences = [
-        f"Expected {study.confidence:.0%} interval: estimate ± {expected.half_width:.4g} (standard error "
-        f"{numbers['sampling_standard_error']:.3g} from sampling, {numbers['noise_standard_error']:.3g} from noise), "
-        f"for a treated share of {stand_in.treated:g}.",
+        say_interval(study, numbers),
         f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds and is scored in its own, so it "
         f"pays for the models of {folds - 1} fold{'s' if folds > 2 else ''} and one effect: the total is that sum.",
         f"Decided from public sizes: propensity score by {kind}, outcome model "
         + ("with slopes." if recipe.slopes is not None else "of arm means alone."),
     ]
     if found.interval.bias > 0:
-        sentences.append(
-            f"It allows for the declared omitted confounding, which may move the estimate by {found.interval.bias:.3g}."
+        sentences.insert(
+            1,
+            "It allows for the declared omitted confounding, which may move the estimate by "
+            f"{found.interval.bias:.3g}.",
         )
     warnings: list[str] = []
     if recipe.slopes is None and kind == "treated share":
@@ -78,14 +79,3 @@ def _asymptotic(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float |
     if effect is not None:
         say_effect(effect, numbers, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}
-
-
-def say_effect(effect: float, numbers: dict[str, Any], sentences: list[str], warnings: list[str]) -> None:
-    """Will an effect of this size be seen?"""
-    drowned = numbers["half_width"] >= abs(effect)
-    numbers["effect"], numbers["drowned"] = effect, drowned
-    half = f"expected half-width {numbers['half_width']:.3g}"
-    if drowned:
-        warnings.append(f"noise and sampling will drown an effect of {effect:g}: {half}.")
-    else:
-        sentences.append(f"An effect of {effect:g} stands out: {half}.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.aipw_outlook import say_effect
 from flows.engine import Engine
 from flows.run import Run
+from flows.sentences import say_effect, say_interval
 from schemas.difference import DifferenceStudy
 from schemas.plan import Design, Plan, StandIn
 from schemas.privacy import Charge
@@ -47,9 +47,7 @@ def outlook(study: DifferenceStudy, plan: Plan, stand_in: StandIn, effect: float
         "whole_range": found.interval.whole_range,
     }
     sentences = [
-        f"Expected {study.confidence:.0%} interval: estimate ± {half:.4g} (standard error "
-        f"{numbers['sampling_standard_error']:.3g} from sampling, {numbers['noise_standard_error']:.3g} from noise), "
-        f"for a treated share of {stand_in.treated:g}.",
+        say_interval(study, numbers),
     ]
     warnings = ["no covariate is adjusted for: the estimate is causal only if treatment was randomised."]
     if effect is not None:

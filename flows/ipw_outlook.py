@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+from flows.sentences import say_interval
 from schemas.ipw import IpwStudy
 from schemas.plan import Plan, StandIn
 from schemas.privacy import Level
@@ -35,9 +36,7 @@ def outlook(study: IpwStudy, plan: Plan, stand_in: StandIn, effect: float | None
         "whole_range": expected.whole_range,
     }
     sentences = [
-        f"Expected {study.confidence:.0%} interval: estimate ± {expected.half_width:.4g} "
-        f"(standard error {expected.sampling_standard_error:.3g} from sampling, {expected.noise_standard_error:.3g} "
-        f"from noise), for a treated share of {stand_in.treated:g}.",
+        say_interval(study, numbers),
     ]
     warnings: list[str] = []
     if study.privacy.level is not Level.label:

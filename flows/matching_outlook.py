@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flows.sentences import say_interval
 from schemas.errors import DataError
 from schemas.matching import MatchingStudy
 from schemas.plan import Plan, StandIn
@@ -39,9 +40,7 @@ def outlook(study: MatchingStudy, plan: Plan, stand_in: StandIn, effect: float |
         "largest_weight": float(reuse.largest_weight),
     }
     sentences = [
-        f"Expected {study.confidence:.0%} interval: estimate ± {expected.half_width:.4g} "
-        f"(standard error {expected.sampling_standard_error:.3g} from sampling, {expected.noise_standard_error:.3g} "
-        f"from noise), for a treated share of {stand_in.treated:g}.",
+        say_interval(study, numbers),
         f"A treated unit may serve {reuse.caps[0]} times, a control {reuse.caps[1]} times, if scores have nothing to "
         f"do with treatment; the busiest would then weigh {float(reuse.largest_weight):.3g}, and noise grows with "
         "that: the release prints the weight that it used.",
