@@ -79,6 +79,16 @@ def releases(folder: Path) -> Documents:
                 },
             },
         ),
+        "confounding": merge(
+            ran,
+            {
+                **clear,
+                "estimator": "aipw",
+                **estimator(name="aipw", clip=..., omitted_confounding={"outcome": 0.1, "treatment": 0.05}),
+                "interval": {"bias": 0.3},
+                "details": {"robustness_value": 0.143},
+            },
+        ),
         "trial": merge(ran, {"estimator": "aipw", **estimator(name="aipw", clip=..., propensity={"known": 0.5})}),
         "means": merge(
             ran, {"estimator": "difference_in_means", **estimator(name="difference_in_means", clip=...), **clear}
