@@ -12,8 +12,18 @@ import browser
 import pytest
 
 NAMES = (
-    *("effect", "raises", "open", "drowned", "label", "simulated", "hostile", "matching", "folds", "trial", "means"),
-    *("direction", "direction long", "undecided", "unheard-of method", "pooled", "pooled fixed", "pooled long"),
+    *("effect", "raises", "open", "drowned", "label", "simulated", "hostile", "matching", "folds", "confounding"),
+    *(
+        "trial",
+        "means",
+        "direction",
+        "direction long",
+        "undecided",
+        "unheard-of method",
+        "pooled",
+        "pooled fixed",
+        "pooled long",
+    ),
 )
 
 
