@@ -20,10 +20,10 @@ TITLES = {
     "as printed, whose privacy proof holds in the limit of large n; `finite sample` is ours, proved at this n. Epsilon "
     "0.5 and delta 1e-5 unless a table says otherwise; ± is one Monte-Carlo standard error.",
     "coverage": "Coefficients are new in every run. Dataset 2 has one support for treatment and outcome, as the "
-    "design's source has; with separate supports arm means are confounded a quarter as much. Run k has the same data and the "
-    "same draws of noise in every row, so where noise is most of the error rows err together. The paper prints no widths. "
-    "*Allowing for confounding*: the study declares that confounders left out explain .4 of the outcome's variance and "
-    ".03 of treatment's (on average it is .33 and .03). *No normal approximation*: empirical Bernstein.",
+    "design's source has; with separate supports arm means are confounded a quarter as much. Run k has the same data "
+    "and the same draws of noise in every row, so where noise is most of the error rows err together. The paper prints "
+    "no widths. *Allowing for confounding*: the study declares that confounders left out explain .4 of the outcome's "
+    "variance and .03 of treatment's (on average it is .33 and .03). *No normal approximation*: empirical Bernstein.",
     "patients": "5,735 patients, eight confounders of which the paper names three; `tasks/replication_data.py` says "
     "how the file is prepared. Means over runs that differ in folds and noise; half-widths of 95 % intervals.",
     "trial": "Ten runs as in the paper: a coverage is a multiple of 0.1 and errs by about 0.1. Table 1 has more runs.",
