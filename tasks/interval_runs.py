@@ -90,7 +90,7 @@ ALLOWING = Method(
 KNOWN = Method("finite_sample_known", "finite sample, known score", {"name": "aipw", "propensity": {"known": 0.5}})
 BERNSTEIN = Method(
     "finite_sample_bernstein",
-    "finite sample, known score, no normal approximation",
+    "finite sample, Bernstein",
     {**KNOWN.estimator, "coverage": "finite_sample"},
 )
 DIFFERENCE = Method("difference_in_means", "difference in means", {"name": "difference_in_means"})
