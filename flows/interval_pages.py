@@ -23,7 +23,7 @@ TITLES = {
     "design's source has; with separate supports arm means are confounded a quarter as much. Run k has the same data "
     "and the same draws of noise in every row, so where noise is most of the error rows err together. The paper prints "
     "no widths. *Allowing for confounding*: the study declares that confounders left out explain .4 of the outcome's "
-    "variance and .03 of treatment's (on average it is .33 and .03). *Bernstein*: known score, no normal approximation.",
+    "variance and .03 of treatment's (on average it is .33 and .03). *Bernstein*: known score, no normality.",
     "patients": "5,735 patients, eight confounders of which the paper names three; `tasks/replication_data.py` says "
     "how the file is prepared. Means over runs that differ in folds and noise; half-widths of 95 % intervals.",
     "trial": "Ten runs as in the paper: a coverage is a multiple of 0.1 and errs by about 0.1. Table 1 has more runs.",
