@@ -169,6 +169,7 @@ def models_in_words(
         details[f"spread[{fold}]"] = half * found.spread
         if outcome.limit > 0 or outcome.kept > 0:
             details[f"slopes_kept[{fold}]"] = outcome.kept
+            details[f"slopes_leaning[{fold}]"] = outcome.leaning
         if outcome.limit > 0:
             pairs = zip(names[:-1], outcome.slopes.tolist(), strict=True)
             details |= {f"outcome_slope[{fold}][{name}]": half * slope for name, slope in pairs}

@@ -155,7 +155,9 @@ def test_slopes_that_differ_between_arms_of_different_sizes_hardly_bias() -> Non
         shared = z.mean(axis=1) * math.sqrt(5)
         t = (random.random(60_000) < 1 / (1 + np.exp(1.2 - 1.5 * shared))).astype(np.uint8)
         u = 0.2 * (t - 0.5) + np.where(t == 1, 0.3, 0.1) * shared + random.uniform(-0.2, 0.2, 60_000)
-        errors.append(analysed(study, Rows(encode(z), t, np.clip(u, -1, 1)), seed).estimate - TRUTH)
+        found = analysed(study, Rows(encode(z), t, np.clip(u, -1, 1)), seed)
+        assert min(found.details[f"slopes_leaning[{fold}]"] for fold in (1, 2)) > 0.5
+        errors.append(found.estimate - TRUTH)
         plain.append(5 * (u[t == 1].mean() - u[t == 0].mean()) - TRUTH)
     print(f"bias {np.mean(errors):.3f}, error of it {np.std(errors) / 12**0.5:.3f}, of arm means {np.mean(plain):.3f}")
     assert np.mean(plain) > 0.5
