@@ -47,15 +47,13 @@ def cases() -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     arms = Arms(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.25)
     models = Nuisances(OutcomeModel((0.0, 0.0), np.zeros(2), 0.0, 1.0, 0.0), 0.5)
     reach = score_range(study, [models])
-    slopes = made.slopes_mechanism(0)
+    # At the effect's cost: epsilons of 0.1 and 0.8 are beyond what some thousand runs can tell.
+    dear = replace(made, arms=made.effect, slopes=made.effect)
+    slopes = dear.slopes_mechanism(0)
     assert slopes is not None
     plain = make_difference(epsilon="3", delta=DELTA)
     return {
-        # At the effect's cost: an epsilon of 0.1 is beyond what some thousand runs can tell.
-        "arms": (
-            replace(made, arms=made.effect).arms_mechanism(0),
-            [outcome_model.arm_sums(in_memory([t])) for t in mirrored],
-        ),
+        "arms": (dear.arms_mechanism(0), [outcome_model.arm_sums(in_memory([t])) for t in mirrored]),
         "slopes": (slopes, [outcome_model.slope_sums(in_memory([t]), arms, made) for t in tables]),
         "effect": (made.effect_mechanism(), [score_sums(study, [in_memory([t])], [models], reach) for t in mirrored]),
         "difference": (
