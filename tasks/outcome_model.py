@@ -31,7 +31,15 @@ from tasks.folds import Pieces
 from tasks.interval import Noise
 from tasks.privacy.mechanisms import Budget
 from tasks.rows import Rows
-from tasks.shrinkage import LEAST_SPREAD, kept_share, positive_part, second_moments, taken_off
+from tasks.shrinkage import (
+    LEAST_SPREAD,
+    kept_share,
+    moments_part,
+    positive_part,
+    second_moments,
+    signal_share,
+    taken_off,
+)
 from tasks.spread import spread
 
 CHUNK = 8_192
@@ -214,27 +222,29 @@ def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fo
     apart = positive_part(raw[0] - raw[1], of_apart)
     centres = np.array([centre + parts[1] * apart, centre - parts[0] * apart])
     residuals = released[4 * d : 4 * d + 2] / MEANS_WEIGHT
-    values, vectors = second_moments(
+    values, vectors, second_kept = second_moments(
         released[4 * d + 2 :], d, noise, units, centre, apart * math.sqrt(parts[0] * parts[1])
     )
     within = (released[: 2 * d].reshape(2, d) - residuals[:, None] * centres) @ vectors
     # With b_t = G^-1 within_t/part_t both arms together have G^-1 of the first, and (1-p) b_1 + p b_0 that of the sum.
     lean = (1 - 2 * parts[0]) / parts * np.array([1.0, -1.0])
     together, leaning = within.sum(axis=0), lean @ within
-    kept = kept_share(together, values, noise * math.sqrt(2))
-    kept_leaning = kept_share(leaning, values, noise * float(np.linalg.norm(lean)))
+    both, apart_noise = noise * math.sqrt(2), noise * float(np.linalg.norm(lean))
+    kept, kept_leaning = kept_share(together, values, both), kept_share(leaning, values, apart_noise)
     slopes = limit * (vectors @ ((kept * together + kept_leaning * leaning) / values))
     size = math.sqrt(float(values @ (vectors.T @ slopes) ** 2) / units)
     sharper = _sharper(arms, limit * residuals / (units * parts), (limit * own / parts) ** 2)
     constants = np.array(sharper.means) - centres @ slopes
-    # An error e in the slopes moves the mean score by e'(difference of the arms' means of x): the noise of cross
-    # moments and of the residuals' means, and what shrinkage took off.
+    # An error e in the slopes moves the mean score by e'(difference of the arms' means of x): the noise of cross and
+    # second moments and of the residuals' means, and what shrinkage took off.
     used, along = kept + kept_leaning * lean, (vectors.T @ apart) / values
     reach = max(0.0, float(np.sum(((vectors.T @ (raw[0] - raw[1])) ** 2 - of_apart**2) / values**2)))
     levers = used * (centres @ vectors @ along)
     variance = noise**2 * float(used @ used) * reach + (noise / MEANS_WEIGHT) ** 2 * float(levers @ levers)
-    variance += taken_off(kept, float(together @ along), 2 * noise**2 * reach)
-    variance += taken_off(kept_leaning, float(leaning @ along), float(lean @ lean) * noise**2 * reach)
+    variance += moments_part(slopes @ vectors / limit, along, reach, noise, second_kept)
+    for part, cross, own_noise in ((kept, together, both), (kept_leaning, leaning, apart_noise)):
+        share = signal_share(cross, values, own_noise)
+        variance += taken_off(part, share, float(cross @ along), own_noise**2 * reach)
     return sharper, OutcomeModel(
         constants=(float(constants[0]), float(constants[1])),
         slopes=slopes,

@@ -50,25 +50,47 @@ def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
     return min(1.0, KEEN * signal / (signal + added))
 
 
-def taken_off(kept: float, seen: float, noise: float) -> float:
-    """Mean square of what shrinkage takes off a number: (1 - kept)^2 (rho^2 seen^2 + rho noise), rho = kept/KEEN.
+def signal_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
+    """Signal over signal and noise as observed, in [0, 1], without :func:`kept_share`'s caution."""
+    observed = float(np.sum(cross**2 / values))
+    return max(0.0, 1 - noise**2 * float(np.sum(1 / values)) / observed) if observed > 0 else 0.0
 
-    Of a normal signal that is the share rho of what is seen, with noise of variance ``noise``: mean and variance given
-    what is seen.
+
+def taken_off(kept: float, share: float, seen: float, noise: float) -> float:
+    """Mean square of what shrinkage takes off a number: (1 - kept)^2 (share^2 seen^2 + share noise).
+
+    Of a normal signal that is ``share`` of what is seen, with noise of variance ``noise``: mean and variance given what
+    is seen.
     """
-    share = kept / KEEN
     return (1 - kept) ** 2 * ((share * seen) ** 2 + share * noise)
+
+
+def moments_part(slopes: FloatArray, along: FloatArray, reach: float, noise: float, kept: float) -> float:
+    """Variance of a'E b, by which noise E on the second moments moves what slopes b adjust for, a = G^-1 D.
+
+    Symmetric noise of variance s^2, on the diagonal 2 s^2: s^2 (|a|^2 |b|^2 + (a'b)^2), of which the shrunk moments
+    keep the square of their share.
+
+    Args:
+        slopes: b, shape (d,).
+        along: a, shape (d,), shrunk.
+        reach: |a|^2, noise taken off.
+        noise: s.
+        kept: what :func:`second_moments` kept.
+    """
+    return (kept * noise) ** 2 * (reach * float(slopes @ slopes) + float(slopes @ along) ** 2)
 
 
 def second_moments(
     released: FloatArray, d: int, noise: float, units: int, centre: FloatArray, apart: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Positive eigenvalues, shape (d,), and eigenvectors of the released second moments within arms.
+) -> tuple[FloatArray, FloatArray, float]:
+    """Positive eigenvalues, shape (d,), and eigenvectors of the released second moments within arms; the share kept.
 
     Around ``centre`` they are their mean eigenvalue times the identity, and of the rest the share that exceeds the
     noise's own square (positive part). Then ``apart``, the arms' distance, is taken off, and eigenvalues are raised to
     SMALLEST_EIGENVALUE of the mean.
     """
+    kept = 0.0
     middle, between = units * np.outer(centre, centre), units * np.outer(apart, apart)
     if len(released) == 1:
         mean = max(float(released[0]) - float(np.trace(middle)), LEAST_SPREAD * units) / d
@@ -81,6 +103,7 @@ def second_moments(
         mean = max(float(np.trace(matrix)), LEAST_SPREAD * units) / d
         rest = matrix - mean * np.eye(d)
         square = float(np.sum(rest**2))
-        whole = mean * np.eye(d) + rest * (max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0)
+        kept = max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0
+        whole = mean * np.eye(d) + kept * rest
     values, vectors = np.linalg.eigh(whole - between)
-    return np.maximum(values, SMALLEST_EIGENVALUE * mean), vectors
+    return np.maximum(values, SMALLEST_EIGENVALUE * mean), vectors, kept

@@ -14,7 +14,7 @@ from tasks.aipw_recipe import MEANS_WEIGHT, Recipe, recipe
 from tasks.design import design
 from tasks.outcome_model import Arms, arm_sums, arms_from, cut, slope_sums, with_slopes
 from tasks.rows import Rows
-from tasks.shrinkage import kept_share, taken_off
+from tasks.shrinkage import kept_share, moments_part, signal_share, taken_off
 from tests.aipw_help import confounded, encode, make_aipw
 
 FINE = 2.0**-17
@@ -111,13 +111,35 @@ def test_slopes_that_differ_lean_towards_the_smaller_arm() -> None:
     assert np.abs(wanted - common).max() > 0.2
 
 
-@pytest.mark.parametrize(("kept", "seen"), [(0.3, 2.0), (0.9, -1.0), (1.0, 3.0), (0.0, 3.0)])
-def test_what_shrinkage_takes_off_is_the_posterior_mean_square(kept: float, seen: float) -> None:
+@pytest.mark.parametrize(
+    ("kept", "share", "seen"), [(0.3, 0.4, 2.0), (0.9, 0.7, -1.0), (1.0, 1.0, 3.0), (0.0, 0.1, 3.0)]
+)
+def test_what_shrinkage_takes_off_is_the_posterior_mean_square(kept: float, share: float, seen: float) -> None:
     """Against 1e6 seeded draws of a normal signal given what is seen: Monte-Carlo error below 0.3 %."""
-    random, noise, share = np.random.default_rng(7), 1.7, kept / shrinkage.KEEN
+    random, noise = np.random.default_rng(7), 1.7
     signal = share * seen + math.sqrt(share * noise) * random.normal(size=1_000_000)
     expected = float(np.mean(((1 - kept) * signal) ** 2))
-    assert taken_off(kept, seen, noise) == pytest.approx(expected, rel=0.01, abs=1e-12)
+    assert taken_off(kept, share, seen, noise) == pytest.approx(expected, rel=0.01, abs=1e-12)
+
+
+def test_the_share_of_signal_by_hand() -> None:
+    cross, values = np.array([2.0, 0.0]), np.array([1.0, 2.0])
+    assert signal_share(cross, values, 1.0) == pytest.approx(1 - 1.5 / 4)
+    assert signal_share(cross, values, 3.0) == 0.0
+    assert signal_share(np.zeros(2), values, 0.0) == 0.0
+
+
+def test_noise_of_second_moments_moves_an_adjustment_as_far_as_said() -> None:
+    """Against 200,000 seeded symmetric matrices of the released shape: Monte-Carlo error 0.3 %."""
+    random, noise = np.random.default_rng(8), 0.3
+    a, b = np.array([0.5, -1.0, 0.2]), np.array([1.0, 0.3, -0.7])
+    upper = np.triu_indices(3)
+    drawn = np.zeros((200_000, 3, 3))
+    # As they are released: the upper triangle with its diagonal over sqrt(2), independent noise on each entry.
+    drawn[:, *upper] = noise * random.normal(size=(200_000, 6)) * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
+    drawn = drawn + np.triu(drawn, 1).transpose(0, 2, 1)
+    moved = np.var(np.einsum("i,kij,j->k", a, 0.8 * drawn, b))
+    assert moments_part(b, a, float(a @ a), noise, 0.8) == pytest.approx(moved, rel=0.015)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.1, 0.5, 1.0, 3.0, 30.0])
