@@ -30,6 +30,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 PANEL_INCHES = (3.1, 2.5)
+# Letters and handles that a row of a legend below two panels has room for.
+LEGEND_LETTERS = 80
 STYLE: dict[str, Any] = {
     "svg.fonttype": "none",  # text stays text: searchable, read aloud, and a tenth of the bytes
     "svg.hashsalt": "causalveil",
@@ -139,7 +141,9 @@ def legend(axes: list[list[Axes]], title: str | None = None) -> None:
     """One legend for all panels, below them; entries are those of the first panel, in order."""
     handles, labels = axes[0][0].get_legend_handles_labels()
     drawing: Any = axes[0][0].figure
-    drawing.legend(handles, labels, title=title, loc="outside lower center", ncols=min(len(labels), 4))
+    # As many columns as the longest label leaves room for.
+    columns = max(1, min(len(labels), 4, LEGEND_LETTERS // (max(map(len, labels)) + 6)))
+    drawing.legend(handles, labels, title=title, loc="outside lower center", ncols=columns)
 
 
 def _write(path: Path, text: str) -> None:

@@ -22,7 +22,7 @@ TITLES = {
     "coverage": "Coefficients are new in every run. Dataset 2 has one support for treatment and outcome, as the "
     "design's source has; with separate supports arm means are confounded a quarter as much. Run k has the same data "
     "and the same draws of noise in every row, so where noise is most of the error rows err together. The paper prints "
-    "no widths. *Allowing for confounding*: the study declares that confounders left out explain .4 of the outcome's "
+    "no widths. *Bias-aware*: the study declares that confounders left out explain .4 of the outcome's "
     "variance and .03 of treatment's (on average it is .33 and .03). *Bernstein*: known score, no normality.",
     "patients": "5,735 patients, eight confounders of which the paper names three; `tasks/replication_data.py` says "
     "how the file is prepared. Means over runs that differ in folds and noise; half-widths of 95 % intervals.",

@@ -84,7 +84,7 @@ FINITE = Method("finite_sample", "finite sample", {"name": "aipw", "propensity":
 # and 3 % of treatment's (5 % of draws exceed 44 % and 10 %).
 ALLOWING = Method(
     "finite_sample_allowing",
-    "finite sample, allowing for confounding",
+    "finite sample, bias-aware",
     {**FINITE.estimator, "omitted_confounding": {"outcome": 0.4, "treatment": 0.03}},
 )
 KNOWN = Method("finite_sample_known", "finite sample, known score", {"name": "aipw", "propensity": {"known": 0.5}})
