@@ -43,7 +43,7 @@ def robustness_value(estimate: Estimate, noise: Noise, confidence: float, upper:
     error, size = 1 - confidence - variance_error(estimate, noise, confidence), abs(estimate.value)
 
     def excess(bias: float) -> float:
-        return sum(noise.tail(size + side, upper, estimate.noise) for side in (-bias, bias)) - error
+        return noise.outside(size, bias, upper, estimate.noise) - error
 
     if size == 0 or excess(0.0) >= 0:
         return 0.0

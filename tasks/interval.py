@@ -109,6 +109,10 @@ class Noise:
         root = brentq(lambda q: part.tail(q, share) - tail, 0.0, 1 / math.sqrt(tail), xtol=1e-12)
         return float(root) * spread
 
+    def outside(self, distance: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
+        """P(|bias + E| > distance), E of :meth:`tail`."""
+        return sum(self.tail(distance + side, sampling_variance, factor) for side in (-bias, bias))
+
     def critical(self, error: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
         """The least h with P(|b + E| > h) <= ``error`` whatever b in [-bias, bias] is, 0 < error <= 1/2.
 
@@ -122,7 +126,7 @@ class Noise:
             return plain + bias
 
         def excess(h: float) -> float:
-            return sum(self.tail(h + side, sampling_variance, factor) for side in (-bias, bias)) - error
+            return self.outside(h, bias, sampling_variance, factor) - error
 
         return float(brentq(excess, plain, plain + bias, xtol=1e-12 * (plain + bias)))
 

@@ -21,10 +21,9 @@ from schemas.privacy import Coverage
 from schemas.release import Interval, Variance
 from tasks.arrays import FloatArray
 from tasks.confounding import COVERS_CONFOUNDING
-from tasks.interval import Noise
+from tasks.interval import NOISY, Noise
 
-FIXED_COVERS = ("sampling", "effect noise", "variance noise")
-RANDOM_COVERS = (*FIXED_COVERS, "differences between sites")
+RANDOM_COVERS = (*NOISY, "differences between sites")
 Range = tuple[float, float]
 
 
@@ -183,7 +182,7 @@ class _Table:
         weights = self.fixed_weights
         error = math.sqrt(float(weights**2 @ self.effective))
         half = Noise(0.0).critical(1 - self.confidence, float(weights @ self.biases), error**2)
-        return self._estimate(weights, error, half, FIXED_COVERS)
+        return self._estimate(weights, error, half, NOISY)
 
     def random(self) -> PooledEstimate:
         """The mean of the effects that such sites have, and its Hartung-Knapp interval.
