@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows import settings
+from causalveil.flows.engine import settings
 
 settings.prepare()
 
 from prefect import flow  # noqa: E402  (settings must be in place first)
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
 
-from flows.engine import WATCHER, PrefectEngine, Watcher, guarded  # noqa: E402
-from flows.limits import one_at_a_time  # noqa: E402
-from flows.warehouse import extract_source  # noqa: E402
-from schemas.errors import CausalveilError  # noqa: E402
-from schemas.extract import Manifest, load_source  # noqa: E402
+from causalveil.flows.engine.engine import Watcher  # noqa: E402
+from causalveil.flows.engine.guard import guarded  # noqa: E402
+from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
+from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
+from causalveil.flows.sequence.warehouse import extract_source  # noqa: E402
+from causalveil.schemas.errors import CausalveilError  # noqa: E402
+from causalveil.schemas.warehouse import Manifest, load_source  # noqa: E402
 
 
 @flow(name="extract", log_prints=False, persist_result=False, validate_parameters=False)

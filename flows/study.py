@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows import settings
+from causalveil.flows.engine import settings
 
 settings.prepare()
 
 from prefect import flow, runtime  # noqa: E402  (settings must be in place first)
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
 
-from flows.engine import WATCHER, PrefectEngine, Watcher, guarded  # noqa: E402
-from flows.events import tell_if_low, tell_refused  # noqa: E402
-from flows.limits import one_at_a_time  # noqa: E402
-from flows.spine import Outcome, check_run_id, execute, policy_of  # noqa: E402
-from schemas.errors import BudgetRefused, CausalveilError  # noqa: E402
+from causalveil.flows.engine.engine import Watcher  # noqa: E402
+from causalveil.flows.engine.events import tell_if_low, tell_refused  # noqa: E402
+from causalveil.flows.engine.guard import guarded  # noqa: E402
+from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
+from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
+from causalveil.flows.sequence.study import Outcome, check_run_id, execute, policy_of  # noqa: E402
+from causalveil.schemas.errors import BudgetRefused, CausalveilError  # noqa: E402
 
 
 def default_run_id() -> str:

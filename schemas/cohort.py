@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from schemas.columns import Column, Holds, Nulls
-from schemas.study import Study
+from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.study import Study
 
 if TYPE_CHECKING:
     import pandera.polars as pa

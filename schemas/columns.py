@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from schemas.privacy import Frozen
+from causalveil.schemas.privacy import Frozen
 
 
 class Holds(StrEnum):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from schemas.errors import StudyError
+from causalveil.schemas.errors import StudyError
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_BYTES = 1_000_000

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.privacy import Frozen
+from causalveil.schemas.privacy import Frozen
 
 
 class Runner(StrEnum):

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainSerializer, WithJsonSchema, field_validator, model_validator
 
-from schemas.amounts import subtract
-from schemas.privacy import Charge, Frozen, Guarantee, Half, Level, PrivacyCost
-from schemas.study import Slug
+from causalveil.schemas.amounts import subtract
+from causalveil.schemas.privacy import Charge, Frozen, Guarantee, Half, Level, PrivacyCost
+from causalveil.schemas.study import Slug
 
 # The name under which a run's finished document lies beside its charges.
 DOCUMENT = "release"

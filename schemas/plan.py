@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from schemas.privacy import Charge, Frozen, PrivacyCost
+from causalveil.schemas.privacy import Charge, Frozen, PrivacyCost
 
 
 class Partition(Frozen):

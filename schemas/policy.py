@@ -9,11 +9,11 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from schemas.documents import read_yaml, validate
-from schemas.errors import PolicyError
-from schemas.privacy import Frozen, Guarantee, Half, Level, PrivacyCost
-from schemas.studies import estimator_names
-from schemas.study import Slug
+from causalveil.schemas.documents import read_yaml, validate
+from causalveil.schemas.errors import PolicyError
+from causalveil.schemas.privacy import Frozen, Guarantee, Half, Level, PrivacyCost
+from causalveil.schemas.studies import estimator_names
+from causalveil.schemas.study import Slug
 
 POLICY_FILE = "policy.yaml"
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import core_schema
 
-from schemas.amounts import Amount
+from causalveil.schemas.amounts import Amount
 
 NUMBER = "[1-9][0-9]?"
 SCOPE = f"all|train|estimation|all but fold {NUMBER} of {NUMBER}"

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, TypeAdapter
 
-from schemas.amounts import Amount
-from schemas.direction import Favours, Pair, Score
-from schemas.documents import reading, validate
-from schemas.errors import StudyError
-from schemas.privacy import Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
-from schemas.study import Estimand, Finite
+from causalveil.schemas.amounts import Amount
+from causalveil.schemas.documents import reading, validate
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.direction import Favours, Pair, Score
+from causalveil.schemas.privacy import Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
+from causalveil.schemas.study import Estimand, Finite
 
 SCHEMA_FILE = Path(__file__).with_name("release-v1.schema.json")
 

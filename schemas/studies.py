@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from schemas.aipw import AipwStudy
-from schemas.difference import DifferenceStudy
-from schemas.direction import DirectionStudy
-from schemas.documents import read_yaml, validate
-from schemas.errors import StudyError
-from schemas.ipw import IpwStudy
-from schemas.matching import MatchingStudy
-from schemas.study import Study
+from causalveil.schemas.documents import read_yaml, validate
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.estimators.direction import DirectionStudy
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.study import Study
 
 # kind -> estimator name -> the study that declares it.
 STUDIES: dict[str, dict[str, type[Study]]] = {

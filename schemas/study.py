@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from schemas.amounts import Amount
-from schemas.columns import Column, Holds, Nulls
-from schemas.execution import Execution
-from schemas.privacy import Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
+from causalveil.schemas.amounts import Amount
+from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.execution import Execution
+from causalveil.schemas.privacy import Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
 
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from schemas.ledger import Sum, Verified
-from schemas.privacy import Charge, Frozen, Guarantee, Level
+from causalveil.schemas.ledger import Sum, Verified
+from causalveil.schemas.privacy import Charge, Frozen, Guarantee, Level
 
 
 class Stamp(Frozen):

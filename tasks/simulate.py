@@ -18,8 +18,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from schemas.errors import StudyError
-from tasks.arrays import FloatArray, IntArray
+from causalveil.schemas.errors import StudyError
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 LARGEST_EFFECT = 0.4
 _LOG_ODDS = 2.0

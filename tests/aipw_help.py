@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from schemas.aipw import AipwEstimator, AipwStudy
-from schemas.difference import DifferenceStudy
-from schemas.studies import parse_study
-from tasks.aipw import analyse
-from tasks.design import design
-from tasks.folds import fold_sizes
-from tasks.interval import Findings
-from tasks.privacy.rehearsal import RehearsalBudget
-from tasks.rows import Rows
+from causalveil.schemas.estimators.aipw import AipwEstimator, AipwStudy
+from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.studies import parse_study
+from causalveil.tasks.aipw.stages import analyse
+from causalveil.tasks.enclave.folds import fold_sizes
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.studies import STUDY, merge
 
 HAIR = 1 - 2.0**-40

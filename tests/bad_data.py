@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from schemas.ipw import IpwStudy
+from causalveil.schemas.estimators.ipw import IpwStudy
 
 # A value that no message may repeat, as text and as a number.
 CANARY = "Xq7canary"

@@ -9,8 +9,8 @@ from typing import Any
 
 from sites_help import Call, Party, at_home
 
-from tasks.bundle import digest_of
-from tasks.privacy.ledger import open_ledger
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.sites.bundle import digest_of
 
 
 def resign(call: Call, name: str, signer: str | None = None, **changes: Any) -> None:

@@ -15,7 +15,7 @@ import cloudpickle
 
 PRELOAD = [
     "children",
-    "flows.launch",
+    "causalveil.flows.api",
     "scipy.stats",
     "pandera.polars",
     "dp_accounting.pld",
@@ -38,7 +38,7 @@ def _call(work: bytes, *arguments: Any) -> None:
 def run_study_aloud(path: str, out: str, run_id: str, home: str, phases: Connection) -> None:
     """Run a study on the direct engine and tell each stage as it starts."""
     os.environ["CAUSALVEIL_HOME"] = home
-    from flows.launch import run_study
+    from causalveil.flows.api import run_study
 
     phases.send("start")
     run_study(path, out=out, run_id=run_id, engine="direct", watch=phases.send)

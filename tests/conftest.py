@@ -25,7 +25,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="session")
 def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real Prefect server with a new database; its start costs about twenty seconds once."""
-    from flows import settings
+    from causalveil.flows.engine import settings
 
     settings.prepare(quiet=True)
     from prefect.settings import PREFECT_API_URL

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from schemas.direction import DirectionStudy
-from tasks.arrays import FloatArray
-from tasks.pairs import TestRows
+from causalveil.schemas.estimators.direction import DirectionStudy
+from causalveil.tasks.direction.pairs import TestRows
+from causalveil.tasks.machine.arrays import FloatArray
 from tests.studies import POLICY, merge, write_study
 
 DIRECTION: dict[str, Any] = {

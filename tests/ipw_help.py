@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from schemas.ipw import IpwStudy
-from tasks.rows import Rows
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.tasks.enclave.rows import Rows
 from tests.studies import STUDY, merge
 
 ESTIMANDS = ("ATE", "ATT", "ATC")

@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from jsonschema import Draft202012Validator
 
-from schemas.ledger import Reservation
-from schemas.plan import Plan
-from schemas.policy import Policy
-from schemas.privacy import Charge
-from schemas.release import EffectRelease, Release, load_release, release_schema, release_text
-from tasks.privacy.budget import FlowBudget
-from tasks.privacy.ledger import Ledger, open_ledger
+from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.plan import Plan
+from causalveil.schemas.policy import Policy
+from causalveil.schemas.privacy import Charge
+from causalveil.schemas.release import EffectRelease, Release, load_release, release_schema, release_text
+from causalveil.tasks.privacy.budget import FlowBudget
+from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 
 DATASET = "trial"
 

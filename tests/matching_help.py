@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.matching import MatchingStudy
-from schemas.privacy import Charge
-from tasks.arrays import FloatArray
-from tasks.privacy.noise import NoiseSource
-from tasks.rows import Rows
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.noise import NoiseSource
 from tests.studies import STUDY, merge
 
 POLICY = {"estimators": ["matching"]}

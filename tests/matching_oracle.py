@@ -13,8 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from schemas.study import Estimand
-from tasks.arrays import ByteArray, FloatArray, IntArray
+from causalveil.schemas.study import Estimand
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 
 UNBOUNDED = (2**31 - 1, 2**31 - 1)
 

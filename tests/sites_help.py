@@ -14,12 +14,12 @@ from typing import Any
 import yaml
 from studies import people, write_study
 
-from flows.engine import DirectEngine
-from flows.launch import run_study
-from flows.pooling import PooledOutcome, pool_sites
-from schemas.bundle import Statement
-from tasks.bundle import make_bundle, public_key, read_bundle, sign
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.api import run_study
+from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.sites import PooledOutcome, pool_sites
+from causalveil.schemas.sites.bundle import Statement
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.sites.bundle import make_bundle, public_key, read_bundle, sign
 
 NAMES = ("north", "coast", "valley")
 ROUND = "spring"

@@ -86,7 +86,7 @@ def write_study(
 
 def refused(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     """Give the command line something that it refuses: its exit code, its one line, and all that it printed."""
-    from flows.cli import main
+    from causalveil.flows.cli.main import main
 
     with pytest.raises(SystemExit) as ended:
         main(list(words))

@@ -34,7 +34,7 @@ class Party:
         """Start a causalveil command in this party's home."""
         print(f"[{self.name}] causalveil {' '.join(words)}", flush=True)
         return subprocess.Popen(
-            [sys.executable, "-m", "flows.cli", *words],
+            [sys.executable, "-m", "causalveil", *words],
             env={**os.environ, "CAUSALVEIL_HOME": str(self.folder / "home"), "CAUSALVEIL_LEDGER_URL": ""},
             cwd=HERE.parents[1],
             stdout=subprocess.PIPE,

@@ -20,10 +20,10 @@ from functools import lru_cache
 from itertools import chain, product
 from typing import Any, NamedTuple
 
-from schemas.amounts import add, parse_amount
-from schemas.errors import CausalveilError, StudyError
-from schemas.privacy import Charge, PrivacyCost
-from tasks.privacy.noise import opendp_laplace_loss
+from causalveil.schemas.amounts import add, parse_amount
+from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.privacy import Charge, PrivacyCost
+from causalveil.tasks.privacy.noise import opendp_laplace_loss
 
 LATTICE_EPSILON = (1e-6, 1e3)
 GAUSSIAN_EPSILON = 1e-10

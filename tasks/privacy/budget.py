@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.errors import CausalveilError, LedgerError
-from schemas.ledger import Reservation
-from schemas.privacy import Charge
-from tasks.arrays import FloatArray
-from tasks.home import home
-from tasks.privacy.ledger import Ledger, Released
-from tasks.spread import refuse_on_worker
+from causalveil.schemas.errors import CausalveilError, LedgerError
+from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.distribute import refuse_on_worker
+from causalveil.tasks.machine.home import home
+from causalveil.tasks.privacy.ledger.ledger import Ledger, Released
 
 if TYPE_CHECKING:
-    from tasks.privacy.noise import NoiseSource
+    from causalveil.tasks.privacy.noise import NoiseSource
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from schemas.amounts import float_below
-from schemas.errors import StudyError
-from schemas.privacy import Norm, PrivacyCost
-from tasks.privacy.accountant import WIDENING, quotient_above
-from tasks.privacy.mechanisms import GaussianNoise, Sensitivity
+from causalveil.schemas.amounts import float_below
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.privacy import Norm, PrivacyCost
+from causalveil.tasks.privacy.accountant import WIDENING, quotient_above
+from causalveil.tasks.privacy.mechanisms import GaussianNoise, Sensitivity
 
 
 @dataclass(frozen=True)

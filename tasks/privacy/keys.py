@@ -29,8 +29,8 @@ from pathlib import Path
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from schemas.errors import CausalveilError
-from tasks.home import home
+from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.machine.home import home
 
 SECRET_BYTES = 32
 SECRET_FILE = "site.key"

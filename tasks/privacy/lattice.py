@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from schemas.errors import CausalveilError
-from tasks.arrays import BoolArray, ByteArray, FloatArray, IntArray
+from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, IntArray
 
 RandomBytes = Callable[[int], bytes]
 Digits = Callable[[int], int]

@@ -18,12 +18,12 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from schemas.amounts import float_below
-from schemas.errors import CausalveilError, StudyError
-from schemas.privacy import Charge, Norm, PrivacyCost, Scope
-from tasks.arrays import ByteArray, FloatArray
-from tasks.privacy import accountant
-from tasks.privacy.noise import NoiseSource, check_input
+from causalveil.schemas.amounts import float_below
+from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.privacy import accountant
+from causalveil.tasks.privacy.noise import NoiseSource, check_input
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from schemas.errors import CausalveilError
-from tasks.arrays import ByteArray, FloatArray
-from tasks.privacy import lattice
+from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.privacy import lattice
 
 SMALLEST_SCALE, LARGEST_SCALE = 1e-200, 1e200
 LARGEST_VALUE = 1e300

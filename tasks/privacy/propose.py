@@ -16,13 +16,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from schemas.amounts import float_below
-from schemas.errors import CausalveilError, StudyError
-from schemas.privacy import Norm
-from tasks.arrays import FloatArray
-from tasks.privacy import accountant
-from tasks.privacy.mechanisms import Budget, Calibrated, Sensitivity, Slot
-from tasks.privacy.noise import NoiseSource, check_input
+from causalveil.schemas.amounts import float_below
+from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.privacy import Norm
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy import accountant
+from causalveil.tasks.privacy.mechanisms import Budget, Calibrated, Sensitivity, Slot
+from causalveil.tasks.privacy.noise import NoiseSource, check_input
 
 DISTANCE = Sensitivity(value=1.0, norm=Norm.l1, formula="1: the tested distance; the value itself is exact")
 # A test's threshold is rounded up by this share, which covers the rounding of its logarithm.

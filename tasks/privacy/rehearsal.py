@@ -11,9 +11,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from schemas.privacy import Charge
-from tasks.arrays import FloatArray
-from tasks.privacy.noise import NoiseSource, SeededNoise
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
 
 
 class RehearsalBudget:

@@ -28,9 +28,9 @@ LIMITS = {"spearman": (1.0, 2.0), "kendall": (1.0, 2.0), "hsic": (60.0, 2.0)}
 
 def part(name: str, points: int) -> Callable[[], object]:
     """The work of one part, on x uniform and y = x^3 and noise; both in [-1, 1]."""
-    from tasks import dependence
-    from tasks.kernel import Kernel
-    from tasks.residuals import residuals
+    from causalveil.tasks.direction import dependence
+    from causalveil.tasks.direction.gaussian_kernel import Kernel
+    from causalveil.tasks.direction.kernel_ridge import residuals
 
     random = np.random.default_rng(0)
     x = random.uniform(-1, 1, points)

@@ -17,9 +17,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from schemas.privacy import Norm, PrivacyCost
-from tasks.privacy.mechanisms import LatticeLaplace, RandomisedResponse, Sensitivity
-from tasks.privacy.noise import SecureNoise
+from causalveil.schemas.privacy import Norm, PrivacyCost
+from causalveil.tasks.privacy.mechanisms import LatticeLaplace, RandomisedResponse, Sensitivity
+from causalveil.tasks.privacy.noise import SecureNoise
 
 N = 1_000_000
 

@@ -28,7 +28,7 @@ import bare_matching
 import numpy as np
 from bench_study import medians, whole
 
-from tasks.matching_data import PublishedData
+from causalveil.flows.papers.yuan2026.data import PublishedData
 
 HERE = Path(__file__).parent
 # Sizes that each rival can finish; psmpy holds a matrix of all distances and walks it in Python.
@@ -39,7 +39,7 @@ PREPARATION = ("validate", "normalise", "split")
 
 def match_both_ways(scores: np.ndarray, treated: np.ndarray) -> None:
     """What a study does: the adaptive cap at epsilon = 1, label level, then both directions."""
-    from tasks.match import adaptive_limit, integer_caps, match_capped, most_used
+    from causalveil.tasks.matching.nearest import adaptive_limit, integer_caps, match_capped, most_used
 
     ratio, count = bare_matching.RATIO, int(treated.sum())
     most = most_used(scores, treated, ratio)
@@ -49,7 +49,7 @@ def match_both_ways(scores: np.ndarray, treated: np.ndarray) -> None:
 
 def match_tightly(scores: np.ndarray, treated: np.ndarray) -> None:
     """Both directions under the least caps that leave nobody without neighbours: most candidates are exhausted."""
-    from tasks.match import integer_caps, match_capped
+    from causalveil.tasks.matching.nearest import integer_caps, match_capped
 
     count = int(treated.sum())
     caps = integer_caps(Fraction(1), count, len(treated) - count, bare_matching.RATIO)
@@ -84,7 +84,7 @@ def matchers(units: Sequence[int], rivals: str | None, repeat: int) -> list[dict
 
 def stages(folders: tuple[Path, ...], repeat: int) -> list[dict[str, Any]]:
     """Stage times of whole runs (direct engine) on the paper's data sets, and memory above an idle interpreter."""
-    from tasks.matching_data import NAMES, load
+    from causalveil.flows.papers.yuan2026.data import NAMES, load
 
     results = []
     for name in NAMES:
@@ -98,10 +98,10 @@ def stages(folders: tuple[Path, ...], repeat: int) -> list[dict[str, Any]]:
 
 def in_memory(document: dict[str, Any], data: PublishedData, repeat: int) -> float:
     """Processor seconds of the method alone on rows in memory, fit to interval: what the paper's Table IV times."""
-    from flows.matching import rehearse
-    from schemas.matching import MatchingStudy
-    from tasks.matching_data import rows_of
-    from tasks.privacy.rehearsal import RehearsalBudget
+    from causalveil.flows.estimators.matching import rehearse
+    from causalveil.flows.papers.yuan2026.data import rows_of
+    from causalveil.schemas.estimators.matching import MatchingStudy
+    from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
     study = MatchingStudy.model_validate(document)
     rows = rows_of(study, data.frame, bytes(16))
@@ -118,9 +118,9 @@ def staged(name: str, level: str, repeat: int, folders: tuple[Path, ...]) -> dic
     """Run one study ``repeat`` times in this process after one run that compiles and imports."""
     import yaml
 
-    from flows.launch import run_study
-    from tasks.matching_data import load
-    from tasks.matching_errors import penalty
+    from causalveil.flows.api import run_study
+    from causalveil.flows.papers.yuan2026.data import load
+    from causalveil.flows.papers.yuan2026.errors import penalty
 
     os.environ["CAUSALVEIL_HOME"] = tempfile.mkdtemp()
     data = load(name, folders)

@@ -40,7 +40,7 @@ def resident(peak: dict[str, float], done: threading.Event) -> None:
 
 def one(study: str, out: str) -> None:
     """Run one study in this process and print seconds by stage."""
-    from flows.launch import run_study
+    from causalveil.flows.api import run_study
 
     began, stages = time.perf_counter(), []
     peak, done = {"flow": 0.0, "worker": 0.0}, threading.Event()
@@ -93,7 +93,7 @@ def main() -> None:
             path = Path(folder) / "study" / "study.yaml"
             size = ["--units", str(units), "--covariates", str(arguments.covariates)]
             pieces = ["--partitions", str(max(1, units // PARTITION))]
-            command = [sys.executable, "-m", "flows.cli", "simulate", str(path.parent), *size, *pieces]
+            command = [sys.executable, "-m", "causalveil", "simulate", str(path.parent), *size, *pieces]
             subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
             for runner in arguments.runners:
                 execution = {"engine": "prefect", "runner": runner, "workers": arguments.workers}

@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 PARTITION = 1_000_000
 # Up to so many units the start of a process weighs, and runs in a process that has started are measured too.
 SMALL = 100_000
-CLI = (sys.executable, "-m", "flows.cli")
+CLI = (sys.executable, "-m", "causalveil")
 POLICY = {
     "guarantees": ["finite_sample", "asymptotic"],
     "caps": {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")},
@@ -102,7 +102,7 @@ def whole(estimator: str, units: int, covariates: int, repeat: int) -> dict[str,
 
 def warm_seconds(study: Path, repeat: int) -> float:
     """Median seconds of a run in this process, once it has imported everything by a run before."""
-    from flows.launch import run_study
+    from causalveil.flows.api import run_study
 
     times = []
     for attempt in range(repeat + 1):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from report_help import Documents, load, releases
 
-from tasks.report import report_html
+from causalveil.tasks.report.page import report_html
 
 
 @pytest.fixture(scope="session")

@@ -10,14 +10,14 @@ import pytest
 from jsonschema import Draft202012Validator
 from studies import merge, write_study
 
-from flows.cli import main
-from flows.launch import run_study
-from flows.spine import plan_study
-from schemas.asymptotic import CAVEATS
-from schemas.errors import PolicyError, StudyError
-from schemas.privacy import Guarantee
-from schemas.release import load_release, release_schema
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
+from causalveil.flows.sequence.study import plan_study
+from causalveil.schemas.errors import PolicyError, StudyError
+from causalveil.schemas.estimators.asymptotic import CAVEATS
+from causalveil.schemas.privacy import Guarantee
+from causalveil.schemas.release import load_release, release_schema
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 ESTIMATOR = {"name": "aipw", "penalty": ..., "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}}
 ALLOWED = {"estimators": ["aipw"], "guarantees": ["finite_sample", "asymptotic"]}

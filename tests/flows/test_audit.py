@@ -11,12 +11,12 @@ import pytest
 from sqlalchemy import create_engine, text
 from studies import write_study
 
-from flows.audit import lines, trail_of
-from flows.cli import main
-from flows.launch import run_study
-from schemas.errors import BudgetRefused, CausalveilError, LedgerError, RunConflict
-from schemas.trail import Trail
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.audit import lines, trail_of
+from causalveil.flows.cli.main import main
+from causalveil.schemas.errors import BudgetRefused, CausalveilError, LedgerError, RunConflict
+from causalveil.schemas.trail import Trail
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 STAGES = ["validate", "normalise", "split", "propensity", "weigh", "perturb", "interval"]
 
@@ -63,7 +63,7 @@ def test_no_server_is_named(study: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
     run_study(study, out=tmp_path / "out", run_id="old")
     around = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
-    command = [sys.executable, "-m", "flows.cli", "audit", "old", "--json", "--page", str(tmp_path / "page.md")]
+    command = [sys.executable, "-m", "causalveil", "audit", "old", "--json", "--page", str(tmp_path / "page.md")]
     around["PREFECT_HOME"] = str(tmp_path / "prefect")
     told = subprocess.run(
         command, env=around, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=True
@@ -94,7 +94,7 @@ def test_a_run_that_nobody_knows_is_an_error(study: Path, tmp_path: Path, no_pre
 
 
 def test_what_was_never_drawn_is_said(study: Path, no_prefect: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks import weigh
+    from causalveil.tasks.ipw import weights as weigh
 
     def fails(*_: Any) -> None:
         raise RuntimeError("power cut")

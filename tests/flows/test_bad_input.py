@@ -311,7 +311,7 @@ def test_bad_input(
 
 
 def assert_nothing_charged(monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks.privacy.ledger import open_ledger
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
     monkeypatch.delenv("CAUSALVEIL_LEDGER_URL", raising=False)
     account = open_ledger().account("small")

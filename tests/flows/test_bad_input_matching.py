@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from studies import people, refused, write_study
 
-from flows.cli import main
+from causalveil.flows.cli.main import main
 from tests.flows.test_bad_input import assert_nothing_charged
 from tests.matching_help import POLICY, matching_changes
 

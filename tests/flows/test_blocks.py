@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from studies import people, write_study
 
-from flows.cli import main
-from flows.launch import run_study
-from schemas.errors import BudgetRefused
-from schemas.release import Release
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
+from causalveil.schemas.errors import BudgetRefused
+from causalveil.schemas.release import Release
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 MONTHS = [f"month=2026-{month:02d}" for month in range(1, 7)]
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from sites_help import NAMES, Call, Party, at_home
 from studies import write_study
 
-from flows.cli import main
-from schemas.errors import BundleError, CausalveilError, RunConflict
-from schemas.studies import load_study
-from tasks.bundle import make_bundle, read_bundle
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.cli.main import main
+from causalveil.schemas.errors import BundleError, CausalveilError, RunConflict
+from causalveil.schemas.studies import load_study
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.sites.bundle import make_bundle, read_bundle
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_only_finished_runs_of_this_ledger_are_signed(sites: dict[str, Party], t
         make_bundle(open_ledger(), "unheard-of", "north", "spring")
     with at_home(tmp_path / "nobody"):
         path = write_study(tmp_path / "study")
-        from flows.launch import run_study
+        from causalveil.flows.api import run_study
 
         run_study(path, out=tmp_path / "out", run_id="r", engine="direct")
         with pytest.raises(CausalveilError, match="causalveil bundle key"):

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from studies import write_study
 
-from flows.cli import main
+from causalveil.flows.cli.main import main
 
 COMMANDS = [
     ["run"],

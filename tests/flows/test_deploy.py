@@ -26,11 +26,11 @@ import sqlalchemy as sa
 import yaml
 from postgres import WHY_NOT, database
 
-from schemas.release import load_release
-from tasks.privacy.ledger import open_ledger
+from causalveil.schemas.release import load_release
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 ROOT = Path(__file__).parents[2]
-CHECKOUT = ("flows", "tasks", "schemas", "deploy", "data/sites", "pyproject.toml")
+CHECKOUT = ("flows", "tasks", "schemas", "src", "deploy", "data/sites", "pyproject.toml")
 PATIENTS = 6000
 
 
@@ -165,7 +165,7 @@ def test_deployed_runs_release_and_refuse(
 def test_schedules_name_a_time_zone_and_parameters_are_paths() -> None:
     document = yaml.safe_load((ROOT / "deploy/prefect.yaml").read_text())
     entries = {entry["entrypoint"]: entry for entry in document["deployments"]}
-    assert set(entries) == {"flows/extract.py:extract", "flows/study.py:study", "flows/sites.py:pool"}
+    assert set(entries) == {"flows/extract.py:extract", "flows/study.py:study", "flows/pool.py:pool"}
     for entry in entries.values():
         assert all({"cron", "timezone"} <= schedule.keys() for schedule in entry["schedules"])
         assert entry["concurrency_limit"] == {"limit": 1, "collision_strategy": "ENQUEUE"}

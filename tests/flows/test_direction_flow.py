@@ -14,12 +14,12 @@ import numpy as np
 import polars as pl
 import pytest
 
-from flows.cli import main
-from flows.launch import run_study
-from flows.spine import plan_study
-from schemas.direction import Favours
-from schemas.release import DirectionRelease, load_release
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
+from causalveil.flows.sequence.study import plan_study
+from causalveil.schemas.estimators.direction import Favours
+from causalveil.schemas.release import DirectionRelease, load_release
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.direction_help import OPTIONS, doses, option_name, write_direction
 from tests.flows.test_kill import _kill_at, _start, _stored
 from tests.ledger_help import assert_agreed
@@ -259,7 +259,7 @@ def test_the_observer_would_see_a_leak(
     caplog: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from tasks import direction
+    from causalveil.tasks.direction import stages as direction
 
     honest = direction.score_stage
 

@@ -22,14 +22,14 @@ from postgres import WHY_NOT, database
 from studies import POLICY, merge, write_study
 from warehouse import COLUMNS, KEY, duckdb_file, files, load, read, visits, write_source
 
-from flows.engine import DirectEngine
-from flows.launch import run_study
-from flows.warehouse import extract_source
-from schemas.errors import CausalveilError, DataError, StudyError
-from schemas.extract import Key, Manifest, load_manifest
-from tasks.extract import extracting
-from tasks.extract_key import intervals
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.api import run_study
+from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.warehouse import extract_source
+from causalveil.schemas.errors import CausalveilError, DataError, StudyError
+from causalveil.schemas.warehouse import Key, Manifest, load_manifest
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.warehouse.blocks import extracting
+from causalveil.tasks.warehouse.intervals import intervals
 
 ROOT = Path(__file__).parents[2]
 QUERY = "SELECT * FROM visits"
@@ -201,7 +201,7 @@ def test_the_password_stands_nowhere(
     """A good run and two that fail, under Prefect: the password is in no file, row, log line, message or output."""
     from prefect.settings import get_current_settings
 
-    from flows.extract import extract_with_prefect
+    from causalveil.flows.extract import extract_with_prefect
 
     load(postgres, visits(60))
     secret = "pw0canary0secret"
@@ -279,7 +279,7 @@ def test_an_extract_that_is_killed_leaves_whole_blocks_and_goes_on(tmp_path: Pat
     slow = "SELECT v.* FROM visits v, LATERAL (SELECT pg_sleep(0.0002)) AS s"
     path = write_source(tmp_path / "source.yaml", sql("adbc", slow))
     data = tmp_path / "data"
-    command = [sys.executable, "-m", "flows.cli", "extract", str(path)]
+    command = [sys.executable, "-m", "causalveil", "extract", str(path)]
     for whole, wait in ((0, 0.2), (1, 0.1), (2, 0.0)):
         child = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
         deadline = time.monotonic() + 60

@@ -16,9 +16,9 @@ import yaml
 from postgres import WHY_NOT, database
 from studies import POLICY, STUDY, merge
 
-from flows.cli import main
-from schemas.release import EffectRelease, load_release
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.cli.main import main
+from causalveil.schemas.release import EffectRelease, load_release
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 ROOT = Path(__file__).parents[2]
 # People with a treatment that depends on age and an effect of 2 on a score from 0 to 10, as in tests/studies.py.
@@ -41,7 +41,7 @@ Command = Callable[..., tuple[int, dict[str, Any]]]
 
 def process(*words: str) -> tuple[int, dict[str, Any]]:
     """One command in a process of its own: exit code and JSON document."""
-    command = [sys.executable, "-m", "flows.cli", *words, "--json"]
+    command = [sys.executable, "-m", "causalveil", *words, "--json"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return ended.returncode, json.loads(ended.stdout)
 

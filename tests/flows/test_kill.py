@@ -21,8 +21,8 @@ from children import CONTEXT, process, run_study_aloud
 from sqlalchemy import create_engine, text
 from studies import people, write_study
 
-from schemas.release import load_release
-from tasks.privacy.ledger import open_ledger
+from causalveil.schemas.release import load_release
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 STAGES = ("start", "validate", "normalise", "split", "propensity", "weigh", "perturb", "interval")
 SEED = 20261121
@@ -123,7 +123,7 @@ def test_kill_through_prefect(tmp_path: Path, home: Path, prefect_server: str) -
     study = write_study(tmp_path / "study", frame=people(3000), study={"execution": {"engine": "prefect"}})
     chance = random.Random(SEED)
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "flows.cli", "run", str(study), "--run-id", "killed", "--out", str(out), "--json"]
+    command = [sys.executable, "-m", "causalveil", "run", str(study), "--run-id", "killed", "--out", str(out), "--json"]
     environment = os.environ | {"CAUSALVEIL_HOME": str(home), "PREFECT_API_URL": prefect_server}
     stored: dict[str, str] = {}
     for _ in range(3):

@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 from studies import people, write_study
 
-from schemas.release import EffectRelease, load_release
-from tasks.privacy.keys import site_secret
-from tasks.privacy.ledger import open_ledger
+from causalveil.schemas.release import EffectRelease, load_release
+from causalveil.tasks.privacy.keys import site_secret
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.flows.test_kill import _kill_at, _start, _stored
 
 SEED = 20261123

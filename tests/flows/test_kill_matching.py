@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from studies import people, write_study
 
-from schemas.release import load_release
-from tasks.privacy.ledger import open_ledger
+from causalveil.schemas.release import load_release
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.flows.test_kill import _kill_at, _start, _stored
 from tests.matching_help import matching_changes
 
@@ -60,9 +60,10 @@ def test_kill_everywhere_and_resume(tmp_path: Path, home: Path) -> None:
 
 def test_a_resumed_run_matches_on_the_same_records(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run dies after its records are drawn, twice; whoever resumes finds scores and arms as they were."""
-    from flows.launch import run_study
-    from schemas.errors import CausalveilError
-    from tasks import match_perturb, match_weights
+    from causalveil.flows.api import run_study
+    from causalveil.schemas.errors import CausalveilError
+    from causalveil.tasks.matching import perturb as match_perturb
+    from causalveil.tasks.matching import weights as match_weights
 
     study = write_study(tmp_path / "study", study=matching_changes(level="sample"), policy={"estimators": ["matching"]})
     honest, seen = match_weights.match_stage, []

@@ -10,9 +10,9 @@ import pytest
 from postgres import WHY_NOT, database
 from studies import write_study
 
-from flows.cli import main
-from flows.launch import run_study
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 
 @pytest.fixture

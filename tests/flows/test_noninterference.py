@@ -22,7 +22,7 @@ import yaml
 from neighbours import neighbour_table
 from studies import STUDY, merge, people, write_study
 
-from flows.launch import run_study
+from causalveil.flows.api import run_study
 
 SEED = 5
 # The only fields of a release that may depend on the data: declared noisy values and their post-processing.
@@ -166,7 +166,7 @@ def observe(
         "logs": Counter(
             SECONDS.sub("SECONDS", canonical(record.getMessage()))
             for record in caplog.records
-            if record.name.split(".")[0] in {"causalveil", "prefect", "flows", "tasks"}
+            if record.name.split(".")[0] in {"causalveil", "prefect"}
         ),
         "warned": sorted(canonical(str(w.message)) for w in warned if not issubclass(w.category, LIBRARIES)),
         "shown": [canonical(shown.out), SECONDS.sub("SECONDS", canonical(shown.err))],
@@ -246,7 +246,7 @@ def test_the_observer_would_see_a_leak(
     caplog: Any,
 ) -> None:
     """Test of the test: a stage that logs one data-dependent number is caught."""
-    from tasks import weigh
+    from causalveil.tasks.ipw import weights as weigh
 
     honest = weigh.weigh_stage
 

@@ -13,7 +13,7 @@ import pytest
 from neighbours import neighbour_table
 from studies import STUDY, merge, people, write_study
 
-from flows.launch import run_study
+from causalveil.flows.api import run_study
 from tests.flows.test_noninterference import observe
 from tests.matching_help import POLICY, matching_changes
 

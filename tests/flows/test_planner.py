@@ -12,14 +12,14 @@ from xml.etree import ElementTree
 
 import pytest
 
-from flows import planner
-from flows.cli import main
-from flows.planner import half_width, least_epsilon, with_epsilon
-from schemas.errors import StudyError
-from schemas.plan import StandIn
-from schemas.studies import STUDIES, parse_study
-from schemas.study import Study
-from tasks.design import design
+from causalveil.flows.cli.main import main
+from causalveil.flows.planning import curves as planner
+from causalveil.flows.planning.curves import half_width, least_epsilon, with_epsilon
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.plan import StandIn
+from causalveil.schemas.studies import STUDIES, parse_study
+from causalveil.schemas.study import Study
+from causalveil.tasks.enclave.sizes import design
 from tests.studies import STUDY, merge, write_study
 
 # Every estimator of an effect that this site knows; each has an outlook with a half-width.

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from studies import write_study
 
-from flows.launch import run_study
-from schemas.errors import BudgetRefused, DataError
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.api import run_study
+from causalveil.schemas.errors import BudgetRefused, DataError
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 ROOT = Path(__file__).parents[2]
 STAGES = ["validate", "normalise", "split", "propensity", "weigh", "perturb", "interval"]
@@ -80,7 +80,7 @@ def test_flow_retry_draws_nothing_twice(study: Path, tmp_path: Path) -> None:
     """The flow fails after its release and is retried by Prefect: same run id, stored values, one charge."""
     from prefect.states import State
 
-    from flows.study import study as flow_of_study
+    from causalveil.flows.study import study as flow_of_study
 
     out = tmp_path / "out"
     out.write_text("in the way")  # the release cannot be written: the first try fails after the last charge
@@ -105,7 +105,7 @@ def test_scheduled_runs_are_named_by_deployment_and_time(prefect_server: str, mo
     """Prefect's own test hooks stand in for a deployment: the name is the same on every retry."""
     from prefect.runtime import flow_run
 
-    from flows.study import default_run_id
+    from causalveil.flows.study import default_run_id
 
     monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__NAME", "nightly fertility")
     monkeypatch.setattr(flow_run, "scheduled_start_time", datetime(2026, 11, 21, 3, tzinfo=UTC), raising=False)
@@ -119,7 +119,7 @@ def test_dead_server_is_a_typed_error_and_charges_nothing(tmp_path: Path) -> Non
     command = [
         sys.executable,
         "-m",
-        "flows.cli",
+        "causalveil.flows.cli.main",
         "run",
         str(path),
         "--engine",

@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.cli import main
-from schemas.errors import DataError
-from schemas.study import Variant
-from tasks.direction_pairs import FILE, halves, load_pairs
-from tasks.direction_rehearsal import less_often_right, rehearse_test, summarise
+from causalveil.flows.cli.main import main
+from causalveil.flows.papers.kusner2016.pairs import FILE, halves, load_pairs
+from causalveil.flows.papers.kusner2016.runs import less_often_right, rehearse_test, summarise
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.study import Variant
 
 
 @pytest.fixture(scope="module")

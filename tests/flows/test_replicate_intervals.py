@@ -10,13 +10,24 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from flows import replicate_intervals
-from flows.cli import main
-from flows.replicate_intervals import CELLS, Cell, write_intervals
-from schemas.errors import DataError
-from tasks import interval_runs
-from tasks.interval_runs import DIFFERENCE, FINITE, IPW, KERNEL, KNOWN, LEVELS, NETWORK, Answer, Method, summarise
-from tasks.replication_data import DATASET_1, RHC_FILE, TRIAL, draw, rows_of
+from causalveil.flows.cli.main import main
+from causalveil.flows.papers.schroeder2025 import runs as interval_runs
+from causalveil.flows.papers.schroeder2025 import tables as replicate_intervals
+from causalveil.flows.papers.schroeder2025.data import DATASET_1, RHC_FILE, TRIAL, draw, rows_of
+from causalveil.flows.papers.schroeder2025.runs import (
+    DIFFERENCE,
+    FINITE,
+    IPW,
+    KERNEL,
+    KNOWN,
+    LEVELS,
+    NETWORK,
+    Answer,
+    Method,
+    summarise,
+)
+from causalveil.flows.papers.schroeder2025.tables import CELLS, Cell, write_intervals
+from causalveil.schemas.errors import DataError
 
 SMALL = (
     Cell(DATASET_1, 3_000, FINITE),

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from flows import replicate_matching
-from flows.cli import main
-from flows.matching import rehearse
-from flows.replicate_matching import SETTINGS, Setting, prepare
-from tasks.matching_data import load
-from tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.flows.cli.main import main
+from causalveil.flows.estimators.matching import rehearse
+from causalveil.flows.papers.yuan2026 import command as replicate_matching
+from causalveil.flows.papers.yuan2026.command import SETTINGS, Setting, prepare
+from causalveil.flows.papers.yuan2026.data import load
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 DATA = Path(__file__).parents[2] / "data"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from report_help import LONG, Documents, load
 
-from flows.cli import main
-from schemas.pooled import load_published
-from schemas.release import Release
-from tasks.report import TEMPLATES, amount, beside, figure
-from tasks.report_figures import Axis, Line, axis_of, waterfalls
+from causalveil.flows.cli.main import main
+from causalveil.schemas.release import Release
+from causalveil.schemas.sites.pooled import load_published
+from causalveil.tasks.report.figures import Axis, Line, axis_of, waterfalls
+from causalveil.tasks.report.page import TEMPLATES, amount, beside, figure
 
 
 class Reader(HTMLParser):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from ledger_help import budget, charge, policy, reservation
 
-from tasks.privacy.ledger import open_ledger
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 
 def test_retries_of_tasks_and_flows_draw_nothing_twice(tmp_path: Path, prefect_server: str) -> None:

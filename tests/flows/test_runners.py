@@ -15,11 +15,11 @@ import psutil
 import pytest
 from studies import people, write_study
 
-from flows.audit_prefect import prefect_trail
-from flows.launch import run_study
-from schemas.errors import CausalveilError, DataError
-from schemas.release import EffectRelease, load_release
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.audit_prefect import prefect_trail
+from causalveil.schemas.errors import CausalveilError, DataError
+from causalveil.schemas.release import EffectRelease, load_release
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 16
@@ -126,7 +126,7 @@ def test_a_killed_worker_is_survived_or_the_ledger_is_right(
     the same run ends with the release."""
     path = write(tmp_path / "study", runner)
     out = tmp_path / "out"
-    command = [sys.executable, "-m", "flows.cli", "run", str(path), "--run-id", "hurt", "--out", str(out), "--json"]
+    command = [sys.executable, "-m", "causalveil", "run", str(path), "--run-id", "hurt", "--out", str(out), "--json"]
     environment = os.environ | {"CAUSALVEIL_HOME": str(home), "PREFECT_API_URL": prefect_server}
     child = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     parent, killed = psutil.Process(child.pid), False

@@ -14,10 +14,10 @@ import pytest
 from sites_help import NAMES, Call, Party, at_home
 from studies import write_study
 
-from schemas.errors import BundleError
-from schemas.pooled import PooledRelease, load_published
-from schemas.release import load_release
-from tasks.privacy.ledger import open_ledger
+from causalveil.schemas.errors import BundleError
+from causalveil.schemas.release import load_release
+from causalveil.schemas.sites.pooled import PooledRelease, load_published
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,8 +88,8 @@ def test_pooling_reads_no_data(demo: tuple[Path, str], tmp_path: Path) -> None:
 
 
 def test_the_flow_of_deployments(prefect_server: str, tmp_path: Path) -> None:
-    """flows/sites.py:pool under Prefect: paths go in, the same release comes out, a refusal fails the run."""
-    from flows.sites import pool
+    """flows/pool.py:pool under Prefect: paths go in, the same release comes out, a refusal fails the run."""
+    from causalveil.flows.pool import pool
 
     parties = {name: Party(name, tmp_path / name, seed) for seed, name in enumerate(NAMES[:2])}
     call = Call(tmp_path / "coordinator", parties)

@@ -16,12 +16,12 @@ import cloudpickle
 import pytest
 from studies import people, write_study
 
-from flows.engine import DirectEngine
-from flows.methods import METHODS
-from flows.spine import execute
-from schemas.execution import Execution
-from schemas.release import Release
-from tasks.spread import gathered, share, shares, spreading_by
+from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.estimators import METHODS
+from causalveil.flows.sequence.study import execute
+from causalveil.schemas.execution import Execution
+from causalveil.schemas.release import Release
+from causalveil.tasks.machine.distribute import gathered, share, shares, spreading_by
 
 SEED = 3
 DIRECTION: dict[str, Any] = {
@@ -71,4 +71,5 @@ def test_sent_away_or_not_gives_one_release(name: str, tmp_path: Path) -> None:
     )
     away = SendingEngine()
     assert released(path, tmp_path / "a", away) == released(path, tmp_path / "b", DirectEngine())
-    assert {"tasks.validate", "tasks.normalise"} < set(away.sent), "and something of the estimator's own"
+    shared = {"causalveil.tasks.enclave.validate", "causalveil.tasks.enclave.normalise"}
+    assert shared < set(away.sent), "and something of the estimator's own"

@@ -11,9 +11,9 @@ import pytest
 from ledger_help import assert_agreed
 from studies import write_study
 
-from flows.launch import run_study
-from flows.spine import plan_study
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.api import run_study
+from causalveil.flows.sequence.study import plan_study
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 OPTIONS = [
     {"weighting": weighting, "estimand": estimand, "level": level, "delta": delta, "variant": "ours"}
@@ -135,7 +135,7 @@ def test_simulation_charges_nothing(tmp_path: Path) -> None:
 
 def test_specification_and_digest_travel(tmp_path: Path) -> None:
     """The digest leaves out data.path and execution, and nothing else."""
-    from schemas.studies import load_study
+    from causalveil.schemas.studies import load_study
 
     base = load_study(write_study(tmp_path / "a")).digest
     same = load_study(write_study(tmp_path / "b", study={"data": {"path": "."}, "execution": {"workers": 2}})).digest

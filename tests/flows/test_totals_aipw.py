@@ -11,9 +11,9 @@ import pytest
 from ledger_help import assert_agreed
 from studies import write_study
 
-from flows.cli import main
-from flows.launch import run_study
-from flows.spine import plan_study
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
+from causalveil.flows.sequence.study import plan_study
 
 POLICY: dict[str, Any] = {
     "estimators": ["aipw", "difference_in_means"],

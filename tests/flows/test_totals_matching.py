@@ -12,9 +12,9 @@ import pytest
 from ledger_help import assert_agreed
 from studies import people, write_study
 
-from flows.launch import run_study
-from flows.spine import plan_study
-from tasks.privacy.ledger import open_ledger
+from causalveil.flows.api import run_study
+from causalveil.flows.sequence.study import plan_study
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.matching_help import POLICY, matching_changes
 
 STAGES = {"label": ["perturb"], "sample": ["propensity", "scores", "respond", "perturb"]}

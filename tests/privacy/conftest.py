@@ -9,7 +9,7 @@ import postgres
 import pytest
 import sqlalchemy as sa
 
-from tasks.privacy.ledger import Ledger, open_ledger
+from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 
 
 @pytest.fixture(scope="session")

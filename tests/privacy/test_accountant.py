@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from schemas.errors import CausalveilError, StudyError
-from schemas.privacy import Charge, Norm, PrivacyCost, Scope
-from tasks.privacy import mechanisms as m
-from tasks.privacy.accountant import _composed_epsilon, _distribution, _interval, _key, compose, epsilon_pld
+from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.tasks.privacy import mechanisms as m
+from causalveil.tasks.privacy.accountant import _composed_epsilon, _distribution, _interval, _key, compose, epsilon_pld
 
 
 def charge(epsilon: str, delta: str = "0", scope: Scope = Scope.all, name: str = "a", kind=None) -> Charge:

@@ -13,16 +13,17 @@ import numpy as np
 import pytest
 from audit import OpenBudget, epsilon_lower_bound
 
-from tasks import difference, outcome_model
-from tasks.aipw import in_memory
-from tasks.aipw_recipe import EFFECT, recipe
-from tasks.aipw_scores import Nuisances, score_range, score_sums
-from tasks.arrays import FloatArray
-from tasks.design import design
-from tasks.outcome_model import Arms, OutcomeModel
-from tasks.privacy.mechanisms import Mechanism
-from tasks.privacy.noise import SeededNoise
-from tasks.rows import Rows
+from causalveil.tasks.aipw import outcome_model
+from causalveil.tasks.aipw.outcome_model import Arms, OutcomeModel
+from causalveil.tasks.aipw.recipe import EFFECT, recipe
+from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
+from causalveil.tasks.aipw.stages import in_memory
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.mechanisms import Mechanism
+from causalveil.tasks.privacy.noise import SeededNoise
+from causalveil.tasks.trial import difference
 from tests.aipw_help import make_aipw, make_difference
 from tests.neighbours import neighbour
 

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from audit import OpenBudget, epsilon_lower_bound
 
-from schemas.direction import DirectionStudy
-from schemas.plan import Design
-from tasks.arrays import FloatArray
-from tasks.direction import answer, measure, regress, release, release_regressions, vectors
-from tasks.direction_draws import Draw, draws
-from tasks.pairs import TestRows
-from tasks.privacy.noise import SeededNoise
+from causalveil.schemas.estimators.direction import DirectionStudy
+from causalveil.schemas.plan import Design
+from causalveil.tasks.direction.draws import Draw, draws
+from causalveil.tasks.direction.pairs import TestRows
+from causalveil.tasks.direction.stages import answer, measure, regress, release, release_regressions, vectors
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.noise import SeededNoise
 from tests.direction_help import make_direction, rows
 
 CONFIDENCE = 1 - 1e-6

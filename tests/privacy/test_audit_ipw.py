@@ -23,17 +23,20 @@ import polars as pl
 import pytest
 from audit import OpenBudget, epsilon_lower_bound
 
-from schemas.ipw import IpwStudy
-from schemas.plan import Design
-from schemas.privacy import Level, Norm
-from tasks import normalise, perturb, propensity, weigh
-from tasks.arrays import FloatArray, IntArray
-from tasks.design import design
-from tasks.privacy.mechanisms import Mechanism, Sensitivity
-from tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
-from tasks.rows import Rows
-from tasks.split import leading_rows, training_size
-from tasks.unit_hash import ascending, keyed_hash
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Level, Norm
+from causalveil.tasks.enclave import normalise
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.split import leading_rows, training_size
+from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
+from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity
+from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from tests.ipw_help import make_study
 
 CONFIDENCE = 1 - 1e-6

@@ -21,12 +21,15 @@ import numpy as np
 import pytest
 from audit import epsilon_lower_bound
 
-from schemas.matching import MatchingStudy
-from tasks import match_perturb, match_scores, match_weights, respond
-from tasks.arrays import ByteArray, FloatArray
-from tasks.design import design
-from tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
-from tasks.rows import Rows
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.matching import perturb as match_perturb
+from causalveil.tasks.matching import respond
+from causalveil.tasks.matching import scores as match_scores
+from causalveil.tasks.matching import weights as match_weights
+from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from tests.matching_help import Transcript, two_covariates
 
 CONFIDENCE = 1 - 1e-6

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ledger_help import DATASET, budget, charge, never, policy, reservation, value
 
-from schemas.errors import BudgetRefused, CausalveilError, ConvergenceError, LedgerError
-from schemas.privacy import Charge
-from tasks.privacy.budget import FlowBudget, _decode, _encode, records_folder
-from tasks.privacy.ledger import Ledger, Released
+from causalveil.schemas.errors import BudgetRefused, CausalveilError, ConvergenceError, LedgerError
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.privacy.budget import FlowBudget, _decode, _encode, records_folder
+from causalveil.tasks.privacy.ledger.ledger import Ledger, Released
 
 CHARGES = (charge("model", "0.25"), charge("outcome", "0.25"))
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from mpmath.ctx_mp import MPContext
 from scipy import stats
 
-from schemas.errors import CausalveilError
-from tasks.privacy import lattice
+from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.privacy import lattice
 
 ALARM = 1e-10
 

@@ -19,11 +19,11 @@ import pytest
 import sqlalchemy as sa
 from ledger_help import budget, charge, finished, policy, release_of, reservation, value
 
-from schemas.errors import LedgerError
-from schemas.release import EffectRelease
-from tasks.privacy.ledger import Ledger, open_ledger
-from tasks.privacy.ledger_copy import copy_ledger
-from tasks.privacy.ledger_entry import Entry
+from causalveil.schemas.errors import LedgerError
+from causalveil.schemas.release import EffectRelease
+from causalveil.tasks.privacy.ledger.copy import copy_ledger
+from causalveil.tasks.privacy.ledger.entry import Entry
+from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 
 Tamper = Callable[..., None]
 ROOT = Path(__file__).parents[2]
@@ -255,7 +255,7 @@ def test_foreign_genesis(ledger: Ledger, release: EffectRelease) -> None:
 class TestDatabase:
     def test_reopens_with_its_identity_and_without_alembic(self, ledger: Ledger, ledger_url: str) -> None:
         program = (
-            "import os, sys\nfrom tasks.privacy.ledger import open_ledger\n"
+            "import os, sys\nfrom causalveil.tasks.privacy.ledger.ledger import open_ledger\n"
             "print(open_ledger().identity, 'alembic' in sys.modules)"
         )
         done = subprocess.run(

@@ -14,8 +14,8 @@ import pytest
 from children import CONTEXT, process
 from ledger_help import audit_lines, budget, charge, finished, never, policy, reservation
 
-from schemas.errors import BudgetRefused
-from tasks.privacy.ledger import Ledger, open_ledger
+from causalveil.schemas.errors import BudgetRefused
+from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 
 
 def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:

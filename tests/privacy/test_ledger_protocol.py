@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from ledger_help import audit_lines, budget, charge, finished, policy, reservation, value
 
-from schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict, StudyError
-from schemas.ledger import Account, BlockAccount
-from schemas.privacy import Level
-from tasks.privacy.ledger import Ledger, throwaway_ledger
+from causalveil.schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict, StudyError
+from causalveil.schemas.ledger import Account, BlockAccount
+from causalveil.schemas.privacy import Level
+from causalveil.tasks.privacy.ledger.ledger import Ledger, throwaway_ledger
 
 
 def block(ledger: Ledger, name: str = "all", level: str = "sample") -> BlockAccount:

@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ledger_help import budget, charge, policy, reservation, value
 
-from schemas.errors import CausalveilError
-from schemas.privacy import Level
-from tasks.privacy.ledger import Ledger
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.privacy import Level
+from causalveil.tasks.privacy.ledger.ledger import Ledger
 
 AMOUNTS = st.sampled_from(["0.1", "0.2", "0.3", "1e-12", "0.333333333333333"])
 SCOPES = st.sampled_from(["all", "train", "estimation"])

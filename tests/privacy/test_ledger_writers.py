@@ -11,8 +11,8 @@ from children import CONTEXT, process
 from ledger_help import charge, policy, reservation
 from postgres import WHY_NOT, database
 
-from schemas.errors import BudgetRefused
-from tasks.privacy.ledger import open_ledger
+from causalveil.schemas.errors import BudgetRefused
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 PROCESSES, THREADS, TRIES = 8, 4, 6
 EPSILON, CAP = "0.1", "10"

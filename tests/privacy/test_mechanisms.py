@@ -13,11 +13,11 @@ from audit import HalfNoise, OpenBudget, epsilon_lower_bound
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.amounts import parse_amount
-from schemas.errors import CausalveilError, StudyError
-from schemas.privacy import Norm, PrivacyCost, Scope
-from tasks.privacy import mechanisms as m
-from tasks.privacy.noise import SecureNoise, SeededNoise, opendp_laplace_loss
+from causalveil.schemas.amounts import parse_amount
+from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
+from causalveil.tasks.privacy import mechanisms as m
+from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise, opendp_laplace_loss
 
 SLOT = m.Slot("draw", "test", Scope.all)
 EPSILONS = st.decimals("1e-6", "50", allow_nan=False, places=6)

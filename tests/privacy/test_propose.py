@@ -13,14 +13,14 @@ import pytest
 from audit import OpenBudget, epsilon_lower_bound
 from ledger_help import policy, reservation
 
-from schemas.errors import CausalveilError, StudyError
-from schemas.privacy import Norm, PrivacyCost, Scope
-from tasks.privacy.accountant import compose
-from tasks.privacy.budget import FlowBudget
-from tasks.privacy.ledger import Ledger
-from tasks.privacy.mechanisms import Sensitivity, Slot
-from tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
-from tasks.privacy.propose import ProposeTestRelease, StableRelease
+from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
+from causalveil.tasks.privacy.accountant import compose
+from causalveil.tasks.privacy.budget import FlowBudget
+from causalveil.tasks.privacy.ledger.ledger import Ledger
+from causalveil.tasks.privacy.mechanisms import Sensitivity, Slot
+from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
+from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease
 
 SLOT = Slot(name="iqr", stage="answer", scope=Scope.estimation)
 UNIT = Sensitivity(1.0, Norm.l1, "1")

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from schemas.privacy import Charge, Norm, PrivacyCost, Scope
-from tasks.aipw_recipe import recipe
-from tasks.design import design
-from tasks.privacy.accountant import compose, epsilon_pld
+from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.tasks.aipw.recipe import recipe
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.privacy.accountant import compose, epsilon_pld
 from tests.aipw_help import make_aipw
 
 

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks import difference, outcome_model
-from tasks.aipw import in_memory
-from tasks.aipw_recipe import MEANS_WEIGHT, Recipe, recipe
-from tasks.aipw_scores import Nuisances, score_range, score_sums
-from tasks.design import design
-from tasks.outcome_model import Arms, OutcomeModel
-from tasks.rows import Rows
+from causalveil.tasks.aipw import outcome_model
+from causalveil.tasks.aipw.outcome_model import Arms, OutcomeModel
+from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe, recipe
+from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
+from causalveil.tasks.aipw.stages import in_memory
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.trial import difference
 from tests.aipw_help import make_aipw, make_difference
 from tests.neighbours import neighbour
 

@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.direction import Score
-from schemas.study import Variant
-from tasks import dependence
-from tasks import direction_theory as theory
-from tasks.arrays import FloatArray, IntArray
-from tasks.kernel import Kernel
-from tasks.residuals import fit, residuals
-from tasks.stability import Bins, Spread, bin_distances, order_distance
+from causalveil.schemas.estimators.direction import Score
+from causalveil.schemas.study import Variant
+from causalveil.tasks.direction import dependence
+from causalveil.tasks.direction import sensitivity as theory
+from causalveil.tasks.direction.gaussian_kernel import Kernel
+from causalveil.tasks.direction.kernel_ridge import fit, residuals
+from causalveil.tasks.direction.stability import Bins, Spread, bin_distances, order_distance
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 VARIANTS = tuple(Variant)
 RANK_SCORES = {Score.spearman: dependence.spearman, Score.kendall: dependence.kendall}

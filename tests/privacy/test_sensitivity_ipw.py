@@ -16,10 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import expit
 
-from schemas.ipw import IpwStudy
-from tasks import propensity, weigh
-from tasks.design import design
-from tasks.rows import Rows
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.models import lattice_sums
+from causalveil.tasks.models import logistic as propensity
 from tests.ipw_help import ESTIMANDS, make_study
 from tests.neighbours import neighbour
 
@@ -174,7 +176,7 @@ def test_rounding_to_the_lattice_moves_a_unit_by_half_a_step(data: st.DataObject
     rows = data.draw(table_rows(n, 2))
     numbers = weigh.contributions(study, rows, W)
     assert np.all(np.abs(numbers) <= 1)
-    step = 2.0 ** -weigh.lattice_exponent(n)
+    step = 2.0 ** -lattice_sums.lattice_exponent(n)
     sums = weigh.exact_sums(study, lambda _: rows, 1, n, W)
     loose = numbers.sum(axis=1)
     if study.estimator.weighting == "hajek":

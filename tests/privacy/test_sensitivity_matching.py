@@ -13,12 +13,15 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import DataError
-from schemas.matching import MatchingStudy
-from tasks import match_perturb, match_scores, match_weights, respond
-from tasks.match_weights import Weighted
-from tasks.privacy.noise import SeededNoise
-from tasks.rows import Rows
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.matching import perturb as match_perturb
+from causalveil.tasks.matching import respond
+from causalveil.tasks.matching import scores as match_scores
+from causalveil.tasks.matching import weights as match_weights
+from causalveil.tasks.matching.weights import Weighted
+from causalveil.tasks.privacy.noise import SeededNoise
 from tests.matching_help import Transcript, two_covariates
 from tests.neighbours import neighbour
 

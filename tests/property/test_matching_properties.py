@@ -13,12 +13,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import DataError
-from schemas.study import Estimand
-from tasks.match import Matching, adaptive_limit, integer_caps, match_capped, most_used
-from tasks.match_scores import traversal
-from tasks.rows import partition_folder, save_array
-from tasks.unit_hash import ascending, keyed_hash
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.study import Estimand
+from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
+from causalveil.tasks.machine.arrays_on_disk import save_array
+from causalveil.tasks.matching.nearest import Matching, adaptive_limit, integer_caps, match_capped, most_used
+from causalveil.tasks.matching.scores import traversal
 from tests import matching_oracle as oracle
 
 STEP = 2.0**-20

@@ -10,7 +10,7 @@ from bad_data import study
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.normalise import columns, dimension, encode, scale, scaled_outcome
+from causalveil.tasks.enclave.normalise import columns, dimension, encode, scale, scaled_outcome
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 # Plain numbers, and the corners of the format.

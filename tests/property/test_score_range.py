@@ -9,11 +9,19 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.studies import parse_study
-from tasks import normalise
-from tasks.aipw_scores import Nuisances, common_range, fold_range, linear_range, propensity_range, score_range, scores
-from tasks.outcome_model import OutcomeModel
-from tasks.rows import Rows
+from causalveil.schemas.studies import parse_study
+from causalveil.tasks.aipw.outcome_model import OutcomeModel
+from causalveil.tasks.aipw.scores import (
+    Nuisances,
+    common_range,
+    fold_range,
+    linear_range,
+    propensity_range,
+    score_range,
+    scores,
+)
+from causalveil.tasks.enclave import normalise
+from causalveil.tasks.enclave.rows import Rows
 from tests.studies import STUDY, merge
 
 COVARIATES: dict[str, Any] = {

@@ -10,9 +10,9 @@ import math
 
 import pytest
 
-from tasks import interval_runs
-from tasks.interval_runs import FINITE, KERNEL, LEVELS, NETWORK, Method, Summary
-from tasks.replication_data import DATASET_1, DATASET_2, Population
+from causalveil.flows.papers.schroeder2025 import runs as interval_runs
+from causalveil.flows.papers.schroeder2025.data import DATASET_1, DATASET_2, Population
+from causalveil.flows.papers.schroeder2025.runs import FINITE, KERNEL, LEVELS, NETWORK, Method, Summary
 
 SHORT = 25
 # Coverage at 80, 90 and 95 %, epsilon .5, delta 1e-5, n = 3000 (table 1 of the paper).

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from schemas.aipw import AipwStudy
-from tasks import interval_runs
-from tasks.interval_runs import ALLOWING, FINITE
-from tasks.replication_data import DATASET_2
+from causalveil.flows.papers.schroeder2025 import runs as interval_runs
+from causalveil.flows.papers.schroeder2025.data import DATASET_2
+from causalveil.flows.papers.schroeder2025.runs import ALLOWING, FINITE
+from causalveil.schemas.estimators.aipw import AipwStudy
 
 UNITS = 3_000
 

@@ -11,14 +11,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tasks import aipw, difference
-from tasks.aipw import in_memory, release_outcome_model
-from tasks.aipw_recipe import recipe
-from tasks.aipw_scores import Nuisances, score_range, score_sums
-from tasks.design import design
-from tasks.outcome_model import OutcomeModel
-from tasks.privacy.rehearsal import RehearsalBudget
-from tasks.rows import Rows
+from causalveil.tasks.aipw import stages as aipw
+from causalveil.tasks.aipw.outcome_model import OutcomeModel
+from causalveil.tasks.aipw.recipe import recipe
+from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
+from causalveil.tasks.aipw.stages import in_memory, release_outcome_model
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.trial import difference
 from tests.aipw_help import analysed, confounded, encode, in_folds, make_aipw, make_difference
 
 TRUTH = 1.0

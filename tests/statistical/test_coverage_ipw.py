@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from schemas.ipw import IpwStudy
-from tasks import perturb, propensity, weigh
-from tasks.design import design
-from tasks.interval import Findings
-from tasks.ipw_interval import findings
-from tasks.privacy.rehearsal import RehearsalBudget
-from tasks.rows import Rows
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.ipw.interval import findings
+from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.ipw_help import make_study
 
 SCORE = np.array([1.6, -1.0, 0.3])

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flows.matching import rehearse
-from tasks import matching_interval
-from tasks.interval import Findings
-from tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.flows.estimators.matching import rehearse
+from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.matching import interval as matching_interval
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.matching_help import population, two_covariates
 
 TABLES = 100

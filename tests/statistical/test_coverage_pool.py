@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tasks.interval import Estimate, Noise, assemble
-from tasks.pool import Pooled, SiteEstimate, pool
+from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
+from causalveil.tasks.sites.pool import Pooled, SiteEstimate, pool
 
 EFFECT = 1.0
 CONFIDENCE = 0.95

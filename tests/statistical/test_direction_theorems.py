@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from tasks import direction_theory as theory
-from tasks.direction_rehearsal import THEOREMS, rehearse_theorems
+from causalveil.flows.papers.kusner2016.runs import THEOREMS, rehearse_theorems
+from causalveil.tasks.direction import sensitivity as theory
 
 DRAWS = 10_000
 FORMULAS = dict(

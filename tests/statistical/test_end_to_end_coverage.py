@@ -18,16 +18,19 @@ import numpy as np
 import polars as pl
 import pytest
 
-from schemas.ipw import IpwStudy
-from tasks import perturb, propensity, weigh
-from tasks.arrays import FloatArray
-from tasks.design import design
-from tasks.interval import Findings
-from tasks.ipw_interval import findings
-from tasks.privacy.rehearsal import RehearsalBudget
-from tasks.rows import Rows
-from tasks.split import leading_rows, training_size
-from tasks.unit_hash import ascending, keyed_hash
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.split import leading_rows, training_size
+from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
+from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.ipw.interval import findings
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models import logistic
+from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.ipw_help import make_study
 
 UNITS, RUNS = 20_000, 300
@@ -79,7 +82,7 @@ def truth(study: IpwStudy, assignment: FloatArray) -> float:
 def weighted_limit(study: IpwStudy, assignment: FloatArray, coefficients: FloatArray) -> float:
     """What Hajek weighting by these coefficients converges to, by quadrature."""
     score, sides = sigmoid(GRID @ assignment), means(GRID)
-    model = weigh.clipped_scores(GRID, coefficients, study.estimator.clip)
+    model = logistic.clipped_scores(GRID, coefficients, study.estimator.clip)
     arms = []
     for arm, share, mean in ((1, score, sides[0]), (0, 1 - score, sides[1])):
         weight = weigh.weights(study.estimand, model, np.full(len(GRID), arm, np.uint8))

@@ -14,12 +14,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas.study import Estimand
-from tasks import propensity, weigh
-from tasks.arrays import ByteArray, FloatArray
-from tasks.design import design
-from tasks.privacy.noise import SeededNoise
-from tasks.rows import Rows
+from causalveil.schemas.study import Estimand
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.privacy.noise import SeededNoise
 from tests.ipw_help import make_study
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.matching import rehearse
-from flows.replicate_matching import Prepared, Setting, prepare
-from tasks.matching_data import SOURCES, load
-from tasks.matching_errors import RelativeError, penalty
-from tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.flows.estimators.matching import rehearse
+from causalveil.flows.papers.yuan2026.command import Prepared, Setting, prepare
+from causalveil.flows.papers.yuan2026.data import SOURCES, load
+from causalveil.flows.papers.yuan2026.errors import RelativeError, penalty
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (ROOT / "data", ROOT.parent / "shared" / "data")
@@ -87,7 +87,7 @@ def test_penalty_is_the_packages_own() -> None:
     """scikit-learn's C = 1 on covariates in [0, 1] has nearly the scores of our fit at that penalty."""
     from sklearn.linear_model import LogisticRegression
 
-    from tasks.match_scores import exact_scores
+    from causalveil.tasks.matching.scores import exact_scores
 
     ready = prepared("LaLonde")
     assert ready.penalty == penalty(445, 8) == 0.001

@@ -14,13 +14,13 @@ import polars as pl
 import pytest
 from scipy.stats import ks_2samp
 
-from flows.matching import rehearse
-from tasks import match_scores
-from tasks.arrays import FloatArray, IntArray
-from tasks.design import design
-from tasks.privacy.rehearsal import RehearsalBudget
-from tasks.rows import Rows
-from tasks.unit_hash import ascending, keyed_hash
+from causalveil.flows.estimators.matching import rehearse
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.matching import scores as match_scores
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.matching_help import population, two_covariates
 
 KEYS, N = 250, 300

@@ -13,8 +13,8 @@ import pytest
 from audit import epsilon_lower_bound
 from scipy import stats
 
-from schemas.errors import CausalveilError
-from tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
+from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 
 ALARM = 1e-10
 SCALE = 0.37

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.errors import StudyError
-from schemas.privacy import Scope
-from tasks.aipw_recipe import recipe
-from tasks.design import design
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.privacy import Scope
+from causalveil.tasks.aipw.recipe import recipe
+from causalveil.tasks.enclave.sizes import design
 from tests.aipw_help import make_aipw, make_difference
 
 

@@ -1,98 +1,138 @@
-"""The house holds: imports go down, noise has one room, no guard is an assert."""
+"""The house holds: imports go down and never in a circle, rooms are small, noise has one room, no guard asserts."""
 
 from __future__ import annotations
 
 import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from house import House
+
+from causalveil.schemas.release import SCHEMA_FILE, release_schema
 
 ROOT = Path(__file__).parents[2]
-FLOORS = {"schemas": {"schemas"}, "tasks": {"schemas", "tasks"}, "flows": {"schemas", "tasks", "flows"}}
-SOURCES = sorted(path for floor in FLOORS for path in (ROOT / floor).rglob("*.py"))
+HOUSE = House(ROOT)
+MOST_MODULES = 15
 
-
-def imported(tree: ast.AST) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-    return names
-
-
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_module_keeps_the_house_rules(path: Path) -> None:
-    where = path.relative_to(ROOT)
-    tree = ast.parse(path.read_text())
-    names = imported(tree)
-    above = set(FLOORS) - FLOORS[where.parts[0]]
-    assert not {name for name in names if name.split(".")[0] in above}, "imports go down only"
-    if where.parts[0] != "flows":
-        assert not {name for name in names if name.split(".")[0] == "prefect"}, "stages do not know Prefect"
-    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Assert)], "assert guards nothing"
-
-
-def draws(path: Path) -> set[str]:
-    """Names by which a module could draw random numbers."""
-    tree = ast.parse(path.read_text())
-    found = {name for name in imported(tree) if name.split(".")[0] in {"random", "opendp", "secrets"}}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and ast.unparse(node) in {"np.random", "os.urandom", "numpy.random"}:
-            found.add(ast.unparse(node))
-    return found
-
-
-# Who may touch randomness at all, and for what other than noise on a release.
-ALLOWED = {
-    "flows/spine.py": {"secrets"},  # run ids
-    "tasks/matching_data.py": {"np.random"},  # the simulated data set of a paper
-    "tasks/replication_data.py": {"np.random"},  # synthetic data
+# Who may touch randomness outside tasks/privacy, and for what other than noise on a release.
+RANDOM = {
+    "flows/sequence/study.py": {"secrets"},  # run ids
+    "flows/papers/schroeder2025/data.py": {"np.random"},  # synthetic data
+    "flows/papers/yuan2026/data.py": {"np.random"},  # the simulated data set of a paper
     "tasks/simulate.py": {"np.random"},  # synthetic data
+}
+# Who makes a noise source; it is handed to a budget at once.
+NOISE = {"flows/sequence/study.py"}
+# The only doors to Prefect: the flows themselves, the engine, and the command that reads Prefect's record.
+PREFECT = ("flows/study.py", "flows/extract.py", "flows/pool.py", "flows/engine/", "flows/cli/audit_prefect.py")
+# Rooms that open files with people's rows.
+ROWS = ("tasks/enclave/", "tasks/warehouse/", "tasks/simulate.py", "flows/papers/")
+
+
+def test_imports_go_down_only() -> None:
+    assert HOUSE.climbing() == []
+
+
+def test_no_circle_also_not_inside_functions() -> None:
+    assert HOUSE.circles() == []
+
+
+def test_rooms_are_small() -> None:
+    assert {room: n for room, n in HOUSE.rooms().items() if n > MOST_MODULES} == {}
+
+
+def test_no_guard_is_an_assert() -> None:
+    assert [where for where, module in HOUSE.modules.items() if module.finds(ast.Assert)] == []
+
+
+def test_randomness_has_one_room() -> None:
+    outside = {
+        where: module.random()
+        for where, module in HOUSE.modules.items()
+        if module.random() and not where.startswith("tasks/privacy/")
+    }
+    assert outside == RANDOM
+
+
+def test_noise_is_made_in_one_place() -> None:
+    assert HOUSE.importers("causalveil.tasks.privacy.noise", outside="tasks/privacy/") == NOISE
+
+
+def test_prefect_is_known_to_its_doors_only() -> None:
+    assert {where for where in HOUSE.importers("prefect") if not where.startswith(PREFECT)} == set()
+
+
+def test_rows_are_read_in_their_rooms_only() -> None:
+    readers = {where for where, module in HOUSE.modules.items() if module.reads_rows()}
+    assert {where for where in readers if not where.startswith(ROWS)} == set()
+    assert readers, "somebody reads rows"
+
+
+PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
+    "a schema imports a flow": ("schemas/plan.py", "import causalveil.flows.api", test_imports_go_down_only),
+    "a task imports a flow": (
+        "tasks/ipw/weights.py",
+        "def late() -> None:\n    from causalveil.flows import api",
+        test_imports_go_down_only,
+    ),
+    "a circle inside a function": (
+        "schemas/amounts.py",
+        "def late() -> None:\n    from causalveil.schemas import privacy",
+        test_no_circle_also_not_inside_functions,
+    ),
+    "a crowd": ("tasks/inference/*", "", test_rooms_are_small),
+    "an assert": ("tasks/ipw/weights.py", "assert True", test_no_guard_is_an_assert),
+    "a draw by numpy": ("tasks/ipw/weights.py", "NOISE = np.random.default_rng()", test_randomness_has_one_room),
+    "a draw by OpenDP": ("tasks/ipw/weights.py", "import opendp.prelude", test_randomness_has_one_room),
+    "a second noise source": (
+        "tasks/ipw/weights.py",
+        "from causalveil.tasks.privacy.noise import SecureNoise",
+        test_noise_is_made_in_one_place,
+    ),
+    "a task that knows Prefect": ("tasks/ipw/weights.py", "import prefect", test_prefect_is_known_to_its_doors_only),
+    "rows read elsewhere": (
+        "flows/planning/ipw.py",
+        "import polars as pl\npl.read_parquet('x')",
+        test_rows_are_read_in_their_rooms_only,
+    ),
 }
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_randomness_has_one_room(path: Path) -> None:
-    where = str(path.relative_to(ROOT))
-    if where.startswith("tasks/privacy/"):
-        return
-    assert draws(path) <= ALLOWED.get(where, set())
-
-
-def test_only_the_spine_hands_noise_to_a_budget() -> None:
-    """A noise source is made in one place, which gives it to a budget; stages meet it nowhere."""
-    holders = {
-        str(path.relative_to(ROOT))
-        for path in SOURCES
-        if {name for name in imported(ast.parse(path.read_text())) if name.startswith("tasks.privacy.noise")}
-        and not path.is_relative_to(ROOT / "tasks" / "privacy")
-    }
-    assert holders == {"flows/spine.py"}
+@pytest.mark.parametrize("case", PLANTED)
+def test_a_planted_violation_is_caught(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rules bite: each is broken in a copy of the tree, and its test must fail there."""
+    where, code, rule = PLANTED[case]
+    for floor in ("flows", "tasks", "schemas"):
+        shutil.copytree(ROOT / floor, tmp_path / floor, ignore=shutil.ignore_patterns("__pycache__"))
+    if where.endswith("*"):
+        for number in range(MOST_MODULES + 1):
+            (tmp_path / where[:-1] / f"one_more_{number}.py").write_text('"""Crowd."""\n')
+    else:
+        with (tmp_path / where).open("a") as file:
+            file.write(f"\n\n{code}\n")
+    monkeypatch.setitem(globals(), "HOUSE", House(tmp_path))
+    with pytest.raises(AssertionError):
+        rule()
 
 
 def test_direct_engine_never_imports_prefect() -> None:
-    import subprocess
-    import sys
-
-    code = "import sys, flows.cli, flows.launch; sys.exit('prefect' in sys.modules)"
+    code = "import sys, causalveil.flows.cli.main, causalveil.flows.api; sys.exit('prefect' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 
 def test_lock_and_constraints_agree() -> None:
     """What `uv run` resolves to is what requirements.lock pins."""
-    import re
-    import tomllib
-
     lock = (ROOT / "requirements.lock").read_text()
     pinned = [re.split(r"\s*\\$", line)[0].strip() for line in lock.splitlines() if re.match(r"\w", line)]
     assert tomllib.loads((ROOT / "uv.toml").read_text())["constraint-dependencies"] == pinned
 
 
 def test_exported_schema_is_current() -> None:
-    import json
-
-    from schemas.release import SCHEMA_FILE, release_schema
-
     assert json.loads(SCHEMA_FILE.read_text()) == release_schema()

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas.errors import StudyError
-from schemas.privacy import PrivacyCost
-from tasks import asymptotic
-from tasks.asymptotic import Domain, Moments, Nuisances, Table
-from tasks.learners import Learner, Role, Surface, learner
-from tasks.privacy.accountant import compose, epsilon_pld
-from tasks.privacy.gross_error import gross_error_gaussian
-from tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.privacy import PrivacyCost
+from causalveil.tasks.aipw_asymptotic import influence as asymptotic
+from causalveil.tasks.aipw_asymptotic.influence import Domain, Moments, Nuisances, Table
+from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, Surface, learner
+from causalveil.tasks.privacy.accountant import compose, epsilon_pld
+from causalveil.tasks.privacy.gross_error import gross_error_gaussian
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 ROOT = Path(__file__).parents[2]
 
@@ -265,8 +265,8 @@ def test_no_delta_or_one_unit_has_no_such_noise(cost: tuple[Decimal, Decimal], u
 
 COLD = """
 import numpy as np
-from tasks.replication_data import DATASET_2, draw, rows_of
-from tasks import interval_runs
+from causalveil.flows.papers.schroeder2025.data import DATASET_2, draw, rows_of
+from causalveil.flows.papers.schroeder2025 import runs as interval_runs
 study = interval_runs.study_of(DATASET_2.document(), interval_runs.KERNEL, 1000, "0.5", "1e-5")
 rows = rows_of(study, draw(DATASET_2, 1000, 3))
 print(len({interval_runs.analyse(study, rows, 9)[0].interval.upper for _ in range(2)}))

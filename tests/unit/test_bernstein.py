@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from studies import write_study
 
-from flows.launch import run_study
-from schemas.errors import StudyError
-from schemas.privacy import Coverage
-from schemas.release import load_release
-from tasks.bernstein import half_width
-from tasks.interval import Noise
+from causalveil.flows.api import run_study
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.privacy import Coverage
+from causalveil.schemas.release import load_release
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.inference.bernstein import half_width
 from tests.aipw_help import analysed, confounded, make_aipw
 
 SILENT = Noise(0.0)

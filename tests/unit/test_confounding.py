@@ -9,15 +9,15 @@ import pytest
 from scipy.special import ndtri
 from studies import write_study
 
-from flows.launch import run_study
-from flows.methods import METHODS
-from flows.spine import plan_study
-from schemas.aipw import OmittedConfounding
-from schemas.errors import StudyError
-from schemas.plan import StandIn
-from schemas.release import load_release
-from tasks.confounding import bias_ratio, robustness_value
-from tasks.interval import Estimate, Noise, assemble
+from causalveil.flows.api import run_study
+from causalveil.flows.sequence.estimators import METHODS
+from causalveil.flows.sequence.study import plan_study
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.aipw import OmittedConfounding
+from causalveil.schemas.plan import StandIn
+from causalveil.schemas.release import load_release
+from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
+from causalveil.tasks.inference.confounding import bias_ratio, robustness_value
 from tests.aipw_help import analysed, confounded, make_aipw
 
 SHARES = {"outcome": 0.3, "treatment": 0.05}
@@ -143,7 +143,7 @@ def test_shares_that_make_no_sense(changes: dict[str, object], told: str) -> Non
 
 
 def test_plan_and_release_say_what_is_allowed_for(tmp_path: object, capfd: pytest.CaptureFixture[str]) -> None:
-    from flows.cli import main
+    from causalveil.flows.cli.main import main
 
     estimator = {"name": "aipw", "penalty": ..., "omitted_confounding": SHARES}
     path = write_study(tmp_path / "study", study={"estimator": estimator}, policy={"estimators": ["aipw"]})

@@ -5,10 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from schemas.errors import ConvergenceError, StudyError
-from tasks.dependence import CHUNK, hsic, iqr_score, kendall, log_iqr, quartile_places, ranks, spearman
-from tasks.kernel import PRECISION, Kernel
-from tasks.residuals import fit, residuals
+from causalveil.schemas.errors import ConvergenceError, StudyError
+from causalveil.tasks.direction.dependence import (
+    CHUNK,
+    hsic,
+    iqr_score,
+    kendall,
+    log_iqr,
+    quartile_places,
+    ranks,
+    spearman,
+)
+from causalveil.tasks.direction.gaussian_kernel import PRECISION, Kernel
+from causalveil.tasks.direction.kernel_ridge import fit, residuals
 from tests.direction_help import cause_and_effect
 
 BANDWIDTHS = (0.02, 0.05, 0.2, 1.0, 10.0)

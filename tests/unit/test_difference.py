@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from tasks import difference
-from tasks.aipw import in_memory
-from tasks.design import design
-from tasks.privacy.rehearsal import RehearsalBudget
-from tasks.rows import Rows
+from causalveil.tasks.aipw.stages import in_memory
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.trial import difference
 from tests.aipw_help import confounded, make_difference
 
 

@@ -11,22 +11,22 @@ import numpy as np
 import polars as pl
 import pytest
 
-from schemas.direction import Favours, Releases, Score
-from schemas.errors import DataError, StudyError
-from schemas.plan import Design, StandIn
-from schemas.privacy import Scope
-from schemas.release import ScoreRelease
-from schemas.study import Variant
-from tasks import direction_theory as theory
-from tasks.direction import answer, regress, score_values, vectors
-from tasks.direction_answers import favoured, verdict
-from tasks.direction_draws import draws, fits, shares
-from tasks.direction_standin import hsic_margin, stand_in_pairs, sweep
-from tasks.pairs import normalise_stage
-from tasks.partitions import read_layout
-from tasks.privacy.accountant import compose
-from tasks.privacy.rehearsal import RehearsalBudget
-from tasks.validate import validate_stage
+from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.estimators.direction import Favours, Releases, Score
+from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.privacy import Scope
+from causalveil.schemas.release import ScoreRelease
+from causalveil.schemas.study import Variant
+from causalveil.tasks.direction import sensitivity as theory
+from causalveil.tasks.direction.answers import favoured, verdict
+from causalveil.tasks.direction.draws import draws, fits, shares
+from causalveil.tasks.direction.expected import hsic_margin, stand_in_pairs, sweep
+from causalveil.tasks.direction.pairs import normalise_stage
+from causalveil.tasks.direction.stages import answer, regress, score_values, vectors
+from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.enclave.validate import validate_stage
+from causalveil.tasks.privacy.accountant import compose
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.direction_help import (
     OPTIONS,
     cause_and_effect,
@@ -217,8 +217,8 @@ def test_sweep_refusals() -> None:
 @pytest.mark.parametrize("option", OPTIONS, ids=option_name)
 def test_outlook(option: dict[str, Any]) -> None:
     """Every option has sentences; a half without a bound is a warning; few units drown."""
-    from flows.direction import outlook
-    from flows.spine import declare
+    from causalveil.flows.estimators.direction import outlook
+    from causalveil.flows.sequence.study import declare
 
     study = make_direction(**option)
     for units in (40, 400_000):
@@ -233,7 +233,7 @@ def test_outlook(option: dict[str, Any]) -> None:
 def test_plan_sweep_on_the_command_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
     import json
 
-    from flows.cli import main
+    from causalveil.flows.cli.main import main
     from tests.direction_help import write_direction
 
     path = write_direction(tmp_path)

@@ -8,8 +8,18 @@ from xml.etree import ElementTree
 
 import pytest
 
-from flows.figures import COLOURS, DASHES, MARKERS, figure, legend, markdown_table, picture, series, write_table
-from schemas.errors import StudyError
+from causalveil.flows.papers.figures import (
+    COLOURS,
+    DASHES,
+    MARKERS,
+    figure,
+    legend,
+    markdown_table,
+    picture,
+    series,
+    write_table,
+)
+from causalveil.schemas.errors import StudyError
 
 ROWS = [{"data": "a|b", "n": 3, "error": 0.123456}, {"data": "c", "n": 4, "error": float("nan")}]
 

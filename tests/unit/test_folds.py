@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas.errors import CausalveilError, StudyError
-from schemas.plan import Layout, Partition
-from tasks.folds import Folds, fold_sizes, folds_stage
-from tasks.rows import partition_folder, save_array
+from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.enclave.folds import Folds, fold_sizes, folds_stage
+from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.machine.arrays_on_disk import save_array
 
 
 def enclave(scratch: Path, sizes: list[int], seed: int = 0) -> Layout:

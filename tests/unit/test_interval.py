@@ -13,11 +13,12 @@ from scipy.special import gamma as gamma_function
 from scipy.special import ndtri
 from scipy.stats import beta as beta_distribution
 
-from tasks import perturb, weigh
-from tasks.design import design
-from tasks.interval import Estimate, Noise, assemble
-from tasks.ipw_interval import FLOOR_DEVIATIONS, findings
-from tasks.rows import Rows
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
+from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.ipw.interval import FLOOR_DEVIATIONS, findings
 from tests.ipw_help import ESTIMANDS, make_study, random_rows
 
 W = np.array([1.0, -0.5, 0.5, 0.2])

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from schemas.errors import CausalveilError
-from tasks.home import home
-from tasks.privacy.keys import RunKey, key_of, run_key, simulated_key, site_secret
+from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.machine.home import home
+from causalveil.tasks.privacy.keys import RunKey, key_of, run_key, simulated_key, site_secret
 
 SECRET = bytes(range(32))
 

@@ -7,9 +7,9 @@ from importlib.metadata import EntryPoint
 import numpy as np
 import pytest
 
-from schemas.errors import StudyError
-from tasks import learners
-from tasks.learners import Learner, Role, by_differences, learner, register
+from causalveil.schemas.errors import StudyError
+from causalveil.tasks.aipw_asymptotic import learners
+from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, by_differences, learner, register
 
 MODELS = [(role, name) for role in Role for name in learners._REGISTRY[role]]
 

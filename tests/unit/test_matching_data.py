@@ -8,10 +8,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from schemas.errors import DataError
-from schemas.ipw import IpwStudy
-from schemas.study import EffectStudy
-from tasks.matching_data import NAMES, SOURCES, PublishedData, load, rows_of, synth
+from causalveil.flows.papers.yuan2026.data import NAMES, SOURCES, PublishedData, load, rows_of, synth
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.schemas.study import EffectStudy
 
 ROOT = Path(__file__).parents[2]
 SHARED = ROOT.parent / "shared" / "data"

@@ -9,11 +9,13 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
-from tasks import match_perturb, match_weights, matching_interval
-from tasks.design import design
-from tasks.interval import Noise, laplace_tail
-from tasks.match_weights import Reuse
-from tasks.matching_interval import Contrast, findings
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.inference.assemble import Noise, laplace_tail
+from causalveil.tasks.matching import interval as matching_interval
+from causalveil.tasks.matching import perturb as match_perturb
+from causalveil.tasks.matching import weights as match_weights
+from causalveil.tasks.matching.interval import Contrast, findings
+from causalveil.tasks.matching.weights import Reuse
 from tests.matching_help import population, two_covariates
 
 REUSE = Reuse(

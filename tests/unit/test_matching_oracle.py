@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from schemas.errors import DataError
-from schemas.study import Estimand
-from tasks.match import match_capped, most_used
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.study import Estimand
+from causalveil.tasks.matching.nearest import match_capped, most_used
 from tests import matching_oracle as oracle
 
 CASES = 6000

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from studies import write_study
 
-from flows.cli import main
-from flows.matching import declare, outlook, rehearse
-from flows.spine import declare as plan_of
-from schemas.plan import StandIn
-from tasks import matching_theory
-from tasks.design import design
-from tasks.match import most_used
-from tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.flows.cli.main import main
+from causalveil.flows.estimators.matching import declare, outlook, rehearse
+from causalveil.flows.sequence.study import declare as plan_of
+from causalveil.schemas.plan import StandIn
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.matching import expected as matching_theory
+from causalveil.tasks.matching.nearest import most_used
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.matching_help import POLICY, matching_changes, population, two_covariates
 
 

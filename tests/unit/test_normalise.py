@@ -5,13 +5,22 @@ import polars as pl
 import pytest
 from bad_data import AGE, CANARY, GROUP, OUTCOME, TREATMENT, UNIT, good, study, write
 
-from schemas.errors import DataError
-from tasks.normalise import columns, dimension, encode, feature_names, normalise_stage, scale, scaled_outcome
-from tasks.partitions import read_layout
-from tasks.privacy.keys import simulated_key
-from tasks.rows import load_array, partition_folder
-from tasks.unit_hash import keyed_hash
-from tasks.validate import HASH_LABEL, validate_stage
+from causalveil.schemas.errors import DataError
+from causalveil.tasks.enclave.normalise import (
+    columns,
+    dimension,
+    encode,
+    feature_names,
+    normalise_stage,
+    scale,
+    scaled_outcome,
+)
+from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.enclave.unit_hash import keyed_hash
+from causalveil.tasks.enclave.validate import HASH_LABEL, validate_stage
+from causalveil.tasks.machine.arrays_on_disk import load_array
+from causalveil.tasks.privacy.keys import simulated_key
 
 
 def encoded(given, frame: pl.DataFrame) -> np.ndarray:
@@ -163,7 +172,7 @@ def test_chunks_and_workers_do_not_change_the_rows(workers, tmp_path, monkeypatc
     frame = good(1000).with_columns(pl.when(pl.int_range(pl.len()) % 7 > 0).then(pl.col(AGE, GROUP)))
     folder = write(tmp_path / "data", frame)
     ((whole, *_),) = normalised(given, folder, tmp_path / "one")
-    monkeypatch.setattr("tasks.normalise.CHUNK_ROWS", 64)
+    monkeypatch.setattr("causalveil.tasks.enclave.normalise.CHUNK_ROWS", 64)
     ((cut, *_),) = normalised(given, folder, tmp_path / "two")
     assert np.array_equal(whole, cut)
 

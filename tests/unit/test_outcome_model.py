@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tasks import shrinkage
-from tasks.aipw import in_memory
-from tasks.aipw_recipe import MEANS_WEIGHT, Recipe, recipe
-from tasks.design import design
-from tasks.outcome_model import Arms, arm_sums, arms_from, cut, slope_sums, with_slopes
-from tasks.rows import Rows
-from tasks.shrinkage import kept_share, moments_part, signal_share, taken_off
+from causalveil.tasks.aipw import shrinkage
+from causalveil.tasks.aipw.outcome_model import Arms, arm_sums, arms_from, cut, slope_sums, with_slopes
+from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe, recipe
+from causalveil.tasks.aipw.shrinkage import kept_share, moments_part, signal_share, taken_off
+from causalveil.tasks.aipw.stages import in_memory
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
 from tests.aipw_help import confounded, encode, make_aipw
 
 FINE = 2.0**-17

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from bad_data import LAYOUT_CASES, UNIT, good, study, write
 
-from schemas.errors import DataError
-from tasks.partitions import column_groups, read_columns, read_layout
+from causalveil.schemas.errors import DataError
+from causalveil.tasks.enclave.partitions import column_groups, read_columns, read_layout
 
 
 def blocked(newest: int | None = None):

@@ -8,11 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas.privacy import Scope
-from tasks import perturb, weigh
-from tasks.design import design
-from tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
-from tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.schemas.privacy import Scope
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.ipw_help import ESTIMANDS, make_study
 
 N = 2000

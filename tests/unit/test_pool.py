@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from schemas.errors import BundleError
-from schemas.pooled import SCHEMA_FILE, pooled_schema
-from schemas.privacy import Coverage
-from schemas.release import Interval, Variance
-from tasks.interval import Noise
-from tasks.pool import Pooled, SiteEstimate, pool
+from causalveil.schemas.errors import BundleError
+from causalveil.schemas.privacy import Coverage
+from causalveil.schemas.release import Interval, Variance
+from causalveil.schemas.sites.pooled import SCHEMA_FILE, pooled_schema
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.sites.pool import Pooled, SiteEstimate, pool
 
 WIDE = (-1e9, 1e9)
 Z = NormalDist().inv_cdf(0.975)

@@ -11,13 +11,13 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
-from schemas.errors import ConvergenceError
-from schemas.privacy import Level, Scope
-from tasks import propensity
-from tasks.design import design
-from tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
-from tasks.privacy.rehearsal import RehearsalBudget
-from tasks.rows import Enclave, Rows
+from causalveil.schemas.errors import ConvergenceError
+from causalveil.schemas.privacy import Level, Scope
+from causalveil.tasks.enclave.rows import Enclave, Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.ipw_help import cut, make_study, random_rows
 
 PENALTIES = (1e-6, 1e-3, 0.03, 0.1, 0.17, 0.171, 0.5, 1.0, 10.0, 100.0)

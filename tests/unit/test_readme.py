@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows.cli import main
-from schemas.policy import load_policy
-from schemas.studies import load_study
+from causalveil.flows.cli.main import main
+from causalveil.schemas.policy import load_policy
+from causalveil.schemas.studies import load_study
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from schemas.errors import DataError
-from schemas.studies import parse_study
-from schemas.study import EffectStudy
-from tasks import replication_data as data
-from tasks.normalise import dimension
+from causalveil.flows.papers.schroeder2025 import data
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.studies import parse_study
+from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.enclave.normalise import dimension
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 POPULATIONS = [data.DATASET_1, data.DATASET_2, data.DATASET_2_SEPARATE, data.TRIAL]

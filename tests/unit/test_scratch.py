@@ -10,15 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from schemas.errors import CausalveilError
-from schemas.privacy import Level
-from tasks.home import home
-from tasks.rows import Enclave, create_array, load_array, map_partitions, save_array, write_rows
-from tasks.scratch import clean, open_scratch, scratch_root
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.privacy import Level
+from causalveil.tasks.enclave.rows import Enclave
+from causalveil.tasks.machine.arrays_on_disk import create_array, load_array, save_array, write_rows
+from causalveil.tasks.machine.distribute import map_partitions
+from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.scratch import clean, open_scratch, scratch_root
 
 HOLD = """
 import sys
-from tasks.scratch import open_scratch
+from causalveil.tasks.machine.scratch import open_scratch
 with open_scratch(sys.argv[1]) as folder:
     (folder / "rows").write_text("x")
     print(folder, flush=True)

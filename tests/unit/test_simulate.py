@@ -4,15 +4,15 @@ import numpy as np
 import polars as pl
 import pytest
 
-from schemas.errors import StudyError
-from schemas.policy import DataClass, load_policy
-from schemas.studies import load_study
-from tasks.normalise import normalise_stage
-from tasks.partitions import read_layout
-from tasks.rows import Enclave
-from tasks.simulate import penalty, simulate, simulated_rows, unit_ids
-from tasks.split import split_stage
-from tasks.validate import validate_stage
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.policy import DataClass, load_policy
+from causalveil.schemas.studies import load_study
+from causalveil.tasks.enclave.normalise import normalise_stage
+from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.enclave.rows import Enclave
+from causalveil.tasks.enclave.split import split_stage
+from causalveil.tasks.enclave.validate import validate_stage
+from causalveil.tasks.simulate import penalty, simulate, simulated_rows, unit_ids
 
 
 def test_what_it_writes_runs_through_the_stages(tmp_path):

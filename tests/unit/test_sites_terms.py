@@ -11,12 +11,12 @@ import pytest
 import yaml
 from studies import merge
 
-from schemas.bundle import instant_text, parse_instant
-from schemas.errors import BundleError, CausalveilError, StudyError
-from schemas.sites import load_sites
-from tasks.home import home
-from tasks.published import write_whole
-from tasks.rounds import settle
+from causalveil.schemas.errors import BundleError, CausalveilError, StudyError
+from causalveil.schemas.sites.bundle import instant_text, parse_instant
+from causalveil.schemas.sites.terms import load_sites
+from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.sites.rounds import settle
 
 KEYS = [f"ed25519:{digit * 64}" for digit in "0123456789abcdef"]
 TERMS: dict[str, Any] = {

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from bad_data import UNIT, good, study, write
 
-from schemas.errors import DataError, StudyError
-from schemas.privacy import Level
-from tasks.normalise import normalise_stage
-from tasks.partitions import read_layout
-from tasks.rows import Enclave
-from tasks.split import leading_rows, split_stage, training_size
-from tasks.validate import validate_stage
+from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.privacy import Level
+from causalveil.tasks.enclave.normalise import normalise_stage
+from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.enclave.rows import Enclave
+from causalveil.tasks.enclave.split import leading_rows, split_stage, training_size
+from causalveil.tasks.enclave.validate import validate_stage
 
 
 def prepared(given, folder, scratch, run_id="run"):
@@ -89,8 +89,8 @@ def test_membership_is_a_fair_draw(tmp_path):
     """Over 400 run ids each of 20 units trains half of the time: chi-square on 20 counts, false alarm 1e-6."""
     from scipy.stats import chi2
 
-    from tasks.privacy.keys import run_key
-    from tasks.unit_hash import ascending, keyed_hash
+    from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
+    from causalveil.tasks.privacy.keys import run_key
 
     runs, units = 400, good(20)[UNIT]
     counts = np.zeros(20)

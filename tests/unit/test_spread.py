@@ -15,10 +15,10 @@ import pytest
 from ledger_help import budget, charge, never, policy, reservation
 from pydantic import ValidationError
 
-from schemas.errors import CausalveilError
-from schemas.execution import Execution
-from tasks.privacy.ledger import open_ledger
-from tasks.spread import gathered, on_worker, share, shares, spread, spreading_by
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.execution import Execution
+from causalveil.tasks.machine.distribute import gathered, on_worker, share, shares, spread, spreading_by
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,7 +81,7 @@ def test_executions_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> Non
 LATER = """
 import json, numpy
 from threadpoolctl import threadpool_info
-from tasks.spread import one_thread
+from causalveil.tasks.machine.distribute import one_thread
 
 def threads():
     return {pool["filepath"]: pool["num_threads"] for pool in threadpool_info()}

@@ -8,7 +8,16 @@ import math
 import numpy as np
 import pytest
 
-from tasks.stability import SLACK, SMALLEST, Bins, Spread, bin_distances, order_distance, released_log, useful_distance
+from causalveil.tasks.direction.stability import (
+    SLACK,
+    SMALLEST,
+    Bins,
+    Spread,
+    bin_distances,
+    order_distance,
+    released_log,
+    useful_distance,
+)
 
 # Values whose ranges fall into many bins of these widths.
 GRID = (0.0, 0.3, 0.5, 0.9, 1.6, 2.0)

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from tasks import perturb, propensity, theory, weigh
-from tasks.design import design
-from tasks.ipw_interval import findings
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.ipw import expected as theory
+from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.ipw.interval import findings
+from causalveil.tasks.models import logistic as propensity
 from tests.ipw_help import ESTIMANDS, make_study
 
 PAPER = {"variant": "paper", "weighting": "horvitz_thompson", "epsilon": "0.5"}

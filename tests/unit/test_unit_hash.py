@@ -5,8 +5,8 @@ import polars as pl
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from schemas.errors import DataError
-from tasks.unit_hash import CHUNK_ROWS, ascending, keyed_hash
+from causalveil.schemas.errors import DataError
+from causalveil.tasks.enclave.unit_hash import CHUNK_ROWS, ascending, keyed_hash
 
 KEY = bytes(range(16))
 

@@ -19,12 +19,13 @@ from bad_data import (
     write,
 )
 
-from schemas.errors import DataError
-from schemas.ipw import IpwStudy
-from schemas.plan import Layout, Partition
-from tasks.partitions import read_layout
-from tasks.rows import load_array, partition_folder
-from tasks.validate import check_unique, validate_stage
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.enclave.validate import check_unique, validate_stage
+from causalveil.tasks.machine.arrays_on_disk import load_array
 
 
 def run(given: IpwStudy, folder, scratch) -> Layout:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from tasks import weigh
-from tasks.design import design
-from tasks.rows import Enclave, Rows
+from causalveil.tasks.enclave.rows import Enclave, Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.models import lattice_sums
 from tests.ipw_help import ESTIMANDS, cut, make_study, random_rows
 
 W = np.array([2.0, -1.0, 0.5, 0.3])
@@ -116,7 +117,7 @@ def test_sums_depend_on_neither_order_nor_partitions_nor_workers(changes: dict[s
 
 @pytest.mark.parametrize("units", [1, 2, 1000, 2**20, 2**20 + 1, 10**7, 10**12])
 def test_sums_on_the_lattice_fit_into_floats(units: int) -> None:
-    exponent = weigh.lattice_exponent(units)
+    exponent = lattice_sums.lattice_exponent(units)
     assert units * 2**exponent <= 2**52
     assert exponent == 32 or units * 2 ** (exponent + 1) > 2**51
 
@@ -138,7 +139,7 @@ def test_extreme_rows_stay_within_the_declared_range() -> None:
 
 def test_the_sensitivity_formulas() -> None:
     n = 4000
-    step = 2.0 ** -weigh.lattice_exponent(n // 2)
+    step = 2.0 ** -lattice_sums.lattice_exponent(n // 2)
     c, k = weigh.SECOND_MOMENT, weigh.LABEL_SQUARE
     for changes, numbers, expected in (
         ({}, 10, math.sqrt(4 + 6 * c**2)),

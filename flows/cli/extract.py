@@ -1,0 +1,51 @@
+"""`causalveil extract`: from a warehouse to the partitions that a study reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from causalveil.flows.cli import show
+from causalveil.flows.cli.options import EngineChoice, Json
+from causalveil.flows.engine import settings
+from causalveil.schemas.warehouse import Manifest
+
+
+def extract(
+    source: Annotated[Path, typer.Argument(metavar="SOURCE", help="the source.yaml", show_default=False)],
+    engine: Annotated[EngineChoice, typer.Option(help="what runs the stages")] = EngineChoice.direct,
+    json_: Json = False,
+) -> None:
+    """Take what SOURCE declares out of a warehouse into Parquet partitions; blocks that are there stay."""
+    from causalveil.flows.engine.engine import DirectEngine
+    from causalveil.flows.sequence.warehouse import extract_source, target_folder
+    from causalveil.schemas.warehouse import load_source
+
+    with show.progress() as watch:
+        if engine is EngineChoice.prefect:
+            settings.prepare(quiet=True)
+            from causalveil.flows.extract import extract_with_prefect
+
+            manifest = extract_with_prefect(source, watch)
+        else:
+            manifest = extract_source(source, DirectEngine(watch))
+    folder = target_folder(source, load_source(source))
+    if json_:
+        show.document({"folder": str(folder), "rows": manifest.rows, **manifest.model_dump(mode="json")})
+    else:
+        _show(manifest, folder)
+
+
+def _show(manifest: Manifest, folder: Path) -> None:
+    """Every block with its n, which is public."""
+    table = Table(title=f"Partitions of {manifest.dataset}", title_justify="left", title_style="bold")
+    table.add_column("block")
+    table.add_column("rows", justify="right")
+    for block in manifest.blocks:
+        table.add_row(block.block, f"{block.rows:,}")
+    Console().print(table)
+    show.line(f"{manifest.rows:,} rows in {len(manifest.blocks)} blocks in {folder}")

@@ -1,0 +1,150 @@
+"""`causalveil ledger`: what the data's owner and the auditor do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from causalveil.flows.cli import show
+from causalveil.schemas.errors import LedgerError, PolicyError, StudyError
+from causalveil.schemas.policy import load_policy
+
+ledger_app = typer.Typer(help="Grant, inspect, verify and void what the ledger holds.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
+Dataset = Annotated[str, typer.Argument(help="the dataset's name, as its policy says", show_default=False)]
+Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger", show_default=False)]
+
+
+@ledger_app.command()
+def grant(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="the policy.yaml", show_default=False)],
+    reason: Reason,
+    json_: Json = False,
+) -> None:
+    """Grant the caps of POLICY and write this ledger's identity into it."""
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+    granted = load_policy(policy)
+    ledger = open_ledger()
+    if granted.ledger not in (None, ledger.identity):
+        raise LedgerError(
+            f"{policy}: names another ledger; set CAUSALVEIL_LEDGER_URL to it, or have the owner set 'ledger: null'"
+        )
+    written = granted.ledger is None
+    if written:
+        write_identity(policy, ledger.identity)
+    ledger.grant(granted, reason)
+    if json_:
+        show.document({"dataset": granted.dataset, "ledger": ledger.identity, "policy_changed": written})
+    else:
+        show.line(f"Granted the caps of '{granted.dataset}' in ledger {ledger.identity}.")
+
+
+def write_identity(path: Path, identity: str) -> None:
+    """Set the ``ledger`` key of a policy file in place, leaving its comments alone.
+
+    Raises:
+        PolicyError: the file cannot be written, or does not say the same afterwards.
+    """
+    before = load_policy(path)
+    text = path.read_text(encoding="utf-8")
+    line = f"ledger: {identity}"
+    changed, found = re.subn(r"(?m)^ledger:[ \t]*(?:null|~)?(?=[ \t]*(?:#.*)?$)", line, text, count=1)
+    if not found:
+        changed = text.rstrip("\n") + f"\n{line}\n"
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        partial.write_text(changed, encoding="utf-8")
+        after = load_policy(partial)
+        if after != before.model_copy(update={"ledger": identity}):
+            partial.unlink()
+            raise PolicyError(f"{path}: cannot be edited safely; write 'ledger: {identity}' into it by hand")
+        partial.replace(path)
+    except OSError as problem:
+        raise PolicyError(f"{path}: cannot be written ({type(problem).__name__})") from None
+
+
+@ledger_app.command(name="show")
+def show_(dataset: Dataset, json_: Json = False) -> None:
+    """Show caps, use and what is left of DATASET, by level and block, and its runs."""
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+    account = open_ledger().account(dataset)
+    if json_:
+        show.document(account.model_dump(mode="json"))
+    else:
+        show.account(account)
+
+
+@ledger_app.command()
+def verify(
+    dataset: Annotated[str | None, typer.Argument(help="the dataset's name [default: all]", show_default=False)] = None,
+    release: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="also check this release.json against it")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Recompute the ledger's hash chain; with --release find rollback and truncation."""
+    from causalveil.schemas.release import load_release
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+    held = load_release(release) if release is not None else None
+    ledger = open_ledger()
+    report = ledger.verify(dataset)
+    if held is not None:
+        ledger.verify_release(held)
+    if json_:
+        show.document({**report.model_dump(mode="json"), "release": None if held is None else held.run_id})
+    else:
+        show.line(f"The chain of ledger {ledger.identity} holds: {report.entries} entries, {report.runs} runs.")
+        if held is not None:
+            show.line(f"The release of run {held.run_id} agrees with it.")
+
+
+@ledger_app.command()
+def void(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="the run's id", show_default=False)],
+    reason: Reason,
+    json_: Json = False,
+) -> None:
+    """Free what RUN reserved and never released. It cannot resume."""
+    from causalveil.tasks.privacy.budget import records_folder
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+    open_ledger().void(run, reason)
+    # A voided run cannot resume, so nobody needs its record-level values.
+    shutil.rmtree(records_folder(run), ignore_errors=True)
+    if json_:
+        show.document({"run_id": run, "voided": True})
+    else:
+        show.line(f"Voided {run}: what it never released is free again.")
+
+
+TARGET_VARIABLE = "CAUSALVEIL_LEDGER_COPY_URL"
+
+
+@ledger_app.command()
+def copy(json_: Json = False) -> None:
+    """Copy the ledger into the empty database that CAUSALVEIL_LEDGER_COPY_URL names; then retire this one.
+
+    The URL comes from the environment, since it holds a password and a command line can be seen by others.
+    """
+    from causalveil.tasks.privacy.ledger.copy import copy_ledger
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+    target = os.environ.get(TARGET_VARIABLE)
+    if not target:
+        raise StudyError(f"set {TARGET_VARIABLE} to the URL of an empty database")
+    source = open_ledger()
+    report = copy_ledger(source.store.url.render_as_string(hide_password=False), target)
+    if json_:
+        show.document({**report.model_dump(mode="json"), "retire": source.store.place})
+    else:
+        show.line(f"Copied ledger {report.ledger}: {report.entries} entries, {report.runs} runs, and the chain holds.")
+        show.line(f"Retire {source.store.place} before anything runs: two copies would hand out the same budget.")

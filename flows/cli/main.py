@@ -1,0 +1,230 @@
+"""The `causalveil` command. Every command has --help and --json: one JSON document on standard output.
+
+Exit codes: 0 done; 2 study or policy wrong, or ids clash; 3 data do not meet the schema; 4 the budget refuses;
+5 ledger unreachable, foreign, or does not verify; 6 a site's bundle is refused; 1 anything else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.exceptions import TyperException
+
+from causalveil.flows.cli import show
+from causalveil.flows.cli.audit import audit
+from causalveil.flows.cli.extract import extract
+from causalveil.flows.cli.ledger import ledger_app
+from causalveil.flows.cli.options import EngineChoice, Json, Sweep
+from causalveil.flows.cli.report import report
+from causalveil.flows.cli.sites import bundle_app, pool
+from causalveil.flows.engine import settings
+from causalveil.flows.engine.guard import place
+from causalveil.flows.papers.commands import replicate_app
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.sites.bundle import BUNDLE_FILE
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(ledger_app, name="ledger")
+app.add_typer(replicate_app, name="replicate")
+app.add_typer(bundle_app, name="bundle")
+app.command()(extract)
+app.command()(audit)
+app.command()(pool)
+app.command()(report)
+
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        show.line(f"causalveil {version('causalveil')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+    ] = False,
+) -> None:
+    """Differentially private causal inference over Parquet partitions."""
+
+
+@app.command()
+def run(
+    study: StudyFile,
+    out: Annotated[Path | None, typer.Option(help="folder for release.json [default: releases/RUN_ID]")] = None,
+    run_id: Annotated[
+        str | None, typer.Option(help="name this run; the same id again returns the stored release, free of charge")
+    ] = None,
+    simulate: Annotated[
+        int | None,
+        typer.Option(min=0, metavar="SEED", help="seeded noise, throw-away ledger; the release is not for release"),
+    ] = None,
+    engine: Annotated[EngineChoice | None, typer.Option(help="overrides execution.engine of the study")] = None,
+    site: Annotated[str | None, typer.Option(help="also leave bundle.json, signed as this site, for --round")] = None,
+    round_: Annotated[str | None, typer.Option("--round", help="the coordinator's round, for --site")] = None,
+    json_: Json = False,
+) -> None:
+    """Run STUDY: reserve its budget, compute, draw noise once, write release.json."""
+    from causalveil.flows.api import run_study
+    from causalveil.flows.sequence.sites import check_signer, leave_bundle
+
+    check_signer(site, round_, simulated=simulate is not None)
+    settings.prepare(quiet=True)
+    with show.progress() as watch:
+        outcome = run_study(
+            study,
+            out=out,
+            run_id=run_id,
+            simulate=simulate,
+            engine=engine.value if engine else None,
+            watch=watch,
+            announce=show.run_id,
+        )
+    remaining = show.remaining(outcome)
+    bundle = None
+    if site is not None and round_ is not None:
+        bundle = leave_bundle(outcome.run_id, site, round_, outcome.path.with_name(BUNDLE_FILE))
+    if json_:
+        show.document(
+            {
+                "run_id": outcome.run_id,
+                "path": str(outcome.path),
+                "bundle": None if bundle is None else str(bundle),
+                "resumed": outcome.resumed,
+                "granted": outcome.granted,
+                "release": outcome.release.model_dump(mode="json"),
+                "remaining": remaining,
+            }
+        )
+    else:
+        show.outcome(outcome, remaining)
+        if bundle is not None:
+            show.line(f"Bundle: {bundle}")
+
+
+@app.command()
+def plan(
+    study: StudyFile,
+    units: Annotated[int | None, typer.Option(min=2, help="number of units, if the data are not at hand")] = None,
+    effect: Annotated[float | None, typer.Option(help="an effect in outcome units: will the noise drown it?")] = None,
+    treated: Annotated[float, typer.Option(min=0.01, max=0.99, help="assumed share of treated units")] = 0.5,
+    deviation: Annotated[
+        float | None, typer.Option(min=0, help="assumed standard deviation of the outcome [default: B/4]")
+    ] = None,
+    sweep: Annotated[Sweep | None, typer.Option(help="of a direction study: what each penalty would mean")] = None,
+    target_half_width: Annotated[
+        float | None, typer.Option(help="a half-width in outcome units: which epsilon gives it?")
+    ] = None,
+    curve: Annotated[
+        Path | None, typer.Option(help="draw half-width against epsilon and units: an .svg file or a folder")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Show what STUDY would cost and how wide its interval would be. Reads no row."""
+    from causalveil.flows.planning import curves as planner
+    from causalveil.flows.planning.forecast import forecast
+    from causalveil.flows.sequence.study import plan_study
+    from causalveil.schemas.plan import StandIn
+
+    stand_in = StandIn(treated=treated, deviation=deviation)
+    specification, declared = plan_study(study, units)
+    outlook = forecast(specification, declared, stand_in, effect)
+    if sweep is not None:
+        from causalveil.flows.planning.direction import sweep as penalties
+
+        outlook["sweep"] = penalties(specification, declared.design)
+    if target_half_width is not None:
+        outlook["target"] = planner.target(specification, declared.design, stand_in, target_half_width)
+        outlook["sentences"].append(outlook["target"]["sentence"])
+    if curve is not None:
+        outlook["curve"] = str(planner.draw(specification, declared.design, stand_in, curve))
+        outlook["sentences"].append(f"Half-width against epsilon and units: {outlook['curve']}")
+    if json_:
+        show.document({**declared.model_dump(mode="json"), "forecast": outlook})
+    else:
+        show.plan(specification, declared, outlook)
+
+
+@app.command()
+def simulate(
+    folder: Annotated[Path, typer.Argument(help="where to write; must be empty or missing", show_default=False)],
+    units: Annotated[int, typer.Option(min=10, help="number of units")] = 100_000,
+    covariates: Annotated[int, typer.Option(min=1, max=1000, help="number of covariates")] = 5,
+    partitions: Annotated[int, typer.Option(min=1, help="number of Parquet files")] = 4,
+    effect: Annotated[float, typer.Option(min=-0.4, max=0.4, help="the true effect; outcomes lie in [0, 1]")] = 0.1,
+    seed: Annotated[int, typer.Option(min=0, help="the data are a function of the seed")] = 0,
+    json_: Json = False,
+) -> None:
+    """Write a synthetic study with a known effect; streams, so ten million units work."""
+    from causalveil.tasks.simulate import simulate as write
+
+    write(folder, units=units, covariates=covariates, partitions=partitions, seed=seed, effect=effect)
+    path = folder / "study.yaml"
+    if json_:
+        show.document({"study": str(path), "units": units, "effect": effect})
+    else:
+        show.line(f"Wrote {units:,} units with a true effect of {effect:g}. Run it: causalveil run {path}")
+
+
+@app.command()
+def clean(json_: Json = False) -> None:
+    """Delete scratch folders that runs which died left behind."""
+    from causalveil.tasks.machine.scratch import clean as sweep
+
+    removed = sweep()
+    if json_:
+        show.document({"removed": removed})
+    else:
+        show.line(f"Removed {removed} scratch folder(s).")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command; turn every error into one line on standard error and its exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    logging.getLogger("causalveil").setLevel(logging.INFO)
+    sys.exit(_exit_code(lambda: app(words, standalone_mode=False), wants_json="--json" in words))
+
+
+def _exit_code(command: Callable[[], Any], *, wants_json: bool) -> int:
+    try:
+        result = command()
+    except CausalveilError as problem:
+        return _report(type(problem).__name__, str(problem), problem.exit_code, wants_json)
+    except typer.Exit as problem:
+        return int(problem.exit_code)
+    except typer.Abort:
+        return _report("Aborted", "aborted", 1, wants_json)
+    except TyperException as problem:
+        return _report("UsageError", problem.format_message(), 2, wants_json)
+    except KeyboardInterrupt:
+        return _report("Interrupted", "interrupted; the same --run-id continues the run", 1, wants_json)
+    except Exception as problem:
+        # The text of an unforeseen exception may quote data.
+        message = f"failed with {type(problem).__name__} {place(problem)}; its message is withheld"
+        return _report("UnexpectedError", message, 1, wants_json)
+    return int(result) if isinstance(result, int) else 0
+
+
+def _report(kind: str, message: str, code: int, wants_json: bool) -> int:
+    if wants_json:
+        sys.stdout.write(json.dumps({"error": {"type": kind, "message": message, "exit_code": code}}) + "\n")
+    sys.stderr.write(f"causalveil: {message}\n")
+    return code
+
+
+if __name__ == "__main__":
+    main()

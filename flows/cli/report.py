@@ -1,0 +1,28 @@
+"""`causalveil report`: a release as a page for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from causalveil.flows.cli import show
+from causalveil.flows.cli.options import Json
+
+
+def report(
+    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="a release.json of any kind", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="the file to write [default: report.html beside it]")] = None,
+    json_: Json = False,
+) -> None:
+    """Write RELEASE as one self-contained HTML page. Reads nothing else, asks no network."""
+    from causalveil.schemas.sites.pooled import load_published
+    from causalveil.tasks.machine.write import write_whole
+    from causalveil.tasks.report.page import report_html
+
+    path = write_whole(out or release.with_name("report.html"), report_html(load_published(release)))
+    if json_:
+        show.document({"report": str(path)})
+    else:
+        show.line(f"Wrote {path}")

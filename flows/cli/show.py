@@ -1,0 +1,239 @@
+"""What a person sees: rich tables on a terminal, one JSON document for scripts. Released and declared values only."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+
+from causalveil.flows.engine.engine import Watcher
+from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.estimators.direction import Favours
+from causalveil.schemas.plan import Plan
+from causalveil.schemas.privacy import Charge
+from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
+from causalveil.schemas.study import Study
+
+if TYPE_CHECKING:
+    from causalveil.flows.sequence.study import Outcome
+    from causalveil.schemas.ledger import Account
+
+PATIENCE_SECONDS = 2.0
+
+
+def document(content: Mapping[str, Any]) -> None:
+    """One JSON document on standard output."""
+    sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def line(text: str) -> None:
+    """One line for a person."""
+    Console().print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def run_id(name: str) -> None:
+    """The run's id, before anything is reserved, on standard error."""
+    Console(stderr=True).print(f"run {name}", style="dim", highlight=False, markup=False)
+
+
+@contextmanager
+def progress() -> Iterator[Watcher]:
+    """A spinner with the stage that is running, on standard error, once work has lasted two seconds."""
+    console = Console(stderr=True)
+    status = console.status("starting")
+    timer = threading.Timer(PATIENCE_SECONDS, status.start)
+    timer.daemon = True
+    timer.start()
+
+    def watch(stage: str) -> None:
+        status.update(f"{stage} …")
+        if timer.finished.is_set() and not console.is_terminal:
+            console.print(f"  {stage} …", highlight=False, markup=False)
+
+    try:
+        yield watch
+    finally:
+        timer.cancel()
+        status.stop()
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number for a table; an unknown one is a dash."""
+    return "-" if value is None else f"{value:,.{digits}g}"
+
+
+def charge_table(charges: tuple[Charge, ...], *, title: str) -> Table:
+    """Stage, mechanism, units touched, sensitivity, noise scale, epsilon, delta."""
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("stage", no_wrap=True)
+    table.add_column("mechanism", min_width=10)
+    table.add_column("units touched", min_width=len("estimation"))
+    for heading in ("sensitivity", "noise scale", "epsilon", "delta"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for charge in charges:
+        sensitivity = charge.formula if charge.sensitivity is None else number(charge.sensitivity)
+        table.add_row(
+            charge.stage,
+            charge.mechanism,
+            str(charge.scope),
+            sensitivity,
+            number(charge.noise_scale),
+            amount_text(charge.epsilon),
+            amount_text(charge.delta),
+        )
+    return table
+
+
+def remaining(outcome: Outcome) -> list[dict[str, Any]]:
+    """What is left of the owner's budget at the release's level, by block; empty for a simulation."""
+    if outcome.release.not_for_release:
+        return []
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+    account = open_ledger().account(outcome.release.dataset)
+    charged = set(outcome.release.privacy.blocks.charged)
+    return [
+        row.model_dump(mode="json")
+        for row in account.blocks
+        if row.level is outcome.release.privacy.level and row.block in charged
+    ]
+
+
+def _effect(release: EffectRelease) -> str:
+    interval = release.interval
+    drowned = "\n[yellow]Noise drowned the estimate: the interval is the whole declared range.[/yellow]"
+    robust = float(release.details.get("robustness_value", 0))
+    return (
+        f"[bold]{release.estimate:,.4g}[/bold]   {interval.confidence:.0%} interval "
+        f"[bold][{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]\n"
+        f"covers {', '.join(interval.covers)} ({interval.coverage.replace('_', ' ')})\n"
+        f"does not cover {release.details['not_covered']}"
+        + (f"\nwould reach 0 if confounding left out explained {robust:.1%} of outcome and treatment" if robust else "")
+        + (drowned if interval.whole_range else "")
+    )
+
+
+def _direction(release: DirectionRelease) -> str:
+    names = {
+        Favours.x_to_y: f"{release.pair.x.name} → {release.pair.y.name}",
+        Favours.y_to_x: f"{release.pair.y.name} → {release.pair.x.name}",
+    }
+    verdict = release.verdict
+    lines = [
+        f"[bold]{names[verdict.favours]}[/bold]   weight {verdict.weight:+.2f}" if verdict.favours else "no verdict"
+    ]
+    for score in release.scores:
+        if score.margin is None or score.order_kept is None:
+            lines.append(f"{score.score}: no answer")
+            continue
+        favoured = names[score.favours] if score.favours else "neither"
+        kept = f"noise kept the order with probability {score.order_kept:.3f}"
+        lines.append(f"{score.score}: {favoured}, margin {abs(score.margin):.4g}; {kept}")
+    return "\n".join(lines)
+
+
+# How each kind of release reads; without an entry only its charges are shown.
+ANSWERS: dict[type[Release], Callable[[Any], str]] = {EffectRelease: _effect, DirectionRelease: _direction}
+
+
+def outcome(result: Outcome, left: list[dict[str, Any]]) -> None:
+    """The release of a run, readable."""
+    release, console = result.release, Console()
+    question = getattr(release, "estimand", release.kind)
+    answer = ANSWERS.get(type(release), lambda _: "")(release)
+    body = f"{release.study}: {question} by {release.estimator}, {release.units:,} units of {release.dataset}\n{answer}"
+    console.print(Panel(body, title="not for release" if release.not_for_release else "release", title_align="left"))
+    privacy = release.privacy
+    console.print(
+        f"Guarantee: ({amount_text(privacy.epsilon)}, {amount_text(privacy.delta)})-differential privacy, "
+        f"{privacy.neighbours.replace('_', ' ')}, level {privacy.level}, unit {privacy.unit}; "
+        f"{release.guarantee} proof.",
+        highlight=False,
+    )
+    for sentence in privacy.unprotected:
+        console.print(f"[yellow]Not protected: {sentence}[/yellow]", highlight=False)
+    if privacy.blocks.key is not None:
+        console.print(privacy.blocks.statement, highlight=False)
+    console.print(charge_table(privacy.charges, title="Charges"))
+    if result.granted:
+        console.print("First run on this public or synthetic dataset: the cap of its policy was granted.")
+    if result.resumed:
+        console.print("This run id was known: stored values were returned and nothing was charged again.")
+    for row in left:
+        console.print(
+            f"Left of the budget of {release.dataset} at level {row['level']}, block {row['block']}: "
+            f"epsilon {row['remaining']['epsilon']:g} of {row['granted']['epsilon']:g}, "
+            f"delta {row['remaining']['delta']:g} of {row['granted']['delta']:g}.",
+            highlight=False,
+        )
+    console.print(f"Release: {result.path}", highlight=False, soft_wrap=True)
+    console.print(f"Ledger: {release.ledger.identity}, entry {release.ledger.entry_hash[:16]}", highlight=False)
+
+
+def plan(study: Study, declared: Plan, outlook: Mapping[str, Any]) -> None:
+    """A plan, readable."""
+    console = Console()
+    design = declared.design
+    size = "n units" if design.units is None else f"{design.units:,} units"
+    if design.units is not None and design.train != design.units:
+        size += f": {design.train:,} train, {design.estimation:,} estimate"
+    console.print(f"[bold]{study.name}[/bold]: {study.question} by {study.estimator.name} on {size}", highlight=False)
+    console.print(charge_table(declared.charges, title="Charges, before any row is read"))
+    total = f"Total: epsilon {amount_text(declared.total.epsilon)}, delta {amount_text(declared.total.delta)}"
+    if declared.epsilon_pld is not None:
+        total += f" (epsilon {declared.epsilon_pld:.4g} by privacy loss distributions)"
+    console.print(total, highlight=False)
+    for sentence in outlook["sentences"]:
+        console.print(f"- {sentence}", highlight=False, markup=False)
+    for sentence in outlook["warnings"]:
+        console.print(f"Warning: {sentence}", style="yellow", highlight=False, markup=False)
+    if "sweep" in outlook:
+        console.print(_sweep_table(outlook["sweep"]))
+
+
+def _sweep_table(rows: list[dict[str, float]]) -> Table:
+    """What each penalty would mean."""
+    table = Table(title="Penalties, for hsic on a stand-in", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
+    for heading in rows[0]:
+        table.add_column(heading.replace("_", " "), justify="right")
+    for row in rows:
+        table.add_row(*(number(value, 3) for value in row.values()))
+    return table
+
+
+def account(content: Account) -> None:
+    """Caps, use and runs of a dataset."""
+    console = Console()
+    table = Table(title=f"Budget of {content.dataset}", title_justify="left", title_style="bold")
+    for heading in ("level", "block", "granted", "spent", "reserved", "left", "runs"):
+        table.add_column(heading)
+    for row in content.blocks:
+        sums = (row.granted, row.spent, row.reserved, row.remaining)
+        pairs = (f"{amount_text(part.epsilon)}, {amount_text(part.delta)}" for part in sums)
+        table.add_row(str(row.level), row.block, *pairs, str(row.runs))
+    console.print(table)
+    console.print("A block that is not listed was never charged and has the whole cap of its level.")
+    runs = Table(title="Runs", title_justify="left", title_style="bold")
+    for heading in ("run", "study", "level", "blocks", "state", "epsilon", "delta"):
+        runs.add_column(heading)
+    for entry in content.runs:
+        runs.add_row(
+            entry.run_id,
+            entry.study,
+            str(entry.level),
+            entry.blocks[0]
+            if len(entry.blocks) == 1
+            else f"{entry.blocks[0]} … {entry.blocks[-1]} ({len(entry.blocks)})",
+            str(entry.state),
+            amount_text(entry.cost.epsilon),
+            amount_text(entry.cost.delta),
+        )
+    console.print(runs)

@@ -1,0 +1,126 @@
+"""What a person sees of bundles and pooled releases. All of it is in the documents themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+
+from causalveil.flows.cli.show import charge_table
+from causalveil.flows.sequence.sites import PooledOutcome
+from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.release import EffectRelease, Release
+from causalveil.schemas.sites.bundle import Bundle, instant_text
+from causalveil.schemas.sites.pooled import PooledEstimate, PooledRelease
+from causalveil.tasks.sites.bundle import fingerprint
+
+
+def bundle(content: Bundle, release: Release, path: Path) -> None:
+    """All that a coordinator would get, before it is sent."""
+    console, statement = Console(), content.statement
+    found = ""
+    if isinstance(release, EffectRelease):
+        interval = release.interval
+        found = (
+            f"\n[bold]{release.estimate:,.4g}[/bold]   {interval.confidence:.0%} interval "
+            f"[bold][{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]"
+        )
+    console.print(
+        Panel(
+            f"{release.study}: {release.estimator}, {release.units:,} units of {release.dataset}{found}",
+            title=f"bundle of site {statement.site} for round {statement.round}",
+            title_align="left",
+        )
+    )
+    rows = {
+        "signed": instant_text(statement.issued_at),
+        "by key": f"{content.key}  ({fingerprint(content.key)})",
+        "run": f"{statement.run_id}, finished {instant_text(statement.finished_at)}",
+        "study digest": statement.study_digest,
+        "policy digest": statement.policy_digest,
+        "ledger": f"{release.ledger.identity}, entry {release.ledger.entry_hash[:16]}",
+        "software": f"causalveil {release.software.version}, "
+        + ", ".join(f"{name} {version}" for name, version in release.software.dependencies.items()),
+    }
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(name, value)
+    console.print(table, highlight=False)
+    console.print(charge_table(release.privacy.charges, title="Charges"))
+    console.print(
+        f"The signature matches; whether its key is to be trusted, sites.yaml says. All that would be sent is {path}.",
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def pooled(outcome: PooledOutcome) -> None:
+    """A pooled release, readable."""
+    release, console = outcome.release, Console()
+    body = (
+        f"{release.study}: {release.estimand} by {release.estimator}, {len(release.sites)} sites, "
+        f"{release.units:,} units\n{_line(release.model, _headline(release))}"
+    )
+    console.print(Panel(body, title=f"round {release.round}", title_align="left"))
+    console.print(_sites(release))
+    apart = release.heterogeneity
+    other = ("random", release.random) if release.model == "fixed" else ("fixed", release.fixed)
+    console.print(_line(*other), highlight=False)
+    console.print(
+        f"Between sites: tau2 {apart.tau2:.4g}, I2 {apart.i2:.0%}, Q {apart.q:.4g} on {apart.degrees} degrees of "
+        f"freedom (p {apart.p_value:.2g}).",
+        highlight=False,
+    )
+    for row in release.leave_one_out:
+        left = row.fixed if release.model == "fixed" or row.random is None else row.random
+        console.print(f"Without {row.site}: {_numbers(left)}", highlight=False)
+    console.print(
+        f"Guarantee: ({amount_text(release.privacy.epsilon)}, {amount_text(release.privacy.delta)})-differential "
+        f"privacy for every {release.privacy.unit} of any site, {release.privacy.neighbours.replace('_', ' ')}, level "
+        f"{release.privacy.level}: nobody is in two sites (declared).",
+        highlight=False,
+    )
+    for sentence in release.privacy.unprotected:
+        console.print(f"[yellow]Not protected: {sentence}[/yellow]", highlight=False)
+    console.print(f"Release: {outcome.path}", highlight=False, soft_wrap=True)
+
+
+def _headline(release: PooledRelease) -> PooledEstimate:
+    return release.fixed if release.model == "fixed" else release.random
+
+
+def _line(model: str, estimate: PooledEstimate) -> str:
+    return f"{model} effects: {_numbers(estimate)}"
+
+
+def _numbers(estimate: PooledEstimate) -> str:
+    interval = estimate.interval
+    whole = " (the whole declared range)" if interval.whole_range else ""
+    return (
+        f"[bold]{estimate.estimate:,.4g}[/bold]   {interval.confidence:.0%} interval "
+        rf"[bold]\[{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]{whole}"
+    )
+
+
+def _sites(release: PooledRelease) -> Table:
+    table = Table(title="Sites", title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table.add_column("site", overflow="fold")
+    for heading in ("units", "estimate", "interval", "epsilon", "delta", "fixed", "random"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for site in release.sites:
+        table.add_row(
+            site.site,
+            f"{site.units:,}",
+            f"{site.estimate:,.4g}",
+            rf"\[{site.interval.lower:,.4g}, {site.interval.upper:,.4g}]",
+            amount_text(site.epsilon),
+            amount_text(site.delta),
+            f"{site.weight_fixed:.0%}",
+            f"{site.weight_random:.0%}",
+        )
+    return table

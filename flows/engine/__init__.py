@@ -1,0 +1,1 @@
+"""What binds stages to an engine: direct calls or Prefect's tasks, its runners, limits, events and settings."""

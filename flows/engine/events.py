@@ -1,0 +1,56 @@
+"""What an operator's automation may wait for: budget that runs low, and budget that refuses.
+
+Events go to Prefect's server, so they hold declared amounts and public names alone. They are a courtesy: the ledger is
+the record, and a server that keeps no events changes nothing.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from causalveil.flows.sequence.study import Outcome
+from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.ledger import BlockAccount
+from causalveil.schemas.policy import Policy
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+LOW = "causalveil.budget.low"
+REFUSED = "causalveil.budget.refused"
+
+
+def tell_refused(policy: Policy, run_id: str, refusal: str) -> None:
+    """The budget of a dataset did not suffice for a run; ``refusal`` is the ledger's own sentence."""
+    _emit(REFUSED, policy.dataset, {"run": run_id, "refusal": refusal})
+
+
+def tell_if_low(policy: Policy, outcome: Outcome) -> None:
+    """Of the blocks that a run charged, name those with less left than the share that the policy declares."""
+    if policy.warn_below is None or outcome.release.not_for_release:
+        return
+    privacy = outcome.release.privacy
+    charged = set(privacy.blocks.charged)
+    blocks = open_ledger().account(policy.dataset, policy).blocks
+    low = [row for row in blocks if row.level is privacy.level and row.block in charged and is_low(row, policy)]
+    if low:
+        rows = {row.block: {"epsilon": _left(row, "epsilon"), "delta": _left(row, "delta")} for row in low}
+        share = {"below": float(policy.warn_below), "level": str(privacy.level), "run": outcome.run_id}
+        _emit(LOW, policy.dataset, share | {"left": rows})
+
+
+def is_low(row: BlockAccount, policy: Policy) -> bool:
+    """Whether less than the declared share of a cap is left in a block, in epsilon or in a delta that was granted."""
+    share = Decimal(str(policy.warn_below or 0))
+    left, cap = row.remaining, row.granted
+    return left.epsilon < share * cap.epsilon or (cap.delta > 0 and left.delta < share * cap.delta)
+
+
+def _left(row: BlockAccount, what: str) -> str:
+    return f"{amount_text(getattr(row.remaining, what))} of {amount_text(getattr(row.granted, what))}"
+
+
+def _emit(event: str, dataset: str, payload: dict[str, Any]) -> None:
+    from prefect.events import emit_event
+
+    resource = {"prefect.resource.id": f"causalveil.dataset.{dataset}", "prefect.resource.name": dataset}
+    emit_event(event=event, resource=resource, payload=payload)

@@ -1,0 +1,54 @@
+"""What an error may say: typed errors pass, the text of all others is withheld, since it may quote the data."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from causalveil.schemas.errors import CausalveilError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+PACKAGE = Path(__file__).parents[2]
+
+
+def stage_name(stage: Callable[..., Any]) -> str:
+    """``propensity_stage`` is shown as ``propensity``."""
+    return stage.__name__.removesuffix("_stage")
+
+
+def guarded(stage: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call ``stage``; let typed errors pass and withhold the text of all others.
+
+    Raises:
+        CausalveilError: the stage's own, or one that names the stage, the exception's type and the place in our
+            code, never its message.
+    """
+    failure: CausalveilError
+    try:
+        return stage(*args, **kwargs)
+    except CausalveilError as problem:
+        failure = problem.with_traceback(None)
+    except Exception as problem:
+        failure = CausalveilError(
+            f"stage '{stage_name(stage)}' failed with {type(problem).__name__} {place(problem)}; "
+            "its message is withheld because it may quote data"
+        )
+    # Raised outside the except clause, so that no context with data in it hangs on the error.
+    failure.__cause__ = failure.__context__ = None
+    raise failure
+
+
+def place(problem: BaseException) -> str:
+    """The innermost line of causalveil's own code on the way to ``problem``."""
+    ours = [frame for frame in traceback.extract_tb(problem.__traceback__) if _is_ours(frame.filename)]
+    if not ours:
+        return "outside causalveil's code"
+    return f"at {Path(ours[-1].filename).relative_to(PACKAGE)}:{ours[-1].lineno}"
+
+
+def _is_ours(file: str) -> bool:
+    """Whether a frame's file belongs to the package, in a checkout as well as in a wheel's site-packages."""
+    return Path(file).is_relative_to(PACKAGE)

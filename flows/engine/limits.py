@@ -1,0 +1,50 @@
+"""One run at a time per dataset, whichever deployment it comes from: a strict global concurrency limit of Prefect's.
+
+The ledger needs no such turn-taking, it serialises its writers by itself. A folder of partitions does: an extract that
+adds a month while a study reads would end that study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from causalveil.schemas.errors import CausalveilError
+
+
+def limit_name(dataset: str) -> str:
+    """The name to give to ``prefect gcl create``."""
+    return f"causalveil-{dataset}"
+
+
+@contextmanager
+def one_at_a_time(dataset: str) -> Iterator[None]:
+    """Hold the dataset's turn while the block runs; wait for it if another run has it.
+
+    Only runs of a deployment take turns: a run from the command line has a person who watches it, and its server may be
+    a temporary one that knows no limits.
+
+    Raises:
+        CausalveilError: there is no such limit on the server. Strict, so that nobody is let in for want of one.
+    """
+    from prefect import runtime
+    from prefect.concurrency.sync import concurrency
+
+    if not runtime.deployment.id:
+        yield
+        return
+    name, held = limit_name(dataset), False
+    try:
+        with concurrency(name, occupy=1, strict=True):
+            held = True
+            yield
+    except CausalveilError:
+        raise
+    except Exception as problem:
+        if held:
+            raise
+        failure = CausalveilError(
+            f"no turn to be had for dataset '{dataset}' ({type(problem).__name__}); its operator must run: "
+            f"prefect gcl create {name} --limit 1"
+        )
+        raise failure from None

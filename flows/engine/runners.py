@@ -1,0 +1,117 @@
+"""Where work on partitions runs: on the cluster of one of Prefect's task runners, for the time of a run.
+
+The task runner starts or finds the cluster and ends with the run. The shares of the partitions are given to the cluster
+itself and not recorded by Prefect: how many passes a solver makes depends on the data, and so would the number of task
+runs in Prefect's database. Cluster, workers and what they say to each other belong to the enclave.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from causalveil.flows.engine.guard import guarded
+from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.execution import Execution, Runner
+from causalveil.tasks.machine.distribute import Spreader, gathered, share, shares, spreading_by
+
+T = TypeVar("T")
+Answer = tuple[list[T], CausalveilError | None]
+
+
+def attempt(function: Callable[[int], T], indexes: Sequence[int]) -> Answer[T]:
+    """What a worker does. An error is an answer like any other: clusters log what is raised, with its arguments."""
+    try:
+        return guarded(share, function, indexes), None
+    except CausalveilError as problem:
+        return [], problem.with_traceback(None)
+
+
+def _gather(answers: Sequence[Answer[T]]) -> list[T]:
+    """All results in order; raises the first error in order of partitions."""
+    for _, problem in answers:
+        if problem is not None:
+            raise problem
+    return gathered([part for part, _ in answers])
+
+
+def _over_dask(runner: Any, workers: int) -> Spreader:
+    """Shares as tasks of the cluster's own scheduler. What a worker that dies had is done again by another."""
+    client = runner.client
+
+    def spreader(function: Callable[[int], T], count: int) -> list[T]:
+        futures = [client.submit(attempt, function, part, pure=False) for part in shares(count, workers)]
+        return _gather([future.result() for future in futures])
+
+    return spreader
+
+
+def _over_ray(workers: int) -> Spreader:
+    """Shares as Ray tasks, which Ray repeats if their worker dies."""
+    import ray
+
+    remote: Any = ray.remote(attempt)
+
+    def spreader(function: Callable[[int], T], count: int) -> list[T]:
+        return _gather(ray.get([remote.remote(function, part) for part in shares(count, workers)]))
+
+    return spreader
+
+
+@contextmanager
+def running_on(execution: Execution) -> Iterator[None]:
+    """Start what the study's ``execution`` names and have partitions spread over it.
+
+    Raises:
+        CausalveilError: the extra is not installed, or the cluster cannot be reached.
+    """
+    if execution.runner is Runner.threads:
+        with spreading_by(None):
+            yield
+        return
+    started = False
+    try:
+        with _runner(execution) as runner:
+            dask = execution.runner is Runner.dask
+            spreader = _over_dask(runner, execution.workers) if dask else _over_ray(execution.workers)
+            started = True
+            with spreading_by(spreader):
+                yield
+    except Exception as problem:
+        if started or isinstance(problem, CausalveilError):
+            raise
+        failure = CausalveilError(
+            f"the {execution.runner} cluster{' at ' + execution.address if execution.address else ''} cannot be used "
+            f"({type(problem).__name__}); check 'execution.address', and that its workers have this causalveil"
+        )
+        failure.__cause__ = None
+        raise failure from None
+
+
+def _runner(execution: Execution) -> Any:
+    """A task runner, not started."""
+    try:
+        if execution.runner is Runner.dask:
+            from prefect_dask.task_runners import DaskTaskRunner
+
+            if execution.address:
+                return DaskTaskRunner(address=execution.address)
+            # TLS with keys of the run's own: whoever reaches a scheduler may run code as its user.
+            cluster = {
+                "n_workers": execution.workers,
+                "threads_per_worker": 1,
+                "dashboard_address": None,
+                "security": True,
+            }
+            return DaskTaskRunner(cluster_kwargs=cluster)
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        from prefect_ray.task_runners import RayTaskRunner
+
+        if execution.address:
+            return RayTaskRunner(address=execution.address)
+        return RayTaskRunner(init_kwargs={"num_cpus": execution.workers, "include_dashboard": False})
+    except ModuleNotFoundError:
+        missing = execution.runner
+    raise StudyError(f"runner '{missing}' is not installed: install causalveil[{missing}]")

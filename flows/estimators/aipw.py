@@ -1,0 +1,53 @@
+"""AIPW with cross-fitting: doubly robust scores from private models (Schroeder, Hartenstein & Feuerriegel 2025).
+
+    1  cut D into K folds by the rank of a keyed hash          folds
+    2  for each fold, from the units of all others:
+         mu_0, mu_1 from noisy sums                            outcome model, charged to those units
+         pi from noisy coefficients, or a treated share        propensity, charged to those units
+    3  sum of the scores of all units, each by its fold's models    scores
+    4  sums + noise                                            perturb, charged to everybody, once
+
+A unit trains the models of K - 1 folds and is scored in its own, so it pays K - 1 models and one effect. With
+``guarantee: asymptotic`` the paper's equations take the place of steps 2 to 4. Corrections: ``docs/privacy.md``.
+"""
+
+from __future__ import annotations
+
+from causalveil.flows.engine.engine import Engine
+from causalveil.flows.planning.aipw import outlook
+from causalveil.flows.sequence.run import Run
+from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Charge, Guarantee
+from causalveil.tasks.aipw import stages as aipw
+from causalveil.tasks.aipw_asymptotic import stages as asymptotic_stage
+from causalveil.tasks.enclave import folds, normalise, validate
+from causalveil.tasks.inference.assemble import Findings
+
+__all__ = ["declare", "estimate", "outlook"]
+
+
+def declare(study: AipwStudy, design: Design) -> tuple[Charge, ...]:
+    """Every charge of the study, from public facts alone."""
+    if study.guarantee is Guarantee.asymptotic:
+        return asymptotic_stage.declare(study, design)
+    return aipw.declare(study, design)
+
+
+def estimate(run: Run[AipwStudy], stage: Engine) -> Findings:
+    """The order of the stages."""
+    study, design, scratch, budget = run.study, run.design, run.scratch, run.budget
+    stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(folds.folds_stage, run.layout, scratch, study.estimator.folds)
+    if study.guarantee is Guarantee.asymptotic:
+        return stage(asymptotic_stage.asymptotic_stage, study, scratch, run.run_id, run.seed, budget)
+    arms, models = [], []
+    for fold in range(study.estimator.folds):
+        known, model = stage(aipw.outcome_model_stage, study, design, scratch, fold, budget)
+        known, coefficients = stage(aipw.propensity_stage, study, design, scratch, fold, known, budget)
+        arms.append(known)
+        models.append(aipw.nuisances(study, known, model, coefficients))
+    stage(aipw.scores_stage, study, scratch, models)
+    released = stage(aipw.perturb_stage, study, design, scratch, budget)
+    return stage(aipw.interval_stage, study, design, arms, models, released)

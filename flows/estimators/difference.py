@@ -1,0 +1,56 @@
+"""A randomised trial: the difference of arm means, with one release and its own private interval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from causalveil.flows.engine.engine import Engine
+from causalveil.flows.planning.sentences import say_effect, say_interval
+from causalveil.flows.sequence.run import Run
+from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.plan import Design, Plan, StandIn
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.enclave import folds, normalise, validate
+from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.trial import difference
+
+
+def declare(study: DifferenceStudy, design: Design) -> tuple[Charge, ...]:
+    """Every charge of the study, from public facts alone."""
+    return difference.declare(study, design)
+
+
+def estimate(run: Run[DifferenceStudy], stage: Engine) -> Findings:
+    """The order of the stages. Everybody is one fold."""
+    study, scratch = run.study, run.scratch
+    stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(folds.folds_stage, run.layout, scratch, 1)
+    return stage(difference.difference_stage, study, run.design, scratch, run.budget)
+
+
+def outlook(study: DifferenceStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+    """Expected half-width and its parts.
+
+    Args:
+        study: the study.
+        plan: its plan, with a known number of units.
+        stand_in: the population that the reader assumes.
+        effect: an effect in outcome units that the reader hopes to see.
+    """
+    found = difference.expected_findings(study, plan.design, stand_in)
+    half = (found.interval.upper - found.interval.lower) / 2
+    numbers: dict[str, Any] = {
+        "treated": stand_in.treated,
+        "half_width": half,
+        "noise_standard_error": found.details["noise_standard_error"],
+        "sampling_standard_error": found.details["sampling_standard_error"],
+        "whole_range": found.interval.whole_range,
+    }
+    sentences = [
+        say_interval(study, numbers),
+    ]
+    warnings = ["no covariate is adjusted for: the estimate is causal only if treatment was randomised."]
+    if effect is not None:
+        say_effect(effect, numbers, sentences, warnings)
+    return {**numbers, "sentences": sentences, "warnings": warnings}

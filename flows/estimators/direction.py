@@ -1,0 +1,44 @@
+"""Causal direction between two variables (Kusner, Sun, Sridharan & Weinberger 2016, Algorithm 1).
+
+    1  split D into a training and a test half
+    2  regress y on x and x on y                        regress, charged to the training half if weights are released
+    3  residuals on the test half                       score
+    4  dependence of each residual on the predictor     score
+    5  private scores, or their difference              answer, charged to the halves that the study protects
+
+``protect`` says whose rows are hidden; the other half is unbounded, which the release says and the policy allows.
+"""
+
+from __future__ import annotations
+
+from causalveil.flows.engine.engine import Engine
+from causalveil.flows.planning.direction import outlook
+from causalveil.flows.sequence.run import Run
+from causalveil.schemas.estimators.direction import DirectionStudy
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.direction import draws as direction_draws
+from causalveil.tasks.direction import pairs
+from causalveil.tasks.direction import stages as direction
+from causalveil.tasks.direction.answers import Findings
+from causalveil.tasks.enclave import split, validate
+
+__all__ = ["declare", "estimate", "outlook"]
+
+
+def declare(study: DirectionStudy, design: Design) -> tuple[Charge, ...]:
+    """Every charge of the study, from public facts alone."""
+    weights = (fit.mechanism.charge(fit.slot) for fit in direction_draws.fits(study, design))
+    answers = (draw.mechanism.charge(draw.slot) for draw in direction_draws.draws(study, design))
+    return (*weights, *answers)
+
+
+def estimate(run: Run[DirectionStudy], stage: Engine) -> Findings:
+    """The order of the stages."""
+    study, design, scratch = run.study, run.design, run.scratch
+    stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(pairs.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(split.split_stage, study, run.layout, scratch)
+    stage(direction.regress_stage, study, design, scratch, run.budget)
+    stage(direction.score_stage, study, design, scratch)
+    return stage(direction.answer_stage, study, design, scratch, run.budget)

@@ -1,0 +1,49 @@
+"""PP-IPW: inverse probability weighting with two private steps (Lee et al. 2019a, Algorithm 1).
+
+    1  split D into D_m and D_n
+    A  2  minimise J(w, D_m)                  propensity
+       3  w_eps = w + z                       propensity, charged to the units of D_m
+    B  5  tau_n from D_n with pi_{w_eps}      weigh
+       6  tau_eps = tau_n + e                 perturb, charged to the units of D_n
+
+With ``level: training_units`` step 6 adds nothing (Lee et al. 2019b); with ``level: label`` step 3 adds nothing.
+The corrections are listed in ``docs/privacy.md``.
+"""
+
+from __future__ import annotations
+
+from causalveil.flows.engine.engine import Engine
+from causalveil.flows.planning.ipw import outlook
+from causalveil.flows.sequence.run import Run
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.enclave import normalise, split, validate
+from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.ipw import interval as ipw_interval
+from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.models import logistic as propensity
+
+__all__ = ["declare", "estimate", "outlook"]
+
+
+def declare(study: IpwStudy, design: Design) -> tuple[Charge, ...]:
+    """Every charge of the study, from public facts alone."""
+    steps = (
+        (propensity.SLOT, propensity.model(study, design).mechanism()),
+        (perturb.slot(study), perturb.mechanism(study, design)),
+    )
+    return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
+
+
+def estimate(run: Run[IpwStudy], stage: Engine) -> Findings:
+    """The order of the stages."""
+    study, design, scratch = run.study, run.design, run.scratch
+    stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(split.split_stage, study, run.layout, scratch)
+    coefficients = stage(propensity.propensity_stage, study, design, scratch, run.budget)
+    stage(weigh.weigh_stage, study, design, scratch, coefficients)
+    statistics = stage(perturb.perturb_stage, study, design, scratch, run.budget)
+    return stage(ipw_interval.interval_stage, study, design, coefficients, statistics)

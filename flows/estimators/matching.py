@@ -1,0 +1,74 @@
+"""PrivATE: matching on a private propensity score (Yuan et al. 2026, Algorithm 4).
+
+                                                    label level   sample level
+    1  w' = w + noise                propensity     w as it is    e11, all units
+       e' = e(x; w') + noise         scores         e as it is    e12, all units
+    2  t' = RR(t)                    respond        t as it is    e2,  all units
+    3  caps k_1, k_0; N nearest      match          public        post-processing of e', t'
+       sums of outcomes + noise      perturb        epsilon       e3,  all units
+
+At label level covariates and treatments are public, so only the last step is charged. The corrections are listed in
+``docs/privacy.md``.
+"""
+
+from __future__ import annotations
+
+from causalveil.flows.engine.engine import Engine
+from causalveil.flows.planning.matching import outlook
+from causalveil.flows.sequence.run import Run
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.enclave import normalise, split, validate
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design as sizes_of
+from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.matching import interval as matching_interval
+from causalveil.tasks.matching import perturb as match_perturb
+from causalveil.tasks.matching import respond
+from causalveil.tasks.matching import scores as match_scores
+from causalveil.tasks.matching import weights as match_weights
+from causalveil.tasks.privacy.mechanisms import Budget
+
+__all__ = ["declare", "estimate", "outlook", "rehearse"]
+
+
+def declare(study: MatchingStudy, design: Design) -> tuple[Charge, ...]:
+    """Every charge of the study, from public facts alone."""
+    steps = (
+        (match_scores.MODEL_SLOT, match_scores.model(study, design).mechanism()),
+        (match_scores.SLOT, match_scores.mechanism(study)),
+        (respond.SLOT, respond.mechanism(study)),
+        (match_perturb.SLOT, match_perturb.mechanism(study)),
+    )
+    return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
+
+
+def estimate(run: Run[MatchingStudy], stage: Engine) -> Findings:
+    """The order of the stages."""
+    study, design, scratch = run.study, run.design, run.scratch
+    stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(split.split_stage, study, run.layout, scratch)
+    coefficients = stage(match_scores.propensity_stage, study, design, scratch, run.budget)
+    stage(match_scores.scores_stage, study, scratch, coefficients, run.budget)
+    stage(respond.respond_stage, study, scratch, run.budget)
+    reuse = stage(match_weights.match_stage, study, scratch)
+    sums = stage(match_perturb.perturb_stage, study, scratch, reuse, run.budget)
+    return stage(matching_interval.interval_stage, study, design, reuse, coefficients, sums)
+
+
+def rehearse(study: MatchingStudy, rows: Rows, budget: Budget, fitted: FloatArray | None = None) -> Findings:
+    """The same steps on rows in memory, already in the order of traversal: for replications and tests.
+
+    ``fitted``: the coefficients of :func:`match_scores.fitted` for these rows, where they are known already.
+    """
+    sizes = sizes_of(study, len(rows))
+    fitted = match_scores.fitted(study, sizes, lambda _: rows, 1) if fitted is None else fitted
+    coefficients = match_scores.coefficients(study, sizes, fitted, budget)
+    scores = match_scores.release(study, match_scores.exact_scores(rows, coefficients), budget)
+    arms = respond.release(study, rows.t, budget)
+    weighted = match_weights.weigh(study, scores, arms)
+    sums = match_perturb.release(study, match_perturb.sums(study, weighted, arms, rows.u), budget)
+    return matching_interval.findings(study, sizes, weighted.reuse, sums)

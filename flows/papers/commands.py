@@ -1,0 +1,45 @@
+"""`causalveil replicate`: the tables and figures of the papers, made again with this code on public data.
+
+One function per paper, in a module of its own; each writes tables (CSV), a page (Markdown) and figures (SVG).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from causalveil.flows.papers.kusner2016.command import direction
+from causalveil.flows.papers.yuan2026.command import matching
+
+replicate_app = typer.Typer(
+    no_args_is_help=True, help="Make the papers' tables and figures again, with seeded noise on public data."
+)
+
+
+@replicate_app.callback()
+def replicate() -> None:
+    """Make the papers' tables and figures again, with seeded noise on public data."""
+
+
+replicate_app.command()(direction)
+replicate_app.command()(matching)
+
+
+@replicate_app.command()
+def intervals(
+    out: Annotated[Path, typer.Option(help="folder for tables, page and figures", show_default=False)],
+    data: Annotated[Path | None, typer.Option(help="folder with rhc.csv; without one table 2 is left out")] = None,
+    runs: Annotated[
+        int, typer.Option(min=2, help="runs of each method on synthetic data, five times of quick ones")
+    ] = 500,
+    workers: Annotated[int, typer.Option(min=1, help="processes")] = 2,
+) -> None:
+    """Coverage and width of private intervals: ours, and those of Schröder, Hartenstein & Feuerriegel (2025).
+
+    Runs are kept in OUT/runs, so that an interrupted command goes on there; delete that folder to start anew.
+    """
+    from causalveil.flows.papers.schroeder2025.tables import write_intervals
+
+    write_intervals(out, data, runs, workers)

@@ -1,0 +1,181 @@
+"""Tables and figures of a replication: CSV, a Markdown page, SVG in one house style.
+
+Aggregates over seeds and published numbers come here, never rows of a study. The same values give the same bytes:
+no dates, no random ids. Colours are those of Okabe and Ito (2008), told apart with any colour vision; each series has
+a marker and a dash of its own as well, so that a figure also reads in grey. matplotlib is imported when a figure opens.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from causalveil.schemas.errors import StudyError
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Row = Mapping[str, object]
+
+# Blue, vermilion, green, purple, orange, sky blue, black: yellow is too light for lines on white.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+DASHES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
+PANEL_INCHES = (3.1, 2.5)
+# Letters and handles that a row of a legend below two panels has room for.
+LEGEND_LETTERS = 80
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",  # text stays text: searchable, read aloud, and a tenth of the bytes
+    "svg.hashsalt": "causalveil",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4.5,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+}
+
+
+def write_table(path: Path, rows: Sequence[Row]) -> None:
+    """Write ``rows`` as CSV; the columns are the keys of the first row, in order.
+
+    Raises:
+        StudyError: the file cannot be written.
+    """
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    _write(path, text.getvalue())
+
+
+def write_page(path: Path, parts: Iterable[str]) -> None:
+    """Write a Markdown page of ``parts``, a blank line between two.
+
+    Raises:
+        StudyError: the file cannot be written.
+    """
+    _write(path, "\n\n".join(part.strip("\n") for part in parts) + "\n")
+
+
+def markdown_table(rows: Sequence[Row], formats: Mapping[str, str] | None = None) -> str:
+    """``rows`` as a Markdown table; the columns are the keys of the first row, in order.
+
+    Args:
+        rows: at least one.
+        formats: format specification by column, such as ``{"error": ".2f"}``; floats have three digits else. None and
+            NaN are a dash.
+    """
+    columns = list(rows[0])
+    lines = [columns, ["---:" if _is_number(rows[0][column]) else "---" for column in columns]]
+    lines += [[_cell(row.get(column), (formats or {}).get(column)) for column in columns] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def picture(link: str, alt: str, caption: str) -> str:
+    """Markdown for a figure, ``link`` from the page's folder: the picture with its text, and a caption."""
+    return f"![{alt}]({link})\n\n*{caption}*"
+
+
+@contextmanager
+def figure(path: Path, *, alt: str, down: int = 1, across: int = 1, **shared: Any) -> Iterator[list[list[Axes]]]:
+    """Open a figure of ``down`` x ``across`` panels, hand out its axes, write it as SVG.
+
+    Args:
+        path: of the SVG.
+        alt: what the figure shows, in one sentence or two, for who cannot see it; it is stored in the file too.
+        down: rows of panels.
+        across: panels in a row.
+        shared: ``sharex`` and ``sharey`` of matplotlib's ``subplots``.
+
+    Raises:
+        StudyError: the file cannot be written.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    style: Any = STYLE  # matplotlib's stubs list every setting by name
+    with mpl.rc_context(style):
+        size = (PANEL_INCHES[0] * across + 0.3, PANEL_INCHES[1] * down + 0.5)
+        drawing, axes = plt.subplots(down, across, figsize=size, squeeze=False, layout="constrained", **shared)
+        try:
+            yield axes.tolist()
+            text = io.StringIO()
+            drawing.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Description": alt})
+        finally:
+            plt.close(drawing)
+    _write(path, _shorter(text.getvalue()))
+
+
+def series(
+    axes: Axes, x: Sequence[float], y: Sequence[float], label: str, index: int, error: Sequence[float] | None = None
+) -> None:
+    """One labelled line with the colour, marker and dash of ``index``; a band of ``error`` either side if given."""
+    place = index % len(COLOURS)
+    axes.plot(x, y, label=label, color=COLOURS[place], marker=MARKERS[place], linestyle=DASHES[place])
+    if error is not None:
+        middle, half = np.asarray(y, dtype=float), np.asarray(error, dtype=float)
+        axes.fill_between(x, middle - half, middle + half, color=COLOURS[place], alpha=0.15, linewidth=0)
+
+
+def legend(axes: list[list[Axes]], title: str | None = None) -> None:
+    """One legend for all panels, below them; entries are those of the first panel, in order."""
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    drawing: Any = axes[0][0].figure
+    # As many columns as the longest label leaves room for.
+    columns = max(1, min(len(labels), 4, LEGEND_LETTERS // (max(map(len, labels)) + 6)))
+    drawing.legend(handles, labels, title=title, loc="outside lower center", ncols=columns)
+
+
+def _write(path: Path, text: str) -> None:
+    """Write ``text`` as it is, folders included.
+
+    Raises:
+        StudyError: the file cannot be written.
+    """
+    problem = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as error:
+        problem = f"{path}: cannot be written ({type(error).__name__})"
+    if problem:
+        raise StudyError(problem)
+
+
+def _shorter(svg: str) -> str:
+    """The same picture with coordinates to a hundredth of a point, in half the bytes."""
+    return re.sub(
+        r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found.group()), svg, flags=re.DOTALL
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _cell(value: object, form: str | None) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "-"
+    if form is not None and _is_number(value):
+        return format(value, form)
+    return f"{value:.3g}" if isinstance(value, float) else str(value).replace("|", "\\|")

@@ -1,0 +1,1 @@
+"""Kusner, Sun, Sridharan & Weinberger 2016, *Private Causal Inference*: `replicate direction`."""

@@ -1,0 +1,1 @@
+"""Schröder, Hartenstein & Feuerriegel 2025, private confidence intervals: `replicate intervals`."""

@@ -1,0 +1,1 @@
+"""Yuan et al. 2026, private matching: `replicate matching`."""

@@ -1,0 +1,82 @@
+"""What `plan` says of AIPW before a row is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from causalveil.flows.planning.sentences import say_effect, say_interval
+from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.plan import Plan, StandIn
+from causalveil.schemas.privacy import Guarantee
+from causalveil.tasks.aipw import expected as aipw_theory
+from causalveil.tasks.aipw.interval import propensity_kind
+from causalveil.tasks.aipw_asymptotic import stages as asymptotic_stage
+
+
+def outlook(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+    """Expected half-width and its parts, and what the budget can learn; sentences for people, numbers for scripts.
+
+    Args:
+        study: the study.
+        plan: its plan, with a known number of units.
+        stand_in: the population that the reader assumes.
+        effect: an effect in outcome units that the reader hopes to see.
+    """
+    if study.guarantee is Guarantee.asymptotic:
+        return _asymptotic(study, plan, stand_in, effect)
+    expected = aipw_theory.expected(study, plan.design, stand_in)
+    found, recipe, folds = expected.findings, expected.recipe, study.estimator.folds
+    kind = propensity_kind(study, recipe)
+    numbers: dict[str, Any] = {
+        "treated": stand_in.treated,
+        "half_width": expected.half_width,
+        "noise_standard_error": found.details["noise_standard_error"],
+        "sampling_standard_error": found.details["sampling_standard_error"],
+        "score_range": found.details["score_range"],
+        "propensity_model": kind,
+        "slopes": recipe.slopes is not None,
+        "whole_range": found.interval.whole_range,
+        "bias": found.interval.bias,
+    }
+    sentences = [
+        say_interval(study, numbers),
+        f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds and is scored in its own, so it "
+        f"pays for the models of {folds - 1} fold{'s' if folds > 2 else ''} and one effect: the total is that sum.",
+        f"Decided from public sizes: propensity score by {kind}, outcome model "
+        + ("with slopes." if recipe.slopes is not None else "of arm means alone."),
+    ]
+    if found.interval.bias > 0:
+        sentences.insert(
+            1,
+            "It allows for the declared omitted confounding, which may move the estimate by "
+            f"{found.interval.bias:.3g}.",
+        )
+    warnings: list[str] = []
+    if recipe.slopes is None and kind == "treated share":
+        allowed = (
+            "" if found.interval.bias > 0 else "; estimator: {omitted_confounding: ...} lets the interval allow for it"
+        )
+        warnings.append(
+            "at this size and budget covariates would drown in noise and are not used: the estimate is a difference of "
+            "arm means, which confounding biases. More units or epsilon, or fewer covariates, let it adjust"
+            + allowed
+            + "."
+        )
+    if found.interval.whole_range:
+        warnings.append("the noise exceeds the declared range: expect all of it as interval.")
+    if effect is not None:
+        say_effect(effect, numbers, sentences, warnings)
+    return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+def _asymptotic(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+    """The paper's intervals: their caveats are the warnings."""
+    if plan.design.units is None:
+        raise ValueError("an outlook needs the number of units")
+    half = asymptotic_stage.expected_half_width(study, plan.design, stand_in)
+    numbers: dict[str, Any] = {"treated": stand_in.treated, "half_width": half}
+    sentences = [f"Expected {study.confidence:.0%} interval: estimate ± {half:.4g}."]
+    warnings = [f"not protected: {sentence}." for sentence in study.unprotected]
+    if effect is not None:
+        say_effect(effect, numbers, sentences, warnings)
+    return {**numbers, "sentences": sentences, "warnings": warnings}

@@ -1,0 +1,108 @@
+"""What `plan` says of a direction study before a row is read, and what it says of every penalty."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.direction import DirectionStudy, Score
+from causalveil.schemas.plan import Design, Plan, StandIn
+from causalveil.schemas.privacy import Half
+from causalveil.schemas.study import Study
+from causalveil.tasks.direction import expected as standin
+from causalveil.tasks.direction.draws import Draw, draws
+from causalveil.tasks.direction.sensitivity import residual_movement
+from causalveil.tasks.privacy.mechanisms import Laplace
+from causalveil.tasks.privacy.propose import StableRelease
+
+SURE = 0.95
+# Below this chance of the right direction, or of an answer, the planner warns.
+ENOUGH = 0.75
+# The largest margin that a score can have.
+LARGEST = {Score.spearman: 1.0, Score.kendall: 1.0, Score.hsic: 0.25}
+
+
+def outlook(study: DirectionStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+    """The margins that noise leaves in order, the tests' chances, and HSIC on a stand-in.
+
+    Args:
+        study: the study.
+        plan: its plan, with a known number of units.
+        stand_in: that of effects says nothing of a pair; the pair's own is printed.
+        effect: no effect is estimated.
+    """
+    del stand_in, effect
+    numbers: dict[str, Any] = {}
+    sentences: list[str] = []
+    warnings: list[str] = []
+    for draw in draws(study, plan.design):
+        if isinstance(draw.mechanism, Laplace):
+            _margin(study, draw, numbers, sentences, warnings)
+        else:
+            _test(study, plan.design, draw, numbers, sentences, warnings)
+    expected = standin.expected_order_kept(study, plan.design)
+    if expected is not None:
+        margin, scale, right = expected
+        numbers |= {"hsic_stand_in_margin": margin, "hsic_right_direction": right}
+        sentences.append(
+            f"hsic on a stand-in, {standin.STAND_IN}: margin {margin:.2g}, right with probability {right:.2g}."
+        )
+        if right < ENOUGH:
+            warnings.append(f"noise of scale {scale:.2g} drowns a margin of hsic as small as the stand-in's.")
+    if plan.design.train is not None and Half.train in study.estimator.protect:
+        estimator = study.estimator
+        movement = residual_movement(plan.design.train, estimator.penalty, estimator.variant)
+        numbers["residual_movement_bound"] = movement
+        sentences.append(f"One training unit moves a residual, which lies in [-2, 2], by at most {movement:.2g}.")
+    warnings += [f"not protected: {sentence}." for sentence in study.unprotected]
+    return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+def _margin(
+    study: DirectionStudy, draw: Draw, numbers: dict[str, Any], sentences: list[str], warnings: list[str]
+) -> None:
+    """What margin Laplace noise leaves in order."""
+    (score,) = draw.scores
+    margin, largest = standin.sure_margin(study, draw, SURE), LARGEST[score]
+    numbers[f"{score}_sure_margin"] = margin
+    text = f"{score}: a margin of {margin:.3g} keeps its order with probability {SURE:g}"
+    if margin < largest:
+        sentences.append(f"{text}.")
+    else:
+        warnings.append(f"{text}, but no margin is above {largest:g}: noise drowns this score.")
+
+
+def _test(
+    study: DirectionStudy,
+    design: Design,
+    draw: Draw,
+    numbers: dict[str, Any],
+    sentences: list[str],
+    warnings: list[str],
+) -> None:
+    """What a test needs, and whether spread-out values have it."""
+    if isinstance(draw.mechanism, Laplace):
+        return
+    distance = standin.expected_distance(study, design, draw)
+    chance = draw.mechanism.answer_probability(distance)
+    numbers[f"{draw.slot.name}_answer_probability"] = chance
+    other, spread = ("order", "random")
+    if not isinstance(draw.mechanism, StableRelease):
+        numbers["iqr_bin"] = draw.bin
+        other, spread = f"bin of log IQR, {draw.bin:.2g} wide", "evenly spread"
+    text = (
+        f"{draw.slot.name}: an answer needs about {draw.mechanism.threshold:.3g} units' distance to another {other}; "
+        f"{spread} values have {distance} and get one with probability {chance:.2g}."
+    )
+    (sentences if chance >= ENOUGH else warnings).append(text)
+
+
+def sweep(study: Study, design: Design) -> list[dict[str, float]]:
+    """What every penalty of a grid would mean for a direction study; see ``tasks.direction_standin.sweep``.
+
+    Raises:
+        StudyError: no direction study with HSIC, or the number of units is unknown.
+    """
+    if not isinstance(study, DirectionStudy):
+        raise StudyError("--sweep penalty is for direction studies with the score 'hsic'")
+    return standin.sweep(study, design)

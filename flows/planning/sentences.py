@@ -1,0 +1,28 @@
+"""Sentences of `plan` that estimators of an effect share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from causalveil.schemas.study import EffectStudy
+
+
+def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
+    """The expected interval and what it is made of: ``numbers`` of an outlook, in outcome units."""
+    return (
+        f"Expected {study.confidence:.0%} interval: estimate ± {numbers['half_width']:.4g} (standard error "
+        f"{numbers['sampling_standard_error']:.3g} from sampling, {numbers['noise_standard_error']:.3g} from noise), "
+        f"for a treated share of {numbers['treated']:g}."
+    )
+
+
+def say_effect(effect: float, numbers: dict[str, Any], sentences: list[str], warnings: list[str]) -> None:
+    """Will an effect of this size be seen?"""
+    drowned = numbers["half_width"] >= abs(effect)
+    numbers["effect"], numbers["drowned"] = effect, drowned
+    half = f"expected half-width {numbers['half_width']:.3g}"
+    if drowned:
+        warnings.append(f"noise and sampling will drown an effect of {effect:g}: {half}.")
+    else:
+        sentences.append(f"An effect of {effect:g} stands out: {half}.")

@@ -1,0 +1,30 @@
+"""The Prefect flow of a coordinator: the entry of deployments (``flows/pool.py:pool``).
+
+Its parameters are paths. The bundles that it reads are public documents; so is what it writes.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from causalveil.flows.engine import settings
+
+settings.prepare()
+
+from prefect import flow  # noqa: E402  (settings must be in place first)
+
+from causalveil.flows.engine.prefect_engine import PrefectEngine  # noqa: E402
+from causalveil.flows.sequence.sites import PooledOutcome, pool_sites  # noqa: E402
+
+
+@flow(name="pool", log_prints=False, persist_result=False, validate_parameters=False)
+def pool(sites: str, out: str | None = None) -> PooledOutcome:
+    """Verify every expected site's bundle and pool them."""
+    engine = PrefectEngine()
+    outcome = pool_sites(Path(sites), out, engine)
+    rows = [
+        {"site": site.site, "units": site.units, "estimate": site.estimate, "epsilon": float(site.epsilon)}
+        for site in outcome.release.sites
+    ]
+    engine.publish("pooled-sites", rows, f"Sites of round {outcome.release.round}")
+    return outcome

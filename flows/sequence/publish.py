@@ -1,0 +1,99 @@
+"""From findings and charges to the release document: declared facts and released values only."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from causalveil.flows.sequence.estimators import Result
+from causalveil.schemas.plan import Plan
+from causalveil.schemas.policy import Policy
+from causalveil.schemas.privacy import Charge
+from causalveil.schemas.release import (
+    RELEASES,
+    Blocks,
+    LedgerStatement,
+    NoiseStatement,
+    PrivacyStatement,
+    Release,
+    Software,
+)
+from causalveil.schemas.study import Study
+from causalveil.tasks.privacy.budget import FlowBudget
+
+DEPENDENCIES = ("numpy", "scipy", "polars", "pandera", "pyarrow", "opendp", "dp-accounting", "prefect", "sqlalchemy")
+
+
+def assemble_release(
+    study: Study,
+    policy: Policy,
+    plan: Plan,
+    found: Result,
+    budget: FlowBudget,
+) -> Release:
+    """The release of a run whose every charge is committed."""
+    reservation = budget.reservation
+    return RELEASES[study.kind](
+        study=study.name,
+        study_digest=study.digest,
+        specification=study.specification(),
+        run_id=reservation.run_id,
+        dataset=policy.dataset,
+        units=reservation.units,
+        estimator=study.estimator.name,
+        guarantee=study.guarantee,
+        privacy=PrivacyStatement(
+            unit=study.data.unit,
+            neighbours=study.privacy.neighbours,
+            level=study.privacy.level,
+            epsilon=plan.total.epsilon,
+            delta=plan.total.delta,
+            epsilon_pld=_known(plan.epsilon_pld),
+            unprotected=study.unprotected,
+            charges=plan.charges,
+            blocks=Blocks(
+                key=study.data.blocks,
+                charged=reservation.blocks,
+                units_span_blocks=policy.units_span_blocks,
+                statement=blocks_statement(study.data.blocks, policy.units_span_blocks),
+            ),
+        ),
+        noise=NoiseStatement(source=budget.noise.name),
+        not_for_release=budget.noise.name == "seeded",
+        software=Software(version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}),
+        ledger=LedgerStatement(
+            identity=budget.ledger.identity, entry_hash=budget.ledger.last_charge_hash(reservation.run_id)
+        ),
+        **found.fields(study),
+    )
+
+
+def blocks_statement(key: str | None, units_span_blocks: bool) -> str:
+    """What was charged and on whose word, in a sentence."""
+    if key is None:
+        return "The whole dataset is one block, and it was charged."
+    if units_span_blocks:
+        return f"The owner says that units may have rows in several blocks of '{key}', so every block was charged."
+    return (
+        f"The owner asserts that no unit has rows in two blocks of '{key}', so only the blocks that were read were "
+        "charged; a run cannot check this, since it does not see the other blocks."
+    )
+
+
+def _known(value: float | None) -> float:
+    if value is None:
+        raise ValueError("a run knows its number of units, so every noise scale of its plan")
+    return value
+
+
+def charge_row(charge: Charge) -> dict[str, Any]:
+    """One charge as a flat row of public values."""
+    return charge.model_dump(mode="json", include=set(CHARGE_COLUMNS))
+
+
+CHARGE_COLUMNS = ("stage", "mechanism", "scope", "sensitivity", "noise_scale", "epsilon", "delta")
+
+
+def budget_table(release: Release) -> list[dict[str, Any]]:
+    """The charges of a release as rows of public values."""
+    return [charge_row(charge) for charge in release.privacy.charges]

@@ -1,0 +1,115 @@
+"""Many sites -> one release: verify every bundle, settle the round, pool. No row is read here and no noise drawn.
+
+The same on every engine; ``flows/pool.py`` is the Prefect flow around it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from causalveil.flows.engine.engine import Engine
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.sites.pooled import PooledRelease, pooled_text
+from causalveil.schemas.sites.terms import Sites, load_sites
+from causalveil.schemas.studies import load_study
+from causalveil.schemas.study import SLUG, EffectStudy
+from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.sites.accept import Accepted, accept
+from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read_bundle
+from causalveil.tasks.sites.pooled_release import pooled_release
+from causalveil.tasks.sites.rounds import settle
+
+RELEASE_FILE = "release.json"
+
+
+@dataclass(frozen=True)
+class PooledOutcome:
+    """What a coordinator's run leaves behind."""
+
+    release: PooledRelease
+    path: Path
+
+
+def load_round(path: Path) -> tuple[Sites, EffectStudy, Path]:
+    """The terms of a round, the study that travelled, and the folder of the bundles.
+
+    Raises:
+        StudyError: one of the files is wrong, or the study is not of an effect.
+    """
+    terms = load_sites(path)
+    study = load_study(path.parent / terms.study)
+    if not isinstance(study, EffectStudy):
+        raise StudyError(f"{path}: study '{study.name}' is of kind '{study.kind}'; only effects are pooled")
+    return terms, study, path.parent / terms.bundles
+
+
+def verify_stage(terms: Sites, study: EffectStudy, folder: Path) -> tuple[Accepted, ...]:
+    """Accept every expected site's bundle, or none."""
+    accepted = accept(terms, study, folder, datetime.now(UTC))
+    settle(terms.round, {item.site: item.digest for item in accepted})
+    return accepted
+
+
+def pool_stage(terms: Sites, study: EffectStudy, accepted: tuple[Accepted, ...]) -> PooledRelease:
+    """Pool what was accepted."""
+    return pooled_release(terms, study, accepted)
+
+
+def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledOutcome:
+    """Pool the round that a sites file describes.
+
+    Args:
+        path: sites.yaml; the study and the folder of bundles lie where it says, relative to it.
+        out: folder for release.json (default ``releases/<round>`` below the working directory).
+        engine: what runs the two stages.
+
+    Raises:
+        StudyError: sites.yaml or the study is wrong, or another release lies in ``out``.
+        BundleError: a bundle is refused; nothing was pooled.
+    """
+    terms, study, folder = load_round(path)
+    accepted = engine(verify_stage, terms, study, folder)
+    release = engine(pool_stage, terms, study, accepted)
+    target = Path(out) if out is not None else Path("releases") / terms.round
+    written = write_whole(
+        target / RELEASE_FILE, pooled_text(release), taken="another release lies there; choose another --out"
+    )
+    return PooledOutcome(release, written)
+
+
+def check_signer(site: str | None, round_: str | None, *, simulated: bool = False) -> None:
+    """Whether a run that is to leave a bundle will be able to: asked before any budget is spent.
+
+    Raises:
+        StudyError: one of the two names is missing, or is none; or the run is a simulation.
+        CausalveilError: this site has no key to sign with.
+    """
+    if site is None and round_ is None:
+        return
+    if site is None or round_ is None:
+        raise StudyError("a bundle needs both: --site, this site's name, and --round, the coordinator's")
+    if simulated:
+        raise StudyError("a simulation is not for release and leaves no bundle; drop --simulate, or --site and --round")
+    for name, value in (("--site", site), ("--round", round_)):
+        if not SLUG.fullmatch(value):
+            raise StudyError(f"{name}: letters, digits, '.', '-' or '_', beginning with a letter or digit")
+    public_key()
+
+
+def leave_bundle(run_id: str, site: str, round_: str, out: Path) -> Path:
+    """Sign a finished run's release for a round, and write the bundle.
+
+    A bundle of the same run, site, round and key that lies there already is left as it is: signing it again would
+    only change the time, and a coordinator takes one bundle per round.
+
+    Raises:
+        CausalveilError: see ``tasks.bundle.make_bundle``; or another file lies there.
+    """
+    check_signer(site, round_)
+    if out.exists() and answers(read_bundle(out)[0], run_id, site, round_):
+        return out
+    text = make_bundle(open_ledger(), run_id, site, round_)
+    return write_whole(out, text, taken="another file lies there; choose another --out")

@@ -1,0 +1,246 @@
+"""One study file -> one release: declare, reserve, release. The same on every engine."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from causalveil.flows.engine.engine import Engine
+from causalveil.flows.engine.guard import guarded
+from causalveil.flows.sequence.estimators import METHODS
+from causalveil.flows.sequence.publish import assemble_release, budget_table
+from causalveil.flows.sequence.run import Run
+from causalveil.schemas.errors import BudgetRefused, CausalveilError, PolicyError, StudyError
+from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.plan import Design, Layout, Plan
+from causalveil.schemas.policy import POLICY_FILE, DataClass, Policy, load_policy
+from causalveil.schemas.release import Release, load_release_text, release_text
+from causalveil.schemas.studies import load_study
+from causalveil.schemas.study import SLUG, Study
+from causalveil.tasks.enclave.manifest import check_manifest
+from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.machine.scratch import open_scratch
+from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.privacy.accountant import compose, epsilon_pld
+from causalveil.tasks.privacy.budget import FlowBudget, records_folder
+from causalveil.tasks.privacy.keys import RunKey, key_of
+from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger, throwaway_ledger
+from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise
+
+RELEASE_FILE = "release.json"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A study with everything that is public about its run."""
+
+    study: Study
+    folder: Path
+    policy: Policy
+    layout: Layout
+    plan: Plan
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run leaves behind."""
+
+    release: Release
+    path: Path
+    run_id: str
+    resumed: bool
+    granted: bool
+
+
+def declare(study: Study, design: Design) -> Plan:
+    """Every charge of ``study`` from public facts; no row is read.
+
+    Raises:
+        StudyError: the charges do not compose to what the study requests (a defect, not a user's mistake).
+    """
+    charges = METHODS[study.estimator.name].declare(study, design)
+    total = compose(charges)
+    if total != study.privacy.cost:
+        raise StudyError(f"the plan adds up to {total} but the study requests {study.privacy.cost}; report this")
+    known = all(charge.noise_scale is not None for charge in charges)
+    return Plan(
+        study=study.name,
+        study_digest=study.digest,
+        design=design,
+        charges=charges,
+        total=total,
+        epsilon_pld=epsilon_pld(charges, total.delta) if known else None,
+    )
+
+
+def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]:
+    """Plan a study without reading a row: ``units`` or the counts in Parquet footers, else formulas in n.
+
+    Raises:
+        StudyError: the study is wrong, or ``units`` cannot be split.
+        DataError: partitions are there but cannot be read.
+    """
+    path = Path(path)
+    study = load_study(path)
+    folder = data_folder(path, study)
+    if units is None and folder.is_dir() and any(folder.rglob("*.parquet")):
+        units = read_layout(study, folder).units
+    return study, declare(study, design(study, units))
+
+
+def prepare(path: Path, *, simulate: bool) -> Request:
+    """Load study, policy and layout; check what the owner allows. Reads footers, never rows.
+
+    Raises:
+        StudyError: study or policy wrong, or the policy forbids the study.
+        BudgetRefused: the level has no cap.
+        DataError: no partitions, unreadable ones, or others than their extract's manifest says.
+    """
+    study = load_study(path)
+    folder = data_folder(path, study)
+    policy = load_policy(folder / POLICY_FILE)
+    if simulate and policy.data_class is DataClass.sensitive:
+        raise PolicyError(
+            "--simulate is refused for sensitive data: noise that can be made again is no noise; "
+            "use `causalveil simulate` for data to try things on"
+        )
+    if study.estimator.name not in policy.estimators:
+        raise PolicyError(f"the policy of '{policy.dataset}' does not allow estimator '{study.estimator.name}'")
+    if study.guarantee not in policy.guarantees:
+        raise PolicyError(f"the policy of '{policy.dataset}' does not allow guarantee '{study.guarantee}'")
+    forbidden = [half for half in study.unbounded if half not in policy.unbounded_halves]
+    if forbidden:
+        raise PolicyError(
+            f"the policy of '{policy.dataset}' does not allow a study that leaves the {forbidden[0]} half without a "
+            f"privacy bound; its owner may write 'unbounded_halves: [{forbidden[0]}]', or the study protect both halves"
+        )
+    if study.privacy.level not in policy.caps:
+        raise BudgetRefused(
+            f"the policy of '{policy.dataset}' names no cap for level '{study.privacy.level}', so it is forbidden; "
+            f"levels allowed: {', '.join(sorted(policy.caps))}"
+        )
+    layout = read_layout(study, folder)
+    check_manifest(study, folder, layout)
+    return Request(study, folder, policy, layout, declare(study, design(study, layout.units)))
+
+
+def policy_of(path: Path) -> Policy:
+    """The policy of the data that a study reads.
+
+    Raises:
+        StudyError: study or policy missing or wrong.
+    """
+    return load_policy(data_folder(path, load_study(path)) / POLICY_FILE)
+
+
+def data_folder(path: Path, study: Study) -> Path:
+    """``data.path`` is relative to the study file."""
+    return (path.parent / study.data.path).resolve()
+
+
+def new_run_id(study: Study) -> str:
+    """A fresh id: study, time, chance. It names folders and ledger rows and holds nothing of the data."""
+    return f"{study.name}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+def check_run_id(run_id: str) -> str:
+    """Run ids become file names: letters, digits, dot, dash, underscore.
+
+    Raises:
+        StudyError: anything else.
+    """
+    if not SLUG.fullmatch(run_id):
+        raise StudyError("a run id has 1 to 120 letters, digits, '.', '-' or '_', and starts with a letter or digit")
+    return run_id
+
+
+def execute(path: Path, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> Outcome:
+    """Declare, reserve, release: the whole run, on any engine."""
+    request = guarded(prepare, path, simulate=simulate is not None)
+    target = Path(out) if out is not None else Path("releases") / run_id
+    with _ledger(simulate) as ledger:
+        granted = _grant_if_public(ledger, request.policy)
+        reservation = reserve(request, run_id, key_of(run_id, simulate))
+        resumed = ledger.reserve(reservation, request.policy) == "resumed"
+        noise = SecureNoise() if simulate is None else SeededNoise(simulate)
+        budget = FlowBudget(ledger, reservation, noise, records_folder(run_id))
+        stored = budget.stored_document()
+        if stored is None:
+            try:
+                stored = _release(request, budget, engine, simulate)
+            except CausalveilError as problem:
+                ledger.void_if_untouched(run_id, f"failed before the first draw: {type(problem).__name__}")
+                raise
+        release = load_release_text(stored)
+        engine.publish("privacy-budget", budget_table(release), f"What {run_id} charged to {release.dataset}")
+        return Outcome(release, write_release(target, stored), run_id, resumed, granted)
+
+
+def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | None) -> str:
+    """Run the stages and store the finished document in the ledger."""
+    study = request.study
+    with open_scratch(budget.run_id) as scratch, engine.spreading(study.execution):
+        run = Run(study, request.folder, request.layout, request.plan.design, scratch, budget, seed)
+        findings = METHODS[study.estimator.name].estimate(run, engine)
+    text = release_text(guarded(assemble_release, study, request.policy, request.plan, findings, budget))
+    budget.finish(text)
+    return text
+
+
+def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
+    """What the ledger holds of a run before it starts."""
+    study, policy, layout = request.study, request.policy, request.layout
+    return Reservation(
+        run_id=run_id,
+        dataset=policy.dataset,
+        level=study.privacy.level,
+        blocks=layout.dataset_blocks if policy.units_span_blocks else layout.blocks,
+        cost=request.plan.total,
+        charges=request.plan.charges,
+        study=study.name,
+        study_digest=study.digest,
+        layout_digest=layout.digest,
+        units=layout.units,
+        key_check=key.check,
+        estimator=study.estimator.name,
+        guarantee=study.guarantee,
+        policy_digest=policy.digest,
+        unbounded_halves=study.unbounded,
+    )
+
+
+@contextmanager
+def _ledger(simulate: int | None) -> Iterator[Ledger]:
+    """The ledger of record, or for a simulation one that is thrown away."""
+    if simulate is None:
+        yield open_ledger()
+        return
+    with tempfile.TemporaryDirectory(prefix="causalveil-simulated-") as folder:
+        yield throwaway_ledger(Path(folder))
+
+
+def _grant_if_public(ledger: Ledger, policy: Policy) -> bool:
+    """Public and synthetic data need no owner's hand: the policy's caps are granted at the first run."""
+    if policy.data_class is DataClass.sensitive:
+        return False
+    return ledger.grant(policy, f"granted by itself: the data are {policy.data_class}", first_only=True)
+
+
+def write_release(folder: Path, text: str) -> Path:
+    """Write release.json atomically.
+
+    Raises:
+        StudyError: the folder cannot be written, or holds another release.
+    """
+    return write_whole(
+        folder / RELEASE_FILE,
+        text,
+        taken="another release lies there; choose another --out (this run is in the ledger)",
+        failed="the release is in the ledger: run again with the same --run-id and another --out",
+    )

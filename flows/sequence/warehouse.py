@@ -1,0 +1,58 @@
+"""One source file -> one folder of partitions with a manifest: probe, take block after block, write the manifest."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from causalveil.flows.engine.engine import Engine
+from causalveil.flows.engine.secret_blocks import secret_of
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.policy import POLICY_FILE, load_policy
+from causalveil.schemas.warehouse import Manifest, Source, Warehouse, load_source
+from causalveil.tasks.warehouse import blocks as extract
+from causalveil.tasks.warehouse.intervals import intervals
+
+
+def extract_source(path: Path, stage: Engine) -> Manifest:
+    """Fill the folder that the source names with what it lacks; on any engine.
+
+    Raises:
+        StudyError: the source file is wrong, names no credential that is there, or fills another dataset's folder.
+        DataError: the source's schema drifted, or the folder holds something else.
+        CausalveilError: the source cannot be read, or the folder not be written.
+    """
+    source = load_source(path)
+    place, folder = path.parent.resolve(), target_folder(path, source)
+    url = warehouse_url(source)
+    blocks = intervals(source.key, datetime.now(UTC).date())
+    with extract.extracting(folder):
+        policy = folder / POLICY_FILE
+        extract.check_dataset(source, load_policy(policy).dataset if policy.exists() else None)
+        stage(extract.probe_stage, source, place, url)
+        taken = tuple(stage(extract.extract_stage, source, place, url, folder, block) for block in blocks)
+        return stage(extract.manifest_stage, source, folder, blocks, taken)
+
+
+def target_folder(path: Path, source: Source) -> Path:
+    """``to`` is relative to the source file."""
+    return (path.parent / source.to).resolve()
+
+
+def warehouse_url(source: Source) -> str | None:
+    """The warehouse's URL from where the source says it is; None for sources that have none.
+
+    It is handed from function to function and stands in no file, parameter, log line or message.
+
+    Raises:
+        StudyError: there is no such variable or block, or it holds no text.
+    """
+    if not isinstance(source.source, Warehouse):
+        return None
+    place = source.source.url
+    url = os.environ.get(place.environment) if place.environment is not None else secret_of(place)
+    if not url:
+        named = f"variable {place.environment}" if place.environment else f"Prefect Secret block '{place.block}'"
+        raise StudyError(f"source '{source.name}': {named} holds no URL; set it where this process runs")
+    return url

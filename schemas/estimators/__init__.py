@@ -1,0 +1,1 @@
+"""What each estimator's study may ask for: one module an estimator."""

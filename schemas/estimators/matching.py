@@ -1,0 +1,107 @@
+"""A study by capped nearest-neighbour matching (PrivATE: Yuan et al. 2026)."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from causalveil.schemas.amounts import Amount, subtract
+from causalveil.schemas.privacy import Frozen, Level
+from causalveil.schemas.study import EffectStudy, Estimand, Estimator, Finite, Penalty, Variant
+
+# The paper's c (label level) and h (sample level).
+ERROR_COEFFICIENTS = {Level.label: 0.01, Level.sample: 0.001}
+
+
+class BudgetShares(Frozen):
+    """How the sample level divides epsilon: weights of the propensity model, scores, treatment, outcome."""
+
+    weights: Amount = Field(default=Decimal("0.05"))
+    scores: Amount = Field(default=Decimal("0.05"))
+    treatment: Amount = Field(default=Decimal("0.70"))
+    outcome: Amount = Field(default=Decimal("0.20"))
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        shares = (self.weights, self.scores, self.treatment, self.outcome)
+        if min(shares) <= 0:
+            raise ValueError("every share must be above 0")
+        if sum(shares) != 1:
+            raise ValueError(f"the shares add up to {sum(shares)}, not to 1")
+        return self
+
+    def divide(self, epsilon: Decimal) -> dict[str, Decimal]:
+        """Epsilon in four parts that add up to it exactly: three rounded to 13 digits, the rest for ``outcome``."""
+        step = Decimal(1).scaleb(epsilon.adjusted() - 12)
+        parts = {name: (epsilon * getattr(self, name)) // step * step for name in ("weights", "scores", "treatment")}
+        return {**parts, "outcome": subtract(epsilon, sum(parts.values(), Decimal(0)))}
+
+
+class MatchingEstimator(Estimator):
+    """Each unit against the mean of its N nearest units of the other arm by propensity score.
+
+    ``ratio``: N. ``cap``: how often a unit of the smaller arm may serve, in multiples of N; ``adaptive`` weighs noise
+    against bias. ``error_coefficient``: the weight of the bias in that; None: 0.01 at label level, 0.001 at sample
+    level. ``caliper``: the furthest that a neighbour's score may be. ``variance_share``: the part of the outcome's
+    epsilon that measures the sampling variance. ``correct_attenuation``: divide by what randomised treatments leave.
+    """
+
+    name: Literal["matching"]
+    ratio: Annotated[int, Field(ge=1, le=100)] = 5
+    cap: Literal["adaptive"] | Annotated[int, Field(ge=1, le=10**6)] = "adaptive"
+    error_coefficient: Annotated[Finite, Field(gt=0, le=100)] | None = None
+    caliper: Annotated[Finite, Field(gt=0)] | None = None
+    budget_shares: BudgetShares = BudgetShares()
+    correct_attenuation: bool = False
+    penalty: Penalty = 0.001
+    variance_share: Annotated[Finite, Field(ge=0.01, le=0.9)] = 0.15
+    variant: Variant = Variant.ours
+
+
+class MatchingStudy(EffectStudy):
+    """A treatment effect by matching."""
+
+    estimator: MatchingEstimator
+
+    @model_validator(mode="after")
+    def _has_a_mechanism(self) -> Self:
+        level = self.privacy.level
+        if level is Level.training_units:
+            raise ValueError("matching has no level 'training_units': every unit's outcome is in the estimate")
+        if level is Level.label and self.privacy.delta != 0:
+            raise ValueError("matching spends no delta at level 'label'; declare delta: 0")
+        if self.estimator.correct_attenuation and level is Level.label:
+            raise ValueError("at level 'label' treatments are not randomised, so there is no attenuation to correct")
+        return self
+
+    @model_validator(mode="after")
+    def _paper_is_as_printed(self) -> Self:
+        settings = self.estimator
+        if settings.variant is not Variant.paper:
+            return self
+        if self.estimand is not Estimand.ATE or settings.caliper is not None or settings.correct_attenuation:
+            raise ValueError(
+                "variant 'paper' is the average effect over everybody (ATE) without caliper and without "
+                "correct_attenuation; use variant 'ours' for these"
+            )
+        if self.privacy.delta != 0:
+            raise ValueError("variant 'paper' spends no delta; declare delta: 0")
+        return self
+
+    @property
+    def error_coefficient(self) -> float:
+        """The declared one, or the paper's for this level."""
+        declared = self.estimator.error_coefficient
+        return ERROR_COEFFICIENTS[self.privacy.level] if declared is None else declared
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """What the release leaves public, in words."""
+        if self.privacy.level is not Level.label:
+            return super().unprotected
+        return (
+            *super().unprotected,
+            "caps, reuse, effective sample sizes and counts in this release: exact functions of those public columns",
+        )

@@ -1,0 +1,1 @@
+"""What travels between sites and a coordinator: terms of a round, bundles, pooled releases."""

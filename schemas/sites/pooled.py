@@ -1,0 +1,148 @@
+"""The release of a pooled study: what several sites found together. Computed from their releases alone.
+
+Nothing here costs budget: it is post-processing of what the sites released. It stands in no ledger of its own and
+names the ledger entry of each site instead.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter
+
+from causalveil.schemas.amounts import Amount
+from causalveil.schemas.documents import reading, validate
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.privacy import Frozen, Guarantee, Level, Neighbours
+from causalveil.schemas.release import Interval, LedgerStatement, Release, Software, Variance, load_release_text
+from causalveil.schemas.sites.bundle import Digest, Instant, PublicKey
+from causalveil.schemas.sites.terms import Model
+from causalveil.schemas.study import Estimand, Finite, Slug
+
+SCHEMA_FILE = Path(__file__).with_name("pooled-v1.schema.json")
+Share = Annotated[Finite, Field(ge=0, le=1)]
+
+
+class PooledEstimate(Frozen):
+    """One way of pooling. ``standard_error`` is the half-width of the interval over its quantile."""
+
+    estimate: Finite
+    interval: Interval
+    variance: Annotated[Variance, Field(description="of the weighted mean for fixed sites: sampling and noise")]
+    standard_error: Annotated[Finite, Field(ge=0)]
+
+
+class Heterogeneity(Frozen):
+    """How far the sites differ beyond their sampling error and their noise."""
+
+    q: Annotated[Finite, Field(ge=0, description="Cochran's Q, each site weighted by sampling plus noise variance")]
+    degrees: Annotated[int, Field(ge=1)]
+    p_value: Share
+    tau2: Annotated[Finite, Field(ge=0, description="variance between sites (DerSimonian-Laird), squared units")]
+    i2: Annotated[Share, Field(description="share of Q that sampling error and noise do not explain")]
+
+
+class WithoutSite(Frozen):
+    """The pooled answer of all sites but one; random effects need two of them at least."""
+
+    site: Slug
+    fixed: PooledEstimate
+    random: PooledEstimate | None
+
+
+class SiteResult(Frozen):
+    """What one site contributed, and where its charge stands."""
+
+    site: Slug
+    dataset: str
+    units: int
+    run_id: str
+    estimate: Finite
+    interval: Interval
+    variance: Variance
+    weight_fixed: Share
+    weight_random: Share
+    epsilon: Amount
+    delta: Amount
+    study_digest: Digest
+    policy_digest: Digest
+    bundle_digest: Annotated[Digest, Field(description="SHA-256 of the bundle's bytes")]
+    key: PublicKey
+    issued_at: Instant
+    finished_at: Instant
+    not_covered: str
+    ledger: LedgerStatement
+    version: Annotated[str, Field(description="of causalveil at the site")]
+
+
+class PooledPrivacy(Frozen):
+    """The guarantee in full. Sites are disjoint, so a person spends what their own site spent and no more."""
+
+    unit: str
+    neighbours: Neighbours
+    level: Level
+    epsilon: Annotated[Amount, Field(description="the largest of any site")]
+    delta: Annotated[Amount, Field(description="the largest of any site")]
+    units_disjoint: Annotated[Literal[True], Field(description="declared by the coordinator, not checked")]
+    unprotected: tuple[str, ...]
+
+
+class PooledRelease(Frozen):
+    """A treatment effect over several sites."""
+
+    kind: Literal["pooled"] = "pooled"
+    schema_version: Literal[1] = 1
+    study: str
+    study_digest: Annotated[Digest, Field(description="of the study that travelled")]
+    specification: dict[str, Any]
+    round: Slug
+    units: Annotated[int, Field(ge=1, description="of all sites together")]
+    estimand: Estimand
+    estimator: str
+    guarantee: Guarantee
+    model: Annotated[Model, Field(description="declared in sites.yaml: which estimate is the headline")]
+    estimate: Finite
+    interval: Interval
+    variance: Variance
+    fixed: PooledEstimate
+    random: PooledEstimate
+    heterogeneity: Heterogeneity
+    sites: Annotated[tuple[SiteResult, ...], Field(min_length=2)]
+    leave_one_out: tuple[WithoutSite, ...]
+    sites_digest: Annotated[Digest, Field(description="of the terms in sites.yaml")]
+    privacy: PooledPrivacy
+    not_for_release: Literal[False] = False
+    software: Software
+
+
+def pooled_schema() -> dict[str, Any]:
+    """JSON Schema of a pooled release. ``schemas/sites/pooled-v1.schema.json`` is its export."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **TypeAdapter(PooledRelease).json_schema(mode="serialization"),
+        "title": "causalveil pooled release, version 1",
+    }
+
+
+def pooled_text(release: PooledRelease) -> str:
+    """The bytes of a pooled release.json: indented, keys in the order of the model."""
+    return json.dumps(release.model_dump(mode="json"), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def load_published(path: Path) -> Release | PooledRelease:
+    """Read a release of any kind back: of a run, or pooled.
+
+    Raises:
+        StudyError: missing, not JSON, of an unknown kind, or not of its schema.
+    """
+    with reading(path):
+        text = path.read_text(encoding="utf-8")
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        raise StudyError(f"{path}: is not a JSON document") from None
+    if isinstance(document, dict) and document.get("kind") == "pooled":
+        return validate(PooledRelease, document, str(path))
+    return load_release_text(text, str(path))

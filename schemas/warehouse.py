@@ -1,0 +1,216 @@
+"""source.yaml: what to take out of a warehouse, by which key, over which declared range; and the manifest of a take.
+
+The range of the key is declared and never learnt from rows: a month without rows is a partition like any other, so
+which blocks exist says nothing about the data. Credentials have no place in the file: it names an environment variable
+or a Prefect Secret block, and a URL written into it is refused as an unknown key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from causalveil.schemas.documents import read_yaml, validate
+from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.privacy import Frozen
+from causalveil.schemas.study import Name, Slug
+
+MANIFEST_FILE = "_manifest.json"
+# The word for a range that ends with the newest month (day, year) that is over.
+PREVIOUS = "previous"
+
+
+class Kind(StrEnum):
+    """What a declared column holds; each is stored as one Parquet type."""
+
+    integer = "integer"
+    number = "number"
+    boolean = "boolean"
+    text = "text"
+    date = "date"
+    timestamp = "timestamp"
+
+
+class Step(StrEnum):
+    """What one value of the key spans."""
+
+    day = "day"
+    month = "month"
+    year = "year"
+    integer = "integer"
+
+
+# How a value of the key is written, in the file and in a block's name.
+_WRITTEN = {
+    Step.day: re.compile(r"\d{4}-\d{2}-\d{2}"),
+    Step.month: re.compile(r"\d{4}-\d{2}"),
+    Step.year: re.compile(r"\d{4}"),
+    Step.integer: re.compile(r"-?\d{1,15}"),
+}
+
+
+class Credential(Frozen):
+    """Where the warehouse's URL is found: an environment variable or a Prefect Secret block, one of the two."""
+
+    environment: Annotated[str | None, Field(pattern=r"^[A-Z][A-Z0-9_]*$")] = None
+    block: Annotated[str | None, Field(pattern=r"^[a-z0-9][a-z0-9-]*$")] = None
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Credential:
+        if (self.environment is None) == (self.block is None):
+            raise ValueError("name one place: 'environment' (a variable) or 'block' (a Prefect Secret)")
+        return self
+
+
+class Warehouse(Frozen):
+    """A database that answers SQL: over ADBC (Arrow batches, PostgreSQL) or SQLAlchemy (rows, any dialect)."""
+
+    kind: Literal["adbc", "sqlalchemy"]
+    url: Credential
+    query: Annotated[str, Field(min_length=1)]
+
+
+class DuckDb(Frozen):
+    """A DuckDB file, opened read-only; ``path`` is relative to the source file."""
+
+    kind: Literal["duckdb"]
+    path: str
+    query: Annotated[str, Field(min_length=1)]
+
+
+class Files(Frozen):
+    """A folder of Parquet or CSV files with one header; ``path`` is relative to the source file."""
+
+    kind: Literal["parquet", "csv"]
+    path: str
+
+
+class Key(Frozen):
+    """The partition key: its name in block names, the column it is read off, and the declared range."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$")]
+    column: Name
+    step: Step
+    first: str
+    last: str
+
+    @field_validator("first", "last", mode="before")
+    @classmethod
+    def _as_text(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _range(self) -> Key:
+        relative = self.last == PREVIOUS and self.step is not Step.integer
+        for end in (self.first,) if relative else (self.first, self.last):
+            if not _WRITTEN[self.step].fullmatch(end) or not _exists(self.step, end):
+                raise ValueError(f"first and last are values of a {self.step}, such as {_EXAMPLES[self.step]}")
+        if not relative and _order(self.step, self.first) > _order(self.step, self.last):
+            raise ValueError("first comes after last")
+        return self
+
+
+_EXAMPLES = {Step.day: "2026-01-31", Step.month: "2026-01", Step.year: "2026", Step.integer: "7"}
+
+
+def _exists(step: Step, value: str) -> bool:
+    if step is Step.integer:
+        return True
+    try:
+        date.fromisoformat((value + "-01-01")[:10])
+    except ValueError:
+        return False
+    return True
+
+
+def _order(step: Step, value: str) -> Any:
+    return int(value) if step is Step.integer else value
+
+
+class Source(Frozen):
+    """One extract: a source, the key that cuts it into partitions, the columns to take, the folder to fill."""
+
+    name: Slug
+    dataset: Slug
+    source: Annotated[Warehouse | DuckDb | Files, Field(discriminator="kind")]
+    key: Key
+    columns: Annotated[dict[Name, Kind], Field(min_length=1)]
+    to: str = "."
+    rows_per_file: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over what the rows of a block are by declaration: not the range, nor where anything lies."""
+        document = self.model_dump(
+            mode="json", include={"key": {"name", "column", "step"}, "source": {"kind", "query"}, "columns": True}
+        )
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class ExtractedFile(Frozen):
+    """One Parquet file below the data folder."""
+
+    path: str
+    rows: Annotated[int, Field(ge=0)]
+
+
+class ExtractedBlock(Frozen):
+    """One value of the key: its files and n, which is public."""
+
+    block: str
+    rows: Annotated[int, Field(ge=0)]
+    source_digest: str
+    files: Annotated[tuple[ExtractedFile, ...], Field(min_length=1)]
+
+
+class Manifest(Frozen):
+    """What an extract left in its folder: schema, and every partition of the declared range, empty ones included."""
+
+    version: Literal[1] = 1
+    name: str
+    dataset: str
+    source_digest: str
+    key: str
+    first: str
+    last: str
+    columns: dict[str, Kind]
+    blocks: tuple[ExtractedBlock, ...]
+
+    @property
+    def rows(self) -> int:
+        """Rows of all partitions."""
+        return sum(block.rows for block in self.blocks)
+
+
+def load_source(path: Path) -> Source:
+    """Read and validate a source file.
+
+    Raises:
+        StudyError: with one line that names every problem.
+    """
+    return validate(Source, read_yaml(path), str(path))
+
+
+def load_manifest(folder: Path) -> Manifest | None:
+    """The manifest of an extracted folder; None where no extract filled it.
+
+    Raises:
+        DataError: there is one and it cannot be read.
+    """
+    path = folder / MANIFEST_FILE
+    problem = None
+    try:
+        return validate(Manifest, json.loads(path.read_text(encoding="utf-8")), str(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, StudyError):
+        problem = f"{path}: is not a manifest; extract again"
+    raise DataError(problem)

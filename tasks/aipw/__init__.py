@@ -1,0 +1,1 @@
+"""Augmented inverse probability weighting with cross-fitting, private at this sample size."""

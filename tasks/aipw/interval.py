@@ -1,0 +1,179 @@
+"""AIPW: from released sums of scores to an estimate and its interval.
+
+Post-processing of released or public values. Derivations: ``docs/proofs/aipw.md``, section 6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.privacy import Coverage
+from causalveil.tasks.aipw.outcome_model import Arms
+from causalveil.tasks.aipw.recipe import Recipe
+from causalveil.tasks.aipw.scores import Nuisances, ScoreRange
+from causalveil.tasks.enclave.normalise import feature_names
+from causalveil.tasks.inference import bernstein
+from causalveil.tasks.inference.assemble import Estimate, Findings, Noise, around, assemble
+from causalveil.tasks.inference.confounding import COVERS_CONFOUNDING, bias_ratio, robustness_value
+from causalveil.tasks.inference.variance_allowance import allowance
+from causalveil.tasks.machine.arrays import FloatArray
+
+NOT_COVERED = (
+    "confounding; clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model"
+)
+NOT_COVERED_BEYOND = "confounding, clipping, misspecification and shrinkage that leave more than the declared shares"
+NOT_COVERED_KNOWN = "treatment that was not randomised as the known propensity says"
+COVERS = "noise of the outcome model and the treated share, to first order"
+
+
+def findings(
+    study: AipwStudy,
+    recipe: Recipe,
+    arms: Sequence[Arms],
+    nuisances: Sequence[Nuisances],
+    bound: ScoreRange,
+    released: FloatArray,
+) -> Findings:
+    """Estimate and interval from the released sums of scores.
+
+    Args:
+        study: the study.
+        recipe: its charges and sizes.
+        arms: of each fold's training units.
+        nuisances: by which each fold was scored.
+        bound: what v = (Gamma - middle)/half was scaled by.
+        released: (sum v, sum v^2), noisy.
+
+    Raises:
+        ValueError: the number of units is not known.
+    """
+    if recipe.sizes is None:
+        raise ValueError("an interval needs the number of units")
+    noise, units = Noise.of(recipe.effect_mechanism(), 2), sum(recipe.sizes)
+    estimate = _estimate(released, bound, units, study.outcome.width / 2)
+    models = nuisance_variance(study, recipe, arms, nuisances) * (study.outcome.width / 2) ** 2
+    # Both are symmetric around zero and independent: their variances add up.
+    whole = replace(estimate, noise=math.hypot(estimate.noise, math.sqrt(models) / noise.deviation))
+    omitted = study.estimator.omitted_confounding
+    whole = replace(
+        whole,
+        allowance=variance_allowance(whole, noise, study.confidence),
+        bias=bias_ratio(omitted, units),
+    )
+    width = study.outcome.width
+    value, interval, variance, upper = assemble(whole, noise, study.confidence, (-width, width))
+    also = [words for words, said in ((COVERS, models > 0), (COVERS_CONFOUNDING, omitted is not None)) if said]
+    interval = interval.model_copy(update={"covers": (*interval.covers, *also)})
+    if study.estimator.coverage is Coverage.finite_sample:
+        half = bernstein.half_width(released, noise, recipe.sizes, study.confidence, recipe.rounding)
+        value, interval = around(estimate.value, half * bound.half * width / 2, study.confidence, (-width, width))
+        interval = interval.model_copy(update={"coverage": Coverage.finite_sample})
+    details: dict[str, float | int | str | bool] = {
+        "effect_noise_standard_error": noise.deviation * estimate.noise,
+        "noise_standard_error": math.sqrt(variance.noise),
+        "sampling_standard_error": math.sqrt(variance.sampling),
+        "sampling_standard_error_upper": math.sqrt(upper),
+        "score_range": 2 * bound.half * study.outcome.width / 2,
+        "score_range_trivial": trivial_range(study),
+        "folds": recipe.folds,
+        "propensity_model": propensity_kind(study, recipe),
+        "outcome_model": "arm means" if recipe.slopes is None else "ridge with common slopes",
+        "not_covered": _not_covered(study),
+    }
+    if study.estimator.propensity.known is None:
+        reached = robustness_value(replace(whole, value=value), noise, study.confidence, upper, units)
+        details["robustness_value"] = reached
+    return Findings(value, interval, variance, details | models_in_words(study, arms, nuisances))
+
+
+def _not_covered(study: AipwStudy) -> str:
+    if study.estimator.propensity.known is not None:
+        return NOT_COVERED_KNOWN
+    return NOT_COVERED if study.estimator.omitted_confounding is None else NOT_COVERED_BEYOND
+
+
+def _estimate(released: FloatArray, bound: ScoreRange, units: int, half_outcome: float) -> Estimate:
+    """The mean of the scores and its sampling variance, in outcome units."""
+    first, square = (float(number) / units for number in released)
+    unit = bound.half * half_outcome
+    mean = min(max(first, -1.0), 1.0)
+    return Estimate(
+        value=bound.middle * half_outcome + unit * first,
+        variance=unit**2 * (square - mean**2) / units,
+        noise=unit / units,
+        variance_noise=unit**2 / units**2 * math.hypot(1.0, 2 * mean),
+        # Of numbers in [-1, 1].
+        largest_variance=unit**2 / units,
+    )
+
+
+def nuisance_variance(study: AipwStudy, recipe: Recipe, arms: Sequence[Arms], nuisances: Sequence[Nuisances]) -> float:
+    """Variance that noise in outcome model and treated share gives the estimate, scaled outcomes, to first order.
+
+    An error e in the slopes moves a fold's mean score by e'D, D the difference of the arms' means of x. An error e in
+    an arm's mean moves it by (1 - part/used) e, part the arm's true share and used the one by which it is divided: the
+    product of two errors, which double robustness leaves. Both vanish where a propensity model or a known propensity
+    balances the arms; then part/used - 1 is sampling error, which the scores' own variance holds. Folds are averaged.
+    """
+    if study.estimator.propensity.known is not None or recipe.sizes is None or recipe.penalty is not None:
+        return 0.0
+    total, units = 0.0, sum(recipe.sizes)
+    for fold, (found, models) in enumerate(zip(arms, nuisances, strict=True)):
+        trained = recipe.trained_on(fold) or units
+        share = found.share_variance + found.share * (1 - found.share) / trained
+        pairs = zip(found.mean_variances, (found.share, 1 - found.share), strict=True)
+        constants = sum(variance * share / part**2 for variance, part in pairs)
+        total += (recipe.sizes[fold] / units) ** 2 * (constants + models.outcome.variance)
+    return total
+
+
+def variance_allowance(estimate: Estimate, noise: Noise, confidence: float) -> float | None:
+    """What to allow for the noise in the variance; None, the union bound, where the two noises depend on each other.
+
+    Normal noise on the two sums is independent. That the mean in the variance is the noisy one correlates them by twice
+    the mean of v, a few per cent, and to first order not the interval's two tails together.
+    """
+    if noise.mixing is not None:
+        return None
+    ratio = noise.deviation * estimate.variance_noise / (noise.deviation * estimate.noise) ** 2
+    return allowance(ratio, confidence)
+
+
+def trivial_range(study: AipwStudy) -> float:
+    """2B/min(w1, 1 - w2): the range of a score if nothing were known of the nuisances. Outcome units."""
+    low, high = study.estimator.propensity.bounds
+    return 2 * study.outcome.width / min(low, 1 - high)
+
+
+def propensity_kind(study: AipwStudy, recipe: Recipe) -> str:
+    """What scores are weighted by."""
+    if study.estimator.propensity.known is not None:
+        return "known"
+    return "treated share" if recipe.penalty is None else "logistic"
+
+
+def models_in_words(
+    study: AipwStudy, arms: Sequence[Arms], nuisances: Sequence[Nuisances]
+) -> dict[str, float | int | str | bool]:
+    """The released nuisances, by name: all of them functions of noisy statistics."""
+    details: dict[str, float | int | str | bool] = {}
+    names = feature_names(study)
+    for fold, (found, models) in enumerate(zip(arms, nuisances, strict=True), start=1):
+        half, outcome = study.outcome.width / 2, models.outcome
+        details[f"treated_share[{fold}]"] = models.share
+        details[f"mean_treated[{fold}]"] = study.outcome.middle + half * found.means[0]
+        details[f"mean_control[{fold}]"] = study.outcome.middle + half * found.means[1]
+        details[f"spread[{fold}]"] = half * found.spread
+        if outcome.limit > 0 or outcome.kept > 0:
+            details[f"slopes_kept[{fold}]"] = outcome.kept
+            details[f"slopes_leaning[{fold}]"] = outcome.leaning
+        if outcome.limit > 0:
+            pairs = zip(names[:-1], outcome.slopes.tolist(), strict=True)
+            details |= {f"outcome_slope[{fold}][{name}]": half * slope for name, slope in pairs}
+        if models.coefficients is not None:
+            pairs = zip(names, models.coefficients.tolist(), strict=True)
+            details |= {f"propensity_coefficient[{fold}][{name}]": value for name, value in pairs}
+    return details

@@ -1,0 +1,330 @@
+"""What an AIPW study does with its budget: decided before a row is read, from public sizes alone.
+
+How much can be learnt of a nuisance depends on n, the number of columns and the budget, all public. Where noise would
+drown a model it is not released at all, and its budget goes where it helps: the propensity score is then the treated
+share, the outcome model the arm means. What was decided stands in the plan, which draws every charge from here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import ROUND_DOWN, Decimal
+from functools import lru_cache
+
+from causalveil.schemas.amounts import add, parse_amount, subtract
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.schemas.study import CategoricalCovariate, EffectStudy
+from causalveil.tasks.enclave.folds import fold_sizes
+from causalveil.tasks.enclave.normalise import dimension
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.models.lattice_sums import lattice_exponent, sums_sensitivity
+from causalveil.tasks.models.logistic import PropensityModel
+from causalveil.tasks.privacy.mechanisms import (
+    GaussianAnalytic,
+    L2Laplace,
+    Mechanism,
+    Sensitivity,
+    Slot,
+    vector_mechanism,
+)
+
+# What ``budget_shares: auto`` stands for: propensity, outcome model, effect.
+BOTH_MODELS = (Decimal("0.3"), Decimal("0.3"), Decimal("0.4"))
+OUTCOME_MODEL = (Decimal(0), Decimal("0.6"), Decimal("0.4"))
+ARM_MEANS = (Decimal(0), Decimal("0.3"), Decimal("0.7"))
+# A known propensity needs no outcome model against bias: a good one narrows the scores' own spread, and little else.
+KNOWN_MEANS = (Decimal(0), Decimal("0.1"), Decimal("0.9"))
+WORTHWHILE_SIGNAL = 10.0
+# Slopes are released where their expected signal is at least their noise, if covariates explain a fifth of the
+# outcome's variance within an arm.
+EXPLAINED = 0.2
+LEAST_SIGNAL = 1.0
+# While slopes are learnt residuals are cut at so many of their standard deviations, rows at the mean of their squared
+# length and so many deviations of it. A tighter cut means less noise, and slopes that are too small: by the third
+# number for residuals, by the fourth over sqrt(p) for rows, whose lengths spread less the more covariates there are.
+CUTS = ((2.0, 0.0, 0.0455, 0.25), (2.5, 2.5, 0.0124, 0.005), (3.0, 2.5, 0.0027, 0.005))
+# Weight of the arms' means in the slopes' release: a larger one makes the noise of the cross moments larger.
+MEANS_WEIGHT = 0.3
+# A logistic model is released where noise and shrinkage leave three quarters of a log odds' variance, if that is 1/4.
+ODDS_VARIANCE = 0.25
+LEAST_ODDS = 0.75
+PENALTIES = tuple(10 ** (exponent / 4) for exponent in range(-24, 5))
+# The arm means get the least of these parts of the outcome model's budget that keeps their noise below so much of the
+# outcome's half range; slopes get the rest.
+ARM_PARTS = (Decimal("0.1"), Decimal("0.2"), Decimal("0.3"), Decimal("0.4"))
+ARM_NOISE = 0.02
+# Costs of nuisances are rounded down to so many digits; the effect gets what is left, exactly.
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Every draw of a study, and what is learnt by it.
+
+    Attributes:
+        folds: K.
+        sizes: units of each fold; None while the number of units is unknown.
+        columns: d, the columns of a row.
+        radius: rows of covariates are cut to it in the outcome model.
+        residuals: standard deviations at which residuals are cut while slopes are learnt.
+        arms: cost of one fold's arm sums.
+        slopes: cost of one fold's slopes; None: arm means only.
+        propensity: cost of one fold's propensity model; None: known, or the treated share among the arm sums.
+        penalty: of the logistic model; None: a constant score.
+        effect: cost of the scores' sums.
+    """
+
+    folds: int
+    sizes: tuple[int, ...] | None
+    columns: int
+    radius: float
+    residuals: float
+    arms: PrivacyCost
+    slopes: PrivacyCost | None
+    propensity: PrivacyCost | None
+    penalty: float | None
+    effect: PrivacyCost
+
+    def trained_on(self, fold: int) -> int | None:
+        """Number of units outside ``fold``."""
+        return None if self.sizes is None else sum(self.sizes) - self.sizes[fold]
+
+    @property
+    def gram(self) -> bool:
+        """Whether second moments of the covariates are released with the slopes. Under pure epsilon noise grows with
+        the number of entries, and only their trace is."""
+        return self.slopes is not None and self.slopes.delta > 0
+
+    @property
+    def slope_numbers(self) -> int:
+        """How many numbers the slopes' release has."""
+        d = self.columns - 1
+        return 4 * d + 2 + (d * (d + 1) // 2 if self.gram else 1)
+
+    def slot(self, name: str, stage: str, fold: int) -> Slot:
+        """Where a draw for one fold belongs: all other folds' units are read."""
+        return Slot(f"{name}-{fold + 1}", stage, Scope.without_fold(fold + 1, self.folds))
+
+    def arms_mechanism(self, fold: int) -> Mechanism:
+        """Four numbers of sensitivity 2 (``docs/proofs/aipw.md``, section 1)."""
+        return vector_mechanism(sums_sensitivity(4, self.trained_on(fold)), self.arms)
+
+    def slopes_mechanism(self, fold: int) -> Mechanism | None:
+        """Cross moments, first and second moments of sensitivity 2 + w^2 (section 2); None: arm means only."""
+        if self.slopes is None:
+            return None
+        size = 2 + MEANS_WEIGHT**2
+        return vector_mechanism(sums_sensitivity(self.slope_numbers, self.trained_on(fold), size), self.slopes)
+
+    def propensity_model(self, fold: int) -> PropensityModel | None:
+        """The logistic model; None: a constant score."""
+        if self.propensity is None or self.penalty is None:
+            return None
+        slot = self.slot("propensity", "propensity", fold)
+        return PropensityModel(self.penalty, self.columns, self.trained_on(fold), self.propensity, slot)
+
+    def share_mechanism(self, fold: int) -> Mechanism | None:
+        """The number of treated units, of sensitivity 1, where a study pays for a model that is a constant."""
+        if self.propensity is None or self.penalty is not None:
+            return None
+        units = self.trained_on(fold)
+        bound = Sensitivity(None if units is None else 1.0, Norm.l2, "1")
+        return vector_mechanism(bound, self.propensity)
+
+    def effect_mechanism(self) -> Mechanism:
+        """Scores and their squares, of sensitivity 2 (section 4)."""
+        if self.sizes is None:
+            return vector_mechanism(Sensitivity(None, Norm.l2, "2 + sqrt(2) 2^-G"), self.effect)
+        step = 2.0 ** -lattice_exponent(sum(self.sizes))
+        value = (2 + math.sqrt(2) * step * (1 + 2.0**-10)) * (1 + 1e-12)
+        return vector_mechanism(Sensitivity(value, Norm.l2, "2 + sqrt(2) 2^-G"), self.effect)
+
+    @property
+    def rounding(self) -> float:
+        """How far rounding scores to their lattice can move either of the released sums."""
+        return 0.0 if self.sizes is None else sum(self.sizes) * 2.0 ** -lattice_exponent(sum(self.sizes)) / 2
+
+    def charges(self) -> Iterator[Charge]:
+        """Every draw in the order in which it is made."""
+        for fold in range(self.folds):
+            for name, stage, mechanism in (
+                ("arms", "outcome_model", self.arms_mechanism(fold)),
+                ("slopes", "outcome_model", self.slopes_mechanism(fold)),
+                ("share", "propensity", self.share_mechanism(fold)),
+            ):
+                if mechanism is not None:
+                    yield mechanism.charge(self.slot(name, stage, fold))
+            model = self.propensity_model(fold)
+            release_by = None if model is None else model.mechanism()
+            if model is not None and release_by is not None:
+                yield release_by.charge(model.slot)
+        yield self.effect_mechanism().charge(EFFECT)
+
+
+EFFECT = Slot(name="effect", stage="perturb", scope=Scope.all)
+
+
+def recipe(study: AipwStudy, design: Design) -> Recipe:
+    """Decide. A study whose number of units is unknown is taken for a large one.
+
+    Raises:
+        StudyError: too few units for the folds, or a budget of so many digits that it cannot be divided exactly.
+    """
+    estimator = study.estimator
+    sizes = None if design.units is None else fold_sizes(design.units, estimator.folds)
+    blank = Recipe(
+        folds=estimator.folds,
+        sizes=sizes,
+        columns=dimension(study),
+        radius=_radius(study, CUTS[0][1]),
+        residuals=CUTS[0][0],
+        arms=study.privacy.cost,
+        slopes=None,
+        propensity=None,
+        penalty=None,
+        effect=study.privacy.cost,
+    )
+    if estimator.budget_shares != "auto":
+        declared = estimator.budget_shares
+        return _divide(study, blank, (declared.propensity, declared.outcome_model, declared.effect))
+    if estimator.propensity.penalty != "auto":
+        return _divide(study, blank, BOTH_MODELS)
+    if estimator.propensity.known is None:
+        found = _divide(study, blank, BOTH_MODELS)
+        if found.penalty is not None and found.slopes is not None:
+            return found
+    found = _divide(study, blank, OUTCOME_MODEL)
+    if estimator.propensity.known is not None:
+        return found if _signal(found) >= WORTHWHILE_SIGNAL else _divide(study, blank, KNOWN_MEANS)
+    return found if found.slopes is not None else _divide(study, blank, ARM_MEANS)
+
+
+def _radius(study: AipwStudy, deviations: float) -> float:
+    """To what length rows of covariates are cut, before they are stretched to the unit ball again.
+
+    ``auto``: if numbers are uniform within their bounds, the root of the mean of a row's squared length and so many
+    standard deviations of it (4/45 is the variance of the square of a uniform number in [-1, 1]).
+    """
+    if study.estimator.outcome_model.radius != "auto":
+        return study.estimator.outcome_model.radius
+    numbers = sum(not isinstance(covariate, CategoricalCovariate) for covariate in study.covariates.values())
+    spread = math.sqrt(4 * numbers / 45) / (len(study.covariates) + 1)
+    return min(1.0, math.sqrt(_squared_length(study) + deviations * spread))
+
+
+def _squared_length(study: EffectStudy) -> float:
+    """Expected squared length of a row without its intercept: a third for a number, 1 for a category."""
+    categories = sum(isinstance(covariate, CategoricalCovariate) for covariate in study.covariates.values())
+    numbers = len(study.covariates) - categories
+    return (numbers / 3 + categories) / (len(study.covariates) + 1)
+
+
+def _divide(study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Decimal]) -> Recipe:
+    """The recipe of given shares: which models are worth their noise, and what each draw costs."""
+    propensity, outcome, _ = shares
+    total, others = study.privacy.cost, blank.folds - 1
+    model = _part(total, outcome, others)
+    chosen = replace(blank, arms=model, propensity=_part(total, propensity, others) if propensity > 0 else None)
+    part = _arm_part(chosen)
+    split = replace(
+        chosen, arms=_part(total, outcome * part, others), slopes=_part(total, outcome * (1 - part), others)
+    )
+    signal = _signal(split)
+    if signal >= LEAST_SIGNAL:
+        best = min(CUTS, key=lambda cut: _cut_error(study, cut, signal, chosen.columns - 1))
+        chosen = replace(split, residuals=best[0], radius=_radius(study, best[1]))
+    if chosen.propensity is not None:
+        chosen = replace(chosen, penalty=_penalty(study, chosen))
+    spent = [cost for cost in (chosen.arms, chosen.slopes, chosen.propensity) if cost is not None] * others
+    try:
+        effect = PrivacyCost(
+            epsilon=subtract(total.epsilon, add(*(cost.epsilon for cost in spent))),
+            delta=subtract(total.delta, add(*(cost.delta for cost in spent))),
+        )
+        parse_amount(effect.epsilon), parse_amount(effect.delta)
+    except (ValueError, ArithmeticError):
+        raise StudyError("privacy: this budget cannot be divided exactly; write it with fewer digits") from None
+    return replace(chosen, effect=effect)
+
+
+def _part(total: PrivacyCost, share: Decimal, others: int) -> PrivacyCost:
+    """A fold's part of a share, rounded down."""
+
+    def of(amount: Decimal) -> Decimal:
+        exact = amount * share / others
+        return exact if exact == 0 else exact.quantize(Decimal(1).scaleb(exact.adjusted() - DIGITS + 1), ROUND_DOWN)
+
+    return PrivacyCost(epsilon=of(total.epsilon), delta=of(total.delta))
+
+
+def _arm_part(chosen: Recipe) -> Decimal:
+    """The least part of the outcome model's budget that keeps the noise of arm means small; at most 0.4."""
+    units = chosen.trained_on(0)
+    for part in ARM_PARTS:
+        noise = _deviation(4, _part(chosen.arms, part, 1))
+        if units is None or noise / (units / 2) <= ARM_NOISE:
+            return part
+    return ARM_PARTS[-1]
+
+
+def _signal(chosen: Recipe) -> float:
+    """Expected signal of the slopes over their noise, both as root mean squares of a prediction, at the tightest cut.
+
+    A residual over its cut has variance 1/residuals^2; cross moments G b have the signal m b'Gb, and noise of deviation
+    s on each of both arms' adds 2 s^2 tr(G^-1)/m.
+    """
+    units = chosen.trained_on(0)
+    if units is None or chosen.slopes is None:
+        return math.inf if units is None else 0.0
+    d = chosen.columns - 1
+    signal = units * EXPLAINED / chosen.residuals**2
+    noise = 2 * (_deviation(chosen.slope_numbers, chosen.slopes) * d) ** 2 / units
+    return math.sqrt(signal / noise)
+
+
+def _cut_error(study: AipwStudy, cut: tuple[float, float, float, float], signal: float, slopes: int) -> float:
+    """Squared error that a cut leaves in what slopes adjust for, as a part of it.
+
+    What is lost is lost in every direction; noise is spread over all directions, and one of them confounds.
+    """
+    residuals, deviations, tail, rows = cut
+    lost = tail + rows / math.sqrt(slopes)
+    wider = residuals / CUTS[0][0] * _radius(study, deviations) / _radius(study, CUTS[0][1])
+    return lost**2 + (wider / signal) ** 2 / slopes
+
+
+def _penalty(study: AipwStudy, chosen: Recipe) -> float | None:
+    """The declared penalty, or the one for which noise and shrinkage of a log odds are least; None: too much of both.
+
+    Curvature k = 0.2/(3 (p + 1)) of a coefficient (``theory.adjustment_share``): k/(k + penalty) of it survives.
+    """
+    if study.estimator.propensity.penalty != "auto":
+        return study.estimator.propensity.penalty
+    if chosen.sizes is None:
+        return PENALTIES[0]
+    length = _squared_length(study) + 1 / (len(study.covariates) + 1)
+    curvature = 0.2 / (3 * (len(study.covariates) + 1))
+
+    # Of sensitivity 2/(m penalty), which the model's own is never above but for rounding.
+    noise = 0.0 if chosen.propensity is None else _deviation(chosen.columns, chosen.propensity)
+    units = sum(chosen.sizes) - chosen.sizes[0]
+
+    def error(penalty: float) -> float:
+        shrunk = penalty / (curvature + penalty)
+        return (noise / (units * penalty)) ** 2 * length + ODDS_VARIANCE * shrunk**2
+
+    best = min(PENALTIES, key=error)
+    return best if error(best) <= (1 - LEAST_ODDS) * ODDS_VARIANCE else None
+
+
+@lru_cache(maxsize=256)
+def _deviation(numbers: int, cost: PrivacyCost) -> float:
+    """Standard deviation of the noise on each of ``numbers`` numbers of sensitivity 2."""
+    bound = Sensitivity(2.0, Norm.l2, "2")
+    mechanism = GaussianAnalytic(bound, cost) if cost.delta > 0 else L2Laplace(bound, cost)
+    return Noise.of(mechanism, numbers).deviation

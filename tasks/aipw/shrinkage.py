@@ -1,0 +1,109 @@
+"""How far noisy moments are believed: shrinkage by what the public noise level says, and what it takes off.
+
+Post-processing of released values; proofs and measurements: ``docs/proofs/aipw.md``, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from causalveil.tasks.machine.arrays import FloatArray
+
+# Eigenvalues of the second moments below this part of their mean say nothing.
+SMALLEST_EIGENVALUE = 0.2
+# Slopes are kept as far as the signal exceeds its noise by so many standard deviations.
+CAUTION = 1.0
+# Up to twice signal/(signal + noise) is harmless. More than once is kept, since what is taken off is taken off in every
+# direction, also in the one that confounds.
+KEEN = 1.5
+# No spread is taken to be smaller, in units of what it is bounded by.
+LEAST_SPREAD = 0.02
+
+
+def positive_part(vector: FloatArray, noise: float) -> FloatArray:
+    """A noisy vector whose square is cut by what noise of deviation ``noise`` on each entry adds to it on average."""
+    square = float(vector @ vector)
+    return vector * math.sqrt(max(0.0, 1 - len(vector) * noise**2 / square)) if square > 0 else vector
+
+
+def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
+    """Share of the slopes that is kept, in [0, 1]: KEEN signal/(signal + noise) at a cautious guess of the signal.
+
+    With slopes b = cross/values along eigenvectors, the error b'Gb of leaving them out is the signal S, and N =
+    s^2 tr(G^-1) that of their noise. S + N is what b'Gb of the noisy slopes is on average, with standard deviation
+    sqrt((2 N^2 + 4 S N)/k), k = tr(G^-1)^2/tr(G^-2); the guess is the S from which the observed one is CAUTION such
+    deviations away. Keeping 2 S/(S + N) or less is never worse than keeping nothing (section 3).
+    """
+    observed = float(np.sum(cross**2 / values))
+    added = noise**2 * float(np.sum(1 / values))
+    if added == 0:
+        return 1.0
+    k = float(np.sum(1 / values) ** 2 / np.sum(1 / values**2))
+    # S + c sqrt(2 N^2 + 4 S N) = observed - N, squared: S^2 - 2 (excess + a) S + excess^2 - b = 0, smaller root.
+    excess, c = observed - added, CAUTION / math.sqrt(k)
+    half, rest = excess + 2 * c * c * added, excess**2 - 2 * (c * added) ** 2
+    if excess <= 0 or rest <= 0:
+        return 0.0
+    signal = half - math.sqrt(half**2 - rest)
+    return min(1.0, KEEN * signal / (signal + added))
+
+
+def signal_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
+    """Signal over signal and noise as observed, in [0, 1], without :func:`kept_share`'s caution."""
+    observed = float(np.sum(cross**2 / values))
+    return max(0.0, 1 - noise**2 * float(np.sum(1 / values)) / observed) if observed > 0 else 0.0
+
+
+def taken_off(kept: float, share: float, seen: float, noise: float) -> float:
+    """Mean square of what shrinkage takes off a number: (1 - kept)^2 (share^2 seen^2 + share noise).
+
+    Of a normal signal that is ``share`` of what is seen, with noise of variance ``noise``: mean and variance given what
+    is seen.
+    """
+    return (1 - kept) ** 2 * ((share * seen) ** 2 + share * noise)
+
+
+def moments_part(slopes: FloatArray, along: FloatArray, reach: float, noise: float, kept: float) -> float:
+    """Variance of a'E b, by which noise E on the second moments moves what slopes b adjust for, a = G^-1 D.
+
+    Symmetric noise of variance s^2, on the diagonal 2 s^2: s^2 (|a|^2 |b|^2 + (a'b)^2), of which the shrunk moments
+    keep the square of their share.
+
+    Args:
+        slopes: b, shape (d,).
+        along: a, shape (d,), shrunk.
+        reach: |a|^2, noise taken off.
+        noise: s.
+        kept: what :func:`second_moments` kept.
+    """
+    return (kept * noise) ** 2 * (reach * float(slopes @ slopes) + float(slopes @ along) ** 2)
+
+
+def second_moments(
+    released: FloatArray, d: int, noise: float, units: int, centre: FloatArray, apart: FloatArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """Positive eigenvalues, shape (d,), and eigenvectors of the released second moments within arms; the share kept.
+
+    Around ``centre`` they are their mean eigenvalue times the identity, and of the rest the share that exceeds the
+    noise's own square (positive part). Then ``apart``, the arms' distance, is taken off, and eigenvalues are raised to
+    SMALLEST_EIGENVALUE of the mean.
+    """
+    kept = 0.0
+    middle, between = units * np.outer(centre, centre), units * np.outer(apart, apart)
+    if len(released) == 1:
+        mean = max(float(released[0]) - float(np.trace(middle)), LEAST_SPREAD * units) / d
+        whole: FloatArray = mean * np.eye(d)
+    else:
+        matrix = np.zeros((d, d))
+        upper = np.triu_indices(d)
+        matrix[upper] = released * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
+        matrix = matrix + np.triu(matrix, 1).T - middle
+        mean = max(float(np.trace(matrix)), LEAST_SPREAD * units) / d
+        rest = matrix - mean * np.eye(d)
+        square = float(np.sum(rest**2))
+        kept = max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0
+        whole = mean * np.eye(d) + kept * rest
+    values, vectors = np.linalg.eigh(whole - between)
+    return np.maximum(values, SMALLEST_EIGENVALUE * mean), vectors, kept

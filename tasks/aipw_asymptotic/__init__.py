@@ -1,0 +1,1 @@
+"""The same estimator with the paper's asymptotic guarantee."""

@@ -1,0 +1,161 @@
+"""The asymptotic guarantee as a study asks for it: charges, stage, interval, outlook. Mathematics: ``asymptotic``."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.privacy import Charge, PrivacyCost
+from causalveil.schemas.study import CategoricalCovariate
+from causalveil.tasks.aipw_asymptotic import influence as asymptotic
+from causalveil.tasks.aipw_asymptotic.influence import EFFECT, VARIANCE, Domain, Moments, Table
+from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, constant, learner
+from causalveil.tasks.enclave.folds import Folds, Pieces
+from causalveil.tasks.enclave.normalise import blocks, dimension, scale
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.assemble import Estimate, Findings, Noise, assemble
+from causalveil.tasks.privacy.gross_error import GrossErrorGaussian
+from causalveil.tasks.privacy.keys import key_of
+from causalveil.tasks.privacy.mechanisms import Budget
+
+SEED_LABEL = "learners"
+NOT_COVERED = "confounding; clipping and misspecification of the nuisance models; the noise of the variance"
+
+
+def mechanisms(study: AipwStudy, units: int | None) -> tuple[GrossErrorGaussian, GrossErrorGaussian]:
+    """How effect and variance are released: the declared share of epsilon and delta, and the rest."""
+    share, cost = study.estimator.effect_share, study.privacy.cost
+    effect = PrivacyCost(epsilon=cost.epsilon * share, delta=cost.delta * share)
+    return asymptotic.mechanisms(units, cost, effect)
+
+
+def learners(study: AipwStudy, units: int | None) -> tuple[Learner, Learner]:
+    """The models that the study names, of the outcome and of the propensity.
+
+    Raises:
+        StudyError: not in the registry, or not for so many units.
+    """
+    score = study.estimator.propensity
+    outcome = learner(Role.outcome, study.estimator.outcome_model.model)
+    propensity = learner(Role.propensity, score.model) if score.known is None else _known(score.known)
+    for name, model in (("outcome_model", outcome), ("propensity", propensity)):
+        if model.largest is not None and units is not None and units > model.largest:
+            raise StudyError(f"{name}: this model takes at most {model.largest:,} units; choose another one")
+    return outcome, propensity
+
+
+def declare(study: AipwStudy, design: Design) -> tuple[Charge, ...]:
+    """Every charge of the study, from public facts alone.
+
+    Raises:
+        StudyError: a model is not in the registry, or not for so many units.
+    """
+    learners(study, design.units)
+    effect, variance = mechanisms(study, design.units)
+    return effect.charge(EFFECT), variance.charge(VARIANCE)
+
+
+def domain(study: AipwStudy) -> Domain:
+    """Where the suprema are taken: everything within the study's bounds."""
+    one_hot = [block for block in blocks(study) if isinstance(block.covariate, CategoricalCovariate)]
+    return Domain(
+        features=dimension(study) - 1,
+        lower=study.outcome.lower,
+        upper=study.outcome.upper,
+        clip=study.estimator.propensity.bounds,
+        categories=tuple((block.start, len(block.features)) for block in one_hot),
+    )
+
+
+def table(study: AipwStudy, rows: Rows) -> Table:
+    """Normalised rows as the learners see them: features in [0, 1] without the intercept, outcomes in their units."""
+    x = rows.x[:, :-1] / scale(study)
+    for block in blocks(study):
+        if not isinstance(block.covariate, CategoricalCovariate):
+            x[:, block.start] = (x[:, block.start] + 1) / 2
+    y = study.outcome.middle + rows.u * (study.outcome.width / 2)
+    # The division may leave the unit cube by an ulp.
+    return Table(np.clip(x, 0.0, 1.0), rows.t.astype(np.float64), y)
+
+
+def findings(study: AipwStudy, found: Moments, released: tuple[float, float]) -> Findings:
+    """Equations 15 and 16. The common assembly gives them when nothing is kept for the noise of the variance."""
+    effect, _ = mechanisms(study, found.units)
+    tau, sigma2 = released
+    estimate = Estimate(value=tau, variance=sigma2 / found.units, noise=found.gamma, variance_noise=0.0)
+    value, interval, variance, _ = assemble(estimate, Noise.of(effect, 1), study.confidence, None)
+    details: dict[str, float | int | str | bool] = {
+        "noise_standard_error": math.sqrt(variance.noise),
+        "sampling_standard_error": math.sqrt(variance.sampling),
+        "gross_error_sensitivity": found.gamma,
+        "outcome_model": study.estimator.outcome_model.model,
+        "folds": study.estimator.folds,
+        "not_covered": NOT_COVERED,
+    }
+    covers = tuple(source for source in interval.covers if source != "variance noise")
+    return Findings(value, interval.model_copy(update={"covers": covers}), variance, details)
+
+
+def analyse(study: AipwStudy, folds: Sequence[Rows], budget: Budget, seed: int) -> Findings:
+    """The whole estimator on rows in memory: nuisances, scores, suprema, two releases, interval.
+
+    Args:
+        study: of guarantee ``asymptotic``.
+        folds: the units in disjoint parts.
+        budget: where noise is drawn and charged.
+        seed: of stochastic learners.
+
+    Raises:
+        StudyError: a model is not in the registry.
+    """
+    tables = [table(study, rows) for rows in folds]
+    units = sum(len(part) for part in tables)
+    found = asymptotic.moments(tables, domain(study), learners(study, units), seed)
+    return findings(study, found, asymptotic.release(found, mechanisms(study, units), budget))
+
+
+def asymptotic_stage(study: AipwStudy, scratch: Path, run_id: str, seed: int | None, budget: Budget) -> Findings:
+    """Analyse the folds that ``folds`` left in the scratch folder; holds all rows in memory.
+
+    Learners draw from the run's key, so that a resumed run fits the same models.
+
+    Raises:
+        StudyError: as ``analyse``.
+    """
+    opened = Folds.open(scratch)
+    folds = [_together(opened.fold(index)) for index in range(study.estimator.folds)]
+    drawn = int.from_bytes(key_of(run_id, seed).subkey(SEED_LABEL)[:4], "big")
+    return analyse(study, folds, budget, drawn)
+
+
+def expected_half_width(study: AipwStudy, design: Design, stand_in: StandIn) -> float:
+    """A rough half-width for a stand-in population: mean outcomes at the middle of the range.
+
+    Somewhere in the declared domain a fitted score reaches its clip; the largest influence is taken to be that of an
+    outcome at an end of the range there. What a run finds depends on its models: half of it, or twice.
+    """
+    if design.units is None:
+        raise ValueError("a width needs the number of units")
+    half, (low, high) = study.outcome.width / 2, study.estimator.propensity.bounds
+    share = min(max(stand_in.treated, low), high)
+    deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
+    sigma2 = deviation**2 * (1 / share + 1 / (1 - share))
+    found = Moments(design.units, 0.0, sigma2, half / min(low, 1 - high), 1.0)
+    interval = findings(study, found, (0.0, sigma2)).interval
+    return (interval.upper - interval.lower) / 2
+
+
+def _together(pieces: Pieces) -> Rows:
+    parts = [pieces.rows(index) for index in range(pieces.count)]
+    return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("x", "t", "u")))
+
+
+def _known(score: float) -> Learner:
+    """A randomised trial: everybody's score is declared."""
+    return Learner(lambda x, t, seed: constant(score))  # noqa: ARG005  (nothing is learnt)

@@ -1,0 +1,1 @@
+"""Causal direction between two variables by additive noise models."""

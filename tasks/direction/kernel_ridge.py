@@ -1,0 +1,108 @@
+"""What is left of each variable when the other has predicted it: kernel ridge regressions in both directions.
+
+    f minimises (penalty/2) ||w||^2 + (1/n) sum_i (w'phi(x_i) - y_i)^2 over the n training rows,
+    r_Y = y' - f(x') on the test rows, and r_X = x' - g(y') with g the regression of x on y (Kusner et al. 2016, (5)).
+
+Both variables lie in [-1, 1] by declared bounds, and so do predictions, which are clipped to it. The Gaussian kernel's
+bandwidth is public; ``kernel`` makes the regression a system of d equations, summed over chunks of rows, so the
+number of training rows is not limited. scikit-learn's KernelRidge has alpha = n penalty/2, gamma = 1/(2 bandwidth^2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from causalveil.schemas.errors import ConvergenceError
+from causalveil.tasks.direction.gaussian_kernel import Kernel
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.distribute import one_thread, spread
+
+Pairs = Callable[[int], FloatArray]
+"""``pairs(index)``: the (x, y) of one partition, shape (rows, 2), both in [-1, 1]."""
+
+CHUNK = 8_192
+# Largest norm of the computed gradient at which a fit is accepted, the rounding of its sums included; charged.
+TOLERANCE = 1e-10
+# Predictions are rounded to this lattice; charged.
+STEP = 2.0**-32
+
+
+@dataclass(frozen=True)
+class Regression:
+    """A function of one variable: w'phi(v), clipped to [-1, 1]; ``weights`` has shape (d,)."""
+
+    kernel: Kernel
+    weights: FloatArray
+
+    def predict(self, values: FloatArray) -> FloatArray:
+        """Predictions in [-1, 1], shape (m,) for values of shape (m,); multiples of ``STEP``.
+
+        Equal values have equal predictions then, whatever a product's rounding makes of their places: rows that tie
+        are ranked by their keyed order, not by the last bit of a float.
+        """
+        result = np.empty(len(values))
+        with one_thread():
+            for first in range(0, len(values), CHUNK):
+                result[first : first + CHUNK] = self.kernel.features(values[first : first + CHUNK]) @ self.weights
+        return np.clip(np.rint(result / STEP) * STEP, -1.0, 1.0)
+
+
+def fit(pairs: Pairs, partitions: int, cause: int, penalty: float, bandwidth: float, workers: int = 1) -> Regression:
+    """The regression of the other column on column ``cause`` (0: x, 1: y).
+
+    Args:
+        pairs: training rows of a partition, shape (rows, 2) in [-1, 1].
+        partitions: how many there are.
+        cause: the column that predicts.
+        penalty: in (0, 1].
+        bandwidth: of the Gaussian kernel.
+        workers: threads.
+
+    Raises:
+        ConvergenceError: no training rows, or the equations were not solved to ``TOLERANCE``.
+    """
+    kernel = Kernel(bandwidth, 1.0)
+    parts = spread(lambda index: _sums(pairs(index), cause, kernel), partitions, workers)
+    units = sum(rows for rows, _, _ in parts)
+    if units == 0:
+        raise ConvergenceError("there are no training units to fit a regression to")
+    gram = np.sum([square for _, square, _ in parts], axis=0) * (2 / units) + penalty * np.eye(kernel.dimension)
+    right = np.sum([vector for _, _, vector in parts], axis=0) * (2 / units)
+    with one_thread():
+        weights = np.linalg.solve(gram, right)
+    gradient = float(np.linalg.norm(gram @ weights - right))
+    # ||w|| <= 1/sqrt(2 penalty) for the minimiser; what the sums' rounding adds to the gradient grows with it.
+    if not (gradient <= TOLERANCE / 2 and np.linalg.norm(weights) <= 1 / math.sqrt(penalty)):
+        raise ConvergenceError("the regression did not reach its declared tolerance; raise 'penalty'")
+    return Regression(kernel, weights)
+
+
+def _sums(pairs: FloatArray, cause: int, kernel: Kernel) -> tuple[int, FloatArray, FloatArray]:
+    """Rows, sum of phi phi', shape (d, d), and sum of phi times the other column, shape (d,)."""
+    square, vector = np.zeros((kernel.dimension, kernel.dimension)), np.zeros(kernel.dimension)
+    for first in range(0, len(pairs), CHUNK):
+        chunk = pairs[first : first + CHUNK]
+        features = kernel.features(chunk[:, cause])
+        square += features.T @ features
+        vector += features.T @ chunk[:, 1 - cause]
+    return len(pairs), square, vector
+
+
+def residuals(train: FloatArray, test: FloatArray, penalty: float, bandwidth: float) -> tuple[FloatArray, FloatArray]:
+    """(r_Y, r_X) on the test rows, shape (m,) each, in [-2, 2], for arrays that are at hand.
+
+    Args:
+        train: (x, y) in [-1, 1], shape (n, 2).
+        test: (x', y') in [-1, 1], shape (m, 2).
+        penalty: in (0, 1].
+        bandwidth: of the Gaussian kernel.
+
+    Raises:
+        ConvergenceError: see :func:`fit`.
+    """
+    f, g = (fit(lambda _: train, 1, cause, penalty, bandwidth) for cause in (0, 1))
+    return test[:, 1] - f.predict(test[:, 0]), test[:, 0] - g.predict(test[:, 1])

@@ -1,0 +1,99 @@
+"""The two variables of a direction study, scaled to [-1, 1] by declared bounds, in the order of keyed hashes.
+
+Beside ``h.npy`` a partition's folder in scratch holds ``xy.npy``, float64 (rows, 2), rows ascending by hash; the
+leading rows that ``split`` counted are training rows. Test rows are brought together in the order of their hashes over
+all partitions: 32 bytes a row, for ranks need them all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.estimators.direction import DirectionStudy, Variable
+from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.enclave.normalise import rescale, write_partitions
+from causalveil.tasks.enclave.partitions import read_columns
+from causalveil.tasks.enclave.rows import SPLIT_FILE, partition_folder
+from causalveil.tasks.enclave.unit_hash import ascending
+from causalveil.tasks.enclave.validate import checked_order
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
+
+
+@dataclass(frozen=True)
+class TestRows:
+    """Test rows in the order of their keyed hashes.
+
+    ``pairs``: (x', y'), shape (m, 2), in [-1, 1]. ``ties``: another keyed order, shape (m,), a permutation. A unit's
+    place in either is random and has nothing to do with its values, and replacing a unit moves nobody else.
+    """
+
+    __test__ = False
+
+    pairs: FloatArray
+    ties: IntArray
+
+
+def scaled(variable: Variable, values: pl.Series) -> FloatArray:
+    """The values clipped to the variable's bounds and mapped to [-1, 1], shape (n,).
+
+    Raises:
+        DataError: nulls, NaN, or not numbers.
+    """
+    numbers = values.cast(pl.Float64, strict=False)
+    if numbers.null_count():
+        raise DataError(f"column '{values.name}' holds nulls")
+    result = numbers.to_numpy().copy()
+    rescale(result, variable, 1.0, out=result)
+    return result
+
+
+def normalise_partition(study: DirectionStudy, folder: Path, partition: Partition, place: Path, key: bytes) -> None:
+    """Write xy.npy of one partition, rows ascending by keyed hash.
+
+    Raises:
+        DataError: the file differs from what was validated.
+    """
+    frame = read_columns(folder, partition, study.columns)
+    order = checked_order(frame, study.data.unit, partition, place, key)
+    pair = study.pair
+    columns = [scaled(variable, frame[variable.name])[order] for variable in (pair.x, pair.y)]
+    save_array(place / "xy.npy", np.column_stack(columns))
+
+
+def normalise_stage(
+    study: DirectionStudy, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
+) -> None:
+    """Normalise every partition into ``scratch/enclave``; all as for :func:`tasks.normalise.normalise_stage`."""
+    write_partitions(partial(normalise_partition, study, folder), layout, scratch, run_id, seed)
+
+
+def training_sizes(scratch: Path) -> IntArray:
+    """Leading rows of each partition that are training rows, shape (partitions,)."""
+    return np.asarray(load_array(scratch / SPLIT_FILE))
+
+
+def training_rows(scratch: Path, index: int) -> FloatArray:
+    """The training rows of one partition, shape (rows, 2)."""
+    return np.asarray(load_array(partition_folder(scratch, index) / "xy.npy")[: training_sizes(scratch)[index]])
+
+
+def test_rows(scratch: Path) -> TestRows:
+    """The test rows of all partitions."""
+    sizes = training_sizes(scratch)
+    folders = [partition_folder(scratch, index) for index in range(len(sizes))]
+    hashes, pairs = (
+        np.concatenate([load_array(folder / name)[size:] for folder, size in zip(folders, sizes, strict=True)])
+        for name in ("h.npy", "xy.npy")
+    )
+    order = ascending(hashes)
+    # The low word is as random as the high one, and independent of the order by the whole hash.
+    ties = np.empty(len(order), dtype=np.int64)
+    ties[np.lexsort((hashes[order, 0], hashes[order, 1]))] = np.arange(len(order))
+    return TestRows(pairs[order], ties)

@@ -1,0 +1,197 @@
+"""Which of two variables causes the other: regress, score, answer (Kusner et al. 2016, Algorithm 1, made private).
+
+Regressions of each variable on the other are fitted on the training half. On the test half the residuals of a
+regression are compared with the variable that predicted; the direction whose residuals depend less on it wins. The
+exact scores stay in the enclave; what leaves it goes through the draws of ``direction_draws``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Releases, Score
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Half
+from causalveil.tasks.direction import dependence
+from causalveil.tasks.direction import sensitivity as theory
+from causalveil.tasks.direction.answers import Findings, Released, findings
+from causalveil.tasks.direction.draws import BESIDE, VECTORS, Draw, draws, fits
+from causalveil.tasks.direction.gaussian_kernel import Kernel
+from causalveil.tasks.direction.kernel_ridge import Pairs, Regression, fit
+from causalveil.tasks.direction.pairs import TestRows, test_rows, training_rows, training_sizes
+from causalveil.tasks.direction.stability import Spread, bin_distances, order_distance, released_log
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
+from causalveil.tasks.privacy.mechanisms import Budget, Laplace
+
+Vectors = Mapping[str, FloatArray]
+"""``x``, ``y``, ``residual_y`` and ``residual_x`` on the test rows, shape (m,) each, in the order of their hashes."""
+
+WEIGHTS_FILE, NOISY_WEIGHTS_FILE = "weights.npy", "noisy-weights.npy"
+
+
+def regress(study: DirectionStudy, pairs: Pairs, partitions: int) -> tuple[Regression, Regression]:
+    """The regression of y on x and that of x on y, exactly.
+
+    Raises:
+        ConvergenceError: see ``residuals.fit``.
+    """
+    estimator, workers = study.estimator, study.execution.workers
+    f, g = (fit(pairs, partitions, cause, estimator.penalty, estimator.bandwidth, workers) for cause in (0, 1))
+    return f, g
+
+
+def release_regressions(
+    study: DirectionStudy, design: Design, exact: tuple[Regression, Regression], budget: Budget
+) -> tuple[Regression, Regression] | None:
+    """Both with noise on their weights, or None where no draw needs them so."""
+    declared = fits(study, design)
+    if not declared:
+        return None
+    f, g = (
+        Regression(exact[draw.cause].kernel, draw.mechanism.release(exact[draw.cause].weights, draw.slot, budget))
+        for draw in declared
+    )
+    return f, g
+
+
+def vectors(test: TestRows, regressions: tuple[Regression, Regression]) -> Vectors:
+    """The two variables on the test rows, and the residuals of their regressions."""
+    x, y = np.ascontiguousarray(test.pairs.T)
+    return {"x": x, "y": y, "residual_y": y - regressions[0].predict(x), "residual_x": x - regressions[1].predict(y)}
+
+
+def score_values(study: DirectionStudy, score: Score, found: Vectors, test: TestRows) -> tuple[float, float]:
+    """A score's two exact values: x to y, then y to x. The smaller one names the direction."""
+    sides = ((found["x"], found["residual_y"]), (found["y"], found["residual_x"]))
+    if score is Score.hsic:
+        variable = Kernel(study.estimator.bandwidth, 1.0)
+        residual = Kernel(study.estimator.kernel_of_residuals, 2.0)
+        forwards, backwards = (dependence.hsic(a, b, variable, residual) for a, b in sides)
+    elif score is Score.iqr:
+        logs = {name: released_log(_spread(found[name]).now) for name in VECTORS}
+        forwards, backwards = logs["x"] + logs["residual_y"], logs["y"] + logs["residual_x"]
+    else:
+        # Ties of the two variables are broken by unrelated orders: by one order they would look like dependence.
+        measure = dependence.spearman if score is Score.spearman else dependence.kendall
+        forwards, backwards = (measure(a, b, (None, test.ties)) for a, b in sides)
+    return forwards, backwards
+
+
+def measure(study: DirectionStudy, design: Design, draw: Draw, found: Vectors, test: TestRows) -> FloatArray:
+    """What ``draw`` is made on, exactly: values, then the distances of its test. It stays in the enclave."""
+    if not draw.vectors:
+        values = [_asked(study, score_values(study, score, found, test)) for score in draw.scores]
+        return np.concatenate([*values, _order_distances(study, design, draw, found)])
+    distances = np.array([_bin_distances(study, design, draw, name, found[name]) for name in draw.vectors], np.float64)
+    if len(draw.vectors) > 1:
+        # One test for all: the better bin of each vector, the worst vector.
+        value = _asked(study, score_values(study, Score.iqr, found, test))
+        return np.append(value, distances.max(axis=1).min())
+    name = draw.vectors[0]
+    # Where test units are not protected the variable beside a residual is added exactly.
+    names = [name] if Half.test in study.estimator.protect else [name, BESIDE[name]]
+    return np.append(sum(released_log(_spread(found[part]).now) for part in names), distances[0])
+
+
+def release(draw: Draw, measured: FloatArray, budget: Budget) -> FloatArray | None:
+    """Make a draw on what was measured for it; None is "no answer"."""
+    if isinstance(draw.mechanism, Laplace):
+        return draw.mechanism.release(measured, draw.slot, budget)
+    tests = draw.mechanism.tests
+    return draw.mechanism.release(measured[:-tests], measured[-tests:], draw.slot, budget)
+
+
+def answer(study: DirectionStudy, train: FloatArray, test: TestRows, budget: Budget) -> Findings:
+    """The whole method on arrays at hand: what the stages below do, without files.
+
+    Args:
+        study: the study.
+        train: (x, y) scaled to [-1, 1], shape (n, 2).
+        test: the test rows, m of them.
+        budget: where noise is drawn and charged.
+
+    Raises:
+        ConvergenceError: see ``residuals.fit``.
+    """
+    design = Design(units=len(train) + len(test.pairs), train=len(train), estimation=len(test.pairs))
+    exact = regress(study, lambda _: train, 1)
+    found = vectors(test, exact)
+    noisy = release_regressions(study, design, exact, budget)
+    seen = found if noisy is None else vectors(test, noisy)
+    released = []
+    for draw in draws(study, design):
+        measured = measure(study, design, draw, seen if draw.scores[0] in RANKS else found, test)
+        released.append(Released(draw, release(draw, measured, budget)))
+    return findings(study, design, released)
+
+
+def regress_stage(study: DirectionStudy, design: Design, scratch: Path, budget: Budget) -> None:
+    """Fit both regressions on the training rows; release them too if the study needs them noisy.
+
+    Raises:
+        ConvergenceError: before anything is drawn.
+    """
+    exact = regress(study, lambda index: training_rows(scratch, index), len(training_sizes(scratch)))
+    noisy = release_regressions(study, design, exact, budget) or exact
+    save_array(scratch / WEIGHTS_FILE, np.array([[side.weights for side in pair] for pair in (exact, noisy)]))
+
+
+def score_stage(study: DirectionStudy, design: Design, scratch: Path) -> None:
+    """Measure every draw on the test rows and leave the numbers in the scratch folder."""
+    kernel, weights = Kernel(study.estimator.bandwidth, 1.0), load_array(scratch / WEIGHTS_FILE)
+    test = test_rows(scratch)
+    exact, noisy = (vectors(test, (Regression(kernel, f), Regression(kernel, g))) for f, g in weights)
+    for draw in draws(study, design):
+        measured = measure(study, design, draw, noisy if draw.scores[0] in RANKS else exact, test)
+        save_array(_file(scratch, draw), measured)
+
+
+def answer_stage(study: DirectionStudy, design: Design, scratch: Path, budget: Budget) -> Findings:
+    """Draw once for each declared charge and put the released values together."""
+    declared = draws(study, design)
+    measured = [np.load(_file(scratch, draw), allow_pickle=False) for draw in declared]
+    released = [Released(draw, release(draw, part, budget)) for draw, part in zip(declared, measured, strict=True)]
+    return findings(study, design, released)
+
+
+def _file(scratch: Path, draw: Draw) -> Path:
+    return scratch / f"score-{draw.slot.name}.npy"
+
+
+def _asked(study: DirectionStudy, values: tuple[float, float]) -> FloatArray:
+    """Both values of a score, or y to x minus x to y if only their difference is asked for."""
+    both = np.array(values)
+    return both if study.estimator.release is Releases.scores else both[1:] - both[:1]
+
+
+def _spread(values: FloatArray) -> Spread:
+    return Spread(np.sort(values))
+
+
+def _movement(study: DirectionStudy, design: Design) -> float:
+    if design.train is None:
+        raise ValueError("scores need the number of units")
+    return theory.residual_movement(design.train, study.estimator.penalty, study.estimator.variant)
+
+
+def _bin_distances(study: DirectionStudy, design: Design, draw: Draw, name: str, values: FloatArray) -> tuple[int, int]:
+    protect, trained = study.estimator.protect, name in BESIDE and Half.train in study.estimator.protect
+    return bin_distances(
+        _spread(values),
+        draw.bin,
+        draw.cap,
+        replace=Half.test in protect,
+        movement=_movement(study, design) if trained else None,
+    )
+
+
+def _order_distances(study: DirectionStudy, design: Design, draw: Draw, found: Vectors) -> FloatArray:
+    """The distance to another order of the residuals on either side; nothing for a draw without a test."""
+    if isinstance(draw.mechanism, Laplace):
+        return np.zeros(0)
+    movement = _movement(study, design)
+    return np.array([float(min(order_distance(found[name], movement, draw.cap) for name in BESIDE))])

@@ -1,0 +1,1 @@
+"""From partitions of records to normalised rows in scratch: validation, encoding, split, folds."""

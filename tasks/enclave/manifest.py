@@ -1,0 +1,80 @@
+"""A study's data held against the manifest of the extract that made them, before anything is reserved.
+
+A column that the warehouse renamed, a type that changed, a partition that somebody replaced: each ends the run here,
+where it costs nothing. A folder without a manifest was filled by hand and is checked by validation alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.plan import Layout
+from causalveil.schemas.study import Study
+from causalveil.schemas.warehouse import Kind, Manifest, load_manifest
+from causalveil.tasks.enclave.partitions import column_types
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+def check_manifest(study: Study, folder: Path, layout: Layout) -> Manifest | None:
+    """Check columns, types and partitions of a study against its data's manifest. Reads footers, never rows.
+
+    Returns:
+        The manifest, or None where there is none.
+
+    Raises:
+        DataError: names the column or the partition; the schema drifted, or files were changed since the extract.
+    """
+    manifest = load_manifest(folder)
+    if manifest is None:
+        return None
+    for name in study.columns:
+        _check_column(study, manifest, name)
+    _check_partitions(manifest, layout)
+    for partition in layout.partitions:
+        types = column_types(folder, partition)
+        for name, kind in manifest.columns.items():
+            if name not in types or types[name] != _stored_as(kind):
+                raise DataError(
+                    f"{partition.path}: column '{name}' is not the {kind} that the manifest says; extract again"
+                )
+    return manifest
+
+
+def _check_column(study: Study, manifest: Manifest, name: str) -> None:
+    from causalveil.schemas.cohort import accepts, type_rule
+
+    kind = manifest.columns.get(name)
+    if kind is None:
+        raise DataError(
+            f"the study reads column '{name}', which extract '{manifest.name}' did not take; "
+            "declare it in the source file, or mend the study"
+        )
+    if not accepts(study, name, _stored_as(kind)):
+        raise DataError(f"column '{name}' was extracted as {kind}, but the study says it {type_rule(study, name)}")
+
+
+def _check_partitions(manifest: Manifest, layout: Layout) -> None:
+    """Files and counts of every block that the run reads are those of the manifest."""
+    written = {file.path: file.rows for block in manifest.blocks for file in block.files}
+    found = {partition.path: partition.rows for partition in layout.partitions}
+    read = {path.partition("/")[0] for path in found}
+    missing = sorted(path for path in written if path.partition("/")[0] in read and path not in found)
+    for path in [*missing, *sorted(path for path in found if found[path] != written.get(path))]:
+        raise DataError(f"{path}: was added, removed or changed since the extract; run the extract again")
+
+
+def _stored_as(kind: Kind) -> pl.DataType:
+    import polars as pl
+
+    return {
+        Kind.integer: pl.Int64(),
+        Kind.number: pl.Float64(),
+        Kind.boolean: pl.Boolean(),
+        Kind.text: pl.String(),
+        Kind.date: pl.Date(),
+        Kind.timestamp: pl.Datetime("us"),
+    }[kind]

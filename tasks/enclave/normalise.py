@@ -1,0 +1,288 @@
+"""From columns to rows of the unit ball: clip to declared bounds, map to [-1, 1], one-hot, divide.
+
+With p covariates the encoded row is x = (z, 1) / sqrt(p + 1) where each covariate's block of z has norm
+at most 1: a number is one entry in [-1, 1]; a category is one-hot; a number that may be missing is a pair
+(z, missing), which is (z, 0) or (0, 1). So ||x||_2 <= 1 for every possible row, the intercept inside;
+``docs/privacy.md`` proves it in floating point, for which the divisor is larger by a hair. Every bound
+comes from the study, none from the data.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.plan import Layout, Partition
+from causalveil.schemas.study import Bounds, CategoricalCovariate, Covariate, EffectStudy, Missing
+from causalveil.tasks.enclave.partitions import column_groups, read_columns
+from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.enclave.validate import HASH_LABEL, changed, checked_order
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
+from causalveil.tasks.machine.arrays_on_disk import create_array, partial_path, save_array, write_rows
+from causalveil.tasks.machine.distribute import map_partitions, spread
+from causalveil.tasks.privacy.keys import key_of
+
+# Chunks keep temporaries in the processor's cache.
+CHUNK_ROWS = 16_384
+# ||x||^2 <= (p+1) (s (1+2^-53))^2 < 1 with s = HAIR / sqrt(p+1), and sums of up to 2^12 rounded squares
+# stay below 1.
+HAIR = 1.0 - 2.0**-40
+
+
+@dataclass(frozen=True)
+class Block:
+    """The columns of x that encode one covariate."""
+
+    name: str
+    covariate: Covariate
+    start: int
+    features: tuple[str, ...]
+
+
+def blocks(study: EffectStudy) -> tuple[Block, ...]:
+    """The covariates in order of their names, each with its columns of x."""
+    result: list[Block] = []
+    start = 0
+    for name, covariate in sorted(study.covariates.items()):
+        features = _features(name, covariate, study.missing)
+        result.append(Block(name, covariate, start, features))
+        start += len(features)
+    return tuple(result)
+
+
+def feature_names(study: EffectStudy) -> tuple[str, ...]:
+    """Names of the d columns of x, the intercept last."""
+    return (*(feature for block in blocks(study) for feature in block.features), "(intercept)")
+
+
+def dimension(study: EffectStudy) -> int:
+    """d, the number of columns of x."""
+    return len(feature_names(study))
+
+
+def scale(study: EffectStudy) -> float:
+    """s <= 1 / sqrt(p + 1): every entry of x is an encoded value times s, and the intercept is s."""
+    return HAIR / math.sqrt(len(study.covariates) + 1)
+
+
+def rescale(values: FloatArray, bounds: Bounds, radius: float, out: FloatArray) -> None:
+    """Map the declared bounds onto [-radius, radius] and clip to it; values beyond the bounds land on its ends.
+
+    Clipping comes last, so the result is in the interval in floats too, whatever was rounded before, and infinite
+    steps on the way (bounds near 1e308) do no harm. Bounds closer than 1e-307 cannot be told apart by a finite rate
+    and map to -radius.
+
+    Args:
+        values: shape (n,), finite; overwritten.
+        bounds: finite, lower < upper.
+        radius: above 0.
+        out: shape (n,), any strides.
+
+    Raises:
+        DataError: a NaN, which clipping lets through.
+    """
+    with np.errstate(over="ignore"):
+        values -= bounds.lower
+        values *= min(np.float64(2.0 * radius) / bounds.width, np.finfo(np.float64).max)
+        values -= radius
+    # A NaN makes min() NaN, and no comparison with NaN is true.
+    if values.size and not values.min() >= -np.inf:
+        raise DataError("a value is not a number")
+    np.clip(values, -radius, radius, out=out)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One covariate of a partition, ready to encode: numbers, or the index of each value's level; where null."""
+
+    block: Block
+    values: NDArray[Any]
+    absent: BoolArray | None
+
+
+def columns(study: EffectStudy, frame: pl.DataFrame) -> list[Column]:
+    """Get those covariates that ``frame`` holds ready to encode; n rows, as validated.
+
+    Raises:
+        DataError: a value that validation refuses.
+    """
+    result = []
+    for block in (block for block in blocks(study) if block.name in frame.columns):
+        series = frame[block.name]
+        absent = series.is_null().to_numpy() if series.null_count() else None
+        if absent is not None and study.missing is Missing.refuse:
+            raise DataError(f"column '{block.name}' holds nulls")
+        convert = _codes if isinstance(block.covariate, CategoricalCovariate) else _floats
+        result.append(Column(block, convert(series, block), absent))
+    return result
+
+
+def encode(
+    study: EffectStudy, prepared: Sequence[Column], chosen: IntArray, out: FloatArray | None = None
+) -> FloatArray:
+    """The rows of x for some rows of a partition.
+
+    Args:
+        study: declares bounds and levels.
+        prepared: the partition's covariates.
+        chosen: shape (m,), which rows, in which order.
+        out: shape (at least m, d), C-order; memory to use again.
+
+    Returns:
+        Shape (m, d): every row in the unit ball, the last column the intercept. A view of ``out`` if given.
+
+    Raises:
+        DataError: a NaN.
+    """
+    x = np.empty((len(chosen), dimension(study))) if out is None else out[: len(chosen)]
+    factor = scale(study)
+    rows = np.arange(len(chosen))
+    for column in prepared:
+        block, values = column.block, column.values.take(chosen, mode="clip")
+        gone = None if column.absent is None else column.absent[chosen]
+        if isinstance(block.covariate, CategoricalCovariate):
+            x[:, block.start : block.start + len(block.features)] = 0.0
+            x[rows, block.start + values] = factor
+            continue
+        rescale(values, block.covariate, factor, out=x[:, block.start])
+        if study.missing is Missing.indicator:
+            x[:, block.start + 1] = 0.0 if gone is None else gone * factor
+        if gone is not None:
+            # The declared midpoint, exactly, so that (z, missing) is (z, 0) or (0, 1).
+            x[gone, block.start] = 0.0
+    x[:, -1] = factor
+    return x
+
+
+def scaled_outcome(study: EffectStudy, outcome: pl.Series) -> FloatArray:
+    """u = (clip(y) - middle) / (B / 2), shape (n,), never outside [-1, 1].
+
+    Raises:
+        DataError: nulls or NaN.
+    """
+    if outcome.null_count():
+        raise DataError(f"column '{outcome.name}' holds nulls")
+    values = _floats(outcome).copy()
+    rescale(values, study.outcome, 1.0, out=values)
+    return values
+
+
+def normalise_partition(study: EffectStudy, folder: Path, partition: Partition, place: Path, key: bytes) -> None:
+    """Write x.npy, t.npy and u.npy of one partition, rows ascending by keyed hash.
+
+    Holds the study's columns of one partition; x goes to disk chunk by chunk, on ``study.execution.workers``
+    threads.
+
+    Raises:
+        DataError: the file differs from what was validated.
+    """
+    frame = read_columns(folder, partition, [study.data.unit, study.treatment, study.outcome.name])
+    order = checked_order(frame, study.data.unit, partition, place, key)
+    treatment = frame[study.treatment].cast(pl.UInt8, strict=False)
+    if treatment.null_count() or not treatment.is_between(0, 1).all():
+        raise changed(partition)
+    save_array(place / "t.npy", treatment.to_numpy()[order])
+    save_array(place / "u.npy", scaled_outcome(study, frame[study.outcome.name])[order])
+    del frame, treatment
+    prepared: list[Column] = []
+    # In groups, because a file of many row groups is copied to make its columns contiguous.
+    for names in column_groups(sorted(study.covariates), partition.rows):
+        prepared.extend(columns(study, read_columns(folder, partition, names)))
+    _write_covariates(study, prepared, order, place / "x.npy")
+
+
+def normalise_stage(
+    study: EffectStudy, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
+) -> None:
+    """Normalise every partition into ``scratch/enclave``.
+
+    Args:
+        study: the study.
+        folder: the data folder.
+        layout: the layout that was validated.
+        scratch: the run's scratch folder, where validate left the hashes.
+        run_id: the run; its key is derived from the site secret.
+        seed: of a simulated run, whose key is derived from it instead.
+
+    Raises:
+        DataError: a file was changed since it was validated.
+    """
+    write_partitions(partial(normalise_partition, study, folder), layout, scratch, run_id, seed)
+
+
+def write_partitions(
+    write: Callable[[Partition, Path, bytes], None], layout: Layout, scratch: Path, run_id: str, seed: int | None
+) -> None:
+    """Call ``write`` with every partition, its folder in scratch, and the key of the hashes that validate left there.
+
+    Args:
+        write: can be pickled; it may be called on a worker.
+        layout, scratch, run_id, seed: as for :func:`normalise_stage`.
+    """
+    key = key_of(run_id, seed).subkey(HASH_LABEL)
+
+    def normalise(index: int) -> None:
+        write(layout.partitions[index], partition_folder(scratch, index), key)
+
+    # In one process one after the other: a partition may have threads of its own, and memory holds one.
+    spread(normalise, len(layout.partitions), workers=1)
+
+
+def _write_covariates(study: EffectStudy, prepared: Sequence[Column], order: IntArray, path: Path) -> None:
+    """Encode the rows in ``order`` and write them to ``path``; each thread has a span of rows and one buffer."""
+    d = dimension(study)
+    partial = partial_path(path)
+    handle, start = create_array(partial, (len(order), d), np.float64)
+    spans = np.array_split(np.arange(0, len(order), CHUNK_ROWS), study.execution.workers)
+
+    def write(index: int) -> None:
+        buffer = np.empty((CHUNK_ROWS, d))
+        for first in spans[index].tolist():
+            chunk = encode(study, prepared, order[first : first + CHUNK_ROWS], buffer)
+            write_rows(handle, start + first * d * chunk.itemsize, chunk)
+
+    try:
+        map_partitions(write, len(spans), study.execution.workers)
+    finally:
+        os.close(handle)
+    partial.replace(path)
+
+
+def _features(name: str, covariate: Covariate, missing: Missing) -> tuple[str, ...]:
+    extra = (f"{name} (missing)",) if missing is Missing.indicator else ()
+    if isinstance(covariate, CategoricalCovariate):
+        return (*(f"{name}={level}" for level in covariate.levels), *extra)
+    return (name, *extra)
+
+
+def _floats(series: pl.Series, _: Block | None = None) -> FloatArray:
+    """The column as floats; nulls are any number."""
+    numbers = series.cast(pl.Float64, strict=False)
+    if numbers.null_count() != series.null_count():
+        raise DataError(f"column '{series.name}' holds something that is not a number")
+    return (numbers.fill_null(0.0) if numbers.null_count() else numbers).to_numpy()
+
+
+def _codes(series: pl.Series, block: Block) -> IntArray:
+    """Position of each value's level in the block; nulls have the last."""
+    if not isinstance(block.covariate, CategoricalCovariate):
+        raise TypeError("not a categorical covariate")
+    dtype = pl.String() if isinstance(block.covariate.levels[0], str) else pl.Int64()
+    # A level beyond 64 bits is null here and matches nothing.
+    levels = enumerate(pl.Series(block.covariate.levels, dtype=dtype, strict=False))
+    table = {level: code for code, level in levels if level is not None}
+    codes = series.cast(dtype, strict=False).replace_strict(table, default=-1, return_dtype=pl.Int64).to_numpy()
+    codes = np.where(series.is_null().to_numpy(), len(block.features) - 1, codes)
+    if np.any(codes < 0):
+        raise DataError(f"column '{series.name}' holds something that is not a declared level")
+    return codes

@@ -1,0 +1,160 @@
+"""Which Parquet files a run reads, learnt from their paths and footers; and the one way to read their
+columns."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.plan import Layout, Partition
+from causalveil.schemas.study import Study
+
+if TYPE_CHECKING:
+    import polars as pl
+
+WHOLE = "all"
+_NUMBER = re.compile(r"^-?[0-9]+(\.[0-9]+)?$")
+
+
+def read_layout(study: Study, folder: Path) -> Layout:
+    """List the partitions below ``folder`` that the study selects, in the order of their paths.
+
+    Reads paths, and from each footer the number of rows alone: never a column's statistics. Names that
+    begin with a dot or an underscore are skipped, as Spark, Dask and Arrow do. With ``data.blocks:
+    month`` the block of a file is the part ``month=...`` of its path; without, every file is in the block
+    ``all``. ``select: {newest: k}`` takes the last k blocks in natural order (numeric if every value is a
+    number, else as text), or all of them
+    if there are fewer.
+
+    Raises:
+        DataError: no such folder, no Parquet file or no row in it, an unreadable or truncated footer, a
+        link that
+            leaves the folder, a file outside any block. The message names the public path.
+    """
+    if not folder.is_dir():
+        raise DataError(f"{folder}: no such data folder; check 'data.path' of the study")
+    paths = sorted(_parquet_files(folder))
+    if not paths:
+        raise DataError(f"{folder}: no Parquet file in this folder")
+    blocks = {path: _block(path, study.data.blocks) for path in paths}
+    ordered = _natural_order(set(blocks.values()))
+    chosen = set(ordered[-study.data.select.newest :] if study.data.select else ordered)
+    partitions = tuple(
+        Partition(path=path, rows=_footer_rows(folder, path), block=blocks[path])
+        for path in paths
+        if blocks[path] in chosen
+    )
+    layout = Layout(partitions=partitions, dataset_blocks=tuple(ordered))
+    if layout.units == 0:
+        raise DataError(f"{folder}: the Parquet files that the study selects hold no rows")
+    return layout
+
+
+def column_types(folder: Path, partition: Partition) -> dict[str, pl.DataType]:
+    """The types of all columns of one partition, from its footer.
+
+    Raises:
+        DataError: the footer does not parse.
+    """
+    import polars as pl
+
+    types = None
+    try:
+        types = dict(pl.read_parquet_schema(folder / partition.path))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
+        types = None
+    if types is None:
+        raise DataError(_unreadable(partition.path))
+    return types
+
+
+def read_columns(folder: Path, partition: Partition, columns: Sequence[str]) -> pl.DataFrame:
+    """Read some columns of one partition into memory, as many rows as its footer promised.
+
+    Raises:
+        DataError: missing columns, damaged pages, or another number of rows than the layout states. The
+        reader's
+            own error, which may quote data, is dropped: raising after the ``except`` block leaves no
+            trace of it in ``__context__`` either, where a workflow engine would find and store it.
+    """
+    import polars as pl
+
+    frame = None
+    try:
+        # hive_partitioning off: columns come from the file, never from its path. glob off: a path is a path.
+        frame = pl.read_parquet(folder / partition.path, columns=list(columns), hive_partitioning=False, glob=False)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
+        frame = None
+    if frame is None:
+        raise DataError(_unreadable(partition.path))
+    if frame.height != partition.rows:
+        raise DataError(f"{partition.path}: the number of rows differs from the plan's; the file was changed")
+    return frame
+
+
+def column_groups(names: Sequence[str], rows: int, target_bytes: int = 1 << 26) -> Iterator[list[str]]:
+    """Cut ``names`` into runs that take about ``target_bytes`` at 8 bytes a value."""
+    size = max(1, target_bytes // max(1, 8 * rows))
+    for start in range(0, len(names), size):
+        yield list(names[start : start + size])
+
+
+def _unreadable(path: str) -> str:
+    return f"{path}: not readable as Parquet (truncated, damaged or encrypted?); write the file again"
+
+
+def _parquet_files(folder: Path) -> Iterator[str]:
+    """Paths of the Parquet files, relative to ``folder``, with forward slashes."""
+    root = folder.resolve()
+    for place, folders, files in os.walk(root, followlinks=False):
+        folders[:] = sorted(name for name in folders if not _hidden(name))
+        for name in folders:
+            if (Path(place) / name).is_symlink():
+                raise DataError(f"{(Path(place) / name).relative_to(root)}: links to folders are not followed")
+        for name in files:
+            path = Path(place) / name
+            if _hidden(name) or path.suffix.lower() != ".parquet":
+                continue
+            if path.is_symlink() and not path.resolve().is_relative_to(root):
+                raise DataError(f"{path.relative_to(root)}: a link that leaves the data folder; copy the file in")
+            yield path.relative_to(root).as_posix()
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith((".", "_"))
+
+
+def _block(path: str, key: str | None) -> str:
+    """The ledger block of a file: the one folder ``key=value`` on its path."""
+    if key is None:
+        return WHOLE
+    found = [part for part in PurePosixPath(path).parent.parts if part.startswith(f"{key}=")]
+    if len(found) != 1:
+        raise DataError(f"{path}: 'data.blocks' is '{key}', so the file must lie in exactly one folder named {key}=...")
+    return found[0]
+
+
+def _natural_order(blocks: set[str]) -> list[str]:
+    values: Mapping[str, str] = {block: block.partition("=")[2] for block in blocks}
+    if all(_NUMBER.match(value) for value in values.values()):
+        return sorted(blocks, key=lambda block: (Decimal(values[block]), block))
+    return sorted(blocks)
+
+
+def _footer_rows(folder: Path, path: str) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows: int | None = None
+    try:
+        rows = int(pq.read_metadata(folder / path).num_rows)
+    except (pa.ArrowException, OSError, ValueError):
+        rows = None
+    if rows is None or rows < 0:
+        raise DataError(_unreadable(path))
+    return rows

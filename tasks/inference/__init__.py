@@ -1,0 +1,1 @@
+"""Confidence intervals: what they cover, and what they allow for."""

@@ -1,0 +1,234 @@
+"""From released sums to an estimate and an interval that covers sampling error and every draw of noise.
+
+Everything here is post-processing of released or public values and serves every estimator of an effect: an
+estimator's own module computes an :class:`Estimate` and calls :func:`assemble`. Derivations: ``docs/proofs/ipw.md``,
+section 6.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from causalveil.schemas.privacy import Coverage
+from causalveil.schemas.release import Interval, Variance
+from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism
+
+# What an interval of a noisy estimate covers; without noise the first alone.
+NOISY = ("sampling", "effect noise", "variance noise")
+# The share of 1 - confidence that goes to the noise in the sampling variance.
+VARIANCE_SHARE = 0.1
+
+
+@lru_cache(maxsize=32)
+def _gamma_rule(shape: float) -> tuple[FloatArray, FloatArray]:
+    """Gauss-Laguerre nodes and shares of a Gamma(shape, 1) expectation."""
+    from scipy.special import roots_genlaguerre
+
+    nodes, shares = roots_genlaguerre(96, shape - 1)
+    return nodes, shares / shares.sum()
+
+
+def laplace_tail(distance: float, deviation: float, scale: float) -> float:
+    """P(E > distance), E a normal of this standard deviation plus independent Laplace noise of this scale above 0.
+
+    Closed form of the normal-Laplace law (Reed 2006), by logarithms, since its exponentials alone may overflow.
+    """
+    from scipy.special import log_ndtr, ndtr
+
+    if distance < 0:
+        return 1 - laplace_tail(-distance, deviation, scale)
+    if deviation == 0:
+        return math.exp(-distance / scale) / 2
+    z, a = distance / deviation, deviation / scale
+    above = math.exp(log_ndtr(z - a) + a * a / 2 - a * z)
+    below = math.exp(log_ndtr(-z - a) + a * a / 2 + a * z)
+    return float(ndtr(-z)) + (above - below) / 2
+
+
+@dataclass(frozen=True)
+class Noise:
+    """Spherical noise: every direction of unit length has the same distribution.
+
+    ``mixing`` None: normal, standard deviation ``scale``. Otherwise the normal's variance is itself
+    Gamma(``mixing``, 2 scale^2): the L2-Laplace density exp(-||b||/scale) in d dimensions with
+    ``mixing`` = (d + 1)/2; so with ``mixing`` = 1 it is one number's Laplace noise.
+    """
+
+    scale: float
+    mixing: float | None = None
+
+    @classmethod
+    def of(cls, mechanism: Mechanism | None, dimension: int) -> Noise:
+        """The noise of one release of ``dimension`` numbers.
+
+        Raises:
+            ValueError: the mechanism's scale is not known yet.
+        """
+        if mechanism is None:
+            return cls(0.0)
+        if mechanism.noise_scale is None:
+            raise ValueError("the noise scale needs the number of units")
+        return cls(mechanism.noise_scale, (dimension + 1) / 2 if isinstance(mechanism, L2Laplace) else None)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation along a direction of unit length."""
+        return self.scale * (1.0 if self.mixing is None else math.sqrt(2 * self.mixing))
+
+    def tail(self, distance: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
+        """P(E > distance), E = N(0, sampling_variance) + factor * noise along a unit direction, independent."""
+        from scipy.special import ndtr
+
+        if self.mixing is None or self.scale * factor == 0:
+            spread = math.hypot(math.sqrt(sampling_variance), self.scale * factor)
+            return float(ndtr(-distance / spread)) if spread > 0 else (0.0 if distance >= 0 else 1.0)
+        if self.mixing == 1.0:
+            return laplace_tail(distance, math.sqrt(sampling_variance), self.scale * factor)
+        nodes, shares = _gamma_rule(self.mixing)
+        spreads = np.sqrt(sampling_variance + 2 * (self.scale * factor) ** 2 * nodes)
+        return float(shares @ ndtr(-distance / spreads))
+
+    def quantile(self, tail: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
+        """The distance that ``E`` of :meth:`tail` exceeds with probability ``tail``, 0 < tail <= 1/2."""
+        from scipy.optimize import brentq
+        from scipy.special import ndtri
+
+        spread = math.hypot(math.sqrt(sampling_variance), self.deviation * factor)
+        if self.mixing is None or spread == 0:
+            return -float(ndtri(tail)) * spread
+        # In units of the total spread, so that nothing underflows; Chebyshev's inequality brackets the root.
+        part, share = replace(self, scale=self.scale * (factor / spread)), sampling_variance / spread / spread
+        root = brentq(lambda q: part.tail(q, share) - tail, 0.0, 1 / math.sqrt(tail), xtol=1e-12)
+        return float(root) * spread
+
+    def outside(self, distance: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
+        """P(|bias + E| > distance), E of :meth:`tail`."""
+        return sum(self.tail(distance + side, sampling_variance, factor) for side in (-bias, bias))
+
+    def critical(self, error: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
+        """The least h with P(|b + E| > h) <= ``error`` whatever b in [-bias, bias] is, 0 < error <= 1/2.
+
+        Armstrong and Kolesar 2018, equation 14: below ``bias`` plus the two-sided quantile, since one error cannot lie
+        on both sides. The worst b is at an end, for E is symmetric and unimodal.
+        """
+        from scipy.optimize import brentq
+
+        plain = self.quantile(error / 2, sampling_variance, factor)
+        if bias == 0 or plain == 0:
+            return plain + bias
+
+        def excess(h: float) -> float:
+            return self.outside(h, bias, sampling_variance, factor) - error
+
+        return float(brentq(excess, plain, plain + bias, xtol=1e-12 * (plain + bias)))
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What a study found, in outcome units."""
+
+    estimate: float
+    interval: Interval
+    variance: Variance
+    details: Mapping[str, float | int | str | bool]
+
+    def fields(self, study: EffectStudy) -> dict[str, Any]:
+        """What an :class:`~schemas.release.EffectRelease` has beside the fields of every release."""
+        return {
+            "estimand": study.estimand,
+            "estimate": self.estimate,
+            "interval": self.interval,
+            "variance": self.variance,
+            "details": dict(self.details),
+        }
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A noisy estimate before its interval: all in outcome units.
+
+    ``variance`` is the released sampling variance, possibly below 0; ``noise`` and ``variance_noise`` say by
+    how much one unit of :class:`Noise` moves the estimate and the variance. ``drowned``: a denominator was
+    clamped, so the numbers say nothing. ``excess`` is added to the noise variance then. No population has a
+    sampling variance above ``largest_variance``, so its upper bound need not go beyond it. ``allowance``, where it
+    was computed (``tasks/inference/variance_allowance.py``), takes the place of the union bound: deviations of the
+    variance's noise. ``bias``: what the estimate may be off by on average, in standard errors of sampling
+    (``tasks/inference/confounding.py``).
+    """
+
+    value: float
+    variance: float
+    noise: float
+    variance_noise: float
+    drowned: bool = False
+    excess: float = 0.0
+    largest_variance: float = math.inf
+    allowance: float | None = None
+    bias: float = 0.0
+
+
+def around(value: float, half: float, confidence: float, bounds: tuple[float, float] | None) -> tuple[float, Interval]:
+    """The estimate and its interval of this half-width, both cut to the declared range ``bounds`` if there is one.
+
+    The truth lies in the range, so moving the estimate to its nearest point brings it no further away.
+    """
+    low, high = value - half, value + half
+    if bounds is not None:
+        value = min(max(value, bounds[0]), bounds[1])
+        low, high = max(value - half, bounds[0]), min(value + half, bounds[1])
+    return value, Interval(
+        lower=low,
+        upper=high,
+        confidence=confidence,
+        covers=NOISY,
+        coverage=Coverage.normal_approximation,
+        whole_range=bounds is not None and (low, high) == bounds,
+    )
+
+
+def variance_error(estimate: Estimate, noise: Noise, confidence: float) -> float:
+    """beta, the part of 1 - confidence that goes to the noise in the sampling variance; 0 where an allowance serves."""
+    noisy = noise.deviation * estimate.variance_noise > 0
+    return (1 - confidence) * VARIANCE_SHARE if noisy and estimate.allowance is None else 0.0
+
+
+def assemble(
+    estimate: Estimate, noise: Noise, confidence: float, bounds: tuple[float, float] | None
+) -> tuple[float, Interval, Variance, float]:
+    """Estimate, interval, variances, and the upper bound on the sampling variance that the interval uses.
+
+    The sampling variance enters by its upper confidence bound at beta = (1 - confidence)/10, the error of the
+    estimate at 1 - confidence - beta: by the union bound the interval errs at most 1 - confidence of the
+    time, up to the normal approximation of the sampling error, however the two noises depend on each other.
+    An estimate whose two noises are independent brings an allowance instead, which is narrower. A bias is allowed for
+    at the upper bound of the sampling variance (:meth:`Noise.critical`).
+
+    Args:
+        estimate: the noisy estimate.
+        noise: the distribution of its noise.
+        confidence: the level, in [0.5, 1).
+        bounds: the declared range; estimate and interval are cut to it. None: neither is cut.
+    """
+    of_variance, alpha = noise.deviation * estimate.variance_noise, 1 - confidence
+    beta = variance_error(estimate, noise, confidence)
+    sampling = min(max(estimate.variance, 0.0), estimate.largest_variance)
+    upper = sampling + (estimate.allowance or 0.0) * of_variance
+    upper += noise.quantile(beta, 0.0, estimate.variance_noise) if beta > 0 else 0.0
+    upper = min(upper, estimate.largest_variance)
+    bias = estimate.bias * math.sqrt(upper)
+    half = noise.critical(alpha - beta, bias, upper, estimate.noise)
+    if estimate.drowned and bounds is not None:
+        half = math.inf
+    value, interval = around(estimate.value, half, confidence, bounds)
+    covers = NOISY if noise.scale > 0 else NOISY[:1]
+    interval = interval.model_copy(update={"bias": bias, "covers": covers})
+    spread = (noise.deviation * estimate.noise) ** 2 + estimate.excess
+    return value, interval, Variance(sampling=sampling, noise=spread), upper

@@ -1,0 +1,1 @@
+"""Inverse probability weighting with a private propensity model."""

@@ -1,0 +1,257 @@
+"""What a planner can say before a row is read: expected widths, units needed, biases and sign-flip bounds.
+
+Everything takes declared values or a stand-in that the reader states. The bounds are those of Lee et al. (2019a,
+2019b) in corrected form; what was wrong with the printed ones stands with each function and in
+``docs/proofs/ipw.md``, section 7.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
+from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.privacy import Level
+from causalveil.schemas.study import Estimand
+from causalveil.tasks.enclave.normalise import dimension
+from causalveil.tasks.enclave.sizes import design as sizes
+from causalveil.tasks.enclave.sizes import least_units
+from causalveil.tasks.inference.assemble import Findings, Noise
+from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.ipw.interval import findings
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.models import logistic as propensity
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What to expect of a study: outcome units; ``propensity_noise`` is the standard deviation of the noise on
+    each coefficient, ``adjustment`` the share of the covariates' coefficients that the penalty leaves."""
+
+    half_width: float
+    noise_standard_error: float
+    sampling_standard_error: float
+    propensity_noise: float
+    adjustment: float
+    whole_range: bool
+
+
+@dataclass(frozen=True)
+class Drowning:
+    """Whether noise drowns an effect of a stated size."""
+
+    drowned: bool
+    sign_wrong: float
+    outlook: Outlook
+    units_needed: int | None
+    message: str
+
+
+def expected_statistics(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> FloatArray:
+    """The sums that the stand-in population would give without noise, in the order of ``statistic_names``.
+
+    Both arms' outcomes are centred in the declared range; everybody's score is the treated share, clipped.
+    """
+    n = _known(design.estimation)
+    share = stand_in.treated
+    low, high = study.estimator.clip
+    score = np.full(2, min(max(share, low), high))
+    raw = weigh.weights(study.estimand, score, np.array([1, 0], dtype=np.uint8))
+    largest = weigh.largest_weights(study.estimand, study.estimator.clip)
+    counts = np.array([share, 1 - share]) * n
+    half = study.outcome.width / 2
+    deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
+    if study.estimator.weighting is Weighting.hajek:
+        a, c = raw / np.array(largest), weigh.SECOND_MOMENT
+        square = (deviation / half) ** 2
+        return np.concatenate(
+            [k * np.array([0.0, b, c * b * b * square, 0.0, c * b * b]) for k, b in zip(counts, a, strict=True)]
+        )
+    scale, middle = weigh.horvitz_thompson_scale(study), study.outcome.middle
+    mean = float(counts @ (np.array([1.0, -1.0]) * raw)) * middle / n
+    second = float(counts @ raw**2) * (middle**2 + deviation**2) / n
+    squares = n * (second - 2 * scale.middle * mean + scale.middle**2) / scale.half**2
+    if study.privacy.level is Level.label:
+        signed = float(counts @ (np.array([1.0, -1.0]) * raw)) / max(largest)
+        return np.array([0.0, weigh.LABEL_SQUARE * squares, signed])
+    return np.array([n * (mean - scale.middle) / scale.half, squares])
+
+
+def expected_findings(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> Findings:
+    """The estimate and interval that the stand-in population would give if no noise happened to be drawn."""
+    return findings(study, design, expected_statistics(study, design, stand_in))
+
+
+def outlook(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> Outlook:
+    """Expected half-width of the interval, and what it is made of. Reads no data."""
+    found = expected_findings(study, design, stand_in)
+    model = propensity.model(study, design).mechanism()
+    return Outlook(
+        half_width=(found.interval.upper - found.interval.lower) / 2,
+        noise_standard_error=math.sqrt(found.variance.noise),
+        sampling_standard_error=math.sqrt(found.variance.sampling),
+        propensity_noise=Noise.of(model, dimension(study)).deviation,
+        adjustment=adjustment_share(study, stand_in),
+        whole_range=found.interval.whole_range,
+    )
+
+
+def adjustment_share(study: IpwStudy, stand_in: StandIn = StandIn()) -> float:
+    """Share of a covariate's coefficient that survives the penalty, in (0, 1), and so of the adjustment for it.
+
+    With everybody's score p and covariates uniform over their declared ranges a coefficient's curvature is
+    k = p (1 - p)/(3 (columns + 1)), since rows of the unit ball have entries of size 1/sqrt(columns + 1), and
+    ridge regression leaves k/(k + penalty) of it. The rest of the confounding stays in the estimate, at any n.
+    """
+    p = stand_in.treated
+    curvature = p * (1 - p) / (3 * (len(study.covariates) + 1))
+    return curvature / (curvature + study.estimator.penalty)
+
+
+def sign_wrong(study: IpwStudy, design: Design, effect: float, stand_in: StandIn = StandIn()) -> float:
+    """P(the released estimate has the wrong sign) for an effect of the stated size, by sampling and noise."""
+    found = expected_findings(study, design, stand_in)
+    noise = Noise.of(perturb.mechanism(study, design), len(weigh.private_entries(study)))
+    factor = math.sqrt(found.variance.noise) / noise.deviation if noise.deviation > 0 else 0.0
+    return noise.tail(abs(effect), found.variance.sampling, factor)
+
+
+def drowned(study: IpwStudy, design: Design, effect: float, stand_in: StandIn = StandIn()) -> Drowning:
+    """Whether an effect of size ``effect`` is expected to be told from zero, and how many units would do.
+
+    Drowned: the expected half-width is not below the effect's size.
+    """
+    expected = outlook(study, design, stand_in)
+    wrong = sign_wrong(study, design, effect, stand_in)
+    if expected.half_width < abs(effect):
+        message = (
+            f"an effect of {effect:g} stands out: expected half-width {expected.half_width:.3g}, "
+            f"wrong sign with probability {wrong:.2g}"
+        )
+        return Drowning(False, wrong, expected, design.units, message)
+    needed = units_needed(study, effect, stand_in)
+    cause = "noise" if expected.noise_standard_error > expected.sampling_standard_error else "sampling error"
+    message = (
+        f"{cause} will drown an effect of {effect:g}: expected half-width {expected.half_width:.3g}, wrong sign "
+        f"with probability {wrong:.2g}; "
+        + (f"about {needed:,} units would be needed" if needed else "no number of units would do")
+    )
+    return Drowning(True, wrong, expected, needed, message)
+
+
+def units_needed(study: IpwStudy, effect: float, stand_in: StandIn = StandIn()) -> int | None:
+    """The fewest units, to 1 %, at which the expected half-width is below ``effect``'s size; None above 1e13."""
+
+    def enough(units: int) -> bool:
+        try:
+            return outlook(study, sizes(study, units), stand_in).half_width < abs(effect)
+        except StudyError:
+            return False
+
+    return least_units(enough)
+
+
+def lemma3_bias(
+    x: FloatArray, t: ByteArray, y: FloatArray, w: FloatArray, s: float, estimand: Estimand = Estimand.ATE
+) -> float:
+    """g = E tau_n - tau for unclipped scores with noise N(0, s^2 I) on the coefficients (2019a, Lemma 3, App. F).
+
+    g = (1/n) sum alpha_i [exp(s^2 ||x_i||^2/2) - 1], alpha_i = (-1)^(1 - t_i) y_i exp((-1)^t_i w'x_i). The
+    paper prints (-1)^t_i inside the first exponential as well; its own proof, and 2019b eq. (7), do not. For
+    ATT (ATC) only controls (treated) count, since the others' weights are 1.
+
+    Args:
+        x: rows of a stand-in, shape (n, d).
+        t: their treatments, shape (n,).
+        y: their outcomes, shape (n,).
+        w: coefficients before noise, shape (d,).
+        s: noise standard deviation.
+        estimand: the estimand.
+    """
+    sign = np.where(t != 0, 1.0, -1.0)
+    counts = {
+        Estimand.ATE: np.ones(len(t)),
+        Estimand.ATT: (t == 0).astype(np.float64),
+        Estimand.ATC: (t != 0).astype(np.float64),
+    }[estimand]
+    alpha = counts * sign * y * np.exp(-sign * (x @ w))
+    return float(np.mean(alpha * np.expm1(s**2 * np.sum(x**2, axis=1) / 2)))
+
+
+def lemma3_bound(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> float:
+    """Upper bound on |g| of Lemma 3 from declared bounds and the stand-in's share, outcome units; may be inf.
+
+    |y| <= C, ||x|| <= 1, everybody's score the treated share: each arm adds at most C times the odds against
+    it. For pure epsilon the noise is not normal: E exp(z'x) = (1 - s^2 ||x||^2)^(-(d + 1)/2) while s < 1.
+    """
+    model = propensity.model(study, design).mechanism()
+    if model is None:
+        return 0.0
+    noise = Noise.of(model, dimension(study))
+    share, largest = stand_in.treated, max(abs(study.outcome.lower), abs(study.outcome.upper))
+    odds = {Estimand.ATE: 1.0, Estimand.ATT: share, Estimand.ATC: 1 - share}[study.estimand]
+    if noise.mixing is None:
+        exponent = noise.scale**2 / 2
+    elif noise.scale < 1:
+        exponent = -noise.mixing * math.log1p(-(noise.scale**2))
+    else:
+        return math.inf
+    return largest * odds * math.expm1(exponent) if exponent < 700 else math.inf
+
+
+def lemma6_width(x: FloatArray, t: ByteArray, y: FloatArray, w: FloatArray, s: float, gamma: float) -> float:
+    """eta with |tau_n - tau_n'| <= eta with probability 1 - gamma over two noise draws (2019a, Lemma 6).
+
+    The printed proof bounds |sum_j z_j| but uses |z'x_i| for all i at once; ||z||_2, whose tail is chi with d
+    degrees of freedom, bounds those since ||x_i|| <= 1. Two draws must both obey: gamma/2 each. |y_i| for y_i.
+    """
+    from scipy.stats import chi
+
+    zeta = s * float(chi.isf(gamma / 2, len(w)))
+    sign = np.where(t != 0, 1.0, -1.0)
+    return 2 * math.sinh(zeta) * float(np.mean(np.abs(y) * np.exp(-sign * (x @ w))))
+
+
+def support_bound(study: IpwStudy) -> float:
+    """eta with |tau_n| <= eta for clipped scores, from declared values: C times the largest weight."""
+    largest = max(abs(study.outcome.lower), abs(study.outcome.upper))
+    return largest * max(weigh.largest_weights(study.estimand, study.estimator.clip))
+
+
+def sign_flip_bound(tau: float, bias: float, eta: float) -> float:
+    """Bound on P(tau_n <= 0) for tau > 0 and |tau_n| <= eta (2019a, Theorems 4, 8, 9).
+
+    Hoeffding's denominator is the squared width of the support, (2 eta)^2: exp(-(tau + g)^2/(2 eta^2)). The
+    printed exp(-2 (tau + g)^2/eta^2) needs eta to be the width. It says nothing unless tau + g > 0: then 1.
+    """
+    mean = tau + bias
+    return math.exp(-(mean**2) / (2 * eta**2)) if mean > 0 else 1.0
+
+
+def joint_sign_bound(tau: float, bias: float, eta: float, size: float, sigma: float) -> float:
+    """Bound on P(tau_eps <= 0 and tau_n <= 0), |tau_n| = ``size`` (2019a, Theorems 5, 10, 11), sigma > 0."""
+    return sign_flip_bound(tau, bias, eta) * _normal(size / sigma)
+
+
+def sign_wrong_probability(tau: float, bias: float, eta: float, size: float, sigma: float) -> float:
+    """Bound on P(tau_eps <= 0), which is what a reader of the release wants to know; sigma > 0.
+
+    P(tau_n > 0) Phi(-size/sigma) + P(tau_n <= 0) Phi(size/sigma), increasing in P(tau_n <= 0).
+    """
+    flipped = sign_flip_bound(tau, bias, eta)
+    return (1 - flipped) * _normal(-size / sigma) + flipped * _normal(size / sigma)
+
+
+def _normal(value: float) -> float:
+    return math.erfc(-value / math.sqrt(2)) / 2
+
+
+def _known(size: int | None) -> int:
+    if size is None:
+        raise ValueError("theory needs the number of units")
+    return size

@@ -1,0 +1,158 @@
+"""Inverse probability weighting: from released sums to an estimate and its interval.
+
+Post-processing of released or public values. Derivations: ``docs/proofs/ipw.md``, section 6.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Level
+from causalveil.schemas.study import Estimand, Variant
+from causalveil.tasks.enclave.normalise import dimension, feature_names
+from causalveil.tasks.inference.assemble import Estimate, Findings, Noise, assemble
+from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models import logistic as propensity
+
+# A noisy sum of weights below this many noise standard deviations does not carry a mean.
+FLOOR_DEVIATIONS = 5.0
+NOT_COVERED = "confounding; clipping, misspecification, shrinkage and noise of the propensity model"
+
+
+def findings(study: IpwStudy, design: Design, statistics: FloatArray) -> Findings:
+    """Estimate and interval from released sums.
+
+    Args:
+        study: the study.
+        design: its sizes.
+        statistics: what ``perturb`` released, in the order of ``weigh.statistic_names``.
+
+    Raises:
+        ValueError: ``design`` has no sizes yet.
+    """
+    if design.estimation is None:
+        raise ValueError("an interval needs the number of units")
+    noise = Noise.of(perturb.mechanism(study, design), len(weigh.private_entries(study)))
+    if study.estimator.weighting is Weighting.hajek:
+        estimate, details = _hajek(study, statistics, noise)
+    else:
+        estimate, details = _horvitz_thompson(study, statistics, design.estimation)
+    width = study.outcome.width
+    bounds = None if study.estimator.variant is Variant.paper else (-width, width)
+    value, interval, variance, upper = assemble(estimate, noise, study.confidence, bounds)
+    details |= {
+        "noise_standard_error": math.sqrt(variance.noise),
+        "sampling_standard_error": math.sqrt(variance.sampling),
+        "sampling_standard_error_upper": math.sqrt(upper),
+        "propensity_noise_standard_error_bound": propensity_noise_bound(study, design),
+        "denominator_clamped": estimate.drowned,
+        "not_covered": NOT_COVERED,
+    }
+    return Findings(value, interval, variance, details)
+
+
+def propensity_noise_bound(study: IpwStudy, design: Design) -> float:
+    """Upper bound, to first order, on what noise of the propensity model adds to the estimate's standard error.
+
+    From declared values alone, so it is wide; the interval does not cover this source. A weighted mean of u
+    in [-1, 1] moves along the coefficients by the weighted covariance of u with d log(weight)/dw = k x, where
+    ||x|| <= 1 and a standard deviation of u is at most 1: k = 1 - score and score for the arms of ATE, 1 for
+    the arm that is weighted in ATT and ATC. Horvitz-Thompson means are not centred: |y| <= C, weight times k.
+    """
+    model = propensity.model(study, design).mechanism()
+    if model is None:
+        return 0.0
+    deviation = Noise.of(model, dimension(study)).deviation
+    low, high = study.estimator.clip
+    if study.estimator.weighting is Weighting.hajek:
+        factor = 1 - low + high if study.estimand is Estimand.ATE else 1.0
+        return deviation * factor * study.outcome.width / 2
+    odds = max(high / (1 - high), (1 - low) / low)
+    return deviation * odds * max(abs(study.outcome.lower), abs(study.outcome.upper))
+
+
+def _hajek(
+    study: IpwStudy, statistics: FloatArray, noise: Noise
+) -> tuple[Estimate, dict[str, float | int | str | bool]]:
+    """Difference of the two weighted arm means, with the delta method per arm.
+
+    mean - mu = (e_numerator - mu e_denominator)/D holds exactly for the noisy denominator D, so the noise of
+    one arm's mean has variance (1 + mu^2) sigma^2 / D^2; at label level the denominator has none.
+    """
+    label = study.privacy.level is Level.label
+    means, variance, noise_square, variance_noise_square, clamped = [], 0.0, 0.0, 0.0, 0
+    c = weigh.SECOND_MOMENT
+    floor = max(0.0 if label else FLOOR_DEVIATIONS * noise.deviation, 1e-9)
+    for numerator, total, square, linear, constant in np.asarray(statistics).reshape(2, 5).tolist():
+        clamped += total < floor
+        total = max(total, floor)
+        # The true mean lies in [-1, 1]; the nearest point there is no further from it.
+        mean = min(max(numerator / total, -1.0), 1.0)
+        means.append(mean)
+        variance += (square - 2 * mean * linear + mean**2 * constant) / c / total**2
+        noise_square += (1 + (0 if label else mean**2)) / total**2
+        variance_noise_square += (1 + 4 * mean**2 + (0 if label else mean**4)) / c**2 / total**4
+    half = study.outcome.width / 2
+    estimate = Estimate(
+        value=(means[0] - means[1]) * half,
+        variance=variance * half**2,
+        noise=math.sqrt(noise_square) * half,
+        variance_noise=math.sqrt(variance_noise_square) * half**2,
+        drowned=clamped > 0,
+        # A mean that is anywhere in [-1, 1] errs by at most the whole width.
+        excess=clamped * study.outcome.width**2,
+    )
+    return estimate, {
+        "normalisation": "weights of each arm",
+        "mean_treated": study.outcome.middle + means[0] * half,
+        "mean_control": study.outcome.middle + means[1] * half,
+    }
+
+
+def _horvitz_thompson(
+    study: IpwStudy, statistics: FloatArray, units: int
+) -> tuple[Estimate, dict[str, float | int | str | bool]]:
+    """Sum of signed weighted outcomes over the number of units; its variance is that of a mean."""
+    scale = weigh.horvitz_thompson_scale(study)
+    if study.privacy.level is Level.label:
+        first, square, constant = statistics.tolist()
+        largest = max(weigh.largest_weights(study.estimand, study.estimator.clip))
+        unit, c = largest * study.outcome.width / 2, weigh.LABEL_SQUARE
+        value = (unit * first + largest * study.outcome.middle * constant) / units
+    else:
+        first, square = statistics.tolist()
+        unit, c = scale.half, 1.0
+        value = unit * first / units + scale.middle
+    mean = min(max((value - scale.middle) / scale.half, -1.0), 1.0)
+    slope = 2 * mean * unit / scale.half
+    estimate = Estimate(
+        value=value,
+        variance=scale.half**2 * (square / c / units - mean**2) / units,
+        noise=unit / units,
+        variance_noise=scale.half**2 / units**2 * math.hypot(1 / c, slope),
+    )
+    return estimate, {"normalisation": "number of estimation units"}
+
+
+def interval_stage(study: IpwStudy, design: Design, coefficients: FloatArray, statistics: FloatArray) -> Findings:
+    """The last stage: reads nothing but released and public values.
+
+    Args:
+        study: the study.
+        design: its sizes.
+        coefficients: the propensity model, shape (d,). Where it was released with noise it joins the findings;
+            at label level it is an exact function of rows that the owner has not published, and stays.
+        statistics: what ``perturb`` released.
+    """
+    found = findings(study, design, statistics)
+    if study.privacy.level is Level.label:
+        return found
+    names = (f"propensity_coefficient[{name}]" for name in feature_names(study))
+    return replace(found, details={**found.details, **dict(zip(names, coefficients.tolist(), strict=True))})

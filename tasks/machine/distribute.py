@@ -1,0 +1,142 @@
+"""Work on partitions that may leave this process: on threads here, or wherever the engine sends it.
+
+A stage gives :func:`spread` a function of a partition's number. Without further ado it runs on threads, as
+:func:`map_partitions` runs it. An engine may put a spreader in place for the time of a run, which sends
+the function to other processes or machines. They share the file system: scratch, data and study files lie where the
+flow's process sees them, and function and result are pickled. The results come in order of partitions whoever computes
+them, and sums over them are taken here; so a release does not depend on where its parts were computed.
+
+Noise is drawn in the flow's process alone. A worker never has a ledger or a noise source; if a function tried to spend
+there, ``FlowBudget`` refuses.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any, Protocol, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+from causalveil.schemas.errors import CausalveilError
+
+T = TypeVar("T")
+
+
+class Spreader(Protocol):
+    """Applies a function that can be pickled to 0 .. count-1 somewhere; results in order, or the first error."""
+
+    def __call__(self, function: Callable[[int], T], count: int) -> list[T]:
+        """Return ``[function(0), ..., function(count - 1)]``."""
+        ...
+
+
+_SPREADER: ContextVar[Spreader | None] = ContextVar("spreader", default=None)
+_ON_WORKER: ContextVar[bool] = ContextVar("on_worker", default=False)
+
+
+def spread(function: Callable[[int], T], count: int, workers: int) -> list[T]:
+    """Apply ``function`` to 0 .. count-1; results come in order of partitions.
+
+    Args:
+        function: reads and writes files of its own partition alone, holds nothing that cannot be pickled (no open
+            file, no mapped array), draws no noise, and gives the same when it is run again.
+        count: number of partitions.
+        workers: threads, where no spreader is in place.
+    """
+
+    spreader = _SPREADER.get()
+    return map_partitions(function, count, workers) if spreader is None else spreader(function, count)
+
+
+@contextmanager
+def spreading_by(spreader: Spreader | None) -> Iterator[None]:
+    """Have every :func:`spread` of the block done by ``spreader``; None leaves it to threads."""
+    token = _SPREADER.set(spreader)
+    try:
+        yield
+    finally:
+        _SPREADER.reset(token)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Hold BLAS and OpenMP to one thread for the block: those of every library that was loaded when it began.
+
+    Threads over partitions are the parallelism, small products wait for each other longer than they compute, and the
+    order of a library's own reductions would depend on its thread count.
+    """
+    with _libraries(len(sys.modules)).limit(limits=1):
+        yield
+
+
+@lru_cache(maxsize=1)
+def _libraries(_modules: int) -> ThreadpoolController:
+    """The libraries of this process that have threads; looking takes milliseconds.
+
+    So it is done again only when modules were imported since: scipy brings a BLAS of its own, scikit-learn an OpenMP.
+    An extension is counted after its libraries are loaded, so an import in another thread cannot slip past the count.
+    """
+    return ThreadpoolController()
+
+
+def share(function: Callable[[int], T], indexes: Sequence[int]) -> list[T]:
+    """What one worker does: its partitions one after the other, BLAS on one thread, no way to spend."""
+    token = _ON_WORKER.set(True)
+    try:
+        with one_thread():
+            return [function(index) for index in indexes]
+    finally:
+        _ON_WORKER.reset(token)
+
+
+def on_worker() -> bool:
+    """Whether this code runs for :func:`share`, away from the flow's process."""
+    return _ON_WORKER.get()
+
+
+def refuse_on_worker(what: str) -> None:
+    """End a function that would draw noise or spend where it must not.
+
+    Raises:
+        CausalveilError: it runs on a worker.
+    """
+    if on_worker():
+        raise CausalveilError(f"{what} belongs into the flow's own process and was asked for on a worker; report this")
+
+
+def shares(count: int, workers: int) -> list[Sequence[int]]:
+    """0 .. count-1 cut into at most ``workers`` runs of consecutive numbers, the sizes as even as can be."""
+    pieces = min(count, workers)
+    edges = [index * count // pieces for index in range(pieces + 1)] if pieces else [0]
+    return [range(low, high) for low, high in pairwise(edges)]
+
+
+def gathered(parts: Sequence[list[Any]]) -> list[Any]:
+    """The results of consecutive shares as one list."""
+    return [result for part in parts for result in part]
+
+
+def map_partitions(function: Callable[[int], T], count: int, workers: int) -> list[T]:
+    """Apply ``function`` to 0 .. count-1 on ``workers`` threads; results come in order of partitions.
+
+    BLAS is held to one thread for the time: threads over partitions are the parallelism, and the order of
+    BLAS's own reductions would depend on its thread count. The first error in partition order is raised;
+    partitions not yet begun are dropped.
+    """
+    with one_thread():
+        # A worker of a cluster is one of many on its machine.
+        if workers <= 1 or count <= 1 or on_worker():
+            return [function(index) for index in range(count)]
+        with ThreadPoolExecutor(max_workers=min(workers, count)) as pool:
+            futures = [pool.submit(function, index) for index in range(count)]
+            try:
+                return [future.result() for future in futures]
+            finally:
+                for future in futures:
+                    future.cancel()

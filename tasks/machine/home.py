@@ -1,0 +1,38 @@
+"""The folder where this machine keeps causalveil's state: site secret, default ledger, scratch."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import platformdirs
+
+from causalveil.schemas.errors import CausalveilError
+
+HOME_VARIABLE = "CAUSALVEIL_HOME"
+
+
+def home() -> Path:
+    """Return the state folder, created with mode 0700 if it is not there yet.
+
+    It is ``$CAUSALVEIL_HOME`` if that is set, else the user's data folder for causalveil.
+
+    Raises:
+        CausalveilError: the path cannot be made a folder, or every user of the machine may write to it (then
+            anybody could swap the site secret).
+    """
+    configured = os.environ.get(HOME_VARIABLE)
+    folder = Path(configured).absolute() if configured else Path(platformdirs.user_data_dir("causalveil"))
+    problem = None
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        shared = bool(folder.stat().st_mode & stat.S_IWOTH)
+    except OSError as error:
+        problem = f"{folder}: cannot be used as state folder ({type(error).__name__}); set {HOME_VARIABLE}"
+    else:
+        if shared:
+            problem = f"{folder}: every user may write to the state folder; run: chmod o-w '{folder}'"
+    if problem:
+        raise CausalveilError(problem)
+    return folder

@@ -1,0 +1,1 @@
+"""Capped nearest neighbours on a private score."""

@@ -1,0 +1,161 @@
+"""What a planner can say of a matching before a row is read: caps, weights, expected width, units needed.
+
+Everything takes declared values or the stand-in that the reader states. Where the stand-in fixes nothing (how often
+the busiest unit would serve) a rule of thumb for scores unrelated to treatment is used, and named.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.privacy import Level
+from causalveil.schemas.study import Estimand, Variant
+from causalveil.tasks.enclave.sizes import design as sizes
+from causalveil.tasks.enclave.sizes import least_units
+from causalveil.tasks.inference.assemble import Findings, Noise
+from causalveil.tasks.matching import attenuation, respond
+from causalveil.tasks.matching import perturb as match_perturb
+from causalveil.tasks.matching import scores as match_scores
+from causalveil.tasks.matching.interval import findings
+from causalveil.tasks.matching.nearest import adaptive_limit, integer_caps
+from causalveil.tasks.matching.weights import NEAREST, Reuse, effect_epsilon
+
+
+@dataclass(frozen=True)
+class MatchingOutlook:
+    """What to expect of a study; outcome units. ``score_noise``: standard deviation of the noise on each score."""
+
+    half_width: float
+    noise_standard_error: float
+    sampling_standard_error: float
+    whole_range: bool
+    reuse: Reuse
+    score_noise: float
+    keep: float
+    attenuation: float
+
+
+def busiest(queries: int, candidates: int, ratio: int) -> float:
+    """M/N for scores unrelated to treatment: a rule of thumb, within a third of what was simulated for N = 1 to 20."""
+    logarithm = math.log(max(candidates, 2))
+    return max(queries / candidates * (1 + math.sqrt(logarithm / ratio) + logarithm / (2 * ratio)), 1.0)
+
+
+def expected_reuse(study: MatchingStudy, units: int, stand_in: StandIn = StandIn()) -> Reuse:
+    """The matching that the stand-in population would give.
+
+    Raises:
+        DataError: an arm would have fewer than N units.
+    """
+    keep = _keep(study)
+    ratio, estimand = study.estimator.ratio, study.estimand
+    share = keep * stand_in.treated + (1 - keep) * (1 - stand_in.treated)
+    treated = min(max(round(units * share), 1), units - 1)
+    arms = treated, units - treated
+    most = max(
+        busiest(arms[1 - side], arms[side], ratio)
+        for side in (0, 1)
+        if estimand is Estimand.ATE or side == (estimand is Estimand.ATT)
+    )
+    if study.estimator.cap == "adaptive":
+        limit = float(adaptive_limit(effect_epsilon(study), study.error_coefficient, max(arms), most))
+        limit = min(limit, most) if study.privacy.level is Level.label else limit
+    else:
+        limit = float(study.estimator.cap)
+    caps = integer_caps(Fraction(limit), *arms, ratio, estimand)
+    own = (estimand is not Estimand.ATC, estimand is not Estimand.ATT)
+    squares, weights = [], []
+    for side in (0, 1):
+        served = arms[1 - side] / arms[side] if own[1 - side] else 0.0
+        spread = served**2 / (2 * ratio) + served / ratio
+        squares.append(round(arms[side] * ((own[side] + served) ** 2 + spread) * ratio**2))
+        reuse = min(caps[side] / ratio, busiest(arms[1 - side], arms[side], ratio)) if served else 0.0
+        weights.append(own[side] + reuse)
+    across = -(-min(arms) * NEAREST[0] // NEAREST[1])
+    return Reuse(
+        ratio=ratio,
+        treated=arms[0],
+        controls=arms[1],
+        queries={Estimand.ATE: units, Estimand.ATT: arms[0], Estimand.ATC: arms[1]}[estimand],
+        unmatched=0,
+        caps=caps,
+        most=round((max(weights) - 1) * ratio) if estimand is Estimand.ATE else round(max(weights) * ratio),
+        largest=max(round(max(weights) * ratio), 1),
+        squares=(squares[0], squares[1]),
+        pairs=(0, 0, 0) if study.estimator.variant is Variant.paper else (arms[0] // 2, arms[1] // 2, across),
+    )
+
+
+def expected_findings(study: MatchingStudy, design: Design, stand_in: StandIn = StandIn()) -> Findings:
+    """The estimate and interval of the stand-in population without an effect, if no noise happened to be drawn."""
+    reuse = expected_reuse(study, _known(design.units), stand_in)
+    deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
+    square = (deviation / (study.outcome.width / 2)) ** 2
+    total = 2 * reuse.queries * square
+    total += sum(float(squares - reuse.queries) * square for squares in reuse.weight_squares)
+    second = total / float(match_perturb.variance_unit(reuse)) if reuse.measurable else 0.0
+    return findings(study, design, reuse, np.array([0.0, study.estimator.variance_share * second]))
+
+
+def outlook(study: MatchingStudy, design: Design, stand_in: StandIn = StandIn()) -> MatchingOutlook:
+    """Expected half-width of the interval, and what it is made of. Reads no data.
+
+    Raises:
+        DataError: an arm would have fewer than N units.
+    """
+    found = expected_findings(study, design, stand_in)
+    scores, keep = match_scores.mechanism(study), _keep(study)
+    return MatchingOutlook(
+        half_width=(found.interval.upper - found.interval.lower) / 2,
+        noise_standard_error=math.sqrt(found.variance.noise),
+        sampling_standard_error=math.sqrt(found.variance.sampling),
+        whole_range=found.interval.whole_range,
+        reuse=expected_reuse(study, _known(design.units), stand_in),
+        score_noise=0.0 if scores is None else math.sqrt(2) * float(scores.noise_scale or 0.0),
+        keep=keep,
+        attenuation=attenuation.attenuation(stand_in.treated, keep),
+    )
+
+
+def sign_wrong(study: MatchingStudy, design: Design, effect: float, stand_in: StandIn = StandIn()) -> float:
+    """P(the released estimate has the wrong sign) for an effect of the stated size, by sampling and noise.
+
+    At sample level the attenuated effect is what the estimate is about.
+    """
+    found = expected_findings(study, design, stand_in)
+    noise = Noise(1.0, 1.0)
+    factor = math.sqrt(found.variance.noise) / noise.deviation
+    left = 1.0 if study.estimator.correct_attenuation else attenuation.attenuation(stand_in.treated, _keep(study))
+    return noise.tail(abs(effect) * left, found.variance.sampling, factor)
+
+
+def units_needed(study: MatchingStudy, effect: float, stand_in: StandIn = StandIn()) -> int | None:
+    """The fewest units, to 1 %, at which the half-width is below what is seen of ``effect``; or None."""
+    left = 1.0 if study.estimator.correct_attenuation else attenuation.attenuation(stand_in.treated, _keep(study))
+
+    def enough(units: int) -> bool:
+        try:
+            return outlook(study, sizes(study, units), stand_in).half_width < abs(effect) * left
+        except CausalveilError:
+            return False
+
+    return least_units(enough)
+
+
+def _keep(study: MatchingStudy) -> float:
+    """The probability that a treatment is kept; 1 at label level."""
+    release_by = respond.mechanism(study)
+    return 1.0 if release_by is None else float(release_by.noise_scale or 1.0)
+
+
+def _known(size: int | None) -> int:
+    if size is None:
+        raise ValueError("theory needs the number of units")
+    return size

@@ -1,0 +1,227 @@
+"""Matching: from the two released numbers to an estimate and its interval.
+
+Post-processing of released or public values. The sampling variance is that of Abadie and Imbens (2006), Theorem 1, with
+a constant conditional variance in each arm; derivations: ``docs/proofs/matching.md``, sections 4 to 6.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Level
+from causalveil.schemas.release import Interval, Variance
+from causalveil.schemas.study import Variant
+from causalveil.tasks.enclave.normalise import dimension, feature_names
+from causalveil.tasks.inference.assemble import VARIANCE_SHARE, Estimate, Findings, Noise, assemble
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.matching import attenuation, respond
+from causalveil.tasks.matching import perturb as match_perturb
+from causalveil.tasks.matching.scores import model
+from causalveil.tasks.matching.weights import Reuse
+
+Details = dict[str, float | int | str | bool]
+NOT_COVERED = "confounding; bias from caps, from far neighbours and from a misspecified score"
+SAMPLE_NOT_COVERED = f"{NOT_COVERED}; the noise of scores, which leaves confounding unadjusted"
+ATTENUATED = "attenuation by randomised treatments: about {:.3g} of the effect is left"
+
+
+@dataclass(frozen=True)
+class Contrast(Noise):
+    """The difference of two independent Laplace draws, the second ``ratio`` <= 1 times as large.
+
+    By partial fractions of 1/((1 + s^2)(1 + r^2 s^2)) its tail, with any independent sampling error, is
+    (T_1 - r^2 T_r)/(1 - r^2), T the tails with one of the two draws alone.
+    """
+
+    ratio: float = 1.0
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the difference."""
+        return self.scale * math.sqrt(2 * (1 + self.ratio**2))
+
+    def tail(self, distance: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
+        """P(E > distance), E = N(0, sampling_variance) + factor * difference, independent."""
+        # Of equal draws: a normal whose variance is Gamma(2, 2 scale^2).
+        if self.ratio > 1 - 1e-6:
+            return Noise(self.scale, 2.0).tail(distance, sampling_variance, factor)
+        one = Noise(self.scale, 1.0).tail(distance, sampling_variance, factor)
+        other = Noise(self.scale * self.ratio, 1.0).tail(distance, sampling_variance, factor)
+        return (one - self.ratio**2 * other) / (1 - self.ratio**2)
+
+
+def findings(study: MatchingStudy, design: Design, reuse: Reuse, statistics: FloatArray) -> Findings:
+    """Estimate and interval from what was released.
+
+    Args:
+        study: the study.
+        design: its sizes.
+        reuse: what the matching may say of itself.
+        statistics: the two numbers that ``match_perturb`` released.
+    """
+    scale = match_perturb.mechanism(study).noise_scale
+    if scale is None:
+        raise ValueError("the noise of a matching has a known scale")
+    estimate, noise = _estimate(study, reuse, statistics, scale)
+    width = study.outcome.width
+    details: Details = {"not_covered": NOT_COVERED if study.privacy.level is Level.label else SAMPLE_NOT_COVERED}
+    if study.estimator.correct_attenuation:
+        value, interval, variance, upper = _corrected(study, reuse, estimate, noise)
+    else:
+        value, interval, variance, upper = assemble(estimate, noise, study.confidence, (-width, width))
+    if study.privacy.level is not Level.label:
+        details |= _attenuation(study, reuse, details)
+    details |= _said_of(study, reuse)
+    details |= {
+        "noise_standard_error": math.sqrt(variance.noise),
+        "sampling_standard_error": math.sqrt(variance.sampling),
+        "sampling_standard_error_upper": math.sqrt(upper),
+        "drowned": estimate.drowned,
+    }
+    release_by = model(study, design).mechanism()
+    if release_by is not None:
+        details["propensity_noise"] = Noise.of(release_by, dimension(study)).deviation
+    return Findings(value, interval, variance, details)
+
+
+def largest_variance(reuse: Reuse) -> float:
+    """Upper bound on the sampling variance of any population, for outcomes in [-1, 1]; section 4."""
+    treated, controls = (float(square) for square in reuse.weight_squares)
+    # With nothing left out, weights of either arm beyond m make room for the variance of effects.
+    whole = reuse.queries == reuse.treated + reuse.controls
+    return (treated + controls + (0 if whole else 4 * reuse.queries)) / reuse.queries**2
+
+
+def _estimate(study: MatchingStudy, reuse: Reuse, statistics: FloatArray, scale: float) -> tuple[Estimate, Noise]:
+    """The released numbers in outcome units, and the distribution of their noise."""
+    half = study.outcome.width / 2
+    noise = Noise(scale, 1.0)
+    if reuse.queries == 0:
+        return Estimate(0.0, 0.0, 0.0, 0.0, drowned=True, excess=(4 * half) ** 2), noise
+    most = largest_variance(reuse)
+    first, second = statistics.tolist()
+    if study.estimator.variant is Variant.paper:
+        treated, controls = (2 * (cap / reuse.ratio + 1) / reuse.queries for cap in reuse.caps)
+        factor = max(treated, controls)
+        noise = Contrast(scale, 1.0, ratio=min(treated, controls) / factor)
+        value = treated * first - controls * second
+        return Estimate(value * half, most * half**2, factor * half, 0.0), noise
+    share, m = study.estimator.variance_share, reuse.queries
+    factor = 2 * float(reuse.largest_weight) / m / (1 - share)
+    value = factor * first
+    if not reuse.measurable:
+        return Estimate(value * half, most * half**2, factor * half, 0.0), noise
+    unit = float(match_perturb.variance_unit(reuse)) / m**2 / share
+    # The twins' differences hold the effect itself; its share is taken off with the estimate.
+    variance = unit * second - min(abs(value), 2.0) ** 2 / m
+    return (
+        Estimate(value * half, variance * half**2, factor * half, unit * half**2, largest_variance=most * half**2),
+        noise,
+    )
+
+
+def _corrected(
+    study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise
+) -> tuple[float, Interval, Variance, float]:
+    """Everything divided by the attenuation factor, whose own uncertainty takes a tenth of the error."""
+    width, alpha = study.outcome.width, 1 - study.confidence
+    keep = _keep(study)
+    units = reuse.treated + reuse.controls
+    share, low, high = attenuation.treated_share(reuse.treated, units, keep, alpha * VARIANCE_SHARE / 2)
+    least, largest = attenuation.attenuation_range(low, high, keep)
+    factor = attenuation.attenuation(share, keep)
+    confidence = 1 - alpha * (1 - VARIANCE_SHARE)
+    if least <= 0 or factor <= 0:
+        estimate = replace(estimate, drowned=True, excess=(2 * width) ** 2)
+        value, interval, variance, upper = assemble(estimate, noise, study.confidence, (-width, width))
+        return value, interval, variance, upper
+    value, interval, variance, upper = assemble(estimate, noise, confidence, None)
+    ends = [
+        interval.lower / (least if interval.lower < 0 else largest),
+        interval.upper / (least if interval.upper > 0 else largest),
+    ]
+    if estimate.drowned:
+        ends = [-width, width]
+    lower, top = (min(max(end, -width), width) for end in ends)
+    covers = (*interval.covers, "attenuation factor")
+    interval = interval.model_copy(
+        update={
+            "lower": lower,
+            "upper": top,
+            "confidence": study.confidence,
+            "covers": covers,
+            "whole_range": (lower, top) == (-width, width),
+        }
+    )
+    variance = Variance(sampling=variance.sampling / factor**2, noise=variance.noise / factor**2)
+    return min(max(value / factor, -width), width), interval, variance, upper / factor**2
+
+
+def _keep(study: MatchingStudy) -> float:
+    release_by = respond.mechanism(study)
+    if release_by is None or release_by.noise_scale is None:
+        raise ValueError("treatments are randomised at sample level only")
+    return release_by.noise_scale
+
+
+def _attenuation(study: MatchingStudy, reuse: Reuse, details: Details) -> Details:
+    keep = _keep(study)
+    share, _, _ = attenuation.treated_share(reuse.treated, reuse.treated + reuse.controls, keep, 0.5)
+    factor = attenuation.attenuation(share, keep)
+    said: Details = {
+        "flip_probability": 1 - keep,
+        "treated_share": share,
+        "attenuation_factor": factor,
+        "attenuation_corrected": study.estimator.correct_attenuation,
+    }
+    if not study.estimator.correct_attenuation:
+        said["not_covered"] = f"{details['not_covered']}; {ATTENUATED.format(factor)}"
+    return said
+
+
+def _said_of(study: MatchingStudy, reuse: Reuse) -> Details:
+    """Caps, reuse, effective sizes, counts, and what the declared sensitivity of 1 is in outcome units."""
+    said: Details = {
+        "treated_arm": reuse.treated,
+        "control_arm": reuse.controls,
+        "matched": reuse.queries,
+        "unmatched": reuse.unmatched,
+        "cap_treated": reuse.caps[0],
+        "cap_controls": reuse.caps[1],
+        "largest_reuse": reuse.most,
+    }
+    if reuse.queries == 0:
+        return said
+    treated, controls = (float(square) for square in reuse.weight_squares)
+    said["effective_treated"] = reuse.queries**2 / treated
+    said["effective_controls"] = reuse.queries**2 / controls
+    width = study.outcome.width
+    if study.estimator.variant is Variant.paper:
+        said["sensitivity_treated_sum"] = (reuse.caps[0] / reuse.ratio + 1) * width
+        said["sensitivity_control_sum"] = (reuse.caps[1] / reuse.ratio + 1) * width
+    else:
+        said["largest_weight"] = float(reuse.largest_weight)
+        said["sensitivity_of_estimate"] = float(reuse.largest_weight) * width / reuse.queries
+    return said
+
+
+def interval_stage(
+    study: MatchingStudy, design: Design, reuse: Reuse, coefficients: FloatArray, statistics: FloatArray
+) -> Findings:
+    """The last stage: reads nothing but released and public values.
+
+    Args:
+        study: the study.
+        design: its sizes.
+        reuse: what the matching may say of itself.
+        coefficients: the propensity model, shape (d,); released with the findings where it has noise.
+        statistics: what ``perturb`` released.
+    """
+    found = findings(study, design, reuse, statistics)
+    if study.privacy.level is Level.label:
+        return found
+    names = (f"propensity_coefficient[{name}]" for name in feature_names(study))
+    return replace(found, details={**found.details, **dict(zip(names, coefficients.tolist(), strict=True))})

@@ -1,0 +1,185 @@
+"""Capped nearest-neighbour matching on a score (Yuan et al. 2026, Algorithms 2 and 3), in O(n log n + n N).
+
+Units are given *in the order of traversal*: index i is a unit's place in the order of the run's secret keyed hash,
+so the result depends neither on the order of rows nor on partitions. Each query takes its N nearest units of the
+opposite arm that have not yet served as often as their arm's cap allows; of two at the same distance the one with the
+smaller index. Scores should lie on a lattice on which differences are exact (``tasks/matching/scores.py``).
+
+No outcome is read here: at label level everything in this module is public, at sample level it is post-processing of
+noisy scores and treatments.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.study import Estimand
+from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, Int32Array
+
+NO_CAP = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Matching:
+    """Who served whom.
+
+    Attributes:
+        uses: shape (n,), K_i, how often unit i serves as a neighbour.
+        matched: shape (n,), whether unit i was a query and has its N neighbours.
+        neighbours: shape (n, N), nearest first, -1 where not matched; None unless asked for.
+    """
+
+    uses: Int32Array
+    matched: BoolArray
+    neighbours: Int32Array | None
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One arm's units, in the order of traversal and by ascending score (equal scores by traversal)."""
+
+    units: Int32Array
+    ranked: Int32Array
+
+    @classmethod
+    def of(cls, scores: FloatArray, members: BoolArray) -> Arm:
+        """The units where ``members`` is true; both arrays shape (n,)."""
+        units = np.flatnonzero(members).astype(np.int32)
+        return cls(units, units[np.argsort(scores[units], kind="stable")])
+
+
+def match_capped(
+    scores: FloatArray,
+    treated: ByteArray,
+    ratio: int,
+    caps: tuple[int, int],
+    estimand: Estimand = Estimand.ATE,
+    caliper: float | None = None,
+    keep: bool = False,
+) -> Matching:
+    """Match every query to its ``ratio`` nearest units of the opposite arm that are not exhausted.
+
+    Args:
+        scores: shape (n,), finite, in the order of traversal.
+        treated: shape (n,), zeros and ones.
+        ratio: N >= 1.
+        caps: how often a treated unit and a control may serve.
+        estimand: ATE: everybody is a query; ATT: the treated; ATC: the controls.
+        caliper: a query whose N-th nearest available unit is further away than this is left out whole: it has no
+            neighbours, uses nobody up and is no query. None: a query always takes its N.
+        keep: return the neighbours too, 4 N bytes a unit.
+
+    Raises:
+        DataError: without a caliper, a query finds fewer than N units that are not exhausted.
+    """
+    arms = Arm.of(scores, treated == 0), Arm.of(scores, treated != 0)
+    result = Matching(
+        np.zeros(len(scores), dtype=np.int32),
+        np.zeros(len(scores), dtype=np.bool_),
+        np.full((len(scores), ratio), -1, dtype=np.int32) if keep else None,
+    )
+    for side in _query_sides(estimand):
+        queries, candidates = arms[side], arms[1 - side]
+        _match_into(result, scores, queries, queries.units, candidates, ratio, caps[side], caliper)
+    return result
+
+
+def most_used(scores: FloatArray, treated: ByteArray, ratio: int, estimand: Estimand = Estimand.ATE) -> int:
+    """M: the most often that a unit is among the ``ratio`` nearest of the opposite arm's, nobody being exhausted.
+
+    Arguments and errors as of :func:`match_capped`.
+    """
+    arms = Arm.of(scores, treated == 0), Arm.of(scores, treated != 0)
+    result = Matching(np.zeros(len(scores), dtype=np.int32), np.zeros(len(scores), dtype=np.bool_), None)
+    for side in _query_sides(estimand):
+        # Without caps the order of queries does not matter, and by score they meet memory in order.
+        _match_into(result, scores, arms[side], arms[side].ranked, arms[1 - side], ratio, NO_CAP, None)
+    return int(result.uses.max(initial=0))
+
+
+def adaptive_limit(epsilon: float, coefficient: float, larger: int, most: float) -> int:
+    """k: how often a unit of the smaller arm may serve, in multiples of N (Yuan et al. 2026, Equations 9 to 12).
+
+    It weighs noise, whose variance grows like 2 (k/epsilon)^2, against the bias of a cap, like
+    (coefficient * larger * most/k)^2.
+
+    Args:
+        epsilon: what the outcome's noise may spend.
+        coefficient: c at label level, h at sample level.
+        larger: units of the larger arm.
+        most: M1 = M/N.
+    """
+    return max(round(math.sqrt(epsilon * coefficient * larger * most / 2)), 1)
+
+
+def integer_caps(
+    limit: Fraction, treated: int, controls: int, ratio: int, estimand: Estimand = Estimand.ATE
+) -> tuple[int, int]:
+    """How often a treated unit and a control may serve: the smaller arm's limit, the larger's in proportion.
+
+    Raised to where every query must find its N units: with c candidates of cap k N, a query that finds fewer has
+    met c - N + 1 exhausted ones, (c - N + 1) k N uses by at most q - 1 earlier queries of N each; impossible for
+    k >= q/(c - N + 1). The paper has no such floor.
+
+    Args:
+        limit: k of the smaller arm, in multiples of N; a fraction, so that M/N times N is M.
+        treated: units of the treated arm.
+        controls: units of the control arm.
+        ratio: N.
+        estimand: says which arm has queries.
+
+    Raises:
+        DataError: an arm that is searched has fewer than N units.
+    """
+    share = Fraction(min(treated, controls), max(treated, controls, 1))
+    other = Fraction(max(1, round(limit * share)))
+    limits = (limit, other) if treated <= controls else (other, limit)
+    caps = [0, 0]
+    for side in _query_sides(estimand):
+        queries, candidates = ((controls, treated), (treated, controls))[side]
+        if candidates < ratio:
+            raise DataError(f"an arm has fewer than {ratio} units to match with; lower 'ratio'")
+        least = -(-queries // (candidates - ratio + 1))
+        caps[side] = max(math.floor(limits[side] * ratio), least * ratio)
+    return caps[0], caps[1]
+
+
+def _query_sides(estimand: Estimand) -> tuple[int, ...]:
+    """The arms whose units are queries: 0 controls (served by treated units), 1 treated."""
+    return {Estimand.ATE: (0, 1), Estimand.ATT: (1,), Estimand.ATC: (0,)}[estimand]
+
+
+def _match_into(
+    result: Matching,
+    scores: FloatArray,
+    queries: Arm,
+    sequence: Int32Array,
+    candidates: Arm,
+    ratio: int,
+    cap: int,
+    caliper: float | None,
+) -> None:
+    """One direction: ``queries``, traversed in ``sequence``, served by ``candidates``."""
+    from causalveil.tasks.matching import nearest_numba as match_kernel
+
+    starts = np.empty(len(scores), dtype=np.int32)
+    match_kernel.starts(queries.ranked, candidates.ranked, scores, starts)
+    complete = match_kernel.match(
+        sequence,
+        starts,
+        scores,
+        candidates.ranked,
+        ratio,
+        cap,
+        math.inf if caliper is None else caliper,
+        result.uses,
+        result.matched,
+        np.empty((0, ratio), dtype=np.int32) if result.neighbours is None else result.neighbours,
+    )
+    if not complete:
+        raise DataError(f"a unit finds fewer than {ratio} units to match with; raise 'cap' or lower 'ratio'")

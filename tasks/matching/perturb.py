@@ -1,0 +1,139 @@
+"""The one draw of noise on the outcomes of a matching, in units that make its sensitivity 1.
+
+What one outcome can move is known only once units are matched. So each sum is divided by that before noise is added:
+the declared sensitivity is 1, whatever the matching; plan, ledger and release agree exactly; and the release says by
+what the noise was multiplied. Proofs: ``docs/proofs/matching.md``, sections 2 to 4.
+"""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
+from causalveil.schemas.study import Estimand, Variant
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
+from causalveil.tasks.machine.arrays_on_disk import load_array
+from causalveil.tasks.matching.respond import ARMS_FILE
+from causalveil.tasks.matching.scores import OUTCOME_FILE
+from causalveil.tasks.matching.weights import PairArray, Reuse, Weighted, open_weighted
+from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity, Slot
+
+SLOT = Slot(name="effect", stage="perturb", scope=Scope.all)
+# Sums are exact rationals of size below 2^32, rounded to floats once: two roundings of two numbers.
+ROUNDING = 2.0**-20
+CHUNK = 1 << 20
+LARGEST_EXPONENT = 30
+
+
+def mechanism(study: MatchingStudy) -> Laplace:
+    """Laplace noise on two numbers: the estimate and its sampling variance; or the two arms' sums (paper)."""
+    ratio, share = study.estimator.ratio, study.estimator.variance_share
+    if study.estimator.variant is Variant.paper:
+        formula = f"1 in units of (k_arm + 1) B for the sum of the unit's arm; k_arm at most (n - 1)/{ratio}"
+    else:
+        whole = study.estimand is Estimand.ATE and study.estimator.caliper is None
+        bound = f"(1/n + 1/{ratio}) B" if whole else f"(1 + 1/{ratio}) B"
+        formula = f"{1 - share:g} + {share:g} in units of max_i b_i B/m, at most {bound}, and of the variance's"
+    epsilon = study.privacy.epsilon
+    if study.privacy.level is not Level.label:
+        epsilon = study.estimator.budget_shares.divide(epsilon)["outcome"]
+    bound_on_sums = Sensitivity(value=1 + ROUNDING, norm=Norm.l1, formula=formula)
+    return Laplace(bound_on_sums, PrivacyCost(epsilon=epsilon, delta=Decimal(0)))
+
+
+def variance_unit(reuse: Reuse) -> Fraction:
+    """How far one outcome can move the sum of squares of :func:`sums`, for outcomes in [-1, 1]; see section 4."""
+    treated, controls, across = reuse.pairs
+    within = (
+        2 * abs(squares - reuse.queries) / pairs
+        for squares, pairs in zip(reuse.weight_squares, (treated, controls), strict=True)
+    )
+    return 4 * Fraction(reuse.queries, across) + max(within)
+
+
+def sums(study: MatchingStudy, weighted: Weighted, arms: ByteArray, outcome: FloatArray) -> FloatArray:
+    """The two numbers to be released, shape (2,), such that one outcome moves their absolute sum by at most 1.
+
+    Outcomes are rounded to a public lattice first and everything after that is exact, up to the last rounding.
+
+    Args:
+        study: the study.
+        weighted: the matching.
+        arms: shape (n,), zeros and ones.
+        outcome: u, shape (n,), in [-1, 1].
+    """
+    reuse = weighted.reuse
+    if reuse.queries == 0:
+        return np.zeros(2)
+    exponent = _exponent(2 * reuse.ratio * len(arms), 1)
+    per_arm = _arm_sums(weighted, arms, outcome, exponent)
+    if study.estimator.variant is Variant.paper:
+        parts = [
+            Fraction(total, (cap + reuse.ratio) << (exponent + 1))
+            for total, cap in zip(per_arm, reuse.caps, strict=True)
+        ]
+        return np.array([float(part) for part in parts])
+    share = Fraction(study.estimator.variance_share)
+    estimate = Fraction(per_arm[0] - per_arm[1], reuse.largest << (exponent + 1))
+    variance = Fraction(0)
+    if reuse.measurable:
+        variance = _sum_of_squares(weighted, outcome) / variance_unit(reuse)
+    return np.array([float((1 - share) * estimate), float(share * variance)])
+
+
+def release(study: MatchingStudy, exact: FloatArray, budget: Budget) -> FloatArray:
+    """The two numbers with noise, shape (2,)."""
+    return mechanism(study).release(exact, SLOT, budget)
+
+
+def perturb_stage(study: MatchingStudy, scratch: Path, reuse: Reuse, budget: Budget) -> FloatArray:
+    """Release what the outcomes add up to under the weights that ``match`` left in the scratch folder."""
+    arms, outcome = load_array(scratch / ARMS_FILE), load_array(scratch / OUTCOME_FILE)
+    return release(study, sums(study, open_weighted(scratch, reuse), arms, outcome), budget)
+
+
+def _exponent(count: int, power: int) -> int:
+    """G of the lattice 2^-G on which ``count`` numbers of size 2^(power G + power) add up in 64 bits."""
+    room = 62 - power - math.ceil(math.log2(max(count, 1)))
+    return min(LARGEST_EXPONENT, room // power)
+
+
+def _whole(outcome: FloatArray, exponent: int) -> IntArray:
+    return np.rint(np.clip(outcome, -1.0, 1.0) * 2.0**exponent).astype(np.int64)
+
+
+def _arm_sums(weighted: Weighted, arms: ByteArray, outcome: FloatArray, exponent: int) -> tuple[int, int]:
+    """Sums of N b_i u_i 2^G over the treated and over the controls, exact."""
+    treated = controls = 0
+    for first in range(0, len(arms), CHUNK):
+        part = slice(first, first + CHUNK)
+        products = _whole(outcome[part], exponent) * weighted.weights[part]
+        in_arm = int(products[arms[part] != 0].sum())
+        treated, controls = treated + in_arm, controls + int(products.sum()) - in_arm
+    return treated, controls
+
+
+def _sum_of_squares(weighted: Weighted, outcome: FloatArray) -> Fraction:
+    """m/L sum over twins of (u - u')^2 + sum over arms of (A - m)/P sum over pairs of (u - u')^2 / 2, exact."""
+    reuse = weighted.reuse
+    exponent = _exponent(len(outcome), 2)
+    treated, controls, across = (_squares(pairs, outcome, exponent) for pairs in weighted.pairs)
+    total = Fraction(reuse.queries, reuse.pairs[2]) * across
+    for squares, pairs, found in zip(reuse.weight_squares, reuse.pairs, (treated, controls), strict=False):
+        total += (squares - reuse.queries) / pairs * found / 2
+    return total
+
+
+def _squares(pairs: PairArray, outcome: FloatArray, exponent: int) -> Fraction:
+    """Sum of squared differences of outcomes over pairs, exact on the lattice."""
+    total = 0
+    for first in range(0, len(pairs), CHUNK):
+        one, other = pairs[first : first + CHUNK].T
+        total += int(np.square(_whole(outcome[one], exponent) - _whole(outcome[other], exponent)).sum())
+    return Fraction(total, 1 << (2 * exponent))

@@ -1,0 +1,132 @@
+"""Units in the order of traversal, each with its propensity score; at sample level every score gets noise of its own.
+
+The order is that of the secret keyed hash: under replace-one the new person takes the old one's place in it and nobody
+else moves (``docs/proofs/data.md``). Scores lie on a public lattice, where the distance of two scores is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
+from causalveil.tasks.enclave.normalise import dimension
+from causalveil.tasks.enclave.rows import Enclave, Rows, partition_folder
+from causalveil.tasks.enclave.unit_hash import ascending
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
+from causalveil.tasks.machine.distribute import map_partitions
+from causalveil.tasks.models.logistic import PropensityModel, clipped_scores, fit
+from causalveil.tasks.privacy.mechanisms import Budget, LatticeLaplace, Sensitivity, Slot
+
+MODEL_SLOT = Slot(name="propensity", stage="propensity", scope=Scope.all)
+SLOT = Slot(name="scores", stage="scores", scope=Scope.all)
+SCORES_FILE, TREATED_FILE, OUTCOME_FILE = "scores.npy", "treated.npy", "outcome.npy"
+LATTICE = 2.0**40
+# Far below what a million units could tell apart.
+COEFFICIENT_LATTICE = 2.0**16
+CHUNK = 8_192
+RANGE = Sensitivity(value=1.0, norm=Norm.l1, formula="1: a unit's own score, in [0, 1]")
+
+
+def model(study: MatchingStudy, design: Design) -> PropensityModel:
+    """The propensity model: every unit trains it, at its share of epsilon and with all of delta."""
+    label = study.privacy.level is Level.label
+    part = study.privacy.epsilon if label else study.estimator.budget_shares.divide(study.privacy.epsilon)["weights"]
+    return PropensityModel(
+        penalty=study.estimator.penalty,
+        dimension=dimension(study),
+        units=design.train,
+        cost=PrivacyCost(epsilon=part, delta=study.privacy.delta),
+        slot=MODEL_SLOT,
+        variant=study.estimator.variant,
+        exact=label,
+    )
+
+
+def mechanism(study: MatchingStudy) -> LatticeLaplace | None:
+    """What scores are released by, into the enclave. None at label level, where they are public."""
+    if study.privacy.level is Level.label:
+        return None
+    part = study.estimator.budget_shares.divide(study.privacy.epsilon)["scores"]
+    return LatticeLaplace(RANGE, PrivacyCost(epsilon=part, delta=Decimal(0)))
+
+
+def exact_scores(rows: Rows, w: FloatArray) -> FloatArray:
+    """sigmoid(x w) rounded to the lattice, shape (rows,), in [0, 1]."""
+    parts = [
+        clipped_scores(rows.x[first : first + CHUNK], w, (0.0, 1.0)) for first in range(0, max(len(rows), 1), CHUNK)
+    ]
+    scores = np.concatenate(parts)
+    scores *= LATTICE
+    np.rint(scores, out=scores)
+    scores /= LATTICE
+    return scores
+
+
+def release(study: MatchingStudy, scores: FloatArray, budget: Budget) -> FloatArray:
+    """Scores to match on, shape (n,): as they are at label level, else each with noise of its own."""
+    release_by = mechanism(study)
+    return scores if release_by is None else release_by.release(scores, SLOT, budget)
+
+
+def traversal(scratch: Path, partitions: int) -> IntArray:
+    """The permutation that puts the units of all partitions, one after the other, into the order of traversal."""
+    hashes = [load_array(partition_folder(scratch, index) / "h.npy") for index in range(partitions)]
+    # One partition's rows ascend by hash already.
+    return np.arange(len(hashes[0])) if partitions == 1 else ascending(np.concatenate(hashes))
+
+
+def coefficients(study: MatchingStudy, design: Design, w: FloatArray, budget: Budget) -> FloatArray:
+    """Release fitted coefficients, shape (d,); at label level they are public.
+
+    Public ones are rounded to a lattice: where the solver stops depends on the order of rows in the eleventh digit,
+    and near ties between scores would show it.
+    """
+    release_by = model(study, design)
+    if release_by.exact:
+        return np.rint(w * COEFFICIENT_LATTICE) / COEFFICIENT_LATTICE
+    return release_by.perturb(w, budget)
+
+
+def fitted(study: MatchingStudy, design: Design, rows: Callable[[int], Rows], partitions: int) -> FloatArray:
+    """Coefficients fitted on every unit, shape (d,), still private at sample level.
+
+    Raises:
+        ConvergenceError: before anything is drawn.
+        ValueError: ``design`` has no sizes yet.
+    """
+    if design.units is None:
+        raise ValueError("the propensity model needs the number of units")
+    return fit(rows, partitions, design.units, study.estimator.penalty, study.execution.workers)
+
+
+def propensity_stage(study: MatchingStudy, design: Design, scratch: Path, budget: Budget) -> FloatArray:
+    """Fit the propensity model on every unit and release its coefficients, shape (d,); exact at label level.
+
+    Raises:
+        ConvergenceError: before anything is drawn.
+        ValueError: ``design`` has no sizes yet.
+    """
+    enclave = Enclave.open(scratch, everyone=True)
+    return coefficients(study, design, fitted(study, design, enclave.all, enclave.partitions), budget)
+
+
+def scores_stage(study: MatchingStudy, scratch: Path, w: FloatArray, budget: Budget) -> None:
+    """Write scores, treatments and scaled outcomes of all units in the order of traversal; scores with their noise."""
+    enclave = Enclave.open(scratch, everyone=True)
+    order = traversal(scratch, enclave.partitions)
+
+    def partition_scores(index: int) -> FloatArray:
+        return exact_scores(enclave.all(index), w)
+
+    scores = np.concatenate(map_partitions(partition_scores, enclave.partitions, study.execution.workers))
+    save_array(scratch / SCORES_FILE, release(study, scores[order], budget))
+    for name, column in ((TREATED_FILE, "t"), (OUTCOME_FILE, "u")):
+        parts = [getattr(enclave.all(index), column) for index in range(enclave.partitions)]
+        save_array(scratch / name, np.concatenate(parts)[order])

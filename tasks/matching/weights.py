@@ -1,0 +1,244 @@
+"""From scores and arms to what each unit weighs in the estimate, and in the estimate of its sampling variance.
+
+With m matched queries the matching estimate is a difference of two weighted sums of outcomes over m,
+
+    tau = (1/m) sum_i (2 t_i - 1) b_i y_i,   b_i = 1{i is a matched query} + K_i/N,
+
+and the weights of either arm add up to m. Everything here is public at label level and post-processing at sample
+level; no outcome is read. Derivations: ``docs/proofs/matching.md``, sections 1 and 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.privacy import Level
+from causalveil.schemas.study import Estimand, Variant
+from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, Int32Array
+from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
+from causalveil.tasks.matching.nearest import Arm, adaptive_limit, integer_caps, match_capped, most_used
+from causalveil.tasks.matching.respond import ARMS_FILE
+from causalveil.tasks.matching.scores import SCORES_FILE
+
+WEIGHTS_FILE, PAIRS_FILE = "weights.npy", "pairs-{}.npy"
+PairArray = NDArray[np.int32]
+NEAREST = 2, 3
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """What may be said of a matching: public at label level, post-processing of released records at sample level.
+
+    Attributes:
+        ratio: N.
+        treated, controls: units of the two arms (randomised ones at sample level).
+        queries: m, queries that found their N neighbours.
+        unmatched: queries that did not, because of the caliper or because an arm has fewer than N units.
+        caps: how often a treated unit and a control may serve.
+        most: how often a unit does serve, at most.
+        largest: N times the largest weight, max_i N b_i.
+        squares: N^2 times the sum of squared weights of the treated and of the controls.
+        pairs: pairs of near units within the treated, within the controls, and across (``variance_pairs``).
+    """
+
+    ratio: int
+    treated: int
+    controls: int
+    queries: int
+    unmatched: int
+    caps: tuple[int, int]
+    most: int
+    largest: int
+    squares: tuple[int, int]
+    pairs: tuple[int, int, int]
+
+    @property
+    def largest_weight(self) -> Fraction:
+        """max_i b_i."""
+        return Fraction(self.largest, self.ratio)
+
+    @property
+    def weight_squares(self) -> tuple[Fraction, Fraction]:
+        """Sum of b_i^2 over the treated and over the controls."""
+        treated, controls = self.squares
+        return Fraction(treated, self.ratio**2), Fraction(controls, self.ratio**2)
+
+    @property
+    def measurable(self) -> bool:
+        """Whether there are pairs of every sort, so that a sampling variance can be measured."""
+        return self.queries > 0 and min(self.pairs) > 0
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A matching as the outcome's sums need it: ``weights`` N b_i, shape (n,); ``pairs``, each shape (pairs, 2)."""
+
+    reuse: Reuse
+    weights: Int32Array
+    pairs: tuple[PairArray, PairArray, PairArray]
+
+
+def effect_epsilon(study: MatchingStudy) -> float:
+    """What the outcome's noise may spend: all at label level, its share at sample level."""
+    if study.privacy.level is Level.label:
+        return float(study.privacy.epsilon)
+    return float(study.estimator.budget_shares.divide(study.privacy.epsilon)["outcome"])
+
+
+def caps(study: MatchingStudy, scores: FloatArray, arms: ByteArray) -> tuple[int, int]:
+    """How often a treated unit and a control may serve: as declared, or where noise and bias balance.
+
+    Only the label level holds k below M/N, beyond which a cap does nothing (Yuan et al. 2026, Equation 10).
+
+    Raises:
+        DataError: an arm that is searched has fewer than N units.
+    """
+    settings = study.estimator
+    treated = int(np.count_nonzero(arms))
+    controls = len(arms) - treated
+    # Refuses arms that are too small before anything is matched.
+    integer_caps(Fraction(1), treated, controls, settings.ratio, study.estimand)
+    if settings.cap == "adaptive":
+        most = Fraction(most_used(scores, arms, settings.ratio, study.estimand), settings.ratio)
+        epsilon, larger = effect_epsilon(study), max(treated, controls)
+        limit = Fraction(adaptive_limit(epsilon, study.error_coefficient, larger, float(most)))
+        if study.privacy.level is Level.label:
+            limit = min(limit, most)
+    else:
+        limit = Fraction(settings.cap)
+    return integer_caps(limit, treated, controls, settings.ratio, study.estimand)
+
+
+def weigh(study: MatchingStudy, scores: FloatArray, arms: ByteArray) -> Weighted:
+    """Match and weigh.
+
+    Args:
+        study: the study.
+        scores: shape (n,), in the order of traversal.
+        arms: shape (n,), zeros and ones.
+
+    Raises:
+        DataError: at label level, where arms are public: an arm that is searched has fewer than N units, or no query
+            has its neighbours within the caliper. At sample level such a matching has no weights at all. At either:
+            a query lacks neighbours although the caps make that impossible.
+    """
+    ratio, estimand = study.estimator.ratio, study.estimand
+    label = study.privacy.level is Level.label
+    if not label and _too_small(arms, estimand, ratio):
+        return _nothing(study, arms)
+    limits = caps(study, scores, arms)
+    matching = match_capped(scores, arms, ratio, limits, estimand, study.estimator.caliper)
+    if not matching.matched.any():
+        if label:
+            raise DataError("no unit finds its neighbours within the caliper; widen 'caliper' or lower 'ratio'")
+        return _nothing(study, arms)
+    weights = matching.uses + np.int32(ratio) * matching.matched
+    used = weights > 0
+    none = np.empty((0, 2), dtype=np.int32)
+    # The paper releases no variance.
+    pairs = variance_pairs(scores, arms, used) if study.estimator.variant is Variant.ours else (none, none, none)
+    squares = [int(np.square(weights[arms == arm], dtype=np.int64).sum()) for arm in (1, 0)]
+    reuse = Reuse(
+        ratio=ratio,
+        treated=int(np.count_nonzero(arms)),
+        controls=int(np.count_nonzero(arms == 0)),
+        queries=int(np.count_nonzero(matching.matched)),
+        unmatched=_queries(arms, estimand) - int(np.count_nonzero(matching.matched)),
+        caps=limits,
+        most=int(matching.uses.max()),
+        largest=int(weights.max()),
+        squares=(squares[0], squares[1]),
+        pairs=(len(pairs[0]), len(pairs[1]), len(pairs[2])),
+    )
+    return Weighted(reuse, weights.astype(np.int32), pairs)
+
+
+def variance_pairs(scores: FloatArray, arms: ByteArray, used: BoolArray) -> tuple[PairArray, PairArray, PairArray]:
+    """Pairs of units near each other in score, no unit twice in one of the three lists.
+
+    Within the treated and within the controls: neighbours in score. Across (a treated unit first): every unit of the
+    smaller arm with its nearest unit of the larger one that is still free, the nearest two thirds of these pairs: where
+    one arm is scarce what is left over is far apart, and would make the variance larger than it is.
+
+    Args:
+        scores: shape (n,), in the order of traversal.
+        arms: shape (n,), zeros and ones.
+        used: shape (n,), the units that weigh anything.
+    """
+    within = []
+    for arm in (1, 0):
+        ranked = Arm.of(scores, used & (arms == arm)).ranked
+        within.append(ranked[: len(ranked) // 2 * 2].reshape(-1, 2))
+    members = np.flatnonzero(used).astype(np.int32)
+    sides = arms[members]
+    treated_search = 2 * np.count_nonzero(sides) <= len(sides)
+    one_each = match_capped(
+        scores[members], sides, 1, (1, 1), Estimand.ATT if treated_search else Estimand.ATC, keep=True
+    )
+    twins = one_each.neighbours
+    if twins is None:
+        raise ValueError("neighbours were asked for")
+    searching = np.flatnonzero(one_each.matched)
+    columns = [members[searching], members[twins[searching, 0]]]
+    across = np.column_stack(columns if treated_search else columns[::-1])
+    distances = np.abs(scores[across[:, 0]] - scores[across[:, 1]])
+    nearest = np.argsort(distances, kind="stable")[: -(-len(across) * NEAREST[0] // NEAREST[1])]
+    return within[0], within[1], across[nearest]
+
+
+def match_stage(study: MatchingStudy, scratch: Path) -> Reuse:
+    """Write each unit's weight and the pairs of the variance; return what may be said of the matching.
+
+    Raises:
+        DataError: as of :func:`weigh`; at label level nothing is drawn before.
+    """
+    result = weigh(study, load_array(scratch / SCORES_FILE), load_array(scratch / ARMS_FILE))
+    save_array(scratch / WEIGHTS_FILE, result.weights)
+    for index, pairs in enumerate(result.pairs):
+        save_array(scratch / PAIRS_FILE.format(index), pairs)
+    return result.reuse
+
+
+def open_weighted(scratch: Path, reuse: Reuse) -> Weighted:
+    """What ``match_stage`` left in the scratch folder."""
+    pairs: list[NDArray[Any]] = [load_array(scratch / PAIRS_FILE.format(index)) for index in range(3)]
+    return Weighted(reuse, load_array(scratch / WEIGHTS_FILE), (pairs[0], pairs[1], pairs[2]))
+
+
+def _queries(arms: ByteArray, estimand: Estimand) -> int:
+    treated = int(np.count_nonzero(arms))
+    return {Estimand.ATE: len(arms), Estimand.ATT: treated, Estimand.ATC: len(arms) - treated}[estimand]
+
+
+def _too_small(arms: ByteArray, estimand: Estimand, ratio: int) -> bool:
+    """Whether an arm that is searched has fewer than N units."""
+    treated = int(np.count_nonzero(arms))
+    searched = {Estimand.ATE: min(treated, len(arms) - treated), Estimand.ATT: len(arms) - treated}
+    return searched.get(estimand, treated) < ratio
+
+
+def _nothing(study: MatchingStudy, arms: ByteArray) -> Weighted:
+    """No unit weighs anything: randomised arms or scores left nothing to match."""
+    treated = int(np.count_nonzero(arms))
+    none = np.empty((0, 2), dtype=np.int32)
+    reuse = Reuse(
+        ratio=study.estimator.ratio,
+        treated=treated,
+        controls=len(arms) - treated,
+        queries=0,
+        unmatched=_queries(arms, study.estimand),
+        caps=(0, 0),
+        most=0,
+        largest=0,
+        squares=(0, 0),
+        pairs=(0, 0, 0),
+    )
+    return Weighted(reuse, np.zeros(len(arms), dtype=np.int32), (none, none, none))

@@ -1,0 +1,1 @@
+"""Models and exact sums that several estimators share."""

@@ -1,0 +1,302 @@
+"""The private propensity score: ridge-penalised logistic regression, then noise on its coefficients.
+
+J(w) = (1/m) sum_i [log(1 + exp(w'x_i)) - t_i w'x_i] + (penalty/2) ||w||^2 over the m training rows is minimised
+by Newton's method. Gradient and Hessian are sums over chunks of partitions, so rows never sit in one process.
+The coefficients are then released once (output perturbation: Chaudhuri, Monteleoni & Sarwate 2011; Lee et al.
+2019a, section 3.1). Why the sensitivity holds, step by step: ``docs/proofs/ipw.md``, section 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from causalveil.schemas.errors import ConvergenceError
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
+from causalveil.schemas.study import Variant
+from causalveil.tasks.enclave.normalise import dimension
+from causalveil.tasks.enclave.rows import Enclave, Rows
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.distribute import spread
+from causalveil.tasks.privacy.mechanisms import (
+    Budget,
+    GaussianClassic,
+    Laplace,
+    Mechanism,
+    Sensitivity,
+    Slot,
+    vector_mechanism,
+)
+
+SLOT = Slot(name="propensity", stage="propensity", scope=Scope.train)
+
+# The declared size of a computed gradient at which the fit is accepted; charged into the sensitivity.
+TOLERANCE = 1e-10
+# Rows per chunk. The rounding error of a chunk's dot products grows with it and is charged.
+CHUNK = 8_192
+MAX_ITERATIONS = 200
+MAX_HALVINGS = 60
+UNIT_ROUNDOFF = 2.0**-53
+# Rows lie in a ball of radius 1 up to float rounding; this covers radii up to 1 + 2^-42.
+BALL_SLACK = 1 + 2.0**-40
+# Largest value of s sigmoid(-s), rounded up, and where it is taken: W(1/e) and 1 + W(1/e) of Lambert's W.
+PEAK = 0.2784645427610739
+PEAK_AT = 1.2784645427610737
+
+
+def coefficient_bound(penalty: float) -> float:
+    """R with ||w|| <= R for the exact minimiser on every possible table.
+
+    At the minimiser penalty ||w||^2 = mean_i (t_i - sigmoid(s_i)) s_i with s_i = w'x_i, |s_i| <= ||w||, and each
+    term is at most psi(min(||w||, 1.278)), psi(s) = s sigmoid(-s). Tighter than sqrt(2 ln 2 / penalty).
+    """
+    if penalty * PEAK_AT**2 < PEAK:
+        return math.sqrt(PEAK / penalty) * (1 + 1e-12)
+    low, high = 0.0, PEAK_AT * (1 + 1e-9)
+    for _ in range(200):
+        middle = (low + high) / 2
+        if penalty * middle < _sigmoid(-middle):
+            low = middle
+        else:
+            high = middle
+    return high * (1 + 1e-12)
+
+
+def gradient_diameter(radius: float) -> float:
+    """Largest distance between two rows' loss gradients at one w with ||w|| <= radius, rounded up.
+
+    A row's gradient is sigmoid(w'z) z with z = x or -x in the unit ball; the diameter of that set is
+    2 max_k sqrt(1 - k^2) sigmoid(radius k), between 1 (radius 0) and 2 (radius to infinity). The logarithm of
+    the maximand is concave in k, so its tangent at any point certifies an upper bound.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        if _slope(middle, radius) > 0:
+            low = middle
+        else:
+            high = middle
+    value = 2 * math.sqrt(1 - low**2) * _sigmoid(radius * low)
+    return min(2.0, value * math.exp(abs(_slope(low, radius))) * (1 + 1e-12))
+
+
+def rounding_bound(columns: int, penalty: float) -> float:
+    """Upper bound on the L2 error of a computed gradient, whatever the order in which BLAS adds.
+
+    Holds at every w that is accepted, that is with ||w|| <= 2 R + 1 (R of :func:`coefficient_bound`).
+    """
+    size = 2 * coefficient_bound(penalty) + 1
+    return 2 * UNIT_ROUNDOFF * (CHUNK + columns * (size / 4 + 2) + 32 + 4 * penalty * size)
+
+
+@dataclass(frozen=True)
+class PropensityModel:
+    """A penalised logistic regression that is to be released once.
+
+    Attributes:
+        penalty: the weight of ||w||^2 / 2.
+        dimension: d, columns of x.
+        units: m, the units that train it; None while unknown.
+        cost: what its release may spend.
+        slot: under which name, and from which units.
+        variant: ours, or the paper's noise.
+        exact: covariates and treatments are public (label level), so that no noise is needed.
+    """
+
+    penalty: float
+    dimension: int
+    units: int | None
+    cost: PrivacyCost
+    slot: Slot
+    variant: Variant = Variant.ours
+    exact: bool = False
+
+    def sensitivity(self) -> Sensitivity:
+        """L2 distance between the computed coefficients of two tables that differ in one training unit."""
+        diameter = 2.0
+        if self.variant is Variant.ours:
+            diameter = gradient_diameter(coefficient_bound(self.penalty))
+        slack = TOLERANCE + rounding_bound(self.dimension, self.penalty)
+        formula = f"{diameter:.4g}/(m {self.penalty:g}) + 2 {slack:.3g}/{self.penalty:g}, m training units"
+        if self.units is None:
+            return Sensitivity(value=None, norm=Norm.l2, formula=formula)
+        value = (diameter * BALL_SLACK / (self.units * self.penalty) + 2 * slack / self.penalty) * (1 + 1e-12)
+        return Sensitivity(value=value, norm=Norm.l2, formula=formula)
+
+    def coordinate_sensitivity(self) -> Sensitivity:
+        """L1 distance, at most sqrt(d) times the L2 distance (Yuan et al. 2026, Appendix A-B: 2 d/(n penalty) for
+        covariates in [0, 1]^d, which is this for rows of the unit ball)."""
+        bound = self.sensitivity()
+        value = None if bound.value is None else math.sqrt(self.dimension) * bound.value * (1 + 1e-12)
+        return Sensitivity(value=value, norm=Norm.l1, formula=f"sqrt({self.dimension}) ({bound.formula})")
+
+    def mechanism(self) -> Mechanism | None:
+        """What the coefficients are released by; None where they need no noise."""
+        if self.exact:
+            return None
+        if self.variant is Variant.paper and self.cost.delta > 0:
+            return GaussianClassic(sensitivity=self.sensitivity(), cost=self.cost)
+        if self.variant is Variant.paper:
+            return Laplace(sensitivity=self.coordinate_sensitivity(), cost=self.cost)
+        return vector_mechanism(self.sensitivity(), self.cost)
+
+    def release(self, rows: Callable[[int], Rows], partitions: int, budget: Budget, workers: int = 1) -> FloatArray:
+        """Fit to the training rows and release the coefficients, shape (d,). Arguments as of :func:`fit`.
+
+        Raises:
+            ConvergenceError: before anything is drawn.
+            ValueError: the number of units is not known yet.
+        """
+        if self.units is None:
+            raise ValueError("the propensity model needs the number of units")
+        return self.perturb(fit(rows, partitions, self.units, self.penalty, workers), budget)
+
+    def perturb(self, w: FloatArray, budget: Budget) -> FloatArray:
+        """Fitted coefficients with noise, shape (d,); as they are where they need none."""
+        release_by = self.mechanism()
+        return w if release_by is None else release_by.release(w, self.slot, budget)
+
+
+def model(study: IpwStudy, design: Design) -> PropensityModel:
+    """The propensity model of inverse probability weighting: the whole cost, on the training units."""
+    return PropensityModel(
+        penalty=study.estimator.penalty,
+        dimension=dimension(study),
+        units=design.train,
+        cost=study.privacy.cost,
+        slot=SLOT,
+        variant=study.estimator.variant,
+        exact=study.privacy.level is Level.label,
+    )
+
+
+def fit(rows: Callable[[int], Rows], partitions: int, units: int, penalty: float, workers: int = 1) -> FloatArray:
+    """Coefficients w, shape (d,), with a computed gradient of J of norm at most ``TOLERANCE``.
+
+    Args:
+        rows: training rows of a partition, x of shape (rows, d) in the unit ball.
+        partitions: how many there are.
+        units: m, the rows of all partitions together.
+        penalty: the weight of ||w||^2 / 2.
+        workers: threads; the result does not depend on it.
+
+    Raises:
+        ConvergenceError: the tolerance was not reached.
+    """
+    start = _start(rows, partitions, units, penalty)
+
+    def evaluate(w: FloatArray) -> tuple[FloatArray, FloatArray]:
+        parts = spread(lambda index: _chunk_sums(rows(index), w), partitions, workers)
+        return _derivatives(parts, w, units, penalty)
+
+    return _newton(evaluate, start, TOLERANCE, 2 * coefficient_bound(penalty) + 1)
+
+
+def _start(rows: Callable[[int], Rows], partitions: int, units: int, penalty: float) -> FloatArray:
+    """Where to begin: the fit to the first rows, so that the whole table is passed over a few times only.
+
+    It costs no privacy, since the sensitivity speaks of any w whose gradient is small.
+    """
+    sample = next((part for part in map(rows, range(partitions)) if len(part) > 0), None)
+    if sample is None:
+        raise ConvergenceError("there are no training units to fit a propensity model to")
+    size = min(len(sample), 4 * CHUNK)
+    zero = np.zeros(sample.x.shape[1])
+    if size * 4 > units:
+        return zero
+    head = Rows(sample.x[:size], sample.t[:size], sample.u[:size])
+    try:
+        return _newton(lambda w: _derivatives([_chunk_sums(head, w)], w, size, penalty), zero, 1e-7, float("inf"))
+    except ConvergenceError:
+        return zero
+
+
+def _newton(
+    evaluate: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    start: FloatArray,
+    tolerance: float,
+    largest: float,
+) -> FloatArray:
+    """Newton's method, each step halved until the gradient shrinks as it must for a small enough step.
+
+    The Newton step s descends on ||grad J||: its derivative along s is -||grad J||; J is strongly convex, so
+    the only stationary point of ||grad J|| is the minimiser.
+    """
+    w = start
+    gradient, hessian = evaluate(w)
+    for _ in range(MAX_ITERATIONS):
+        size = float(np.linalg.norm(gradient))
+        if size <= tolerance and float(np.linalg.norm(w)) <= largest:
+            return w
+        step = np.linalg.solve(hessian, gradient)
+        for halving in range(MAX_HALVINGS):
+            share = 0.5**halving
+            trial = w - share * step
+            gradient, hessian = evaluate(trial)
+            if float(np.linalg.norm(gradient)) <= max((1 - share / 4) * size, tolerance):
+                break
+        w = trial
+    raise ConvergenceError("the propensity model did not reach its declared tolerance; raise 'penalty'")
+
+
+def _chunk_sums(rows: Rows, w: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Sums of the loss gradients over each chunk, shape (chunks, d), and of the Hessians over all, shape (d, d)."""
+    d = len(w)
+    gradients, hessian = np.zeros((-(-len(rows) // CHUNK), d)), np.zeros((d, d))
+    for number, first in enumerate(range(0, len(rows), CHUNK)):
+        x = rows.x[first : first + CHUNK]
+        with np.errstate(over="ignore"):
+            score = 1 / (1 + np.exp(-(x @ w)))
+        residual = score - rows.t[first : first + CHUNK]
+        scaled = x * np.sqrt(score * (1 - score))[:, None]
+        gradients[number] = residual @ x
+        hessian += scaled.T @ scaled
+    return gradients, hessian
+
+
+def _derivatives(
+    parts: list[tuple[FloatArray, FloatArray]], w: FloatArray, units: int, penalty: float
+) -> tuple[FloatArray, FloatArray]:
+    """Gradient and Hessian of J. Chunks' gradients are added exactly and rounded once (``math.fsum``)."""
+    gradients = np.concatenate([gradients for gradients, _ in parts])
+    total = np.array([math.fsum(column) for column in gradients.T.tolist()])
+    hessian = np.sum([hessian for _, hessian in parts], axis=0)
+    return total / units + penalty * w, hessian / units + penalty * np.eye(len(w))
+
+
+def _sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value)) if value >= 0 else math.exp(value) / (1 + math.exp(value))
+
+
+def _slope(k: float, radius: float) -> float:
+    """Derivative of log(sqrt(1 - k^2) sigmoid(radius k)); decreasing in k on [0, 1)."""
+    return radius * _sigmoid(-radius * k) - k / max((1 - k) * (1 + k), 1e-300)
+
+
+def propensity_stage(study: IpwStudy, design: Design, scratch: Path, budget: Budget) -> FloatArray:
+    """Fit on the training units and release the coefficients, shape (d,).
+
+    At label level nothing is drawn: covariates and treatments are public there, and so is w.
+
+    Raises:
+        ConvergenceError: before anything is drawn.
+        ValueError: ``design`` has no sizes yet.
+    """
+    enclave = Enclave.open(scratch, everyone=study.training_share is None)
+    return model(study, design).release(enclave.train, enclave.partitions, budget, study.execution.workers)
+
+
+def clipped_scores(x: FloatArray, coefficients: FloatArray, clip: tuple[float, float]) -> FloatArray:
+    """clip(sigmoid(x w)), shape (rows,).
+
+    ``einsum`` and not BLAS: a row's score must not depend on where in a chunk the row stands.
+    """
+    with np.errstate(over="ignore"):
+        scores: FloatArray = 1 / (1 + np.exp(-np.einsum("ij,j->i", x, coefficients)))
+    return scores.clip(*clip)

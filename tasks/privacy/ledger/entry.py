@@ -1,0 +1,71 @@
+"""One row of the ledger, its canonical encoding and its hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import astuple, dataclass
+from decimal import Decimal
+from typing import Any
+
+from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.errors import LedgerError
+
+# What the first entry has in place of a previous hash.
+NO_HASH = "0" * 64
+
+
+def canonical(document: Any) -> str:
+    """JSON with sorted keys and no spaces; decimals as exact text, floats by the repr that reads back equal."""
+
+    def plain(value: Any) -> str:
+        if isinstance(value, Decimal):
+            return amount_text(value)
+        raise TypeError(f"{type(value).__name__} has no place in a ledger entry")
+
+    return json.dumps(
+        document, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False, default=plain
+    )
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row. Columns that a kind has no use for are empty text."""
+
+    seq: int
+    kind: str
+    dataset: str
+    run_id: str
+    name: str
+    body: str
+    previous_hash: str
+    hash: str
+    written_at: str
+
+    def digest(self) -> str:
+        """SHA-256 over the previous hash and every other column, as 64 hex digits.
+
+        A JSON array of texts is an encoding that no two different rows share.
+        """
+        columns = ["causalveil-ledger-1", self.previous_hash, *astuple(self)[:6], self.written_at]
+        return hashlib.sha256(canonical(columns).encode()).hexdigest()
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The body, parsed.
+
+        Raises:
+            LedgerError: the body is not a JSON object.
+        """
+        try:
+            document = json.loads(self.body)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise broken(self, "its body is not a JSON object")
+        return document
+
+
+def broken(entry: Entry, why: str) -> LedgerError:
+    """The error for an entry that the protocol could not have written."""
+    return LedgerError(f"ledger entry {entry.seq} does not verify: {why}; restore the ledger from a backup")

@@ -1,0 +1,310 @@
+"""The durable record of privacy budget across runs: grant, reserve, release, void, account.
+
+The rules are ``docs/ledger.md``. In short: an owner grants caps; a run reserves its whole plan before a row is
+read; each noisy value commits together with its charge under the key (run, name) and is never drawn again; a
+void frees only what was never released. Every write is one serialised transaction on an append-only chain.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from sqlalchemy import URL, Connection, and_, or_, select
+
+from causalveil.schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict
+from causalveil.schemas.ledger import DOCUMENT, Account, Reservation, Verified
+from causalveil.schemas.policy import Policy
+from causalveil.schemas.privacy import Charge
+from causalveil.schemas.release import Release
+from causalveil.tasks.machine.home import home
+from causalveil.tasks.privacy.ledger import verify as ledger_verify
+from causalveil.tasks.privacy.ledger.accounts import Book, Run, account_of, run_of
+from causalveil.tasks.privacy.ledger.entry import Entry
+from causalveil.tasks.privacy.ledger.log import amounts, audit, whose
+from causalveil.tasks.privacy.ledger.rules import cap_with_room, drawn_before, one_line, refuse_another_run
+from causalveil.tasks.privacy.ledger.store import URL_VARIABLE, Store, entries
+
+
+def open_ledger(url: str | None = None) -> Ledger:
+    """Open a ledger, creating or migrating its tables where needed.
+
+    Args:
+        url: ``sqlite:///path`` or ``postgresql://...``; None means ``CAUSALVEIL_LEDGER_URL`` or, without that,
+            SQLite at ``home()/ledger.db``.
+
+    Raises:
+        LedgerError: unreachable, not a ledger, or of a newer version than this program.
+    """
+    store = Store(url or os.environ.get(URL_VARIABLE) or _sqlite(home() / "ledger.db"))
+    return Ledger(store, store.prepare())
+
+
+def throwaway_ledger(directory: Path) -> Ledger:
+    """A new SQLite ledger in a temporary folder, for simulations: its charges count nowhere."""
+    store = Store(_sqlite(directory / "throwaway-ledger.db"))
+    return Ledger(store, store.prepare())
+
+
+def _sqlite(path: Path) -> URL:
+    return URL.create("sqlite", database=str(path))
+
+
+@dataclass(frozen=True)
+class Released:
+    """A release row: what was stored beside the charge, the row's hash, and whether this call drew it."""
+
+    payload: dict[str, Any]
+    entry_hash: str
+    fresh: bool
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """One ledger. Holds no connection: share it between threads, pickle it, take it over a fork."""
+
+    store: Store
+    identity: str
+
+    def grant(self, policy: Policy, reason: str, *, first_only: bool = False) -> bool:
+        """Record the owner's caps for a dataset; the latest grant is in force.
+
+        Args:
+            policy: the owner's policy.
+            reason: why, in one line; part of the record.
+            first_only: do nothing if the dataset has a grant already.
+
+        Returns:
+            Whether a grant was written.
+
+        Raises:
+            LedgerError: the policy names another ledger, or the ledger cannot be written.
+            StudyError: no reason.
+        """
+        self._refuse_foreign(policy)
+        body = {
+            "caps": {str(level): cap.model_dump() for level, cap in policy.caps.items()},
+            "policy_digest": policy.digest,
+            "reason": one_line(reason),
+        }
+        with self.store.write() as connection:
+            of_dataset = (entries.c.kind == "grant", entries.c.dataset == policy.dataset)
+            if first_only and list(self.store.select(connection, *of_dataset)):
+                return False
+            entry = self.store.append(connection, "grant", dataset=policy.dataset, body=body)
+        caps = {str(level): amounts(cap) for level, cap in policy.caps.items()}
+        audit("grant", dataset=policy.dataset, caps=caps, ledger=self.identity, hash=entry.hash)
+        return True
+
+    def reserve(self, request: Reservation, policy: Policy) -> Literal["reserved", "resumed"]:
+        """Set the run's whole cost aside in every block it charges, or recognise a run that comes back.
+
+        A refusal writes nothing and leaves the ledger usable.
+
+        Args:
+            request: what the run may spend and what it is bound to.
+            policy: the owner's policy as it stands; its caps and the latest grant's bind, whichever is lower.
+
+        Returns:
+            "reserved", or "resumed" if the same run had reserved before.
+
+        Raises:
+            BudgetRefused: no grant, no cap for the level, or too little left; names the block and the amounts.
+            RunConflict: the run id belongs to something else, or was voided.
+            PolicyError: the policy is not the one that the reservation names.
+            LedgerError: the policy names another ledger, or the ledger cannot be used.
+        """
+        self._refuse_foreign(policy)
+        if (request.dataset, request.policy_digest) != (policy.dataset, policy.digest):
+            raise PolicyError(f"run {request.run_id}: the policy is not the one that the reservation names")
+        try:
+            with self.store.write() as connection:
+                run = self._run(connection, request.run_id)
+                if run is not None:
+                    refuse_another_run(run, request)
+                    event, entry = "resume", run.reserved
+                else:
+                    cap = cap_with_room(self._book(connection, request.dataset), request, policy)
+                    body = {"reservation": request.model_dump(), "cap": cap.model_dump()}
+                    event, entry = "reserve", self._append(connection, "reserve", request, body)
+        except BudgetRefused:
+            audit("refused", **whose(request), **amounts(request.cost), ledger=self.identity)
+            raise
+        audit(event, **whose(request), **amounts(request.cost), ledger=self.identity, hash=entry.hash)
+        return "reserved" if event == "reserve" else "resumed"
+
+    def released(self, run_id: str, charge: Charge) -> Released | None:
+        """What is stored under (run, charge name), or None if the run may still draw it.
+
+        Raises:
+            BudgetRefused: the run reserved no such charge, or is voided or finished without it.
+            LedgerError: the ledger cannot be used.
+        """
+        with self.store.read() as connection:
+            entry = drawn_before(self._spender(connection, run_id), charge)
+        return None if entry is None else Released(entry.document, entry.hash, fresh=False)
+
+    def release(self, run_id: str, charge: Charge, draw: Callable[[], dict[str, Any]]) -> Released:
+        """Commit a charge and what was drawn for it in one transaction, once for each (run, charge name).
+
+        Args:
+            run_id: a run that reserved this very charge.
+            charge: one of its declared charges, every field equal.
+            draw: called at most once, inside the transaction, and only if nothing is stored yet; returns JSON
+                values. Whatever it raises is raised, and nothing is charged.
+
+        Raises:
+            BudgetRefused: the run reserved no such charge, or is voided or finished without it.
+            LedgerError: the ledger cannot be used. Run again: a draw that did commit is found.
+        """
+        with self.store.write() as connection:
+            run = self._spender(connection, run_id)
+            entry = drawn_before(run, charge)
+            if entry is not None:
+                return Released(entry.document, entry.hash, fresh=False)
+            body = {"charge": charge.model_dump(), **draw()}
+            entry = self._append(connection, "release", run.reservation, body, charge.name)
+        audit(
+            "charge",
+            **whose(run.reservation),
+            stage=charge.stage,
+            name=charge.name,
+            mechanism=charge.mechanism,
+            scope=str(charge.scope),
+            **amounts(charge),
+            ledger=self.identity,
+            hash=entry.hash,
+        )
+        return Released(entry.document, entry.hash, fresh=True)
+
+    def finish(self, run_id: str, document: str) -> None:
+        """Store the run's final document, which marks it finished. Post-processing: no charge. Idempotent.
+
+        Raises:
+            RunConflict: no such run, voided, or finished with another document.
+            LedgerError: the ledger cannot be used.
+        """
+        with self.store.write() as connection:
+            run = self._run(connection, run_id)
+            if run is None or run.voided:
+                raise RunConflict(f"run {run_id} {'was voided' if run else 'is not in this ledger'}")
+            if run.document is not None:
+                if run.document.document.get("document") != document:
+                    raise RunConflict(f"run {run_id} is finished with another release; that one stands")
+                return
+            entry = self._append(connection, "release", run.reservation, {"document": document}, DOCUMENT)
+        audit("finish", **whose(run.reservation), ledger=self.identity, hash=entry.hash)
+
+    def record(self, run_id: str) -> Run | None:
+        """All that the ledger holds on a run, or None if it does not know it.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry of the run breaks a rule.
+        """
+        with self.store.read() as connection:
+            return self._run(connection, run_id)
+
+    def stored_document(self, run_id: str) -> str | None:
+        """The document of a finished run, else None."""
+        run = self.record(run_id)
+        return None if run is None or run.document is None else str(run.document.document.get("document"))
+
+    def last_charge_hash(self, run_id: str) -> str:
+        """Hash of the run's last charge, or of its reservation if nothing was charged.
+
+        Raises:
+            RunConflict: no such run.
+        """
+        run = self.record(run_id)
+        if run is None:
+            raise RunConflict(f"run {run_id} is not in this ledger")
+        return run.last_hash
+
+    def void(self, run_id: str, reason: str) -> None:
+        """End a run for good and free what it reserved but never released. The row stays, as do its charges.
+
+        Raises:
+            RunConflict: no such run, already voided, or finished.
+            StudyError: no reason.
+            LedgerError: the ledger cannot be used.
+        """
+        self._void(run_id, one_line(reason), only_untouched=False)
+
+    def void_if_untouched(self, run_id: str, reason: str) -> bool:
+        """Void a run that has released nothing, as after a typed failure before its first draw.
+
+        Returns:
+            Whether it was voided by this call; False also for a run that is not there or not open.
+        """
+        return self._void(run_id, one_line(reason), only_untouched=True)
+
+    def account(self, dataset: str, policy: Policy | None = None) -> Account:
+        """Caps in force, every charged block, every run. With a policy its caps bind as well.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry of the dataset breaks a rule.
+        """
+        with self.store.read() as connection:
+            book = Book()
+            for entry in self.store.select(connection, entries.c.dataset == dataset):
+                book.add(entry)
+        return account_of(book, self.identity, dataset, policy)
+
+    def verify(self, dataset: str | None = None) -> Verified:
+        """Recompute the chain and the accounts (of one dataset, or of all). See ``ledger_verify``."""
+        return ledger_verify.verify(self.store, self.identity, dataset)
+
+    def verify_release(self, release: Release) -> Verified:
+        """Verify the chain and that it still holds what a release in hand says. See ``ledger_verify``."""
+        return ledger_verify.verify_release(self.store, self.identity, release)
+
+    def _void(self, run_id: str, reason: str, *, only_untouched: bool) -> bool:
+        with self.store.write() as connection:
+            run = self._run(connection, run_id)
+            if only_untouched and (run is None or run.state != "reserved" or run.charges):
+                return False
+            if run is None:
+                raise RunConflict(f"run {run_id} is not in this ledger")
+            if run.state != "reserved":
+                raise RunConflict(f"run {run_id} is already {run.state}; there is nothing to void")
+            entry = self._append(connection, "void", run.reservation, {"reason": reason})
+        freed = run.cost.minus(run.spent)
+        audit("void", **whose(run.reservation), **amounts(freed), ledger=self.identity, hash=entry.hash)
+        return True
+
+    def _run(self, connection: Connection, run_id: str) -> Run | None:
+        """One run, from its own entries."""
+        of_run = entries.c.run_id == run_id
+        return run_of(self.store.select(connection, of_run, entries.c.kind.in_(("reserve", "release", "void"))))
+
+    def _spender(self, connection: Connection, run_id: str) -> Run:
+        run = self._run(connection, run_id)
+        if run is None:
+            raise BudgetRefused(f"run {run_id} has no reservation; nothing may be drawn")
+        return run
+
+    def _append(
+        self, connection: Connection, kind: str, run: Reservation, body: dict[str, Any], name: str = ""
+    ) -> Entry:
+        return self.store.append(connection, kind, dataset=run.dataset, run_id=run.run_id, name=name, body=body)
+
+    def _book(self, connection: Connection, dataset: str) -> Book:
+        """What counts against a dataset's caps: all but the values of runs that still hold their reservation."""
+        voided = select(entries.c.run_id).where(entries.c.kind == "void", entries.c.dataset == dataset)
+        released = and_(entries.c.name != DOCUMENT, entries.c.run_id.in_(voided))
+        book = Book()
+        for entry in self.store.select(
+            connection, entries.c.dataset == dataset, or_(entries.c.kind != "release", released)
+        ):
+            book.add(entry)
+        return book
+
+    def _refuse_foreign(self, policy: Policy) -> None:
+        if policy.ledger is not None and policy.ledger != self.identity:
+            raise LedgerError(
+                f"the policy of '{policy.dataset}' names another ledger ({policy.ledger}; this one is "
+                f"{self.identity}): set {URL_VARIABLE} to the owner's"
+            )

@@ -1,0 +1,107 @@
+"""When the ledger says no: to a reservation, to a draw, to a reason."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from causalveil.schemas.amounts import amount_text, subtract
+from causalveil.schemas.errors import BudgetRefused, RunConflict, StudyError
+from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.policy import Policy
+from causalveil.schemas.privacy import Charge, PrivacyCost
+from causalveil.tasks.privacy.accountant import compose
+from causalveil.tasks.privacy.ledger.accounts import Book, Run, as_sum, caps_in_force, within
+from causalveil.tasks.privacy.ledger.entry import Entry
+
+# What must be the same when a run id comes back; units, estimator and the rest follow from the digests.
+BINDING = {
+    "dataset": "dataset",
+    "study_digest": "study",
+    "layout_digest": "data layout",
+    "key_check": "site key",
+    "level": "privacy level",
+    "blocks": "blocks",
+    "cost": "privacy cost",
+    "charges": "declared charges",
+}
+
+
+def refuse_another_run(run: Run, request: Reservation) -> None:
+    """Let a run that comes back pass, and nothing else under its id.
+
+    Raises:
+        RunConflict: says what differs, or that the run was voided.
+    """
+    differs = [words for field, words in BINDING.items() if getattr(request, field) != getattr(run.reservation, field)]
+    if differs:
+        raise RunConflict(
+            f"run id {request.run_id} is taken by a run with another {', '.join(differs)}; choose a new run id"
+        )
+    if run.voided:
+        raise RunConflict(f"run {request.run_id} was voided; choose a new run id")
+
+
+def cap_with_room(book: Book, request: Reservation, policy: Policy) -> PrivacyCost:
+    """The cap in force for the request's level, once it is certain that the request fits below it.
+
+    Raises:
+        BudgetRefused: no grant, no cap, charges beyond the request's own total, or too little left in a block.
+    """
+    granted = book.caps.get(request.dataset)
+    if granted is None:
+        raise BudgetRefused(
+            f"dataset '{request.dataset}' has no grant in this ledger; its owner must run: "
+            "causalveil ledger grant POLICY --reason TEXT"
+        )
+    cap = caps_in_force(granted, policy).get(request.level)
+    if cap is None:
+        raise BudgetRefused(
+            f"dataset '{request.dataset}' has no cap for level {request.level}; use a level that both the policy "
+            "and its owner's grant name"
+        )
+    if not within(as_sum(compose(request.charges)), request.cost):
+        raise BudgetRefused(f"run {request.run_id}: the declared charges exceed the reservation's total")
+    for block in request.blocks:
+        used = book.used(request.dataset, request.level, block)
+        _refuse_excess(request, block, "epsilon", (used.epsilon, request.cost.epsilon, cap.epsilon))
+        _refuse_excess(request, block, "delta", (used.delta, request.cost.delta, cap.delta))
+    return cap
+
+
+def _refuse_excess(request: Reservation, block: str, what: str, amounts: tuple[Decimal, Decimal, Decimal]) -> None:
+    used, requested, cap = amounts
+    remaining = max(subtract(cap, used), Decimal(0))
+    if requested > remaining:
+        raise BudgetRefused(
+            f"dataset '{request.dataset}', level {request.level}, block '{block}': {what} spent or reserved "
+            f"{amount_text(used)}, requested {amount_text(requested)}, remaining {amount_text(remaining)} of "
+            f"{amount_text(cap)}; ask for less, read other blocks, void runs that died, or ask the data's owner "
+            "for another grant"
+        )
+
+
+def drawn_before(run: Run, charge: Charge) -> Entry | None:
+    """The entry in which the charge was released; None if the run may draw it now.
+
+    Raises:
+        BudgetRefused: the run did not declare this charge, or has ended without it.
+    """
+    run_id = run.reservation.run_id
+    if charge not in run.reservation.charges:
+        raise BudgetRefused(f"run {run_id} did not declare the charge '{charge.name}' as it is asked for now")
+    entry = run.drawn(charge.name)
+    if entry is None and run.state != "reserved":
+        raise BudgetRefused(f"run {run_id} was {run.state} before '{charge.name}' was drawn")
+    return entry
+
+
+def one_line(reason: str) -> str:
+    """A reason as it goes into the record.
+
+    Raises:
+        StudyError: empty, too long, or not text.
+    """
+    text = " ".join(reason.split())
+    if not text or not text.isprintable() or len(text) > 1000:
+        raise StudyError("the reason must be a line of text of at most 1000 characters: it goes into the record")
+    return text

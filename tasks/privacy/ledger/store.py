@@ -1,0 +1,298 @@
+"""Where the ledger's entries lie: one append-only, hash-chained table in SQLite or PostgreSQL.
+
+Writers are serialised (SQLite: ``BEGIN IMMEDIATE``; PostgreSQL: a transaction-level advisory lock), so what a
+writer reads in its transaction still holds when it commits. A connection lives for one transaction: nothing is
+shared between threads or over a fork, and a server that was restarted between two stages is not noticed.
+
+SQLite keeps its rollback journal (``DELETE``) rather than WAL: the ledger is then one file, which a plain copy
+backs up, which opens read-only, and which is safe on a network file system that has locks. Its commit is the
+removal of the journal, and only ``synchronous=EXTRA`` (all of FULL, and a sync of the folder after that removal)
+keeps a power cut from undoing a commit whose noisy value has already been seen.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from causalveil.schemas.errors import LedgerError
+from causalveil.tasks.privacy.ledger.entry import NO_HASH, Entry, canonical
+
+URL_VARIABLE = "CAUSALVEIL_LEDGER_URL"
+VERSION_TABLE = "ledger_version"
+VERSION = "0001"
+BUSY_SECONDS = 60
+MIGRATIONS = Path(__file__).with_name("migrations")
+
+# Any constant does: PostgreSQL's advisory locks are per database. These are the ASCII codes of "causalve".
+_LOCK = int.from_bytes(b"causalve", "big")
+
+entries = sa.table(
+    "entries",
+    *(sa.column(name) for name in ("seq", "kind", "dataset", "run_id", "name", "body")),
+    *(sa.column(name) for name in ("previous_hash", "hash", "written_at")),
+)
+
+
+class Store:
+    """A ledger's database, reached anew for each transaction; can be pickled and used from several threads."""
+
+    def __init__(self, url: str | sa.URL) -> None:
+        """Name the database; nothing is opened yet.
+
+        Raises:
+            LedgerError: not a URL of SQLite or PostgreSQL.
+        """
+        self.url = _parse(url)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The URL alone: an engine belongs to its process."""
+        return {"url": self.url}
+
+    def __repr__(self) -> str:
+        """Without the password."""
+        return f"Store({self.place})"
+
+    @property
+    def place(self) -> str:
+        """Where the ledger is, for messages: without user name, password or options."""
+        if self.url.get_backend_name() == "sqlite":
+            return str(self.url.database)
+        return f"PostgreSQL database {self.url.database} at {self.url.host or 'the local socket'}"
+
+    @cached_property
+    def engine(self) -> sa.Engine:
+        """The engine. Parameters are hidden from error texts since they hold noisy values."""
+        if self.url.get_backend_name() == "sqlite":
+            engine = sa.create_engine(
+                self.url, poolclass=sa.NullPool, hide_parameters=True, connect_args={"timeout": BUSY_SECONDS}
+            )
+            sa.event.listen(engine, "connect", _prepare_sqlite)
+            sa.event.listen(engine, "begin", _begin_sqlite)
+            return engine
+        arguments = {"connect_timeout": "10", "application_name": "causalveil"}
+        return sa.create_engine(
+            self.url,
+            poolclass=sa.NullPool,
+            hide_parameters=True,
+            # Each statement after the lock must see what was committed before it.
+            isolation_level="READ COMMITTED",
+            connect_args={key: value for key, value in arguments.items() if key not in self.url.query},
+        )
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A transaction that only reads.
+
+        Raises:
+            LedgerError: unreachable or not a ledger.
+        """
+        with self._errors(), self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A transaction that no other writer overlaps; durable when the block has ended, else without trace.
+
+        Raises:
+            LedgerError: unreachable, read-only, busy for a minute, or an entry that the tables refuse.
+        """
+        with self._errors(), self.engine.connect() as plain:
+            connection = plain.execution_options(causalveil_write=True)
+            with connection.begin():
+                if connection.dialect.name == "postgresql":
+                    connection.execute(
+                        sa.text(
+                            "SELECT set_config('lock_timeout', :wait, true),"
+                            " set_config('synchronous_commit', 'on', true)"
+                        ),
+                        {"wait": f"{BUSY_SECONDS}s"},
+                    )
+                    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
+                yield connection
+
+    def prepare(self) -> str:
+        """Create or migrate the tables where needed; return the ledger's identity, 32 hex digits.
+
+        Raises:
+            LedgerError: unreachable, or written by a newer version.
+        """
+        self._create_file()
+        with self.read() as connection:
+            ready = self._version(connection) == VERSION
+        if not ready:
+            with self.write() as connection:
+                self._bring_up(connection)
+                if self.head(connection) is None:
+                    self.append(connection, "genesis", body={"identity": secrets.token_hex(16), "format": 1})
+        with self.read() as connection:
+            first = next(iter(self.select(connection, entries.c.seq == 1)), None)
+        if first is None:
+            raise LedgerError(f"ledger {self.place} has tables but no first entry; restore it from a backup")
+        return str(first.document.get("identity"))
+
+    def adopt(self, chain: Iterable[Entry]) -> None:
+        """Fill a new database with another ledger's entries as they are: it becomes that ledger.
+
+        Raises:
+            LedgerError: there is a ledger already.
+        """
+        self._create_file()
+        with self.write() as connection:
+            self._bring_up(connection)
+            if self.head(connection) is not None:
+                raise LedgerError(f"ledger {self.place} has entries already; name an empty database")
+            for entry in chain:
+                connection.execute(sa.insert(entries).values(**entry.__dict__))
+
+    def head(self, connection: sa.Connection) -> Entry | None:
+        """The last entry."""
+        query = sa.select(*entries.c).order_by(entries.c.seq.desc()).limit(1)
+        row = connection.execute(query).one_or_none()
+        return None if row is None else Entry(*row)
+
+    def select(self, connection: sa.Connection, *where: sa.ColumnElement[bool]) -> Iterable[Entry]:
+        """Entries that meet all conditions, oldest first, fetched as they are consumed."""
+        query = sa.select(*entries.c).where(*where).order_by(entries.c.seq)
+        return (Entry(*row) for row in connection.execute(query.execution_options(yield_per=1000)))
+
+    def append(
+        self,
+        connection: sa.Connection,
+        kind: str,
+        *,
+        body: dict[str, Any],
+        dataset: str = "",
+        run_id: str = "",
+        name: str = "",
+    ) -> Entry:
+        """Chain one entry to the head, inside a write transaction."""
+        head = self.head(connection)
+        seq, previous = (1, NO_HASH) if head is None else (head.seq + 1, head.hash)
+        now = datetime.now(UTC).isoformat(timespec="microseconds")
+        entry = Entry(seq, kind, dataset, run_id, name, canonical(body), previous, "", now)
+        entry = replace(entry, hash=entry.digest())
+        connection.execute(sa.insert(entries).values(**entry.__dict__))
+        return entry
+
+    def guarded(self, connection: sa.Connection) -> bool:
+        """Whether the triggers that refuse changes are still there."""
+        if connection.dialect.name == "sqlite":
+            query = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'entries'"
+            return bool(connection.execute(sa.text(query)).scalar_one() >= 3)
+        query = (
+            "SELECT count(*) FROM pg_trigger WHERE tgrelid = 'entries'::regclass"
+            " AND tgname = 'entries_append_only' AND tgenabled <> 'D'"
+        )
+        return bool(connection.execute(sa.text(query)).scalar_one() == 1)
+
+    def _bring_up(self, connection: sa.Connection) -> None:
+        # Asked again inside the write transaction: another process may have been faster.
+        if self._version(connection) != VERSION:
+            _migrate(connection)
+
+    def _version(self, connection: sa.Connection) -> str | None:
+        if not sa.inspect(connection).has_table(VERSION_TABLE):
+            return None
+        found = connection.execute(sa.text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()
+        if found is not None and found > VERSION:
+            raise LedgerError(
+                f"ledger {self.place} has schema version {found}, newer than this program's {VERSION}; update it"
+            )
+        return found
+
+    def _create_file(self) -> None:
+        """Create a SQLite file with mode 0600 before SQLite would create it with the umask's."""
+        path = self.url.database or ""
+        if self.url.get_backend_name() != "sqlite" or path.startswith("file:"):
+            return
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except FileExistsError:
+            return
+        except OSError as problem:
+            raise LedgerError(f"ledger {path} cannot be created ({type(problem).__name__})") from None
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except SQLAlchemyError as problem:
+            raise LedgerError(f"ledger {self.place} {_cause(problem)}") from None
+
+
+def _parse(text: str | sa.URL) -> sa.URL:
+    try:
+        url = sa.make_url(text)
+    except ArgumentError:
+        raise LedgerError(f"{URL_VARIABLE} is not a database URL") from None
+    if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
+        if "@" in (url.host or ""):
+            raise LedgerError(f"{URL_VARIABLE}: write '@' inside a password as %40")
+        return url.set(drivername="postgresql+psycopg")
+    if url.drivername in ("sqlite", "sqlite+pysqlite"):
+        if not url.database or ":memory:" in url.database:
+            raise LedgerError(f"{URL_VARIABLE}: a ledger must outlive its process; name a file")
+        return url
+    raise LedgerError(f"{URL_VARIABLE} must begin with sqlite:/// or postgresql://")
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # transactions are begun by _begin_sqlite and by nobody else
+    for pragma in ("foreign_keys=ON", "synchronous=EXTRA", "fullfsync=ON", "journal_mode=DELETE"):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    writes = connection.get_execution_options().get("causalveil_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _migrate(connection: sa.Connection) -> None:
+    # Imported only for a new or an old ledger: a run must not pay for it.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+_CAUSES = (
+    ("append-only", "refuses to change an entry"),
+    ("readonly", "is read-only"),
+    ("read-only", "is read-only"),
+    ("permission denied", "gives this user no permission"),
+    ("locked", f"is busy: another process held it for {BUSY_SECONDS} s"),
+    ("lock timeout", f"is busy: another process held it for {BUSY_SECONDS} s"),
+    ("authentication failed", "refuses the user or password"),
+    ("no password supplied", "refuses the user or password"),
+    ("refused", "refuses the connection; is the server running?"),
+    ("does not exist", "does not exist, or lacks a role or table"),
+    ("unable to open", "cannot be opened"),
+    ("not a database", "is not a database"),
+    ("malformed", "is damaged; restore it from a backup"),
+    ("no such table", "lacks its tables"),
+    ("disk is full", "has no room left on its disk"),
+    ("no space left", "has no room left on its disk"),
+    ("unique", "already has such an entry"),
+)
+
+
+def _cause(problem: SQLAlchemyError) -> str:
+    """What went wrong, in our words: a driver's text may quote a password or a value."""
+    text = str(getattr(problem, "orig", None) or problem).lower()
+    found = next((words for key, words in _CAUSES if key in text), None)
+    return found or f"cannot be reached or used ({type(problem).__name__})"

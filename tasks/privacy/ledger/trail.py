@@ -1,0 +1,53 @@
+"""The ledger's part of an audit trail: read from a chain that was verified first."""
+
+from __future__ import annotations
+
+import json
+
+from causalveil.schemas.trail import ChargeRecord, LedgerTrail, Stamp
+from causalveil.tasks.privacy.ledger.accounts import Run
+from causalveil.tasks.privacy.ledger.entry import Entry
+from causalveil.tasks.privacy.ledger.ledger import Ledger
+
+
+def ledger_trail(ledger: Ledger, run_id: str) -> LedgerTrail | None:
+    """All that the ledger holds of a run; None if it does not know it.
+
+    Raises:
+        LedgerError: the ledger cannot be used, or an entry of the run breaks a rule.
+    """
+    run = ledger.record(run_id)
+    if run is None:
+        return None
+    reservation, drawn = run.reservation, {charge.name for charge, _ in run.charges}
+    return LedgerTrail(
+        **reservation.model_dump(
+            include={"dataset", "study", "study_digest", "layout_digest", "policy_digest", "estimator", "units"}
+        ),
+        guarantee=reservation.guarantee,
+        level=reservation.level,
+        blocks=reservation.blocks,
+        state=run.state,
+        reserved=_stamp(run.reserved),
+        cost=run.cost,
+        spent=run.spent,
+        charges=tuple(ChargeRecord(charge=charge, entry=_stamp(entry)) for charge, entry in run.charges),
+        not_drawn=tuple(charge.name for charge in reservation.charges if charge.name not in drawn),
+        finished=_stamp(run.document) if run.document else None,
+        voided=_stamp(run.voided) if run.voided else None,
+        void_reason=str(run.voided.document.get("reason")) if run.voided else None,
+        software=_software(run),
+    )
+
+
+def _stamp(entry: Entry) -> Stamp:
+    return Stamp(seq=entry.seq, hash=entry.hash, written_at=entry.written_at)
+
+
+def _software(run: Run) -> dict[str, str] | None:
+    """The versions that computed the release, which says them; None for a run that has none."""
+    if run.document is None:
+        return None
+    release = json.loads(str(run.document.document.get("document")))
+    software = release.get("software", {})
+    return {"causalveil": str(software.get("version")), **software.get("dependencies", {})}

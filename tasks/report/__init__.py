@@ -1,0 +1,1 @@
+"""A release as a page for people."""

@@ -1,0 +1,154 @@
+"""Where things lie in the figures of a report: positions in percent of the figure's width, so that text keeps its size.
+
+Pure geometry; the drawing is in ``tasks/report/templates/figures.svg.j2``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from statistics import median
+
+from causalveil.schemas.amounts import add
+from causalveil.schemas.privacy import Charge
+
+# Positions keep clear of both edges, for markers and the labels of ticks.
+LEFT, RIGHT = 3.0, 97.0
+# An interval this many times wider than the middle one is drawn to the edge of the figure, with an arrow.
+TOO_WIDE = 4.0
+STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+MOST_TICKS = 5
+HALVES = {"train": "a unit of the training half", "estimation": "a unit of the estimation half"}
+Writer = Callable[[Decimal], str]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A linear axis from ``low`` to ``high``."""
+
+    low: float
+    high: float
+
+    def at(self, value: float) -> float:
+        """Percent of the width; values beyond the axis lie on its end."""
+        share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
+        return round(LEFT + share * (RIGHT - LEFT), 3)
+
+    def beyond(self, value: float) -> bool:
+        """Whether the axis ends before the value."""
+        return not self.low <= value <= self.high
+
+    @property
+    def ticks(self) -> list[float]:
+        """Round numbers on the axis, at most five."""
+        rough = (self.high - self.low) / (MOST_TICKS - 1)
+        power = 10.0 ** math.floor(math.log10(rough))
+        for step in (power * step for step in STEPS):
+            first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
+            if last - first < MOST_TICKS:
+                break
+        return [index * step for index in range(first, last + 1)]
+
+
+@dataclass(frozen=True)
+class Line:
+    """An estimate with its interval. ``weight`` in 0..1 makes the marker; None: a diamond, for what was pooled."""
+
+    label: str
+    note: str
+    estimate: float
+    lower: float
+    upper: float
+    weight: float | None = None
+
+    @property
+    def marker(self) -> float:
+        """Half the side of the square, in pixels: its area goes with the weight."""
+        return 0.0 if self.weight is None else round(2.5 + 5.5 * math.sqrt(self.weight), 2)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One charge in a waterfall: where it begins and ends, in percent."""
+
+    label: str
+    note: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """What the units of one set spend, charge after charge; not ``cumulative``: bars that do not add up."""
+
+    title: str
+    bars: tuple[Bar, ...]
+    total: str
+    cumulative: bool = True
+
+
+def axis_of(lines: Sequence[Line], *, zero: bool = True) -> Axis:
+    """An axis on which all estimates lie, and all intervals but those that are far wider than the others."""
+    widths = [line.upper - line.lower for line in lines]
+    limit = TOO_WIDE * median(widths)
+    ends = [0.0] if zero else []
+    for line, width in zip(lines, widths, strict=True):
+        ends.append(line.estimate)
+        if width <= limit:
+            ends += [line.lower, line.upper]
+    low, high = min(ends), max(ends)
+    room = 0.06 * (high - low) or max(abs(high), 1.0)
+    return Axis(low - room, high + room)
+
+
+def waterfalls(charges: Sequence[Charge], total: Decimal, write: Writer) -> tuple[Waterfall, ...]:
+    """What a unit spends, charge after charge: for each half of a split, else for a unit that meets the most.
+
+    The same sums as ``tasks.privacy.accountant.compose``: what reads everybody, and of each partition of the units
+    the charges that touch the unit's own part.
+
+    Args:
+        charges: of the release.
+        total: epsilon of the release, which is the full width.
+        write: an amount as text.
+    """
+    wholes = list(dict.fromkeys(charge.scope.whole for charge in charges if charge.scope.whole))
+    if wholes == [tuple(HALVES)]:
+        return tuple(_fall(HALVES[half], _met(charges, {half}), total, write) for half in HALVES)
+    largest = {max(whole, key=lambda part: _sum(_met(charges, {part}))) for whole in wholes}
+    title = f"a unit of {' and '.join(sorted(largest))}, as any other," if largest else "every unit"
+    return (_fall(title, _met(charges, largest), total, write),)
+
+
+def _met(charges: Sequence[Charge], parts: set[str]) -> list[Charge]:
+    """The charges that a unit of these parts meets."""
+    return [charge for charge in charges if not charge.scope.whole or charge.scope.parts & parts]
+
+
+def _sum(charges: Sequence[Charge]) -> Decimal:
+    return add(*(charge.epsilon for charge in charges))
+
+
+def _fall(title: str, charges: Sequence[Charge], total: Decimal, write: Writer) -> Waterfall:
+    bars, spent = [], Decimal(0)
+    for charge in charges:
+        start, spent = spent, add(spent, charge.epsilon)
+        note = f"ε {write(charge.epsilon)}, δ {write(charge.delta)}"
+        bars.append(Bar(charge.name, note, _share(start, total), _share(spent, total)))
+    return Waterfall(title, tuple(bars), f"ε {write(spent)}")
+
+
+def site_bars(spent: Sequence[tuple[str, Decimal, Decimal]], write: Writer) -> Waterfall:
+    """What a unit of each site spends: (site, epsilon, delta). Nobody is in two sites, so nothing adds up."""
+    largest = max(epsilon for _, epsilon, _ in spent)
+    bars = tuple(
+        Bar(site, f"ε {write(epsilon)}, δ {write(delta)}", 0.0, _share(epsilon, largest))
+        for site, epsilon, delta in spent
+    )
+    return Waterfall("a unit of one site", bars, f"ε {write(largest)}", cumulative=False)
+
+
+def _share(part: Decimal, whole: Decimal) -> float:
+    return round(float(100 * part / whole), 3) if whole > 0 else 0.0

@@ -1,0 +1,268 @@
+"""A release as a page for people: self-contained HTML, no network, nothing that is not in the release.
+
+The templates in ``tasks/templates/`` hold the words; this module gathers what they speak of. A kind of release or an
+estimator without a template of its own is shown by the general one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from causalveil.schemas.amounts import amount_text, parse_amount
+from causalveil.schemas.release import DirectionRelease, Release
+from causalveil.schemas.sites.pooled import PooledRelease
+from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+TEMPLATES = Path(__file__).with_name("templates")
+# Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
+COMMON = frozenset((*Release.model_fields, "estimand", "estimate", "interval", "variance", "details"))
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# Longer labels would run into the numbers on a narrow screen; the table below a figure has them whole.
+LONGEST_LABEL = 20
+POPULATIONS = {
+    "ATE": ("over everybody", "every unit"),
+    "ATT": ("over those who were treated", "every treated unit"),
+    "ATC": ("over those who were not treated", "every untreated unit"),
+}
+
+
+def report_html(release: Release | PooledRelease) -> str:
+    """The page of a release of any kind.
+
+    Args:
+        release: as loaded from release.json; nothing else is read.
+
+    Returns:
+        One HTML document: styles and figures inside, no script, no reference to anything outside.
+    """
+    environment = _environment()
+    kind = release.kind if (TEMPLATES / f"{release.kind}.html.j2").exists() else "any"
+    document = release.model_dump(mode="json")
+    context: dict[str, Any] = {
+        "r": document,
+        "spec": document["specification"],
+        "css": (TEMPLATES / "style.css").read_text(encoding="utf-8"),
+        "populations": POPULATIONS,
+        "bounds": _bounds(document["specification"]),
+        "arms": _arms(document["specification"]["estimator"]),
+        "likelihood": _likelihood(release.privacy.epsilon),
+        "axis_label": _axis_label(document["specification"]),
+        **(_pooled(document, release) if isinstance(release, PooledRelease) else _single(release, document)),
+    }
+    return environment.get_template(f"{kind}.html.j2").render(context)
+
+
+def figure(value: float | None) -> str:
+    """A number for people: four digits, a real minus, no exponent where it can be helped."""
+    if value is None:
+        return "–"
+    rounded = float(f"{value:.4g}")
+    if rounded == 0:
+        return "0"
+    if 1e4 <= abs(value) < 1e7:
+        return f"{value:,.0f}".replace("-", "−")
+    if 1e-4 <= abs(rounded) < 1e4:
+        digits = max(0, 3 - math.floor(math.log10(abs(rounded))))
+        text = f"{rounded:,.{digits}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+    else:
+        mantissa, _, power = f"{rounded:.2e}".partition("e")
+        text = _power(mantissa.rstrip("0").rstrip("."), str(int(power)))
+    return text.replace("-", "−")
+
+
+def amount(value: float | Decimal) -> str:
+    """An amount of budget, exactly as it was declared: digits, or a power of ten."""
+    text = amount_text(parse_amount(value))
+    digits, _, power = text.partition("e")
+    return _power(digits, power) if power else text
+
+
+def _power(digits: str, power: str) -> str:
+    """``digits`` times ten to the ``power``."""
+    raised = f"10{power.translate(SUPERSCRIPTS)}"
+    return raised if digits == "1" else f"{digits}·{raised}"
+
+
+def beside(value: float, interval: Mapping[str, Any]) -> str:
+    """A value with the decimals that its interval bears: two digits of a standard error."""
+    error = (interval["upper"] - interval["lower"]) / 4
+    if not 0 < error < math.inf:
+        return figure(value)
+    decimals = 1 - math.floor(math.log10(error))
+    if decimals > 8:
+        return figure(value)
+    text = f"{value:,.{max(decimals, 0)}f}"
+    return text.replace("-", "−") if float(text.replace(",", "")) else text.lstrip("-")
+
+
+def span(interval: Mapping[str, Any]) -> str:
+    """An interval of confidence, as text."""
+    return f"{beside(interval['lower'], interval)} to {beside(interval['upper'], interval)}"
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"figure": figure, "amount": amount, "beside": beside, "span": span, "words": _words}
+    return environment
+
+
+def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
+    """What the page of one run speaks of beside the release itself."""
+    falls = waterfalls(release.privacy.charges, release.privacy.epsilon, amount)
+    details = document.get("details", {})
+    context: dict[str, Any] = {
+        "waterfalls": falls,
+        "method": f"method_{release.estimator}.html.j2",
+        "details": _rows({key: value for key, value in details.items() if key != "not_covered"}),
+        "findings": _rows({key: value for key, value in document.items() if key not in COMMON}),
+    }
+    if "interval" in document:
+        line = _line("Estimate", document, 0.4)
+        context |= {
+            "verdict": _verdict(document["interval"]),
+            "lines": [line],
+            "axis": axis_of([line]),
+            "not_covered": details.get("not_covered", ""),
+        }
+    if isinstance(release, DirectionRelease):
+        context |= _direction(release)
+    return context
+
+
+def _direction(release: DirectionRelease) -> dict[str, Any]:
+    """The verdict on a scale from one direction to the other."""
+    weight = release.verdict.weight
+    line = Line("All scores together", figure(weight), weight, min(weight, 0.0), max(weight, 0.0), 0.4)
+    return {"lines": [line], "axis": Axis(-1.0, 1.0)}
+
+
+def _pooled(document: Mapping[str, Any], release: PooledRelease) -> dict[str, Any]:
+    """What the page of a pooled release speaks of beside the release itself."""
+    headline = document["model"]
+    lines = [_line(site["site"], site, site[f"weight_{headline}"]) for site in document["sites"]]
+    models = sorted(("fixed", "random"), key=lambda model: model == headline)
+    lines += [_line(f"{model.capitalize()} effects", document[model]) for model in models]
+    omitted = dict.fromkeys(site.not_covered for site in release.sites if site.not_covered)
+    return {
+        "waterfalls": (
+            site_bars([(shortened(site.site), site.epsilon, site.delta) for site in release.sites], amount),
+        ),
+        "method": f"method_{release.estimator}.html.j2",
+        "verdict": _verdict(document["interval"]),
+        "lines": lines,
+        "axis": axis_of(lines),
+        "not_covered": "; ".join(omitted),
+        "details": [],
+    }
+
+
+def shortened(label: str, longest: int = LONGEST_LABEL) -> str:
+    """A label that fits into a figure on a narrow screen."""
+    return label if len(label) <= longest else f"{label[: longest - 1]}…"
+
+
+def _line(label: str, part: Mapping[str, Any], weight: float | None = None) -> Line:
+    """A line of a figure, from anything that has an estimate and an interval."""
+    interval = part["interval"]
+    note = f"{beside(part['estimate'], interval)} ({span(interval)})"
+    return Line(shortened(label), note, part["estimate"], interval["lower"], interval["upper"], weight)
+
+
+def _verdict(interval: Mapping[str, Any]) -> str:
+    """What the interval says about the sign: one of four words that the templates know."""
+    if interval["whole_range"]:
+        return "drowned"
+    if interval["lower"] > 0:
+        return "raises"
+    if interval["upper"] < 0:
+        return "lowers"
+    return "open"
+
+
+def _axis_label(specification: Mapping[str, Any]) -> str:
+    name = (specification.get("outcome") or {}).get("name", "")
+    return f"{shortened(name, 2 * LONGEST_LABEL)}, difference"
+
+
+def _likelihood(epsilon: Decimal) -> str:
+    """e to the epsilon, for the sentence on odds."""
+    return figure(float(f"{math.exp(min(float(epsilon), 700.0)):.2g}"))
+
+
+def _bounds(specification: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Everything that the study declared instead of reading it off the data: (role, column, bounds)."""
+    rows = []
+    outcome = specification.get("outcome")
+    if outcome:
+        rows.append(("outcome", outcome["name"], _range(outcome)))
+    for role, variable in (specification.get("pair") or {}).items():
+        rows.append((role, variable["name"], _range(variable)))
+    for name, covariate in (specification.get("covariates") or {}).items():
+        levels = covariate.get("levels")
+        rows.append(("covariate", name, _range(covariate) if levels is None else ", ".join(map(str, levels))))
+    clip = _arms(specification["estimator"])["clip"]
+    if clip:
+        rows.append(("clipped", "propensity score", f"{figure(clip[0])} to {figure(clip[1])}"))
+    return rows
+
+
+def _arms(estimator: Mapping[str, Any]) -> dict[str, Any]:
+    """How units came into the arms, as far as the study declares it: ``randomised``, ``chance``, ``clip``."""
+    propensity = estimator.get("propensity") or {}
+    chance = propensity.get("known")
+    return {
+        "randomised": chance is not None or estimator["name"] == "difference_in_means",
+        "chance": chance,
+        "clip": None if chance is not None else estimator.get("clip") or propensity.get("clip"),
+    }
+
+
+def _range(bounds: Mapping[str, Any]) -> str:
+    return f"{figure(bounds['lower'])} to {figure(bounds['upper'])}"
+
+
+def _rows(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """A nested mapping as rows of text, so that any kind of finding can be shown."""
+    rows: list[tuple[str, str]] = []
+    for key, value in values.items():
+        name = f"{prefix}{_words(key)}"
+        if isinstance(value, Mapping):
+            rows += _rows(value, f"{name}: ")
+        elif isinstance(value, list) and any(isinstance(part, Mapping) for part in value):
+            rows += _rows({str(index + 1): part for index, part in enumerate(value)}, f"{name} ")
+        else:
+            rows.append((name, _text(value)))
+    return rows
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return figure(value)
+    if isinstance(value, list):
+        return ", ".join(_text(part) for part in value)
+    return "–" if value is None else str(value)
+
+
+def _words(name: str) -> str:
+    """A key as words."""
+    return str(name).replace("_", " ")

@@ -1,0 +1,1 @@
+"""Bundles of sites: signing, checking, pooling."""

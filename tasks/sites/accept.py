@@ -1,0 +1,212 @@
+"""What a coordinator accepts: every expected site's one bundle, for this round, of this study, under a trusted key.
+
+The order of the checks matters only for the message: whoever is refused is told the first reason. All refusals of
+a round are told at once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from causalveil.schemas.errors import BundleError, StudyError
+from causalveil.schemas.release import EffectRelease
+from causalveil.schemas.sites.bundle import Bundle, Reason, instant_text
+from causalveil.schemas.sites.terms import Site, Sites
+from causalveil.schemas.studies import parse_study
+from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of
+
+# How far a site's clock may run ahead of the coordinator's.
+CLOCK_SKEW = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """A bundle that passed every check."""
+
+    site: str
+    bundle: Bundle
+    digest: str
+    release: EffectRelease
+
+
+@dataclass(frozen=True)
+class _Arrived:
+    """A bundle that is intact, from a site that is expected."""
+
+    where: str
+    bundle: Bundle
+    digest: str
+
+    @property
+    def site(self) -> str:
+        return self.bundle.statement.site
+
+
+def accept(terms: Sites, study: EffectStudy, folder: Path, now: datetime) -> tuple[Accepted, ...]:
+    """Check every file ``*.json`` of a folder against the terms of the round.
+
+    Args:
+        terms: the round's.
+        study: the study that travelled.
+        folder: where the bundles lie; their file names mean nothing.
+        now: the moment of the check, with a time zone.
+
+    Returns:
+        One accepted bundle per expected site, in the order of the terms.
+
+    Raises:
+        BundleError: one line that names every refused file and every missing site, each with its reason.
+        StudyError: the terms agree on a privacy that the study cannot have.
+    """
+    expected = {name: study_of_site(study, site) for name, site in terms.sites.items()}
+    refusals: list[str] = []
+    arrived: list[_Arrived] = []
+    for path in sorted(folder.glob("*.json")):
+        try:
+            arrived.append(_arrival(path, terms))
+        except BundleError as problem:
+            refusals.append(str(problem))
+    accepted: dict[str, Accepted] = {}
+    for name, site in terms.sites.items():
+        mine = [item for item in arrived if item.site == name]
+        if len(mine) > 1:
+            files = " and ".join(Path(item.where).name for item in mine)
+            refusals.append(f"site '{name}': {Reason.replayed}: it has more than one bundle ({files})")
+        elif mine:
+            try:
+                accepted[name] = _accept(mine[0], terms, site, expected[name], now)
+            except BundleError as problem:
+                refusals.append(str(problem))
+        elif not any(f"site '{name}'" in refusal for refusal in refusals):
+            refusals.append(f"site '{name}': {Reason.missing}: no intact bundle of it in {folder}")
+    refusals.extend(_shared_data(list(accepted.values())))
+    if refusals:
+        raise BundleError("nothing was pooled: " + "; ".join(refusals))
+    return tuple(accepted.values())
+
+
+def study_of_site(study: EffectStudy, site: Site) -> EffectStudy:
+    """The study that a site was asked to run: what travelled, with the privacy that was agreed with it.
+
+    Raises:
+        StudyError: the study cannot have that privacy.
+    """
+    if site.privacy is None:
+        return study
+    document = study.specification()
+    document["privacy"] |= site.privacy.model_dump(exclude_none=True)
+    agreed = parse_study(document, "the study with a site's privacy")
+    if not isinstance(agreed, EffectStudy):
+        raise StudyError("only studies of an effect are pooled")
+    return agreed
+
+
+def _arrival(path: Path, terms: Sites) -> _Arrived:
+    """Open a file and find its site.
+
+    Raises:
+        BundleError: not intact, or signed by nobody whom the terms trust for the site that it names.
+    """
+    bundle, digest = read_bundle(path)
+    name = bundle.statement.site
+    site, signer = terms.sites.get(name), terms.site_of(bundle.key)
+    if site is None:
+        raise BundleError(f"{path.name}: {Reason.foreign}: site '{name}' is not expected in round '{terms.round}'")
+    if bundle.key != site.key:
+        whose = f"the key of site '{signer}'" if signer else "a key that sites.yaml does not name"
+        raise BundleError(f"{path.name}: {Reason.foreign}: it speaks for site '{name}' but is signed by {whose}")
+    return _Arrived(path.name, bundle, digest)
+
+
+def _accept(item: _Arrived, terms: Sites, site: Site, expected: EffectStudy, now: datetime) -> Accepted:
+    statement, where = item.bundle.statement, f"site '{item.site}'"
+    if now >= site.expires:
+        raise BundleError(f"{where}: {Reason.expired}: its key expired on {instant_text(site.expires)}")
+    if statement.round != terms.round:
+        raise BundleError(
+            f"{where}: {Reason.replayed}: its bundle answers round '{statement.round}', and this is '{terms.round}'"
+        )
+    _in_time(statement.finished_at, statement.issued_at, terms, now, where)
+    release = release_of(item.bundle, where)
+    refuse_unfit(release, where)
+    if not isinstance(release, EffectRelease):
+        raise BundleError(f"{where}: {Reason.unfit}: only effects are pooled")
+    _same_study(release, expected, where)
+    return Accepted(item.site, item.bundle, item.digest, release)
+
+
+def _in_time(finished: datetime, issued: datetime, terms: Sites, now: datetime, where: str) -> None:
+    if issued > now + CLOCK_SKEW:
+        raise BundleError(f"{where}: {Reason.early}: signed on {instant_text(issued)}, which lies in the future")
+    if finished > issued + CLOCK_SKEW:
+        raise BundleError(f"{where}: {Reason.early}: signed before its run had finished")
+    if finished < terms.opened:
+        raise BundleError(
+            f"{where}: {Reason.stale}: its run finished on {instant_text(finished)}, before the round opened on "
+            f"{instant_text(terms.opened)}"
+        )
+    if terms.closes is not None and issued > terms.closes:
+        raise BundleError(
+            f"{where}: {Reason.stale}: signed on {instant_text(issued)}, after the round closed on "
+            f"{instant_text(terms.closes)}"
+        )
+
+
+def _same_study(release: EffectRelease, expected: EffectStudy, where: str) -> None:
+    """The site ran what it was asked to: digest, and everything that the release itself says about it.
+
+    Raises:
+        BundleError: names the keys of the study that differ.
+    """
+    wanted, found = expected.specification(), release.specification
+    differing = sorted(_differences(wanted, found))
+    if differing:
+        raise BundleError(f"{where}: {Reason.foreign}: it ran another study; differing: {', '.join(differing[:8])}")
+    privacy = release.privacy
+    said: dict[str, tuple[Any, Any]] = {
+        "study digest": (release.study_digest, expected.digest),
+        "study name": (release.study, expected.name),
+        "estimand": (release.estimand, expected.estimand),
+        "estimator": (release.estimator, expected.estimator.name),
+        "guarantee": (release.guarantee, expected.guarantee),
+        "confidence": (release.interval.confidence, expected.confidence),
+        "neighbouring relation": (privacy.neighbours, expected.privacy.neighbours),
+        "level": (privacy.level, expected.privacy.level),
+        "epsilon": (privacy.epsilon, expected.privacy.epsilon),
+        "delta": (privacy.delta, expected.privacy.delta),
+        "unit": (privacy.unit, expected.data.unit),
+    }
+    wrong = [name for name, (value, agreed) in said.items() if value != agreed]
+    if wrong:
+        raise BundleError(f"{where}: {Reason.foreign}: its release contradicts the study in: {', '.join(wrong)}")
+
+
+def _differences(wanted: Mapping[str, Any], found: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Keys of the study at which two specifications differ; keys that only the site has are not quoted."""
+    for key in wanted:
+        left, right = wanted[key], found.get(key)
+        if isinstance(left, dict) and isinstance(right, dict):
+            yield from _differences(left, right, f"{prefix}{key}.")
+        elif left != right:
+            yield f"{prefix}{key}"
+    if set(found) - set(wanted):
+        yield f"{prefix}(keys that the study does not have)"
+
+
+def _shared_data(accepted: Sequence[Accepted]) -> Iterator[str]:
+    """Two sites with one dataset of one ledger, or one charge: the declared disjointness cannot be true."""
+    for key in ("dataset", "charge"):
+        names: dict[str, list[str]] = {}
+        for item in accepted:
+            ledger = item.release.ledger
+            shared = [ledger.identity, item.release.dataset] if key == "dataset" else [ledger.entry_hash]
+            names.setdefault(json.dumps(shared), []).append(item.site)
+        for sites in names.values():
+            if len(sites) > 1:
+                yield f"sites {' and '.join(repr(site) for site in sites)}: {Reason.replayed}: they report one {key}"

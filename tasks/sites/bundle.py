@@ -1,0 +1,222 @@
+"""Making and opening bundles: one release under one site's Ed25519 signature.
+
+Signed are the canonical bytes of the statement behind a label of their own, so that a signature serves no other
+purpose. A bundle's file must be the very bytes that we would write for what it says: there is one spelling of each
+bundle, no key can stand twice in it, and no byte of it can be changed unnoticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from causalveil.schemas.documents import validate
+from causalveil.schemas.errors import BundleError, RunConflict, StudyError
+from causalveil.schemas.release import Release, load_release_text
+from causalveil.schemas.sites.bundle import Bundle, Reason, Statement
+from causalveil.tasks.privacy.keys import signing_secret
+from causalveil.tasks.privacy.ledger.ledger import Ledger
+
+LARGEST = 16_000_000
+_LABEL = b"causalveil bundle 1\x00"
+
+
+class UnreadableBundle(StudyError):
+    """The text is not that of a bundle; callers say whose it was."""
+
+
+def canonical(statement: Statement) -> bytes:
+    """The bytes that are signed: the label, then the statement as JSON in its own order, no spaces, ASCII."""
+    document = statement.model_dump(mode="json")
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return _LABEL + text.encode("ascii")
+
+
+def public_key(*, create: bool = False) -> str:
+    """This site's public key, as ``sites.yaml`` wants it.
+
+    Args:
+        create: make the key first if there is none.
+
+    Raises:
+        CausalveilError: there is none, or it cannot be used.
+    """
+    return _text_of(_private_key(create=create).public_key())
+
+
+def fingerprint(key: str) -> str:
+    """The first 16 hex digits of the key's SHA-256 in groups of four, for comparing over the telephone."""
+    digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+    return " ".join(digest[index : index + 4] for index in range(0, 16, 4))
+
+
+def make_bundle(ledger: Ledger, run_id: str, site: str, round_: str) -> str:
+    """Sign what a finished run released, once the ledger has vouched for it.
+
+    Args:
+        ledger: the site's.
+        run_id: a finished run.
+        site: the name under which the coordinator knows this site.
+        round_: the coordinator's call that this answers.
+
+    Returns:
+        The text of the bundle.
+
+    Raises:
+        RunConflict: no such run, or it is not finished.
+        BundleError: a release that may not leave, or of a kind that cannot be pooled.
+        LedgerError: the ledger does not verify, or does not hold the release.
+        CausalveilError: the site has no key to sign with.
+    """
+    run = ledger.record(run_id)
+    if run is None or run.document is None:
+        raise RunConflict(f"run {run_id} {'is not in this ledger' if run is None else f'is {run.state}, not finished'}")
+    text = str(run.document.document.get("document"))
+    release = load_release_text(text, f"run {run_id}")
+    refuse_unfit(release, f"run {run_id}")
+    ledger.verify_release(release)
+    return sign(
+        Statement(
+            site=site,
+            round=round_,
+            issued_at=datetime.now(UTC),
+            finished_at=datetime.fromisoformat(run.document.written_at),
+            run_id=run_id,
+            study_digest=release.study_digest,
+            policy_digest=run.reservation.policy_digest,
+            release_digest=digest_of(text),
+            release=json.loads(text),
+        )
+    )
+
+
+def answers(bundle: Bundle, run_id: str, site: str, round_: str) -> bool:
+    """Whether an intact bundle is this site's, by its present key, on this run and round."""
+    said = bundle.statement
+    return (said.run_id, said.site, said.round, bundle.key) == (run_id, site, round_, public_key())
+
+
+def refuse_unfit(release: Release, where: str) -> None:
+    """Only effects, with noise from the operating system, are pooled.
+
+    Raises:
+        BundleError: another kind, or a simulation.
+    """
+    if release.kind != "effect":
+        raise BundleError(
+            f"{where}: {Reason.unfit}: a release of kind '{release.kind}' cannot be pooled, only effects can"
+        )
+    if release.not_for_release or release.noise.source != "operating_system":
+        raise BundleError(f"{where}: {Reason.unfit}: it was simulated with seeded noise and is not for release")
+
+
+def sign(statement: Statement) -> str:
+    """The bundle of a statement under this site's key.
+
+    Raises:
+        CausalveilError: there is no key, or it cannot be used.
+    """
+    key = _private_key()
+    signature = key.sign(canonical(statement)).hex()
+    return bundle_text(Bundle(statement=statement, key=_text_of(key.public_key()), signature=signature))
+
+
+def bundle_text(bundle: Bundle) -> str:
+    """The bytes of bundle.json: indented, keys in the order of the model, the release as its own file has it."""
+    return _file_text(bundle.model_dump(mode="json"))
+
+
+def read_bundle(path: Path) -> tuple[Bundle, str]:
+    """Read a bundle and check that it is intact: signed, as it stands, by the key that it names.
+
+    Whose key that is, is another question: ``tasks.bundle_check``.
+
+    Returns:
+        The bundle and the SHA-256 of its file.
+
+    Raises:
+        BundleError: missing, unreadable or tampered; the message quotes nothing of the file.
+    """
+    try:
+        if path.stat().st_size > LARGEST:
+            raise BundleError(f"{path}: {Reason.unreadable}: larger than {LARGEST} bytes")
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise BundleError(f"{path}: {Reason.missing}: no such file") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise BundleError(f"{path}: {Reason.unreadable}: not UTF-8 text ({type(problem).__name__})") from None
+    return open_bundle(text, str(path)), digest_of(text)
+
+
+def open_bundle(text: str, where: str) -> Bundle:
+    """Parse the text of a bundle and check that it is intact.
+
+    Raises:
+        BundleError: unreadable or tampered.
+    """
+    try:
+        document: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BundleError(f"{where}: {Reason.unreadable}: not a JSON document") from None
+    try:
+        bundle = validate(Bundle, document, where, UnreadableBundle)
+        rewritten = bundle_text(bundle)
+    except (UnreadableBundle, ValueError, RecursionError):
+        raise BundleError(f"{where}: {Reason.unreadable}: not a bundle of this version of causalveil") from None
+    if rewritten != text:
+        raise BundleError(f"{where}: {Reason.tampered}: it is not written as causalveil writes bundles")
+    if not _signed(bundle):
+        raise BundleError(f"{where}: {Reason.tampered}: its signature does not match what it says")
+    return bundle
+
+
+def release_of(bundle: Bundle, where: str) -> Release:
+    """The release in a bundle, after a check that it is the one that the statement speaks of.
+
+    Raises:
+        BundleError: of another version of causalveil, or statement and release disagree.
+    """
+    statement = bundle.statement
+    try:
+        release = load_release_text(json.dumps(statement.release), where)
+    except StudyError:
+        raise BundleError(f"{where}: {Reason.unreadable}: its release is of no kind that this version knows") from None
+    said = (statement.run_id, statement.study_digest, statement.release_digest)
+    if said != (release.run_id, release.study_digest, digest_of(_file_text(statement.release))):
+        raise BundleError(f"{where}: {Reason.tampered}: its statement does not match its release")
+    return release
+
+
+def digest_of(text: str) -> str:
+    """SHA-256 of a text's UTF-8 bytes."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _file_text(document: dict[str, Any]) -> str:
+    """A document as its file has it: indented, keys in their order."""
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _signed(bundle: Bundle) -> bool:
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    try:
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(bundle.key.removeprefix("ed25519:")))
+        key.verify(bytes.fromhex(bundle.signature), canonical(bundle.statement))
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _private_key(*, create: bool = False) -> Any:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return Ed25519PrivateKey.from_private_bytes(signing_secret(create=create))
+
+
+def _text_of(key: Any) -> str:
+    return f"ed25519:{key.public_bytes_raw().hex()}"

@@ -1,0 +1,1 @@
+"""Randomised trials: the difference of arm means."""

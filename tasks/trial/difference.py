@@ -1,0 +1,143 @@
+"""The difference of a randomised trial's arm means, privately, with its own interval.
+
+One release of five sums over all units: (sum_1 u, sum_0 u, sum t, sum_1 u^2/sqrt(2), sum_0 u^2/sqrt(2)), u in [-1, 1]
+the scaled outcome: sensitivity 2, what the two sums of outcomes have alone. At label level treatment is public, and so
+is its sum. Proof: ``docs/proofs/aipw.md``, section 7.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.privacy import Charge, Level, Scope
+from causalveil.tasks.enclave.folds import Folds, Pieces
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.assemble import Estimate, Findings, Noise, assemble
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice, sums_sensitivity
+from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
+
+SLOT = Slot(name="effect", stage="difference", scope=Scope.all)
+SECOND_MOMENT = math.sqrt(0.5)
+NUMBERS = 5
+COUNT = 2
+# A noisy number of units in an arm below so many noise standard deviations carries no mean.
+FLOOR_DEVIATIONS = 5.0
+NOT_COVERED = "confounding: the arms are taken as randomised"
+
+
+def private_entries(study: DifferenceStudy) -> list[int]:
+    """Positions of the sums that need noise: at label level the number of treated units needs none."""
+    return [index for index in range(NUMBERS) if index != COUNT or study.privacy.level is not Level.label]
+
+
+def mechanism(study: DifferenceStudy, design: Design) -> Mechanism:
+    """What the sums are released by."""
+    return vector_mechanism(sums_sensitivity(len(private_entries(study)), design.units), study.privacy.cost)
+
+
+def declare(study: DifferenceStudy, design: Design) -> tuple[Charge, ...]:
+    """The one charge of the study."""
+    return (mechanism(study, design).charge(SLOT),)
+
+
+def sums(pieces: Pieces, workers: int = 1) -> FloatArray:
+    """The five sums, exact, shape (5,)."""
+
+    def of(rows: Rows) -> FloatArray:
+        u, t = on_lattice(rows.u), (rows.t != 0).astype(np.float64)
+        return np.array([u @ t, u @ (1 - t), t.sum(), (u * u) @ t, (u * u) @ (1 - t)])
+
+    weights: FloatArray = np.array([1.0, 1.0, 1.0, SECOND_MOMENT, SECOND_MOMENT])
+    return exact_sums(pieces, of, NUMBERS, workers) * weights
+
+
+def release(study: DifferenceStudy, design: Design, pieces: Pieces, budget: Budget) -> FloatArray:
+    """The sums with noise on every private one, shape (5,)."""
+    released = sums(pieces, study.execution.workers)
+    entries = private_entries(study)
+    released[entries] = mechanism(study, design).release(released[entries], SLOT, budget)
+    return released
+
+
+def findings(study: DifferenceStudy, design: Design, released: FloatArray) -> Findings:
+    """Estimate and interval from released sums.
+
+    mean - mu = (e_sum - mu e_count)/count holds exactly for the noisy count; one count serves both arms, with opposite
+    signs, so its part in the difference is (mu_1/n_1 + mu_0/n_0) e. The variance's noise: of the second moments over
+    their weight, of the means twice their value.
+
+    Raises:
+        ValueError: the number of units is not known.
+    """
+    if design.units is None:
+        raise ValueError("an interval needs the number of units")
+    noise = Noise.of(mechanism(study, design), len(private_entries(study)))
+    label = study.privacy.level is Level.label
+    floor = max(0.0 if label else FLOOR_DEVIATIONS * noise.deviation, 1e-9)
+    first, second, count, square_first, square_second = released.tolist()
+    means, variance, sums_noise, count_noise, variance_noise, clamped = [], 0.0, 0.0, 0.0, 0.0, 0
+    for total, square, units in ((first, square_first, count), (second, square_second, design.units - count)):
+        clamped += units < floor
+        size = max(units, floor)
+        mean = min(max(total / size, -1.0), 1.0)
+        means.append(mean)
+        variance += (square / SECOND_MOMENT / size - mean**2) / size
+        sums_noise += 1 / size**2
+        count_noise += 0.0 if label else mean / size
+        variance_noise += (1 / SECOND_MOMENT**2 + 4 * mean**2 + (0.0 if label else 1.0)) / size**4
+    half, width = study.outcome.width / 2, study.outcome.width
+    estimate = Estimate(
+        value=(means[0] - means[1]) * half,
+        variance=variance * half**2,
+        noise=math.sqrt(sums_noise + count_noise**2) * half,
+        variance_noise=math.sqrt(variance_noise) * half**2,
+        drowned=clamped > 0,
+        excess=clamped * width**2,
+    )
+    value, interval, spread, upper = assemble(estimate, noise, study.confidence, (-width, width))
+    return Findings(
+        value,
+        interval,
+        spread,
+        {
+            "mean_treated": study.outcome.middle + means[0] * half,
+            "mean_control": study.outcome.middle + means[1] * half,
+            "noise_standard_error": math.sqrt(spread.noise),
+            "sampling_standard_error": math.sqrt(spread.sampling),
+            "sampling_standard_error_upper": math.sqrt(upper),
+            "denominator_clamped": estimate.drowned,
+            "not_covered": NOT_COVERED,
+        },
+    )
+
+
+def analyse(study: DifferenceStudy, design: Design, rows: Rows, budget: Budget) -> Findings:
+    """The whole estimator on rows in memory, for replications and tests."""
+    return findings(study, design, release(study, design, Pieces(lambda _: rows, 1, len(rows)), budget))
+
+
+def expected_findings(study: DifferenceStudy, design: Design, stand_in: StandIn = StandIn()) -> Findings:
+    """What the stand-in population would give if no noise happened to be drawn.
+
+    Raises:
+        ValueError: the number of units is not known.
+    """
+    if design.units is None:
+        raise ValueError("theory needs the number of units")
+    deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
+    square = (deviation / (study.outcome.width / 2)) ** 2 * SECOND_MOMENT
+    treated = stand_in.treated * design.units
+    numbers = [0.0, 0.0, treated, treated * square, (design.units - treated) * square]
+    return findings(study, design, np.array(numbers))
+
+
+def difference_stage(study: DifferenceStudy, design: Design, scratch: Path, budget: Budget) -> Findings:
+    """Release the sums over all units, which ``folds`` left as one fold, and make the interval."""
+    everybody = Folds.open(scratch).fold(0)
+    return findings(study, design, release(study, design, everybody, budget))

@@ -1,0 +1,1 @@
+"""From a warehouse to partitions, block by block."""

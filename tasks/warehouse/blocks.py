@@ -1,0 +1,244 @@
+"""From a warehouse to Parquet partitions: one block after the other, each whole or not there.
+
+Layout of the folder that an extract fills, which is a study's data folder::
+
+    month=2026-01/part-00000.parquet ...    at most ``rows_per_file`` rows each, mode 0600
+                  _block.json               rows and files of the block, and by which declaration they were taken
+    _manifest.json                          schema, declared range, every block with its n; written last
+
+A block is written into a hidden folder, synced, and renamed: whoever finds it finds all of it, after a power cut too.
+Blocks that are there are left alone, so an extract that died goes on where it was, and the next month's run takes the
+next month. To take a block anew, delete its folder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from causalveil.schemas.errors import CausalveilError, DataError, StudyError
+from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, ExtractedFile, Manifest, Source
+from causalveil.tasks.warehouse.intervals import Interval
+from causalveil.tasks.warehouse.read_sql import batches, target_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BLOCK_FILE = "_block.json"
+LOCK_FILE = "_extract.lock"
+_PARTIAL = ".partial-"
+
+
+@contextmanager
+def extracting(folder: Path) -> Iterator[None]:
+    """Hold the folder for one extract, and clear away what a dead one left half written.
+
+    Raises:
+        CausalveilError: another extract is filling the folder, or it cannot be written.
+    """
+    failure = None
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as problem:
+        failure = f"{folder}: cannot be written ({type(problem).__name__})"
+    if failure:
+        raise CausalveilError(failure)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            failure = f"{folder}: another extract is filling this folder"
+        if failure:
+            raise CausalveilError(failure)
+        for left in folder.glob(f".*{_PARTIAL}*"):
+            shutil.rmtree(left)
+        yield
+    finally:
+        os.close(handle)
+
+
+def probe_stage(source: Source, place: Path, url: str | None) -> None:
+    """Does the source answer, and has it the declared columns? Reads no row, writes nothing.
+
+    Raises:
+        DataError, CausalveilError: see :func:`tasks.extract_read.batches`.
+    """
+    for _ in batches(source, place, url, None):
+        pass
+
+
+def extract_stage(source: Source, place: Path, url: str | None, folder: Path, interval: Interval) -> ExtractedBlock:
+    """Take one block, unless it is there.
+
+    Args:
+        source: the declaration.
+        place: the folder that its relative paths begin at.
+        url: of the warehouse.
+        folder: the data folder, held by :func:`extracting`.
+        interval: the block.
+
+    Raises:
+        DataError: the source's schema drifted, or a block of another declaration is in the way.
+        CausalveilError: the source cannot be read, or the folder not be written.
+    """
+    place_of_block = folder / interval.block
+    if place_of_block.exists():
+        return stored_block(source, folder, interval.block)
+    partial = folder / f".{interval.block}{_PARTIAL}{uuid4().hex}"
+    failure = None
+    try:
+        partial.mkdir(mode=0o700)
+        files = _write(batches(source, place, url, interval), target_schema(source), partial, source.rows_per_file)
+        block = ExtractedBlock(
+            block=interval.block,
+            rows=sum(files.values()),
+            source_digest=source.digest,
+            files=tuple(ExtractedFile(path=f"{interval.block}/{name}", rows=rows) for name, rows in files.items()),
+        )
+        _write_text(partial / BLOCK_FILE, block.model_dump_json(indent=1) + "\n")
+        _sync(partial)
+        partial.rename(place_of_block)
+        _sync(folder)
+    except OSError as problem:
+        failure = f"{folder}: block {interval.block} cannot be written ({type(problem).__name__}); run again"
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    if failure:
+        raise CausalveilError(failure)
+    return block
+
+
+def stored_block(source: Source, folder: Path, name: str) -> ExtractedBlock:
+    """A block that an earlier extract finished.
+
+    Raises:
+        DataError: no extract made it, or one of another declaration, or its files were changed.
+    """
+    import pyarrow.parquet as pq
+
+    problem = None
+    try:
+        document = json.loads((folder / name / BLOCK_FILE).read_text(encoding="utf-8"))
+        block = ExtractedBlock.model_validate(document)
+        counts = [pq.read_metadata(folder / file.path).num_rows for file in block.files]
+    except Exception:  # of json, pydantic, the file system, or pyarrow; all mean the same
+        problem = "is not as an extract left it"
+    else:
+        if block.source_digest != source.digest:
+            problem = "was taken by another declaration (query, key or columns)"
+        elif counts != [file.rows for file in block.files]:
+            problem = "was changed since it was taken"
+    if problem:
+        raise DataError(f"{folder / name}: {problem}; delete this folder to take the block anew")
+    return block
+
+
+def manifest_stage(
+    source: Source, folder: Path, intervals: tuple[Interval, ...], blocks: tuple[ExtractedBlock, ...]
+) -> Manifest:
+    """Write the manifest: every block of the declared range, in order.
+
+    Raises:
+        DataError: the folder holds a block outside the declared range, which a study would read.
+        CausalveilError: it cannot be written.
+    """
+    declared = {block.block for block in blocks}
+    extra = sorted(path.name for path in folder.glob(f"{source.key.name}=*") if path.name not in declared)
+    if extra:
+        raise DataError(f"{folder / extra[0]}: lies outside the declared range; widen the range or move it away")
+    manifest = Manifest(
+        name=source.name,
+        dataset=source.dataset,
+        source_digest=source.digest,
+        key=source.key.name,
+        first=intervals[0].value,
+        last=intervals[-1].value,
+        columns=source.columns,
+        blocks=blocks,
+    )
+    problem = None
+    try:
+        partial = folder / f".{MANIFEST_FILE}.{uuid4().hex}"
+        _write_text(partial, manifest.model_dump_json(indent=1) + "\n")
+        partial.replace(folder / MANIFEST_FILE)
+        _sync(folder)
+    except OSError as error:
+        problem = f"{folder / MANIFEST_FILE}: cannot be written ({type(error).__name__})"
+    if problem:
+        raise CausalveilError(problem)
+    return manifest
+
+
+def check_dataset(source: Source, dataset: str | None) -> None:
+    """The policy in the folder, if there is one, must be of the dataset that the source names.
+
+    Raises:
+        StudyError: it is of another.
+    """
+    if dataset is not None and dataset != source.dataset:
+        raise StudyError(
+            f"source '{source.name}' fills dataset '{source.dataset}', but the policy there is of '{dataset}'"
+        )
+
+
+def _write(rows: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path, rows_per_file: int) -> dict[str, int]:
+    """Write batches into files of at most ``rows_per_file`` rows; at least one file, so that no block is a gap."""
+    written: dict[str, int] = {}
+    rest: pa.RecordBatch | None = None
+    more = True
+    while more:
+        name = f"part-{len(written):05d}.parquet"
+        with _new_parquet(folder / name, schema) as write:
+            count = 0
+            while count < rows_per_file:
+                batch = rest if rest is not None else next(rows, None)
+                rest = None
+                if batch is None:
+                    more = False
+                    break
+                room = rows_per_file - count
+                if batch.num_rows > room:
+                    batch, rest = batch.slice(0, room), batch.slice(room)
+                write(batch)
+                count += batch.num_rows
+        written[name] = count
+    if len(written) > 1 and written[name] == 0:
+        # The rows ended with the file before.
+        (folder / name).unlink()
+        del written[name]
+    return written
+
+
+@contextmanager
+def _new_parquet(path: Path, schema: pa.Schema) -> Iterator[Any]:
+    """A new Parquet file, mode 0600, on disk when the block is left. No column statistics: nobody needs them."""
+    import pyarrow.parquet as pq
+
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as stream:
+        with pq.ParquetWriter(stream, schema, compression="lz4", write_statistics=False) as writer:
+            yield lambda batch: writer.write_batch(batch) if batch.num_rows else None
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _write_text(path: Path, text: str) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

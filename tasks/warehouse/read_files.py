@@ -1,0 +1,114 @@
+"""Folders of Parquet or CSV files as a source of an extract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from causalveil.schemas.errors import CausalveilError, DataError
+from causalveil.schemas.warehouse import Files, Source, Step
+from causalveil.tasks.warehouse.intervals import Interval
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+BATCH_ROWS = 65_536
+
+
+@contextmanager
+def file_batches(
+    source: Source, files: Files, place: Path, schema: pa.Schema, interval: Interval | None
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Batches of the rows of one block; row groups whose statistics exclude it are skipped.
+
+    Args:
+        source: the declaration.
+        files: its part that names the folder.
+        place: the folder that the path is relative to.
+        schema: of the declared columns.
+        interval: the block; None: no rows.
+
+    Raises:
+        DataError: a file lacks a column. (A data set's reader alone would fill it with nulls.)
+        CausalveilError: no such folder, or no such file in it.
+    """
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    folder = place / files.path
+    paths = sorted(path for path in folder.rglob(f"*.{files.kind}") if path.is_file() and not _hidden(path, folder))
+    if not paths:
+        raise CausalveilError(f"source '{source.name}': no {files.kind} file in {folder}")
+    found = [_file_schema(source, files, path) for path in paths]
+    yield_schema = _read_schema(source, files, schema, found[0])
+    empty = pa.record_batch([pa.array([], field.type) for field in yield_schema], schema=yield_schema)
+    if interval is None:
+        yield iter([empty])
+        return
+    data = ds.dataset([str(path) for path in paths], schema=yield_schema, format=_format(files, yield_schema))
+    type_ = yield_schema.field(source.key.column).type
+    lower, upper = (pa.scalar(_edge(edge, type_), type_) for edge in (interval.lower, interval.upper))
+    key = ds.field(source.key.column)
+    scanner = data.scanner(filter=(key >= lower) & (key < upper), batch_size=BATCH_ROWS, use_threads=False)
+    yield _after(empty, scanner.to_batches())
+
+
+def _after(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest
+
+
+def _file_schema(source: Source, files: Files, path: Path) -> pa.Schema:
+    """The columns of one file, from its footer or its header line; all that the extract needs are there."""
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    if files.kind == "parquet":
+        schema = pyarrow.parquet.read_schema(path)
+    else:
+        with pyarrow.csv.open_csv(path) as reader:
+            schema = reader.schema
+    for name in (source.key.column, *source.columns):
+        if schema.get_field_index(name) < 0:
+            raise DataError(f"source '{source.name}': {path.name} has no column '{name}' (or has it twice)")
+    return schema
+
+
+def _read_schema(source: Source, files: Files, schema: pa.Schema, found: pa.Schema) -> pa.Schema:
+    """The types to read as: Parquet's own (they are checked batch by batch), for CSV the declared ones."""
+    import pyarrow as pa
+
+    if files.kind == "parquet":
+        return pa.schema([found.field(name) for name in dict.fromkeys([*schema.names, source.key.column])])
+    if source.key.column in schema.names:
+        return schema
+    # A date parses as a time of day 0, so one type reads both.
+    type_ = pa.int64() if source.key.step is Step.integer else pa.timestamp("us")
+    return schema.append(pa.field(source.key.column, type_))
+
+
+def _format(files: Files, schema: pa.Schema) -> ds.FileFormat:
+    import pyarrow.csv
+    import pyarrow.dataset as ds
+
+    if files.kind == "parquet":
+        return ds.ParquetFileFormat()
+    types = {field.name: field.type for field in schema}
+    options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""])
+    return ds.CsvFileFormat(convert_options=options)
+
+
+def _edge(edge: date | int, wanted: pa.DataType) -> date | int:
+    from pyarrow import types
+
+    if isinstance(edge, int) or not types.is_timestamp(wanted):
+        return edge
+    return datetime(edge.year, edge.month, edge.day, tzinfo=UTC if wanted.tz is not None else None)
+
+
+def _hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)

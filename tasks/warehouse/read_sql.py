@@ -1,0 +1,237 @@
+"""Reading one block of a source as Arrow batches of the declared columns: streamed, never the whole block at once.
+
+A warehouse's own error texts may quote a password, a query or a value. None is passed on: an error says which of a few
+public things went wrong. Times without a zone are compared as they stand, instants in UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from causalveil.schemas.errors import CausalveilError, DataError
+from causalveil.schemas.warehouse import DuckDb, Files, Kind, Source, Warehouse
+from causalveil.tasks.warehouse.intervals import Interval
+from causalveil.tasks.warehouse.read_files import file_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BATCH_ROWS = 65_536
+
+
+def target_schema(source: Source) -> pa.Schema:
+    """The Arrow schema that every partition has: the declared columns in their order."""
+    import pyarrow as pa
+
+    types = {
+        Kind.integer: pa.int64(),
+        Kind.number: pa.float64(),
+        Kind.boolean: pa.bool_(),
+        Kind.text: pa.string(),
+        Kind.date: pa.date32(),
+        Kind.timestamp: pa.timestamp("us"),
+    }
+    return pa.schema([(name, types[kind]) for name, kind in source.columns.items()])
+
+
+def batches(source: Source, place: Path, url: str | None, interval: Interval | None) -> Iterator[pa.RecordBatch]:
+    """Stream the rows of one block; with None no rows, but the same checks of the schema.
+
+    Args:
+        source: the declaration.
+        place: the folder that relative paths begin at.
+        url: of the warehouse, for the kinds that have one; it stands in no message.
+        interval: the block.
+
+    Yields:
+        Batches of some ten thousand rows with :func:`target_schema`, the first of them empty.
+
+    Raises:
+        DataError: the source lacks a declared column or holds it as another type.
+        CausalveilError: the source cannot be reached or does not answer the query.
+    """
+    schema, failure = target_schema(source), None
+    try:
+        with _open(source, place, url, interval) as found:
+            for batch in found:
+                yield conform(batch, source, schema)
+    except CausalveilError as problem:
+        failure = problem.with_traceback(None)
+    except Exception as problem:  # drivers' exceptions share no base
+        failure = CausalveilError(f"source '{source.name}': {cause(problem)}")
+    # Raised outside the except clause, so that no driver's text hangs on the error.
+    if failure is not None:
+        failure.__cause__ = failure.__context__ = None
+        raise failure
+
+
+def conform(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.RecordBatch:
+    """The declared columns of a batch as the declared types.
+
+    Raises:
+        DataError: a column is missing or of another kind; names it and the types, never a value.
+    """
+    import pyarrow as pa
+
+    arrays, problem = [], None
+    for name, kind in source.columns.items():
+        place = batch.schema.get_field_index(name)
+        if place < 0:
+            raise DataError(f"source '{source.name}': column '{name}' is missing (or there twice); its schema drifted")
+        found = batch.column(place)
+        if not holds(found.type, kind):
+            raise DataError(
+                f"source '{source.name}': column '{name}' is of type {found.type} and was declared {kind}; "
+                "cast it in the query, or declare what it is now"
+            )
+        try:
+            arrays.append(_converted(found, schema.field(name).type))
+        except pa.ArrowException:
+            problem = f"source '{source.name}': column '{name}' holds values that do not fit into {kind}"
+        if problem:
+            raise DataError(problem)
+    return pa.record_batch(arrays, schema=schema)
+
+
+def holds(found: pa.DataType, kind: Kind) -> bool:
+    """Whether a column of this Arrow type may be stored as a declared kind; a column of nulls alone may."""
+    from pyarrow import types
+
+    if types.is_null(found):
+        return True
+    if types.is_dictionary(found):
+        return holds(found.value_type, kind)
+    verdict: bool = {
+        Kind.integer: types.is_integer(found),
+        Kind.number: types.is_integer(found) or types.is_floating(found) or types.is_decimal(found),
+        Kind.boolean: types.is_boolean(found),
+        Kind.text: types.is_string(found) or types.is_large_string(found) or types.is_string_view(found),
+        Kind.date: types.is_date(found),
+        Kind.timestamp: types.is_timestamp(found),
+    }[kind]
+    return verdict
+
+
+def _converted(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Cast; numbers must fit exactly but for rounding to float64, times but for digits below a microsecond."""
+    from pyarrow import types
+
+    return values.cast(wanted, safe=not (types.is_timestamp(wanted) or types.is_floating(wanted)))
+
+
+def _open(
+    source: Source, place: Path, url: str | None, interval: Interval | None
+) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
+    match source.source:
+        case Files() as files:
+            return file_batches(source, files, place, target_schema(source), interval)
+        case DuckDb() as database:
+            return _duckdb(place / database.path, statement(source.key.column, database.query, interval))
+        case Warehouse() as warehouse if url is not None:
+            read = _adbc if warehouse.kind == "adbc" else _sqlalchemy
+            return read(url, statement(source.key.column, warehouse.query, interval))
+    raise CausalveilError(f"source '{source.name}': no URL was found for its warehouse")
+
+
+def statement(column: str, query: str, interval: Interval | None) -> str:
+    """The owner's query, cut to one block. The literals are dates and integers of the declared range."""
+    quoted = '"' + column.replace('"', '""') + '"'
+    condition = "1 = 0"
+    if interval is not None:
+        lower, upper = (_literal(edge) for edge in (interval.lower, interval.upper))
+        condition = f"{quoted} >= {lower} AND {quoted} < {upper}"
+    return f"SELECT * FROM ({query.strip().rstrip(';')}) AS source WHERE {condition}"
+
+
+def _literal(edge: date | int) -> str:
+    return str(edge) if isinstance(edge, int) else f"DATE '{edge.isoformat()}'"
+
+
+@contextmanager
+def _adbc(url: str, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Arrow batches as PostgreSQL's COPY delivers them, some megabytes each."""
+    from adbc_driver_postgresql import dbapi
+
+    address = url.replace("postgresql+psycopg://", "postgresql://", 1)
+    with closing(dbapi.connect(address)) as connection, closing(connection.cursor()) as cursor:
+        cursor.execute("SET TIME ZONE 'UTC'")
+        cursor.execute(query)
+        reader = cursor.fetch_record_batch()
+        yield _led(reader.schema, reader)
+
+
+@contextmanager
+def _sqlalchemy(url: str, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Rows of any dialect, as many at a time as a server-side cursor fetches; slower than ADBC."""
+    import pyarrow as pa
+    import sqlalchemy as sa
+
+    address = sa.make_url(url)
+    if address.drivername in ("postgresql", "postgres"):
+        address = address.set(drivername="postgresql+psycopg")
+    engine = sa.create_engine(address, poolclass=sa.NullPool, hide_parameters=True)
+    with engine.connect() as connection:
+        if connection.dialect.name == "postgresql":
+            connection.execute(sa.text("SET TIME ZONE 'UTC'"))
+        streaming = connection.execution_options(stream_results=True, max_row_buffer=BATCH_ROWS)
+        # As a literal, so that a colon in the owner's query is no parameter.
+        result = streamed = streaming.execute(sa.text(query.replace(":", "\\:")))
+        names = list(result.keys())
+
+        def read() -> Iterator[pa.RecordBatch]:
+            while rows := streamed.fetchmany(BATCH_ROWS):
+                yield pa.record_batch([pa.array(column) for column in zip(*rows, strict=True)], names=names)
+
+        yield _led(pa.schema([(name, pa.null()) for name in names]), read())
+
+
+@contextmanager
+def _duckdb(path: Path, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
+    import duckdb
+
+    if not path.is_file():
+        raise CausalveilError(f"{path}: no such DuckDB file")
+    with closing(duckdb.connect(str(path), read_only=True)) as connection:
+        reader = connection.sql(query).to_arrow_reader(BATCH_ROWS)
+        yield _led(reader.schema, reader)
+
+
+def _led(schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A batch without rows goes ahead, so that drift is found in an empty block too."""
+    import pyarrow as pa
+
+    yield pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
+    yield from rest
+
+
+# Classes of SQLSTATE (PostgreSQL's documentation, appendix A), each in our words.
+_STATES = {
+    "08": "its server cannot be reached",
+    "28": "its server refuses the user or password",
+    "3D": "its database does not exist",
+    "42501": "its user may not read what the query names",
+    "42": "its query does not parse, or names a table or column (the key's?) that does not exist",
+    "22": "its query fails on a value; the text of the failure is withheld",
+    "57": "its server stopped or cancelled the query",
+    "53": "its server has no room left",
+}
+_DUCKDB = {"CatalogException": "42", "BinderException": "42", "ParserException": "42", "ConversionException": "22"}
+
+
+def cause(problem: BaseException) -> str:
+    """What went wrong, in our words."""
+    told: Any = getattr(problem, "orig", None) or problem
+    state = getattr(told, "sqlstate", None) or _DUCKDB.get(type(told).__name__) or ""
+    found = next((words for key, words in sorted(_STATES.items(), reverse=True) if state.startswith(key)), None)
+    if found is None and type(told).__name__ == "OperationalError":
+        found = "its server cannot be reached, or refuses the user or password"
+    if found is None and isinstance(told, OSError):
+        # Arrow's stream from a driver, which drops the SQLSTATE.
+        found = "its query fails on a value, or its files or connection on the way; the text of the failure is withheld"
+    if found is None and isinstance(told, ModuleNotFoundError):
+        found = "a driver is not installed; install causalveil[extract]"
+    return f"{found or 'it cannot be read'} ({type(told).__name__}{', SQLSTATE ' + state if len(state) == 5 else ''})"
