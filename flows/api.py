@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from causalveil.flows.engine.engine import DirectEngine, Watcher
-from causalveil.flows.sequence.study import Outcome, check_run_id, execute, new_run_id
+from causalveil.flows.sequence.study import RunResult, check_run_id, execute, new_run_id
 from causalveil.schemas.studies import load_study
 
 EngineName = Literal["prefect", "direct"]
@@ -29,7 +29,7 @@ def run_study(
     engine: EngineName | None = None,
     watch: Watcher = lambda _: None,
     announce: Callable[[str], None] = lambda _: None,
-) -> Outcome:
+) -> RunResult:
     """Run a study to its release.
 
     Args:

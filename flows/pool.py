@@ -14,11 +14,11 @@ settings.prepare()
 from prefect import flow  # noqa: E402  (settings must be in place first)
 
 from causalveil.flows.engine.prefect_engine import PrefectEngine  # noqa: E402
-from causalveil.flows.sequence.sites import PooledOutcome, pool_sites  # noqa: E402
+from causalveil.flows.sequence.sites import PooledResult, pool_sites  # noqa: E402
 
 
 @flow(name="pool", log_prints=False, persist_result=False, validate_parameters=False)
-def pool(sites: str, out: str | None = None) -> PooledOutcome:
+def pool(sites: str, out: str | None = None) -> PooledResult:
     """Verify every expected site's bundle and pool them."""
     engine = PrefectEngine()
     outcome = pool_sites(Path(sites), out, engine)

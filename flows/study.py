@@ -19,7 +19,7 @@ from causalveil.flows.engine.events import tell_if_low, tell_refused  # noqa: E4
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
 from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
-from causalveil.flows.sequence.study import Outcome, check_run_id, execute, policy_of  # noqa: E402
+from causalveil.flows.sequence.study import RunResult, check_run_id, execute, policy_of  # noqa: E402
 from causalveil.schemas.errors import BudgetRefused, CausalveilError  # noqa: E402
 
 
@@ -43,7 +43,7 @@ def run_name() -> str:
     persist_result=False,
     validate_parameters=False,
 )
-def study(study: str, out: str | None = None, run_id: str | None = None, simulate: int | None = None) -> Outcome:
+def study(study: str, out: str | None = None, run_id: str | None = None, simulate: int | None = None) -> RunResult:
     """Run one study to its release; the parameters are paths and ids."""
     path, run = Path(study), check_run_id(run_id or default_run_id())
     policy = guarded(policy_of, path)
@@ -57,7 +57,9 @@ def study(study: str, out: str | None = None, run_id: str | None = None, simulat
     return outcome
 
 
-def run_with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher) -> Outcome:
+def run_with_prefect(
+    path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher
+) -> RunResult:
     """Run the flow in this process, on PREFECT_API_URL or on Prefect's temporary server.
 
     Raises:

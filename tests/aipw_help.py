@@ -14,7 +14,7 @@ from causalveil.tasks.aipw.stages import analyse
 from causalveil.tasks.enclave.folds import fold_sizes
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import design
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.studies import STUDY, merge
 
@@ -71,7 +71,7 @@ def in_folds(rows: Rows, folds: int = 2) -> list[Rows]:
     return [Rows(rows.x[a:b], rows.t[a:b], rows.u[a:b]) for a, b in itertools.pairwise(edges.tolist())]
 
 
-def analysed(study: AipwStudy, rows: Rows, seed: int = 0) -> Findings:
+def analysed(study: AipwStudy, rows: Rows, seed: int = 0) -> EffectFindings:
     """The whole estimator with seeded noise."""
     folds = in_folds(rows, study.estimator.folds)
     return analyse(study, design(study, len(rows)), folds, RehearsalBudget(seed))

@@ -89,6 +89,15 @@ class House:
                 counts[room] = counts.get(room, 0) + 1
         return counts
 
+    def classes(self) -> dict[str, list[str]]:
+        """In which modules a class of each public name is defined."""
+        found: dict[str, list[str]] = {}
+        for where, module in self.modules.items():
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    found.setdefault(node.name, []).append(where)
+        return found
+
     def importers(self, name: str, outside: str = "?") -> set[str]:
         """Modules that import ``name`` or something below it, but those of the room ``outside``."""
         return {

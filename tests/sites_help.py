@@ -16,7 +16,7 @@ from studies import people, write_study
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.sites import PooledOutcome, pool_sites
+from causalveil.flows.sequence.sites import PooledResult, pool_sites
 from causalveil.schemas.sites.bundle import Statement
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, public_key, read_bundle, sign
@@ -112,6 +112,6 @@ class Call:
         document: dict[str, Any] = json.loads(read_bundle(self.file(name))[0].statement.model_dump_json())
         return document
 
-    def pool(self) -> PooledOutcome:
+    def pool(self) -> PooledResult:
         with at_home(self.folder / "home"):
             return pool_sites(self.folder / "sites.yaml", self.folder / "out", DirectEngine())

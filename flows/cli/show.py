@@ -23,7 +23,7 @@ from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
 from causalveil.schemas.study import Study
 
 if TYPE_CHECKING:
-    from causalveil.flows.sequence.study import Outcome
+    from causalveil.flows.sequence.study import RunResult
     from causalveil.schemas.ledger import Account
 
 PATIENCE_SECONDS = 2.0
@@ -92,7 +92,7 @@ def charge_table(charges: tuple[Charge, ...], *, title: str) -> Table:
     return table
 
 
-def remaining(outcome: Outcome) -> list[dict[str, Any]]:
+def remaining(outcome: RunResult) -> list[dict[str, Any]]:
     """What is left of the owner's budget at the release's level, by block; empty for a simulation."""
     if outcome.release.not_for_release:
         return []
@@ -144,7 +144,7 @@ def _direction(release: DirectionRelease) -> str:
 ANSWERS: dict[type[Release], Callable[[Any], str]] = {EffectRelease: _effect, DirectionRelease: _direction}
 
 
-def outcome(result: Outcome, left: list[dict[str, Any]]) -> None:
+def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:
     """The release of a run, readable."""
     release, console = result.release, Console()
     question = getattr(release, "estimand", release.kind)

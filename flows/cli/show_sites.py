@@ -10,7 +10,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from causalveil.flows.cli.show import charge_table
-from causalveil.flows.sequence.sites import PooledOutcome
+from causalveil.flows.sequence.sites import PooledResult
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.release import EffectRelease, Release
 from causalveil.schemas.sites.bundle import Bundle, instant_text
@@ -59,7 +59,7 @@ def bundle(content: Bundle, release: Release, path: Path) -> None:
     )
 
 
-def pooled(outcome: PooledOutcome) -> None:
+def pooled(outcome: PooledResult) -> None:
     """A pooled release, readable."""
     release, console = outcome.release, Console()
     body = (

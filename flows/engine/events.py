@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from causalveil.flows.sequence.study import Outcome
+from causalveil.flows.sequence.study import RunResult
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.ledger import BlockAccount
 from causalveil.schemas.policy import Policy
@@ -24,7 +24,7 @@ def tell_refused(policy: Policy, run_id: str, refusal: str) -> None:
     _emit(REFUSED, policy.dataset, {"run": run_id, "refusal": refusal})
 
 
-def tell_if_low(policy: Policy, outcome: Outcome) -> None:
+def tell_if_low(policy: Policy, outcome: RunResult) -> None:
     """Of the blocks that a run charged, name those with less left than the share that the policy declares."""
     if policy.warn_below is None or outcome.release.not_for_release:
         return

@@ -22,7 +22,7 @@ from causalveil.schemas.privacy import Charge, Guarantee
 from causalveil.tasks.aipw import stages as aipw
 from causalveil.tasks.aipw_asymptotic import stages as asymptotic_stage
 from causalveil.tasks.enclave import folds, normalise, validate
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.inference.assemble import EffectFindings
 
 __all__ = ["declare", "estimate", "outlook"]
 
@@ -34,7 +34,7 @@ def declare(study: AipwStudy, design: Design) -> tuple[Charge, ...]:
     return aipw.declare(study, design)
 
 
-def estimate(run: Run[AipwStudy], stage: Engine) -> Findings:
+def estimate(run: Run[AipwStudy], stage: Engine) -> EffectFindings:
     """The order of the stages."""
     study, design, scratch, budget = run.study, run.design, run.scratch, run.budget
     stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)

@@ -11,7 +11,7 @@ from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Design, Plan, StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave import folds, normalise, validate
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.trial import difference
 
 
@@ -20,7 +20,7 @@ def declare(study: DifferenceStudy, design: Design) -> tuple[Charge, ...]:
     return difference.declare(study, design)
 
 
-def estimate(run: Run[DifferenceStudy], stage: Engine) -> Findings:
+def estimate(run: Run[DifferenceStudy], stage: Engine) -> EffectFindings:
     """The order of the stages. Everybody is one fold."""
     study, scratch = run.study, run.scratch
     stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)

@@ -20,7 +20,7 @@ from causalveil.schemas.privacy import Charge
 from causalveil.tasks.direction import draws as direction_draws
 from causalveil.tasks.direction import pairs
 from causalveil.tasks.direction import stages as direction
-from causalveil.tasks.direction.answers import Findings
+from causalveil.tasks.direction.answers import DirectionFindings
 from causalveil.tasks.enclave import split, validate
 
 __all__ = ["declare", "estimate", "outlook"]
@@ -33,7 +33,7 @@ def declare(study: DirectionStudy, design: Design) -> tuple[Charge, ...]:
     return (*weights, *answers)
 
 
-def estimate(run: Run[DirectionStudy], stage: Engine) -> Findings:
+def estimate(run: Run[DirectionStudy], stage: Engine) -> DirectionFindings:
     """The order of the stages."""
     study, design, scratch = run.study, run.design, run.scratch
     stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)

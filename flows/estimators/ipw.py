@@ -19,7 +19,7 @@ from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Design
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave import normalise, split, validate
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.ipw import interval as ipw_interval
 from causalveil.tasks.ipw import perturb
 from causalveil.tasks.ipw import weights as weigh
@@ -37,7 +37,7 @@ def declare(study: IpwStudy, design: Design) -> tuple[Charge, ...]:
     return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
 
 
-def estimate(run: Run[IpwStudy], stage: Engine) -> Findings:
+def estimate(run: Run[IpwStudy], stage: Engine) -> EffectFindings:
     """The order of the stages."""
     study, design, scratch = run.study, run.design, run.scratch
     stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)

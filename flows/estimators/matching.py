@@ -22,7 +22,7 @@ from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave import normalise, split, validate
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import design as sizes_of
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval as matching_interval
 from causalveil.tasks.matching import perturb as match_perturb
@@ -45,7 +45,7 @@ def declare(study: MatchingStudy, design: Design) -> tuple[Charge, ...]:
     return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
 
 
-def estimate(run: Run[MatchingStudy], stage: Engine) -> Findings:
+def estimate(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
     """The order of the stages."""
     study, design, scratch = run.study, run.design, run.scratch
     stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
@@ -59,7 +59,7 @@ def estimate(run: Run[MatchingStudy], stage: Engine) -> Findings:
     return stage(matching_interval.interval_stage, study, design, reuse, coefficients, sums)
 
 
-def rehearse(study: MatchingStudy, rows: Rows, budget: Budget, fitted: FloatArray | None = None) -> Findings:
+def rehearse(study: MatchingStudy, rows: Rows, budget: Budget, fitted: FloatArray | None = None) -> EffectFindings:
     """The same steps on rows in memory, already in the order of traversal: for replications and tests.
 
     ``fitted``: the coefficients of :func:`match_scores.fitted` for these rows, where they are known already.

@@ -26,7 +26,7 @@ RELEASE_FILE = "release.json"
 
 
 @dataclass(frozen=True)
-class PooledOutcome:
+class PooledResult:
     """What a coordinator's run leaves behind."""
 
     release: PooledRelease
@@ -58,7 +58,7 @@ def pool_stage(terms: Sites, study: EffectStudy, accepted: tuple[Accepted, ...])
     return pooled_release(terms, study, accepted)
 
 
-def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledOutcome:
+def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledResult:
     """Pool the round that a sites file describes.
 
     Args:
@@ -77,7 +77,7 @@ def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledOutc
     written = write_whole(
         target / RELEASE_FILE, pooled_text(release), taken="another release lies there; choose another --out"
     )
-    return PooledOutcome(release, written)
+    return PooledResult(release, written)
 
 
 def check_signer(site: str | None, round_: str | None, *, simulated: bool = False) -> None:

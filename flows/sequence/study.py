@@ -48,7 +48,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """What a run leaves behind."""
 
     release: Release
@@ -160,7 +160,7 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
-def execute(path: Path, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> Outcome:
+def execute(path: Path, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> RunResult:
     """Declare, reserve, release: the whole run, on any engine."""
     request = guarded(prepare, path, simulate=simulate is not None)
     target = Path(out) if out is not None else Path("releases") / run_id
@@ -179,7 +179,7 @@ def execute(path: Path, out: str | Path | None, run_id: str, simulate: int | Non
                 raise
         release = load_release_text(stored)
         engine.publish("privacy-budget", budget_table(release), f"What {run_id} charged to {release.dataset}")
-        return Outcome(release, write_release(target, stored), run_id, resumed, granted)
+        return RunResult(release, write_release(target, stored), run_id, resumed, granted)
 
 
 def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | None) -> str:

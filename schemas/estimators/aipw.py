@@ -43,7 +43,7 @@ class Propensity(Frozen):
         return self.clip if self.known is None else (self.known, self.known)
 
 
-class OutcomeModel(Frozen):
+class OutcomeModelSettings(Frozen):
     """The outcome model. Rows of covariates longer than ``radius`` are cut to it while the model is learnt and used:
     few rows of the unit ball are as long as 1, and what is cut away buys signal. ``auto``: from public sizes."""
 
@@ -91,7 +91,7 @@ class AipwEstimator(Estimator):
     name: Literal["aipw"]
     guarantee: Guarantee = Guarantee.finite_sample
     propensity: Propensity = Propensity()
-    outcome_model: OutcomeModel = OutcomeModel()
+    outcome_model: OutcomeModelSettings = OutcomeModelSettings()
     folds: Annotated[int, Field(ge=2, le=10)] = 2
     budget_shares: Auto | Shares = "auto"
     effect_share: Annotated[Amount, Field(gt=0, lt=1)] = Decimal("0.9")

@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from causalveil.flows.api import run_study as run
-    from causalveil.flows.sequence.study import Outcome
+    from causalveil.flows.sequence.study import RunResult
     from causalveil.flows.sequence.study import plan_study as plan
     from causalveil.schemas.errors import CausalveilError
     from causalveil.schemas.release import load_release
 
-__all__ = ["CausalveilError", "Outcome", "load_release", "plan", "run"]
+__all__ = ["CausalveilError", "RunResult", "load_release", "plan", "run"]
 
 # Where each name lives.
 _HOMES = {
     "run": ("flows.api", "run_study"),
     "plan": ("flows.sequence.study", "plan_study"),
-    "Outcome": ("flows.sequence.study", "Outcome"),
+    "RunResult": ("flows.sequence.study", "RunResult"),
     "CausalveilError": ("schemas.errors", "CausalveilError"),
     "load_release": ("schemas.release", "load_release"),
 }

@@ -13,7 +13,7 @@ from causalveil.tasks.aipw.interval import findings
 from causalveil.tasks.aipw.outcome_model import OutcomeModel, arms_from, residual_limit
 from causalveil.tasks.aipw.recipe import Recipe, recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.inference.assemble import EffectFindings
 
 # An outcome model is expected to reach so far: as if a fifth of an arm's variance were explained (see the recipe).
 EXPECTED_REACH = 0.67
@@ -24,7 +24,7 @@ class Expected:
     """The findings that a stand-in population would give if no noise happened to be drawn, and the decisions."""
 
     recipe: Recipe
-    findings: Findings
+    findings: EffectFindings
 
     @property
     def half_width(self) -> float:

@@ -16,7 +16,7 @@ from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange
 from causalveil.tasks.enclave.normalise import feature_names
 from causalveil.tasks.inference import bernstein
-from causalveil.tasks.inference.assemble import Estimate, Findings, Noise, around, assemble
+from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
 from causalveil.tasks.inference.confounding import COVERS_CONFOUNDING, bias_ratio, robustness_value
 from causalveil.tasks.inference.variance_allowance import allowance
 from causalveil.tasks.machine.arrays import FloatArray
@@ -36,7 +36,7 @@ def findings(
     nuisances: Sequence[Nuisances],
     bound: ScoreRange,
     released: FloatArray,
-) -> Findings:
+) -> EffectFindings:
     """Estimate and interval from the released sums of scores.
 
     Args:
@@ -86,7 +86,7 @@ def findings(
     if study.estimator.propensity.known is None:
         reached = robustness_value(replace(whole, value=value), noise, study.confidence, upper, units)
         details["robustness_value"] = reached
-    return Findings(value, interval, variance, details | models_in_words(study, arms, nuisances))
+    return EffectFindings(value, interval, variance, details | models_in_words(study, arms, nuisances))
 
 
 def _not_covered(study: AipwStudy) -> str:

@@ -32,7 +32,7 @@ OUTWARD = 1e-9
 
 
 @dataclass(frozen=True)
-class Interval:
+class Range:
     """A closed interval."""
 
     low: float
@@ -47,14 +47,14 @@ class Interval:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low <= self.high):
             raise ValueError("not an interval")
 
-    def cut(self, low: float, high: float) -> Interval:
+    def cut(self, low: float, high: float) -> Range:
         """The nearest points of [low, high] to its ends: the image under clipping."""
-        return Interval(min(max(self.low, low), high), min(max(self.high, low), high))
+        return Range(min(max(self.low, low), high), min(max(self.high, low), high))
 
-    def wider(self) -> Interval:
+    def wider(self) -> Range:
         """A little wider on both sides."""
         slack = OUTWARD * max(1.0, abs(self.low), abs(self.high))
-        return Interval(self.low - slack, self.high + slack)
+        return Range(self.low - slack, self.high + slack)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class ScoreRange:
     half: float
 
 
-def linear_range(study: EffectStudy, weights: FloatArray) -> Interval:
+def linear_range(study: EffectStudy, weights: FloatArray) -> Range:
     """The exact range of weights'x over every row that normalisation can make, without intercept; rounded outwards.
 
     A number's entry is anywhere in [-s, s] (or, missing, the pair (0, s)); of a category one level's entry is s.
@@ -103,47 +103,47 @@ def linear_range(study: EffectStudy, weights: FloatArray) -> Interval:
         else:
             ends = [-part[0], part[0]] + ([part[1]] if study.missing is Missing.indicator else [])
         low, high = low + float(min(ends)), high + float(max(ends))
-    return Interval(low, high).wider()
+    return Range(low, high).wider()
 
 
-def propensity_range(study: AipwStudy, nuisances: Nuisances) -> Interval:
+def propensity_range(study: AipwStudy, nuisances: Nuisances) -> Range:
     """Where the propensity score lies for every row of the domain."""
     low, high = study.estimator.propensity.bounds
     if nuisances.coefficients is None:
-        return Interval(nuisances.share, nuisances.share).cut(low, high)
+        return Range(nuisances.share, nuisances.share).cut(low, high)
     logits = linear_range(study, nuisances.coefficients)
     constant = float(nuisances.coefficients[-1]) * scale(study)
     with np.errstate(over="ignore"):
         ends = 1 / (1 + np.exp(-(np.array([logits.low, logits.high]) + constant)))
-    return Interval(float(ends[0]), float(ends[1])).wider().cut(low, high)
+    return Range(float(ends[0]), float(ends[1])).wider().cut(low, high)
 
 
-def common_range(study: AipwStudy, model: OutcomeModel) -> Interval:
+def common_range(study: AipwStudy, model: OutcomeModel) -> Range:
     """Where g(x) lies for every row of the domain.
 
     A row is x/radius, or shorter by some factor: b'x/radius times a factor in [0, 1], so 0 belongs to the range; and
     no more than ||b||, and what g is cut to.
     """
     if model.limit == 0:
-        return Interval(0.0, 0.0)
+        return Range(0.0, 0.0)
     ends = linear_range(study, model.slopes)
     # Rounding a row towards 0 takes up to 2^-18 off each entry.
     loose = float(np.abs(model.slopes).sum()) * 2.0**-18
     norm = float(np.linalg.norm(model.slopes)) * (1 + OUTWARD)
     low = max(min(ends.low, 0.0) / model.radius - loose, -norm, -model.limit)
     high = min(max(ends.high, 0.0) / model.radius + loose, norm, model.limit)
-    return Interval(low, high).wider()
+    return Range(low, high).wider()
 
 
-def fold_range(study: AipwStudy, nuisances: Nuisances) -> Interval:
+def fold_range(study: AipwStudy, nuisances: Nuisances) -> Range:
     """Every score of a fold lies here (section 5).
 
     For the treated Gamma falls in both mu's and is furthest out at the smallest pi; for controls it rises in both mu's
     and is furthest out at the largest pi. So each end is taken at a corner.
     """
     g, pi = common_range(study, nuisances.outcome), propensity_range(study, nuisances)
-    treated, control = (Interval(m + g.low, m + g.high).cut(-1.0, 1.0) for m in nuisances.outcome.constants)
-    return Interval(
+    treated, control = (Range(m + g.low, m + g.high).cut(-1.0, 1.0) for m in nuisances.outcome.constants)
+    return Range(
         min(
             treated.high - control.high - (1 + treated.high) / pi.low,
             treated.low - control.low - (1 - control.low) / (1 - pi.high),

@@ -22,7 +22,7 @@ from causalveil.tasks.aipw.recipe import EFFECT, Recipe, recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
 from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.inference.assemble import Findings, Noise
+from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.arrays_on_disk import save_array
 from causalveil.tasks.privacy.mechanisms import Budget
@@ -78,7 +78,7 @@ def release_scores(plan: Recipe, sums: FloatArray, budget: Budget) -> FloatArray
     return plan.effect_mechanism().release(sums, EFFECT, budget)
 
 
-def analyse(study: AipwStudy, design: Design, folds: Sequence[Rows], budget: Budget) -> Findings:
+def analyse(study: AipwStudy, design: Design, folds: Sequence[Rows], budget: Budget) -> EffectFindings:
     """The whole estimator on rows in memory, for replications and tests.
 
     Args:
@@ -150,6 +150,6 @@ def perturb_stage(study: AipwStudy, design: Design, scratch: Path, budget: Budge
 
 def interval_stage(
     study: AipwStudy, design: Design, arms: Sequence[Arms], models: Sequence[Nuisances], released: FloatArray
-) -> Findings:
+) -> EffectFindings:
     """The last stage: reads nothing but released and public values."""
     return findings(study, recipe(study, design), arms, models, score_range(study, models), released)

@@ -68,7 +68,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Nuisances:
+class NuisanceSurfaces:
     """The models of one fold: mean outcomes of both arms, and the propensity score before clipping."""
 
     treated: Surface
@@ -77,7 +77,7 @@ class Nuisances:
 
 
 @dataclass(frozen=True)
-class Moments:
+class InfluenceMoments:
     """What is not private yet: tau, sigma2 (equation 8), gamma (7) and gamma_s (11), in outcome units.
 
     gamma and gamma_s are above 0 for every table: the search for gamma looks at both ends of the outcome's range.
@@ -105,7 +105,7 @@ def mechanisms(
 
 
 def influence(
-    x: FloatArray, t: FloatArray, y: FloatArray, nuisances: Nuisances, clip: tuple[float, float]
+    x: FloatArray, t: FloatArray, y: FloatArray, nuisances: NuisanceSurfaces, clip: tuple[float, float]
 ) -> FloatArray:
     """The scores Gamma(z), shape (n,), in the form of the equation before (6)."""
     one, zero, pi = (surface(x)[0] for surface in (nuisances.treated, nuisances.control, nuisances.propensity))
@@ -114,7 +114,7 @@ def influence(
     return np.asarray((t / pi - (1 - t) / (1 - pi)) * y - weighted, dtype=np.float64)
 
 
-def fit(table: Table, domain: Domain, outcome: Learner, propensity: Learner, seed: int) -> Nuisances:
+def fit(table: Table, domain: Domain, outcome: Learner, propensity: Learner, seed: int) -> NuisanceSurfaces:
     """Fit the three models to a fold's training units.
 
     An empty arm is no error, which would tell of the data: its outcomes are taken to be in the middle of their range,
@@ -122,14 +122,14 @@ def fit(table: Table, domain: Domain, outcome: Learner, propensity: Learner, see
     """
     treated = table.t > 0
     middle, share = constant((domain.lower + domain.upper) / 2), float(np.mean(treated))
-    return Nuisances(
+    return NuisanceSurfaces(
         treated=outcome.fit(table.x[treated], table.y[treated], seed) if share > 0 else middle,
         control=outcome.fit(table.x[~treated], table.y[~treated], seed) if share < 1 else middle,
         propensity=propensity.fit(table.x, table.t, seed) if 0 < share < 1 else constant(share),
     )
 
 
-def farthest(nuisances: Nuisances, domain: Domain, tau: float, starts: int = STARTS) -> float:
+def farthest(nuisances: NuisanceSurfaces, domain: Domain, tau: float, starts: int = STARTS) -> float:
     """max over z of |Gamma(z) - tau| as far as bounded L-BFGS-B finds it from ``starts`` starting points.
 
     Gamma is linear in y, so the supremum is at an end of the outcome's range; for each end and arm the search is over
@@ -165,8 +165,8 @@ def moments(
     domain: Domain,
     learners: tuple[Learner, Learner],
     seed: int,
-    suprema: Callable[[Nuisances, Domain, float], float] = farthest,
-) -> Moments:
+    suprema: Callable[[NuisanceSurfaces, Domain, float], float] = farthest,
+) -> InfluenceMoments:
     """Cross-fit, score everybody, and search the domain for the largest influence.
 
     Args:
@@ -187,10 +187,10 @@ def moments(
         # What a unit of the table attains is in the domain too, whatever the optimiser found.
         gamma = max(float(np.abs(scores - tau).max()), *(suprema(model, domain, tau) for model in models))
     # (Gamma - tau)^2 ranges from 0, where a score equals tau, to gamma^2. If none does, this is above the supremum.
-    return Moments(len(scores), tau, sigma2, gamma, max(gamma**2 - sigma2, sigma2))
+    return InfluenceMoments(len(scores), tau, sigma2, gamma, max(gamma**2 - sigma2, sigma2))
 
 
-def release(found: Moments, pair: Sequence[GrossErrorGaussian], budget: Budget) -> tuple[float, float]:
+def release(found: InfluenceMoments, pair: Sequence[GrossErrorGaussian], budget: Budget) -> tuple[float, float]:
     """tau_DP of equation 7 and sigma2_DP of equation 11: noise in units of gamma and gamma_s, so scales are exact."""
     effect, variance = pair
     tau = effect.release(np.array([found.tau / found.gamma]), EFFECT, budget)
@@ -203,13 +203,13 @@ def _others(folds: Sequence[Table], k: int) -> Table:
     return Table(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("x", "t", "y")))
 
 
-def _scores(table: Table, nuisances: Nuisances, clip: tuple[float, float]) -> FloatArray:
+def _scores(table: Table, nuisances: NuisanceSurfaces, clip: tuple[float, float]) -> FloatArray:
     spans = [slice(first, first + CHUNK) for first in range(0, len(table), CHUNK)]
     return np.concatenate([influence(table.x[s], table.t[s], table.y[s], nuisances, clip) for s in spans])
 
 
 def _gap(
-    x: FloatArray, t: FloatArray, y: FloatArray, nuisances: Nuisances, clip: tuple[float, float], tau: float
+    x: FloatArray, t: FloatArray, y: FloatArray, nuisances: NuisanceSurfaces, clip: tuple[float, float], tau: float
 ) -> tuple[FloatArray, FloatArray]:
     """Gamma(x, t, y) - tau, shape (points,), and its gradient along x, shape (points, d).
 

@@ -14,12 +14,12 @@ from causalveil.schemas.plan import Design, StandIn
 from causalveil.schemas.privacy import Charge, PrivacyCost
 from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.aipw_asymptotic import influence as asymptotic
-from causalveil.tasks.aipw_asymptotic.influence import EFFECT, VARIANCE, Domain, Moments, Table
+from causalveil.tasks.aipw_asymptotic.influence import EFFECT, VARIANCE, Domain, InfluenceMoments, Table
 from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, constant, learner
 from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.enclave.normalise import blocks, dimension, scale
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.inference.assemble import Estimate, Findings, Noise, assemble
+from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.privacy.gross_error import GrossErrorGaussian
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.mechanisms import Budget
@@ -84,7 +84,7 @@ def table(study: AipwStudy, rows: Rows) -> Table:
     return Table(np.clip(x, 0.0, 1.0), rows.t.astype(np.float64), y)
 
 
-def findings(study: AipwStudy, found: Moments, released: tuple[float, float]) -> Findings:
+def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, float]) -> EffectFindings:
     """Equations 15 and 16. The common assembly gives them when nothing is kept for the noise of the variance."""
     effect, _ = mechanisms(study, found.units)
     tau, sigma2 = released
@@ -99,10 +99,10 @@ def findings(study: AipwStudy, found: Moments, released: tuple[float, float]) ->
         "not_covered": NOT_COVERED,
     }
     covers = tuple(source for source in interval.covers if source != "variance noise")
-    return Findings(value, interval.model_copy(update={"covers": covers}), variance, details)
+    return EffectFindings(value, interval.model_copy(update={"covers": covers}), variance, details)
 
 
-def analyse(study: AipwStudy, folds: Sequence[Rows], budget: Budget, seed: int) -> Findings:
+def analyse(study: AipwStudy, folds: Sequence[Rows], budget: Budget, seed: int) -> EffectFindings:
     """The whole estimator on rows in memory: nuisances, scores, suprema, two releases, interval.
 
     Args:
@@ -120,7 +120,7 @@ def analyse(study: AipwStudy, folds: Sequence[Rows], budget: Budget, seed: int) 
     return findings(study, found, asymptotic.release(found, mechanisms(study, units), budget))
 
 
-def asymptotic_stage(study: AipwStudy, scratch: Path, run_id: str, seed: int | None, budget: Budget) -> Findings:
+def asymptotic_stage(study: AipwStudy, scratch: Path, run_id: str, seed: int | None, budget: Budget) -> EffectFindings:
     """Analyse the folds that ``folds`` left in the scratch folder; holds all rows in memory.
 
     Learners draw from the run's key, so that a resumed run fits the same models.
@@ -146,7 +146,7 @@ def expected_half_width(study: AipwStudy, design: Design, stand_in: StandIn) -> 
     share = min(max(stand_in.treated, low), high)
     deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
     sigma2 = deviation**2 * (1 / share + 1 / (1 - share))
-    found = Moments(design.units, 0.0, sigma2, half / min(low, 1 - high), 1.0)
+    found = InfluenceMoments(design.units, 0.0, sigma2, half / min(low, 1 - high), 1.0)
     interval = findings(study, found, (0.0, sigma2)).interval
     return (interval.upper - interval.lower) / 2
 

@@ -31,7 +31,7 @@ RULE = (
 
 
 @dataclass(frozen=True)
-class Released:
+class ReleasedDraw:
     """A draw and what it gave, shape (d,), or None for "no answer"."""
 
     draw: Draw
@@ -39,7 +39,7 @@ class Released:
 
 
 @dataclass(frozen=True)
-class Findings:
+class DirectionFindings:
     """What a direction study found."""
 
     scores: tuple[ScoreRelease, ...]
@@ -57,7 +57,7 @@ class Findings:
         }
 
 
-def findings(study: DirectionStudy, design: Design, released: Sequence[Released]) -> Findings:
+def findings(study: DirectionStudy, design: Design, released: Sequence[ReleasedDraw]) -> DirectionFindings:
     """The answer of every score and the verdict.
 
     Args:
@@ -77,10 +77,10 @@ def findings(study: DirectionStudy, design: Design, released: Sequence[Released]
     for part in released:
         if part.draw.vectors:
             details["iqr_bin"] = part.draw.bin
-    return Findings(scores, verdict(scores), details)
+    return DirectionFindings(scores, verdict(scores), details)
 
 
-def score_release(study: DirectionStudy, score: Score, released: Sequence[Released]) -> ScoreRelease:
+def score_release(study: DirectionStudy, score: Score, released: Sequence[ReleasedDraw]) -> ScoreRelease:
     """One score's answer, from the draws that it takes part in."""
     parts = [part for part in released if score in part.draw.scores]
     theorem, kept = _theorem(study, parts)
@@ -102,7 +102,7 @@ def score_release(study: DirectionStudy, score: Score, released: Sequence[Releas
     )
 
 
-def _theorem(study: DirectionStudy, parts: Sequence[Released]) -> tuple[str, Callable[[float, float], float]]:
+def _theorem(study: DirectionStudy, parts: Sequence[ReleasedDraw]) -> tuple[str, Callable[[float, float], float]]:
     """What says how probably the order was kept, in words and as a function of margin and noise scale."""
     if isinstance(parts[0].draw.mechanism, StableRelease):
         return "released exactly, after a test", lambda _margin, _scale: 1.0
@@ -113,7 +113,7 @@ def _theorem(study: DirectionStudy, parts: Sequence[Released]) -> tuple[str, Cal
     return "1 - exp(-margin/scale)/2: one Laplace draw on the margin", order_kept_one_draw
 
 
-def _values(score: Score, parts: Sequence[Released]) -> list[float]:
+def _values(score: Score, parts: Sequence[ReleasedDraw]) -> list[float]:
     """Both released values of a score, x to y first, or their difference alone; nothing if a draw gave no answer."""
     if any(part.value is None for part in parts):
         return []

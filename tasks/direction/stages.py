@@ -17,7 +17,7 @@ from causalveil.schemas.plan import Design
 from causalveil.schemas.privacy import Half
 from causalveil.tasks.direction import dependence
 from causalveil.tasks.direction import sensitivity as theory
-from causalveil.tasks.direction.answers import Findings, Released, findings
+from causalveil.tasks.direction.answers import DirectionFindings, ReleasedDraw, findings
 from causalveil.tasks.direction.draws import BESIDE, VECTORS, Draw, draws, fits
 from causalveil.tasks.direction.gaussian_kernel import Kernel
 from causalveil.tasks.direction.kernel_ridge import Pairs, Regression, fit
@@ -105,7 +105,7 @@ def release(draw: Draw, measured: FloatArray, budget: Budget) -> FloatArray | No
     return draw.mechanism.release(measured[:-tests], measured[-tests:], draw.slot, budget)
 
 
-def answer(study: DirectionStudy, train: FloatArray, test: TestRows, budget: Budget) -> Findings:
+def answer(study: DirectionStudy, train: FloatArray, test: TestRows, budget: Budget) -> DirectionFindings:
     """The whole method on arrays at hand: what the stages below do, without files.
 
     Args:
@@ -125,7 +125,7 @@ def answer(study: DirectionStudy, train: FloatArray, test: TestRows, budget: Bud
     released = []
     for draw in draws(study, design):
         measured = measure(study, design, draw, seen if draw.scores[0] in RANKS else found, test)
-        released.append(Released(draw, release(draw, measured, budget)))
+        released.append(ReleasedDraw(draw, release(draw, measured, budget)))
     return findings(study, design, released)
 
 
@@ -150,11 +150,11 @@ def score_stage(study: DirectionStudy, design: Design, scratch: Path) -> None:
         save_array(_file(scratch, draw), measured)
 
 
-def answer_stage(study: DirectionStudy, design: Design, scratch: Path, budget: Budget) -> Findings:
+def answer_stage(study: DirectionStudy, design: Design, scratch: Path, budget: Budget) -> DirectionFindings:
     """Draw once for each declared charge and put the released values together."""
     declared = draws(study, design)
     measured = [np.load(_file(scratch, draw), allow_pickle=False) for draw in declared]
-    released = [Released(draw, release(draw, part, budget)) for draw, part in zip(declared, measured, strict=True)]
+    released = [ReleasedDraw(draw, release(draw, part, budget)) for draw, part in zip(declared, measured, strict=True)]
     return findings(study, design, released)
 
 

@@ -102,7 +102,7 @@ def rescale(values: FloatArray, bounds: Bounds, radius: float, out: FloatArray) 
 
 
 @dataclass(frozen=True)
-class Column:
+class CovariateValues:
     """One covariate of a partition, ready to encode: numbers, or the index of each value's level; where null."""
 
     block: Block
@@ -110,7 +110,7 @@ class Column:
     absent: BoolArray | None
 
 
-def columns(study: EffectStudy, frame: pl.DataFrame) -> list[Column]:
+def columns(study: EffectStudy, frame: pl.DataFrame) -> list[CovariateValues]:
     """Get those covariates that ``frame`` holds ready to encode; n rows, as validated.
 
     Raises:
@@ -123,12 +123,12 @@ def columns(study: EffectStudy, frame: pl.DataFrame) -> list[Column]:
         if absent is not None and study.missing is Missing.refuse:
             raise DataError(f"column '{block.name}' holds nulls")
         convert = _codes if isinstance(block.covariate, CategoricalCovariate) else _floats
-        result.append(Column(block, convert(series, block), absent))
+        result.append(CovariateValues(block, convert(series, block), absent))
     return result
 
 
 def encode(
-    study: EffectStudy, prepared: Sequence[Column], chosen: IntArray, out: FloatArray | None = None
+    study: EffectStudy, prepared: Sequence[CovariateValues], chosen: IntArray, out: FloatArray | None = None
 ) -> FloatArray:
     """The rows of x for some rows of a partition.
 
@@ -194,7 +194,7 @@ def normalise_partition(study: EffectStudy, folder: Path, partition: Partition, 
     save_array(place / "t.npy", treatment.to_numpy()[order])
     save_array(place / "u.npy", scaled_outcome(study, frame[study.outcome.name])[order])
     del frame, treatment
-    prepared: list[Column] = []
+    prepared: list[CovariateValues] = []
     # In groups, because a file of many row groups is copied to make its columns contiguous.
     for names in column_groups(sorted(study.covariates), partition.rows):
         prepared.extend(columns(study, read_columns(folder, partition, names)))
@@ -238,7 +238,7 @@ def write_partitions(
     spread(normalise, len(layout.partitions), workers=1)
 
 
-def _write_covariates(study: EffectStudy, prepared: Sequence[Column], order: IntArray, path: Path) -> None:
+def _write_covariates(study: EffectStudy, prepared: Sequence[CovariateValues], order: IntArray, path: Path) -> None:
     """Encode the rows in ``order`` and write them to ``path``; each thread has a span of rows and one buffer."""
     d = dimension(study)
     partial = partial_path(path)

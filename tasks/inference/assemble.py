@@ -132,7 +132,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Findings:
+class EffectFindings:
     """What a study found, in outcome units."""
 
     estimate: float

@@ -20,7 +20,7 @@ from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.sizes import design as sizes
 from causalveil.tasks.enclave.sizes import least_units
-from causalveil.tasks.inference.assemble import Findings, Noise
+from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.ipw import perturb
 from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.ipw.interval import findings
@@ -82,7 +82,7 @@ def expected_statistics(study: IpwStudy, design: Design, stand_in: StandIn = Sta
     return np.array([n * (mean - scale.middle) / scale.half, squares])
 
 
-def expected_findings(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> Findings:
+def expected_findings(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> EffectFindings:
     """The estimate and interval that the stand-in population would give if no noise happened to be drawn."""
     return findings(study, design, expected_statistics(study, design, stand_in))
 

@@ -15,7 +15,7 @@ from causalveil.schemas.plan import Design
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.normalise import dimension, feature_names
-from causalveil.tasks.inference.assemble import Estimate, Findings, Noise, assemble
+from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.ipw import perturb
 from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.machine.arrays import FloatArray
@@ -26,7 +26,7 @@ FLOOR_DEVIATIONS = 5.0
 NOT_COVERED = "confounding; clipping, misspecification, shrinkage and noise of the propensity model"
 
 
-def findings(study: IpwStudy, design: Design, statistics: FloatArray) -> Findings:
+def findings(study: IpwStudy, design: Design, statistics: FloatArray) -> EffectFindings:
     """Estimate and interval from released sums.
 
     Args:
@@ -55,7 +55,7 @@ def findings(study: IpwStudy, design: Design, statistics: FloatArray) -> Finding
         "denominator_clamped": estimate.drowned,
         "not_covered": NOT_COVERED,
     }
-    return Findings(value, interval, variance, details)
+    return EffectFindings(value, interval, variance, details)
 
 
 def propensity_noise_bound(study: IpwStudy, design: Design) -> float:
@@ -141,7 +141,7 @@ def _horvitz_thompson(
     return estimate, {"normalisation": "number of estimation units"}
 
 
-def interval_stage(study: IpwStudy, design: Design, coefficients: FloatArray, statistics: FloatArray) -> Findings:
+def interval_stage(study: IpwStudy, design: Design, coefficients: FloatArray, statistics: FloatArray) -> EffectFindings:
     """The last stage: reads nothing but released and public values.
 
     Args:

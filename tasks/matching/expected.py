@@ -19,7 +19,7 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.sizes import design as sizes
 from causalveil.tasks.enclave.sizes import least_units
-from causalveil.tasks.inference.assemble import Findings, Noise
+from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.matching import attenuation, respond
 from causalveil.tasks.matching import perturb as match_perturb
 from causalveil.tasks.matching import scores as match_scores
@@ -93,7 +93,7 @@ def expected_reuse(study: MatchingStudy, units: int, stand_in: StandIn = StandIn
     )
 
 
-def expected_findings(study: MatchingStudy, design: Design, stand_in: StandIn = StandIn()) -> Findings:
+def expected_findings(study: MatchingStudy, design: Design, stand_in: StandIn = StandIn()) -> EffectFindings:
     """The estimate and interval of the stand-in population without an effect, if no noise happened to be drawn."""
     reuse = expected_reuse(study, _known(design.units), stand_in)
     deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4

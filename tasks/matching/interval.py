@@ -15,7 +15,7 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import Variant
 from causalveil.tasks.enclave.normalise import dimension, feature_names
-from causalveil.tasks.inference.assemble import VARIANCE_SHARE, Estimate, Findings, Noise, assemble
+from causalveil.tasks.inference.assemble import VARIANCE_SHARE, EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import attenuation, respond
 from causalveil.tasks.matching import perturb as match_perturb
@@ -53,7 +53,7 @@ class Contrast(Noise):
         return (one - self.ratio**2 * other) / (1 - self.ratio**2)
 
 
-def findings(study: MatchingStudy, design: Design, reuse: Reuse, statistics: FloatArray) -> Findings:
+def findings(study: MatchingStudy, design: Design, reuse: Reuse, statistics: FloatArray) -> EffectFindings:
     """Estimate and interval from what was released.
 
     Args:
@@ -84,7 +84,7 @@ def findings(study: MatchingStudy, design: Design, reuse: Reuse, statistics: Flo
     release_by = model(study, design).mechanism()
     if release_by is not None:
         details["propensity_noise"] = Noise.of(release_by, dimension(study)).deviation
-    return Findings(value, interval, variance, details)
+    return EffectFindings(value, interval, variance, details)
 
 
 def largest_variance(reuse: Reuse) -> float:
@@ -210,7 +210,7 @@ def _said_of(study: MatchingStudy, reuse: Reuse) -> Details:
 
 def interval_stage(
     study: MatchingStudy, design: Design, reuse: Reuse, coefficients: FloatArray, statistics: FloatArray
-) -> Findings:
+) -> EffectFindings:
     """The last stage: reads nothing but released and public values.
 
     Args:

@@ -17,7 +17,7 @@ from causalveil.schemas.plan import Design, StandIn
 from causalveil.schemas.privacy import Charge, Level, Scope
 from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.inference.assemble import Estimate, Findings, Noise, assemble
+from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice, sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
@@ -65,7 +65,7 @@ def release(study: DifferenceStudy, design: Design, pieces: Pieces, budget: Budg
     return released
 
 
-def findings(study: DifferenceStudy, design: Design, released: FloatArray) -> Findings:
+def findings(study: DifferenceStudy, design: Design, released: FloatArray) -> EffectFindings:
     """Estimate and interval from released sums.
 
     mean - mu = (e_sum - mu e_count)/count holds exactly for the noisy count; one count serves both arms, with opposite
@@ -101,7 +101,7 @@ def findings(study: DifferenceStudy, design: Design, released: FloatArray) -> Fi
         excess=clamped * width**2,
     )
     value, interval, spread, upper = assemble(estimate, noise, study.confidence, (-width, width))
-    return Findings(
+    return EffectFindings(
         value,
         interval,
         spread,
@@ -117,12 +117,12 @@ def findings(study: DifferenceStudy, design: Design, released: FloatArray) -> Fi
     )
 
 
-def analyse(study: DifferenceStudy, design: Design, rows: Rows, budget: Budget) -> Findings:
+def analyse(study: DifferenceStudy, design: Design, rows: Rows, budget: Budget) -> EffectFindings:
     """The whole estimator on rows in memory, for replications and tests."""
     return findings(study, design, release(study, design, Pieces(lambda _: rows, 1, len(rows)), budget))
 
 
-def expected_findings(study: DifferenceStudy, design: Design, stand_in: StandIn = StandIn()) -> Findings:
+def expected_findings(study: DifferenceStudy, design: Design, stand_in: StandIn = StandIn()) -> EffectFindings:
     """What the stand-in population would give if no noise happened to be drawn.
 
     Raises:
@@ -137,7 +137,7 @@ def expected_findings(study: DifferenceStudy, design: Design, stand_in: StandIn 
     return findings(study, design, np.array(numbers))
 
 
-def difference_stage(study: DifferenceStudy, design: Design, scratch: Path, budget: Budget) -> Findings:
+def difference_stage(study: DifferenceStudy, design: Design, scratch: Path, budget: Budget) -> EffectFindings:
     """Release the sums over all units, which ``folds`` left as one fold, and make the interval."""
     everybody = Folds.open(scratch).fold(0)
     return findings(study, design, release(study, design, everybody, budget))

@@ -25,7 +25,7 @@ from uuid import uuid4
 
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, ExtractedFile, Manifest, Source
-from causalveil.tasks.warehouse.intervals import Interval
+from causalveil.tasks.warehouse.intervals import KeyInterval
 from causalveil.tasks.warehouse.read_sql import batches, target_schema
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def probe_stage(source: Source, place: Path, url: str | None) -> None:
         pass
 
 
-def extract_stage(source: Source, place: Path, url: str | None, folder: Path, interval: Interval) -> ExtractedBlock:
+def extract_stage(source: Source, place: Path, url: str | None, folder: Path, interval: KeyInterval) -> ExtractedBlock:
     """Take one block, unless it is there.
 
     Args:
@@ -142,7 +142,7 @@ def stored_block(source: Source, folder: Path, name: str) -> ExtractedBlock:
 
 
 def manifest_stage(
-    source: Source, folder: Path, intervals: tuple[Interval, ...], blocks: tuple[ExtractedBlock, ...]
+    source: Source, folder: Path, intervals: tuple[KeyInterval, ...], blocks: tuple[ExtractedBlock, ...]
 ) -> Manifest:
     """Write the manifest: every block of the declared range, in order.
 

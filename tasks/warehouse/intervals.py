@@ -14,7 +14,7 @@ MOST_BLOCKS = 100_000
 
 
 @dataclass(frozen=True)
-class Interval:
+class KeyInterval:
     """Block ``name=value`` holds the rows with lower <= column < upper."""
 
     block: str
@@ -23,7 +23,7 @@ class Interval:
     upper: date | int
 
 
-def intervals(key: Key, today: date) -> tuple[Interval, ...]:
+def intervals(key: Key, today: date) -> tuple[KeyInterval, ...]:
     """Every block of the declared range, in order.
 
     Args:
@@ -39,7 +39,7 @@ def intervals(key: Key, today: date) -> tuple[Interval, ...]:
             f"key '{key.name}': no {key.step} from {key.first} on is over yet, so there is nothing to take"
         )
     return tuple(
-        Interval(f"{key.name}={_written(key.step, lower)}", _written(key.step, lower), lower, upper)
+        KeyInterval(f"{key.name}={_written(key.step, lower)}", _written(key.step, lower), lower, upper)
         for lower, upper in pairwise(edges)
     )
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.warehouse import Files, Source, Step
-from causalveil.tasks.warehouse.intervals import Interval
+from causalveil.tasks.warehouse.intervals import KeyInterval
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -21,7 +21,7 @@ BATCH_ROWS = 65_536
 
 @contextmanager
 def file_batches(
-    source: Source, files: Files, place: Path, schema: pa.Schema, interval: Interval | None
+    source: Source, files: Files, place: Path, schema: pa.Schema, interval: KeyInterval | None
 ) -> Iterator[Iterator[pa.RecordBatch]]:
     """Batches of the rows of one block; row groups whose statistics exclude it are skipped.
 

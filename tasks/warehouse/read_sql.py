@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.warehouse import DuckDb, Files, Kind, Source, Warehouse
-from causalveil.tasks.warehouse.intervals import Interval
+from causalveil.tasks.warehouse.intervals import KeyInterval
 from causalveil.tasks.warehouse.read_files import file_batches
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def target_schema(source: Source) -> pa.Schema:
     return pa.schema([(name, types[kind]) for name, kind in source.columns.items()])
 
 
-def batches(source: Source, place: Path, url: str | None, interval: Interval | None) -> Iterator[pa.RecordBatch]:
+def batches(source: Source, place: Path, url: str | None, interval: KeyInterval | None) -> Iterator[pa.RecordBatch]:
     """Stream the rows of one block; with None no rows, but the same checks of the schema.
 
     Args:
@@ -124,7 +124,7 @@ def _converted(values: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _open(
-    source: Source, place: Path, url: str | None, interval: Interval | None
+    source: Source, place: Path, url: str | None, interval: KeyInterval | None
 ) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
     match source.source:
         case Files() as files:
@@ -137,7 +137,7 @@ def _open(
     raise CausalveilError(f"source '{source.name}': no URL was found for its warehouse")
 
 
-def statement(column: str, query: str, interval: Interval | None) -> str:
+def statement(column: str, query: str, interval: KeyInterval | None) -> str:
     """The owner's query, cut to one block. The literals are dates and integers of the declared range."""
     quoted = '"' + column.replace('"', '""') + '"'
     condition = "1 = 0"

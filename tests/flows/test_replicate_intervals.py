@@ -22,8 +22,8 @@ from causalveil.flows.papers.schroeder2025.runs import (
     KNOWN,
     LEVELS,
     NETWORK,
+    Analysis,
     Answer,
-    Method,
     summarise,
 )
 from causalveil.flows.papers.schroeder2025.tables import CELLS, Cell, write_intervals
@@ -80,7 +80,7 @@ def test_tables_figures_and_page_come_from_one_command_and_runs_are_kept(
 
 
 @pytest.mark.parametrize("method", [KERNEL, NETWORK, FINITE, KNOWN, DIFFERENCE, IPW], ids=lambda method: method.name)
-def test_a_run_is_one_draw_read_at_three_levels_and_can_be_made_again(method: Method) -> None:
+def test_a_run_is_one_draw_read_at_three_levels_and_can_be_made_again(method: Analysis) -> None:
     study = interval_runs.study_of(TRIAL.document(), method, 400, "0.5", "1e-5")
     rows = rows_of(study, draw(TRIAL, 400, 1))
     found, again = (interval_runs.analyse(study, rows, 9) for _ in range(2))

@@ -12,7 +12,7 @@ import pytest
 
 from causalveil.flows.papers.schroeder2025 import runs as interval_runs
 from causalveil.flows.papers.schroeder2025.data import DATASET_1, DATASET_2, Population
-from causalveil.flows.papers.schroeder2025.runs import FINITE, KERNEL, LEVELS, NETWORK, Method, Summary
+from causalveil.flows.papers.schroeder2025.runs import FINITE, KERNEL, LEVELS, NETWORK, Analysis, Summary
 
 SHORT = 25
 # Coverage at 80, 90 and 95 %, epsilon .5, delta 1e-5, n = 3000 (table 1 of the paper).
@@ -24,7 +24,7 @@ PRINTED = {
 }
 
 
-def measure(population: Population, method: Method, runs: int) -> list[Summary]:
+def measure(population: Population, method: Analysis, runs: int) -> list[Summary]:
     study = interval_runs.study_of(population.document(), method, 3_000, "0.5", "1e-5")
     found = interval_runs.summarise(
         interval_runs.synthetic_runs(study, population, 3_000, range(runs)), population.truth
@@ -45,7 +45,7 @@ def test_the_asymptotic_intervals_cover_and_ours_are_a_third_as_wide() -> None:
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("population", "method"), PRINTED, ids=lambda part: part.name)
-def test_table_1_of_the_paper(population: Population, method: Method) -> None:
+def test_table_1_of_the_paper(population: Population, method: Analysis) -> None:
     """500 runs each: within 3.5 Monte-Carlo errors of the difference of two tables of 500 runs."""
     for summary, printed in zip(measure(population, method, 500), PRINTED[population, method], strict=True):
         error = math.sqrt(2 * summary.level * (1 - summary.level) / 500)

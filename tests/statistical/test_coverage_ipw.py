@@ -16,7 +16,7 @@ import pytest
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import design
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.ipw import perturb
 from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.ipw.interval import findings
@@ -59,7 +59,7 @@ def truth(estimand: str) -> float:
     return effect
 
 
-def simulate(study: IpwStudy, n: int, runs: int, seed: int) -> list[Findings]:
+def simulate(study: IpwStudy, n: int, runs: int, seed: int) -> list[EffectFindings]:
     """`runs` studies with `n` estimation units and the true scores; noise from the production mechanism."""
     sizes = design(study, n).model_copy(update={"estimation": n})
     random, budget = np.random.default_rng(seed), RehearsalBudget(seed)
@@ -71,7 +71,7 @@ def simulate(study: IpwStudy, n: int, runs: int, seed: int) -> list[Findings]:
     return results
 
 
-def measure(results: list[Findings], target: float) -> dict[str, float]:
+def measure(results: list[EffectFindings], target: float) -> dict[str, float]:
     """Coverage, mean width, and the width that an oracle who knew the estimates' spread would need."""
     errors = np.array([found.estimate - target for found in results])
     lower, upper = (np.array([getattr(found.interval, end) for found in results]) for end in ("lower", "upper"))

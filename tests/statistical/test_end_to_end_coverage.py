@@ -23,7 +23,7 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import design
 from causalveil.tasks.enclave.split import leading_rows, training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.ipw import perturb
 from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.ipw.interval import findings
@@ -108,7 +108,7 @@ def shrunk(assignment: FloatArray, penalty: float) -> FloatArray:
 class Run:
     """What one study found, its released coefficients, and the estimate of an oracle on the same estimation half."""
 
-    found: Findings
+    found: EffectFindings
     coefficients: FloatArray
     oracle: float
 

@@ -75,6 +75,10 @@ def test_rows_are_read_in_their_rooms_only() -> None:
     assert readers, "somebody reads rows"
 
 
+def test_no_class_name_is_defined_twice() -> None:
+    assert {name: where for name, where in HOUSE.classes().items() if len(where) > 1} == {}
+
+
 PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
     "a schema imports a flow": ("schemas/plan.py", "import causalveil.flows.api", test_imports_go_down_only),
     "a task imports a flow": (
@@ -89,6 +93,7 @@ PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
     ),
     "a crowd": ("tasks/inference/*", "", test_rooms_are_small),
     "an assert": ("tasks/ipw/weights.py", "assert True", test_no_guard_is_an_assert),
+    "a second class of one name": ("tasks/ipw/weights.py", "class Release: ...", test_no_class_name_is_defined_twice),
     "a draw by numpy": ("tasks/ipw/weights.py", "NOISE = np.random.default_rng()", test_randomness_has_one_room),
     "a draw by OpenDP": ("tasks/ipw/weights.py", "import opendp.prelude", test_randomness_has_one_room),
     "a second noise source": (

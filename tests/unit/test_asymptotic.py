@@ -15,7 +15,7 @@ import pytest
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.tasks.aipw_asymptotic import influence as asymptotic
-from causalveil.tasks.aipw_asymptotic.influence import Domain, Moments, Nuisances, Table
+from causalveil.tasks.aipw_asymptotic.influence import Domain, InfluenceMoments, NuisanceSurfaces, Table
 from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, Surface, learner
 from causalveil.tasks.privacy.accountant import compose, epsilon_pld
 from causalveil.tasks.privacy.gross_error import gross_error_gaussian
@@ -38,7 +38,7 @@ def wave(a: float, b: float, c: float) -> Surface:
     return surface
 
 
-NUISANCES = Nuisances(wave(1.5, 0.4, 0.3), wave(0.5, -0.2, 0.6), wave(0.5, 0.3, -0.45))
+NUISANCES = NuisanceSurfaces(wave(1.5, 0.4, 0.3), wave(0.5, -0.2, 0.6), wave(0.5, 0.3, -0.45))
 
 
 def people(n: int, seed: int = 0) -> Table:
@@ -145,7 +145,7 @@ def test_the_search_stays_at_the_levels() -> None:
         return x @ [0.0, 5.0, 5.0] - 4.0, np.tile([0.0, 5.0, 5.0], (len(x), 1))
 
     domain = Domain(3, 0.0, 1.0, (0.5, 0.5), ((1, 2),))
-    flat = Nuisances(surface, wave_of_three, wave_of_three)
+    flat = NuisanceSurfaces(surface, wave_of_three, wave_of_three)
     # Gamma is 2 y - mu_1 if treated and mu_1 - 2 y if not, y in {0, 1}.
     assert asymptotic.farthest(flat, domain, 0.0) == pytest.approx(1.0)
 
@@ -228,7 +228,7 @@ def test_the_scale_is_r_of_equation_7(epsilon: str, delta: str, n: int) -> None:
 
 def test_release_is_equations_7_and_11_with_noise_in_units_of_gamma() -> None:
     """4,000 seeded draws: mean tau and deviation gamma r, sigma2 floored at 0 and its upper tail gamma_s r."""
-    found = Moments(3000, tau=1.2, sigma2=2.0, gamma=9.0, gamma_s=79.0)
+    found = InfluenceMoments(3000, tau=1.2, sigma2=2.0, gamma=9.0, gamma_s=79.0)
     pair = asymptotic.mechanisms(3000, COST, EFFECT)
     assert [m.cost.epsilon for m in pair] == [Decimal("0.45"), Decimal("0.05")]
     assert [m.cost.delta for m in pair] == [Decimal("9e-6"), Decimal("1e-6")]

@@ -20,7 +20,7 @@ from causalveil.schemas.plan import Design
 from causalveil.schemas.privacy import Half
 from causalveil.schemas.study import Variant
 from causalveil.tasks.direction import sensitivity as theory
-from causalveil.tasks.direction.answers import Released, score_release
+from causalveil.tasks.direction.answers import ReleasedDraw, score_release
 from causalveil.tasks.direction.draws import Draw, draws
 from causalveil.tasks.direction.pairs import TestRows
 from causalveil.tasks.direction.stages import Vectors, measure, regress, release, score_values, vectors
@@ -140,7 +140,7 @@ def _rehearse(
     answered = math.prod(_answer_probability(draw, part) for draw, part in zip(declared, measured, strict=True))
     kept = order_kept(study, declared)(abs(values[1] - values[0]), declared[0].mechanism.noise_scale or math.inf)
     right = _right(pair, values)
-    released = [Released(draw, release(draw, part, budget)) for draw, part in zip(declared, measured, strict=True)]
+    released = [ReleasedDraw(draw, release(draw, part, budget)) for draw, part in zip(declared, measured, strict=True)]
     favours = score_release(study, score, released).favours
     return {
         "variant": str(study.estimator.variant),
@@ -193,7 +193,8 @@ def rehearse_theorems(ratios: Sequence[float], count: int, seed: int = 0) -> lis
             right = 0
             for _ in range(count):
                 made = [
-                    Released(draw, release(draw, part, budget)) for draw, part in zip(declared, measured, strict=True)
+                    ReleasedDraw(draw, release(draw, part, budget))
+                    for draw, part in zip(declared, measured, strict=True)
                 ]
                 right += score_release(study, study.estimator.scores[0], made).favours is Favours.x_to_y
             budget.charges.clear()

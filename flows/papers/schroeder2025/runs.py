@@ -28,7 +28,7 @@ from causalveil.tasks.aipw_asymptotic import stages as asymptotic_stage
 from causalveil.tasks.enclave.folds import fold_sizes
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import design
-from causalveil.tasks.inference.assemble import Findings
+from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.ipw import interval as ipw_interval
 from causalveil.tasks.ipw import perturb
 from causalveil.tasks.ipw import weights as weigh
@@ -67,7 +67,7 @@ class Summary(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Method:
+class Analysis:
     """A way to an interval: what a study file would say under ``estimator``.
 
     A ``penalty`` of None is filled in by the numbers of units and covariates.
@@ -78,33 +78,33 @@ class Method:
     estimator: Mapping[str, Any] = field(hash=False)
 
 
-def _paper(name: str, title: str, outcome: str, score: str) -> Method:
+def _paper(name: str, title: str, outcome: str, score: str) -> Analysis:
     """Appendix C.2 of the paper, with the shares of its Table 1: 0.9 of epsilon and delta for the effect."""
     model = {"outcome_model": {"model": outcome}, "propensity": {"model": score, "clip": CLIP}, "effect_share": 0.9}
-    return Method(name, title, {"name": "aipw", "guarantee": "asymptotic", **model})
+    return Analysis(name, title, {"name": "aipw", "guarantee": "asymptotic", **model})
 
 
 KERNEL = _paper("asymptotic_kernel", "asymptotic, kernel", "kernel_ridge", "logistic")
 NETWORK = _paper("asymptotic_network", "asymptotic, network", "neural_network", "neural_network")
-FINITE = Method("finite_sample", "finite sample", {"name": "aipw", "propensity": {"clip": CLIP}})
+FINITE = Analysis("finite_sample", "finite sample", {"name": "aipw", "propensity": {"clip": CLIP}})
 # Who knows the design of Dataset 2 but not its coefficients: on average covariates explain a third of an arm's variance
 # and 3 % of treatment's (5 % of draws exceed 44 % and 10 %).
-ALLOWING = Method(
+ALLOWING = Analysis(
     "finite_sample_allowing",
     "finite sample, bias-aware",
     {**FINITE.estimator, "omitted_confounding": {"outcome": 0.4, "treatment": 0.03}},
 )
-KNOWN = Method("finite_sample_known", "finite sample, known score", {"name": "aipw", "propensity": {"known": 0.5}})
-BERNSTEIN = Method(
+KNOWN = Analysis("finite_sample_known", "finite sample, known score", {"name": "aipw", "propensity": {"known": 0.5}})
+BERNSTEIN = Analysis(
     "finite_sample_bernstein",
     "finite sample, Bernstein",
     {**KNOWN.estimator, "coverage": "finite_sample"},
 )
-DIFFERENCE = Method("difference_in_means", "difference in means", {"name": "difference_in_means"})
-IPW = Method("ipw", "weighting", {"name": "ipw", "clip": CLIP, "penalty": None})
+DIFFERENCE = Analysis("difference_in_means", "difference in means", {"name": "difference_in_means"})
+IPW = Analysis("ipw", "weighting", {"name": "ipw", "clip": CLIP, "penalty": None})
 
 
-def study_of(document: Mapping[str, Any], method: Method, units: int, epsilon: str, delta: str) -> EffectStudy:
+def study_of(document: Mapping[str, Any], method: Analysis, units: int, epsilon: str, delta: str) -> EffectStudy:
     """The study of a data set by a method.
 
     Args:
@@ -137,7 +137,7 @@ def shuffled_runs(study: EffectStudy, frame: pl.DataFrame, runs: Iterable[int]) 
     return [answer for run, order in orders for answer in _answers(run, analyse(study, order, NOISE_SEED + run))]
 
 
-def analyse(study: EffectStudy, rows: Rows, seed: int, levels: Sequence[float] = LEVELS) -> list[Findings]:
+def analyse(study: EffectStudy, rows: Rows, seed: int, levels: Sequence[float] = LEVELS) -> list[EffectFindings]:
     """One run by the study's estimator: the same data and draws of noise, read at each confidence level.
 
     Args:
@@ -180,14 +180,14 @@ def summarise(answers: Sequence[Answer], truth: float) -> list[Summary]:
     return result
 
 
-def _answers(run: int, findings: Sequence[Findings]) -> list[Answer]:
+def _answers(run: int, findings: Sequence[EffectFindings]) -> list[Answer]:
     return [
         Answer(run, found.interval.confidence, found.estimate, found.interval.lower, found.interval.upper)
         for found in findings
     ]
 
 
-def _finite(study: EffectStudy, rows: Rows, budget: Budget) -> Findings:
+def _finite(study: EffectStudy, rows: Rows, budget: Budget) -> EffectFindings:
     sizes = design(study, len(rows))
     if isinstance(study, AipwStudy):
         return aipw.analyse(study, sizes, _cut(rows, study.estimator.folds), budget)

@@ -37,8 +37,8 @@ from causalveil.flows.papers.schroeder2025.runs import (
     KNOWN,
     LEVELS,
     NETWORK,
+    Analysis,
     Answer,
-    Method,
 )
 from causalveil.schemas.study import EffectStudy
 
@@ -71,7 +71,7 @@ class Cell:
 
     population: Population
     units: int
-    method: Method
+    method: Analysis
     times: int = 1
 
     @property

@@ -27,7 +27,7 @@ _CAPS: TypeAdapter[Caps] = TypeAdapter(Caps)
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecord:
     """What the ledger holds on one run."""
 
     reservation: Reservation
@@ -72,7 +72,7 @@ class Run:
         """The entry of the charge of that name, if it was released."""
         return next((entry for charge, entry in self.charges if charge.name == name), None)
 
-    def after(self, entry: Entry) -> Run:
+    def after(self, entry: Entry) -> RunRecord:
         """The run once its next entry is taken in.
 
         Raises:
@@ -94,18 +94,18 @@ class Run:
         return replace(self, charges=(*self.charges, (charge, entry)))
 
 
-def run_of(entries: Iterable[Entry]) -> Run | None:
+def run_of(entries: Iterable[Entry]) -> RunRecord | None:
     """One run, from its own entries in order; None if there are none.
 
     Raises:
         LedgerError: they are not what the protocol writes.
     """
-    run: Run | None = None
+    run: RunRecord | None = None
     for entry in entries:
         if run is not None:
             run = run.after(entry)
         elif entry.kind == "reserve":
-            run = Run(reservation_of(entry), entry)
+            run = RunRecord(reservation_of(entry), entry)
         else:
             raise broken(entry, "it belongs to no reservation")
     return run
@@ -117,7 +117,7 @@ class Book:
     def __init__(self) -> None:
         """Begin an empty book."""
         self.caps: dict[str, Caps] = {}
-        self.runs: dict[str, Run] = {}
+        self.runs: dict[str, RunRecord] = {}
         self._used: dict[tuple[str, Level, str], Sum] = {}
 
     def add(self, entry: Entry) -> None:
@@ -161,7 +161,7 @@ class Book:
         for block in reservation.blocks:
             if not within(plus(self.used(entry.dataset, reservation.level, block), reservation.cost), cap):
                 raise broken(entry, f"it exceeds the cap of block '{block}'")
-        self.runs[entry.run_id] = Run(reservation, entry)
+        self.runs[entry.run_id] = RunRecord(reservation, entry)
         self._move(reservation, Sum(), self.runs[entry.run_id].used)
 
     def _move(self, reservation: Reservation, old: Sum, new: Sum) -> None:
@@ -195,7 +195,7 @@ def account_of(book: Book, ledger: str, dataset: str, policy: Policy | None) -> 
     )
 
 
-def _block_account(runs: list[Run], level: Level, block: str, cap: PrivacyCost | None) -> BlockAccount:
+def _block_account(runs: list[RunRecord], level: Level, block: str, cap: PrivacyCost | None) -> BlockAccount:
     here = [run for run in runs if run.reservation.level is level and block in run.reservation.blocks]
     used, spent = total(run.used for run in here), total(run.spent for run in here)
     granted = as_sum(cap) if cap else Sum()

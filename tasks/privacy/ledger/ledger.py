@@ -22,7 +22,7 @@ from causalveil.schemas.privacy import Charge
 from causalveil.schemas.release import Release
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.privacy.ledger import verify as ledger_verify
-from causalveil.tasks.privacy.ledger.accounts import Book, Run, account_of, run_of
+from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of, run_of
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.log import amounts, audit, whose
 from causalveil.tasks.privacy.ledger.rules import cap_with_room, drawn_before, one_line, refuse_another_run
@@ -198,7 +198,7 @@ class Ledger:
             entry = self._append(connection, "release", run.reservation, {"document": document}, DOCUMENT)
         audit("finish", **whose(run.reservation), ledger=self.identity, hash=entry.hash)
 
-    def record(self, run_id: str) -> Run | None:
+    def record(self, run_id: str) -> RunRecord | None:
         """All that the ledger holds on a run, or None if it does not know it.
 
         Raises:
@@ -275,12 +275,12 @@ class Ledger:
         audit("void", **whose(run.reservation), **amounts(freed), ledger=self.identity, hash=entry.hash)
         return True
 
-    def _run(self, connection: Connection, run_id: str) -> Run | None:
+    def _run(self, connection: Connection, run_id: str) -> RunRecord | None:
         """One run, from its own entries."""
         of_run = entries.c.run_id == run_id
         return run_of(self.store.select(connection, of_run, entries.c.kind.in_(("reserve", "release", "void"))))
 
-    def _spender(self, connection: Connection, run_id: str) -> Run:
+    def _spender(self, connection: Connection, run_id: str) -> RunRecord:
         run = self._run(connection, run_id)
         if run is None:
             raise BudgetRefused(f"run {run_id} has no reservation; nothing may be drawn")

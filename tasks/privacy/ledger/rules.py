@@ -10,7 +10,7 @@ from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.policy import Policy
 from causalveil.schemas.privacy import Charge, PrivacyCost
 from causalveil.tasks.privacy.accountant import compose
-from causalveil.tasks.privacy.ledger.accounts import Book, Run, as_sum, caps_in_force, within
+from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, as_sum, caps_in_force, within
 from causalveil.tasks.privacy.ledger.entry import Entry
 
 # What must be the same when a run id comes back; units, estimator and the rest follow from the digests.
@@ -26,7 +26,7 @@ BINDING = {
 }
 
 
-def refuse_another_run(run: Run, request: Reservation) -> None:
+def refuse_another_run(run: RunRecord, request: Reservation) -> None:
     """Let a run that comes back pass, and nothing else under its id.
 
     Raises:
@@ -80,7 +80,7 @@ def _refuse_excess(request: Reservation, block: str, what: str, amounts: tuple[D
         )
 
 
-def drawn_before(run: Run, charge: Charge) -> Entry | None:
+def drawn_before(run: RunRecord, charge: Charge) -> Entry | None:
     """The entry in which the charge was released; None if the run may draw it now.
 
     Raises:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from causalveil.schemas.trail import ChargeRecord, LedgerTrail, Stamp
-from causalveil.tasks.privacy.ledger.accounts import Run
+from causalveil.tasks.privacy.ledger.accounts import RunRecord
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 
@@ -44,7 +44,7 @@ def _stamp(entry: Entry) -> Stamp:
     return Stamp(seq=entry.seq, hash=entry.hash, written_at=entry.written_at)
 
 
-def _software(run: Run) -> dict[str, str] | None:
+def _software(run: RunRecord) -> dict[str, str] | None:
     """The versions that computed the release, which says them; None for a run that has none."""
     if run.document is None:
         return None

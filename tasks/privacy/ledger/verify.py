@@ -12,7 +12,7 @@ import re
 from causalveil.schemas.errors import LedgerError
 from causalveil.schemas.ledger import Verified
 from causalveil.schemas.release import Release
-from causalveil.tasks.privacy.ledger.accounts import Book, Run
+from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord
 from causalveil.tasks.privacy.ledger.entry import NO_HASH, Entry, broken
 from causalveil.tasks.privacy.ledger.store import Store
 
@@ -82,7 +82,7 @@ def _check_link(entry: Entry, last: Entry | None, identity: str) -> None:
             raise broken(entry, "it is the genesis of another ledger")
 
 
-def _difference(run: Run, release: Release) -> str | None:
+def _difference(run: RunRecord, release: Release) -> str | None:
     reserved, charges = run.reservation, {charge.name: charge for charge, _ in run.charges}
     privacy = release.privacy
     if run.last_hash != release.ledger.entry_hash:
