@@ -7,10 +7,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sites_help import Call, Party, at_home
-
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import digest_of
+from tests.sites_help import Call, Party, at_home
 
 
 def resign(call: Call, name: str, signer: str | None = None, **changes: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import cloudpickle
 
 PRELOAD = [
-    "children",
+    "tests.children",
     "causalveil.flows.api",
     "scipy.stats",
     "pandera.polars",

@@ -1,16 +1,65 @@
-"""What every test stands on: a state folder of its own, and one Prefect server for the whole session."""
+"""What every test stands on: a state folder of its own, one Prefect server, and how tests share two processes."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests import needs
+
 # A shared machine pauses now and then: an example that took long says nothing.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+
+# Measured on two quiet cores; the gate on a clean clone takes them as well.
+MINUTES = 10
+# Fixtures of the session that are dear to make: whoever uses one runs in the process that has it.
+DEAR = {"prefect_server": "prefect", "documents": "reports", "pages": "reports"}
+
+
+def _whole(config: pytest.Config) -> bool:
+    """Whether folders were asked for, and not single files."""
+    return all(Path(argument).is_dir() for argument in config.args)
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """Two processes for folders; none for files, whose tests are sooner done than a second process has started."""
+    return min(2, os.cpu_count() or 1) if _whole(config) else 0
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """How long it takes and what is left out, said once and here."""
+    lines = []
+    if config.args == config.getini("testpaths") and config.option.markexpr == "not long":
+        lines.append(f"takes about {MINUTES} minutes on two cores that do nothing else; `-m long` has the full counts")
+    return lines + [f"skips {line}" for line in needs.absent()]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep tests that share a dear fixture, or a fixture of their module, in one process."""
+    for item in items:
+        group = next((group for name, group in DEAR.items() if name in getattr(item, "fixturenames", ())), None)
+        found = getattr(item, "_fixtureinfo", None)
+        if group is None and found is not None:
+            definitions = (definition for several in found.name2fixturedefs.values() for definition in several)
+            if any(definition.scope == "module" for definition in definitions):
+                group = item.nodeid.split("::")[0]
+        if group is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What tests counted and wish to have read: their property ``summary``."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, text in getattr(report, "user_properties", ()):
+                if name == "summary" and getattr(report, "when", "") == "call":
+                    terminalreporter.write_line(text)
 
 
 @pytest.fixture(autouse=True)

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from sites_help import NAMES, Call, Party, at_home
-from studies import merge, write_study
-
 from causalveil.flows.api import run_study
 from causalveil.schemas.release import Release, load_release_text
 from causalveil.schemas.sites.pooled import PooledRelease
+from tests.sites_help import NAMES, Call, Party, at_home
+from tests.studies import merge, write_study
 
 LONG = "a_column_with_a_name_that_goes_on_and_on_as_names_in_warehouses_do_" + "x" * 40
 Documents = dict[str, dict[str, Any]]

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from studies import people, write_study
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
@@ -20,6 +19,7 @@ from causalveil.flows.sequence.sites import PooledResult, pool_sites
 from causalveil.schemas.sites.bundle import Statement
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, public_key, read_bundle, sign
+from tests.studies import people, write_study
 
 NAMES = ("north", "coast", "valley")
 ROUND = "spring"

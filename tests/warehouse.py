@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 import psycopg
 import yaml
-from studies import merge, people
+
+from tests.studies import merge, people
 
 COLUMNS = {"person": "integer", "treated": "boolean", "score": "number", "age": "number", "group": "text"}
 KEY = {"name": "month", "column": "day", "step": "month", "first": "2025-12", "last": "2026-03"}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from report_help import Documents, load, releases
 
 from causalveil.tasks.report.page import report_html
+from tests.report_help import Documents, load, releases
 
 
 @pytest.fixture(scope="session")

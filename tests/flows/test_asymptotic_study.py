@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from studies import merge, write_study
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
@@ -18,6 +17,7 @@ from causalveil.schemas.estimators.asymptotic import CAVEATS
 from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.release import load_release, release_schema
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.studies import merge, write_study
 
 ESTIMATOR = {"name": "aipw", "penalty": ..., "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}}
 ALLOWED = {"estimators": ["aipw"], "guarantees": ["finite_sample", "asymptotic"]}

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, text
-from studies import write_study
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.audit import lines, trail_of
@@ -17,6 +16,7 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, LedgerError, RunConflict
 from causalveil.schemas.trail import Trail
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.studies import write_study
 
 STAGES = ["validate", "normalise", "split", "propensity", "weigh", "perturb", "interval"]
 

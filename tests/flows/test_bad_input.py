@@ -9,7 +9,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from studies import people, refused, write_study
+
+from tests.studies import people, refused, write_study
 
 # Occurs in the data and nowhere else: it must never show.
 CANARY = "zq7canary"

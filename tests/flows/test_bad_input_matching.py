@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 import pytest
-from studies import people, refused, write_study
 
 from causalveil.flows.cli.main import main
 from tests.flows.test_bad_input import assert_nothing_charged
 from tests.matching_help import POLICY, matching_changes
+from tests.studies import people, refused, write_study
 
 SHARES = {"weights": "0.05", "scores": "0.05", "treatment": "0.7", "outcome": "0.2"}
 LABEL = {"level": "label"}

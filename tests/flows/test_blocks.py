@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studies import people, write_study
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.schemas.release import Release
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.studies import people, write_study
 
 MONTHS = [f"month=2026-{month:02d}" for month in range(1, 7)]
 

@@ -7,17 +7,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-from bundle_cases import TAMPERED, Case, estimate_changed, expired_key, other_run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sites_help import NAMES, Call, Party, at_home
-from studies import write_study
 
 from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import BundleError, CausalveilError, RunConflict
 from causalveil.schemas.studies import load_study
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, read_bundle
+from tests.bundle_cases import TAMPERED, Case, estimate_changed, expired_key, other_run
+from tests.sites_help import NAMES, Call, Party, at_home
+from tests.studies import write_study
 
 
 @pytest.fixture(scope="module")

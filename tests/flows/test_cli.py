@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from studies import write_study
 
 from causalveil.flows.cli.main import main
+from tests.studies import write_study
 
 COMMANDS = [
     ["run"],

@@ -24,10 +24,10 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 import yaml
-from postgres import WHY_NOT, database
 
 from causalveil.schemas.release import load_release
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.postgres import WHY_NOT, database
 
 ROOT = Path(__file__).parents[2]
 CHECKOUT = ("flows", "tasks", "schemas", "src", "deploy", "data/sites", "pyproject.toml")

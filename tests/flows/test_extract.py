@@ -18,9 +18,6 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 import yaml
-from postgres import WHY_NOT, database
-from studies import POLICY, merge, write_study
-from warehouse import COLUMNS, KEY, duckdb_file, files, load, read, visits, write_source
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
@@ -30,6 +27,9 @@ from causalveil.schemas.warehouse import Key, Manifest, load_manifest
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.warehouse.blocks import extracting
 from causalveil.tasks.warehouse.intervals import intervals
+from tests.postgres import WHY_NOT, database
+from tests.studies import POLICY, merge, write_study
+from tests.warehouse import COLUMNS, KEY, duckdb_file, files, load, read, visits, write_source
 
 ROOT = Path(__file__).parents[2]
 QUERY = "SELECT * FROM visits"
@@ -268,7 +268,7 @@ class _role:
         self._run(f"REVOKE SELECT ON visits FROM {self.name}", f"DROP ROLE {self.name}")
 
     def _run(self, *statements: str) -> None:
-        from postgres import as_superuser
+        from tests.postgres import as_superuser
 
         as_superuser(self.url, *statements)
 

@@ -13,12 +13,12 @@ from typing import Any
 import psycopg
 import pytest
 import yaml
-from postgres import WHY_NOT, database
-from studies import POLICY, STUDY, merge
 
 from causalveil.flows.cli.main import main
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.postgres import WHY_NOT, database
+from tests.studies import POLICY, STUDY, merge
 
 ROOT = Path(__file__).parents[2]
 # People with a treatment that depends on age and an effect of 2 on a score from 0 to 10, as in tests/studies.py.

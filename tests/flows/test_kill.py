@@ -17,12 +17,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-from children import CONTEXT, process, run_study_aloud
 from sqlalchemy import create_engine, text
-from studies import people, write_study
 
 from causalveil.schemas.release import load_release
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.children import CONTEXT, process, run_study_aloud
+from tests.studies import people, write_study
 
 STAGES = ("start", "validate", "normalise", "split", "propensity", "weigh", "perturb", "interval")
 SEED = 20261121

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studies import people, write_study
 
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.tasks.privacy.keys import site_secret
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.flows.test_kill import _kill_at, _start, _stored
+from tests.studies import people, write_study
 
 SEED = 20261123
 CAPS = {"sample": {"epsilon": 1000, "delta": "1e-2"}}

@@ -10,12 +10,12 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from studies import people, write_study
 
 from causalveil.schemas.release import load_release
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.flows.test_kill import _kill_at, _start, _stored
 from tests.matching_help import matching_changes
+from tests.studies import people, write_study
 
 STAGES = ("start", "normalise", "propensity", "scores", "respond", "match", "perturb", "interval")
 SEED = 20261122

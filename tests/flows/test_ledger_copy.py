@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from postgres import WHY_NOT, database
-from studies import write_study
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.postgres import WHY_NOT, database
+from tests.studies import write_study
 
 
 @pytest.fixture

@@ -19,10 +19,10 @@ from typing import Any
 import polars as pl
 import pytest
 import yaml
-from neighbours import neighbour_table
-from studies import STUDY, merge, people, write_study
 
 from causalveil.flows.api import run_study
+from tests.neighbours import neighbour_table
+from tests.studies import STUDY, merge, people, write_study
 
 SEED = 5
 # The only fields of a release that may depend on the data: declared noisy values and their post-processing.

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from neighbours import neighbour_table
-from studies import STUDY, merge, people, write_study
 
 from causalveil.flows.api import run_study
 from tests.flows.test_noninterference import observe
 from tests.matching_help import POLICY, matching_changes
+from tests.neighbours import neighbour_table
+from tests.studies import STUDY, merge, people, write_study
 
 # What a release says of the matching itself: public columns' at label level.
 PUBLIC_DETAILS = (

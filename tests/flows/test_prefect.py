@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from studies import write_study
 
 from causalveil.flows.api import run_study
 from causalveil.schemas.errors import BudgetRefused, DataError
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.studies import write_study
 
 ROOT = Path(__file__).parents[2]
 STAGES = ["validate", "normalise", "split", "propensity", "weigh", "perturb", "interval"]

@@ -8,13 +8,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from report_help import LONG, Documents, load
 
 from causalveil.flows.cli.main import main
 from causalveil.schemas.release import Release
 from causalveil.schemas.sites.pooled import load_published
 from causalveil.tasks.report.figures import Axis, Line, axis_of, waterfalls
 from causalveil.tasks.report.page import TEMPLATES, amount, beside, figure
+from tests.report_help import LONG, Documents, load
 
 
 class Reader(HTMLParser):

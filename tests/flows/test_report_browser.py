@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import browser
 import pytest
+
+from tests import browser
 
 NAMES = (
     *("effect", "raises", "open", "drowned", "label", "simulated", "hostile", "matching", "folds", "confounding"),

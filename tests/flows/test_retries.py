@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ledger_help import budget, charge, policy, reservation
 
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.ledger_help import budget, charge, policy, reservation
 
 
 def test_retries_of_tasks_and_flows_draw_nothing_twice(tmp_path: Path, prefect_server: str) -> None:

@@ -13,13 +13,13 @@ from typing import Any
 
 import psutil
 import pytest
-from studies import people, write_study
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.audit_prefect import prefect_trail
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.studies import people, write_study
 
 ROOT = Path(__file__).parents[2]
 PARTITIONS = 16

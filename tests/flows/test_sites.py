@@ -11,13 +11,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from sites_help import NAMES, Call, Party, at_home
-from studies import write_study
 
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.release import load_release
 from causalveil.schemas.sites.pooled import PooledRelease, load_published
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.sites_help import NAMES, Call, Party, at_home
+from tests.studies import write_study
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from studies import people, write_study
 
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.estimators import METHODS
@@ -22,6 +21,7 @@ from causalveil.flows.sequence.study import execute
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.release import Release
 from causalveil.tasks.machine.distribute import gathered, share, shares, spreading_by
+from tests.studies import people, write_study
 
 SEED = 3
 DIRECTION: dict[str, Any] = {

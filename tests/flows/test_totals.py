@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_help import assert_agreed
-from studies import write_study
 
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence.study import plan_study
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.ledger_help import assert_agreed
+from tests.studies import write_study
 
 OPTIONS = [
     {"weighting": weighting, "estimand": estimand, "level": level, "delta": delta, "variant": "ours"}
@@ -76,7 +76,8 @@ def test_plan_without_data_has_formulas(tmp_path: Path) -> None:
 def test_blocks_are_charged_one_by_one(tmp_path: Path) -> None:
     """A run charges the blocks that it reads; a new month starts fresh; an old one does not come back."""
     import polars as pl
-    from studies import people
+
+    from tests.studies import people
 
     folder = tmp_path / "study"
     path = write_study(
@@ -103,7 +104,7 @@ def test_blocks_are_charged_one_by_one(tmp_path: Path) -> None:
 
 
 def test_units_that_span_blocks_charge_all(tmp_path: Path) -> None:
-    from studies import people
+    from tests.studies import people
 
     folder = tmp_path / "study"
     path = write_study(

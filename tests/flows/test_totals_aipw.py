@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_help import assert_agreed
-from studies import write_study
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.study import plan_study
+from tests.ledger_help import assert_agreed
+from tests.studies import write_study
 
 POLICY: dict[str, Any] = {
     "estimators": ["aipw", "difference_in_means"],

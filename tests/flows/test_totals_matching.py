@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from ledger_help import assert_agreed
-from studies import people, write_study
 
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence.study import plan_study
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.ledger_help import assert_agreed
 from tests.matching_help import POLICY, matching_changes
+from tests.studies import people, write_study
 
 STAGES = {"label": ["perturb"], "sample": ["propensity", "scores", "respond", "perturb"]}
 OPTIONS: list[dict[str, Any]] = [

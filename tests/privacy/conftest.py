@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import postgres
 import pytest
 import sqlalchemy as sa
 
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
+from tests import postgres
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from audit import OpenBudget, epsilon_lower_bound
 
 from causalveil.tasks.aipw import outcome_model
 from causalveil.tasks.aipw.outcome_model import Arms, OutcomeModel
@@ -25,6 +24,7 @@ from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise
 from causalveil.tasks.trial import difference
 from tests.aipw_help import make_aipw, make_difference
+from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.neighbours import neighbour
 
 RUNS, DELTA = 2_500, "0.01"

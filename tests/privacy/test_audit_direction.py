@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit import OpenBudget, epsilon_lower_bound
 
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.plan import Design
@@ -21,6 +20,7 @@ from causalveil.tasks.direction.pairs import TestRows
 from causalveil.tasks.direction.stages import answer, measure, regress, release, release_regressions, vectors
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import SeededNoise
+from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.direction_help import make_direction, rows
 
 CONFIDENCE = 1 - 1e-6

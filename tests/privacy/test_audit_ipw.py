@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from audit import OpenBudget, epsilon_lower_bound
 
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Design
@@ -37,6 +36,7 @@ from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.models import logistic as propensity
 from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity
 from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
+from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.ipw_help import make_study
 
 CONFIDENCE = 1 - 1e-6

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit import epsilon_lower_bound
 
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.tasks.enclave.rows import Rows
@@ -30,6 +29,7 @@ from causalveil.tasks.matching import respond
 from causalveil.tasks.matching import scores as match_scores
 from causalveil.tasks.matching import weights as match_weights
 from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
+from tests.audit import epsilon_lower_bound
 from tests.matching_help import Transcript, two_covariates
 
 CONFIDENCE = 1 - 1e-6

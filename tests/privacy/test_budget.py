@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ledger_help import DATASET, budget, charge, never, policy, reservation, value
 
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ConvergenceError, LedgerError
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.privacy.budget import FlowBudget, _decode, _encode, records_folder
 from causalveil.tasks.privacy.ledger.ledger import Ledger, Released
+from tests.ledger_help import DATASET, budget, charge, never, policy, reservation, value
 
 CHARGES = (charge("model", "0.25"), charge("outcome", "0.25"))
 

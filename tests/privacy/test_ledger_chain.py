@@ -14,16 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import postgres
 import pytest
 import sqlalchemy as sa
-from ledger_help import budget, charge, finished, policy, release_of, reservation, value
 
 from causalveil.schemas.errors import LedgerError
 from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.privacy.ledger.copy import copy_ledger
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
+from tests import postgres
+from tests.ledger_help import budget, charge, finished, policy, release_of, reservation, value
 
 Tamper = Callable[..., None]
 ROOT = Path(__file__).parents[2]

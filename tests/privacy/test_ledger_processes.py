@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from children import CONTEXT, process
-from ledger_help import audit_lines, budget, charge, finished, never, policy, reservation
 
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
+from tests.children import CONTEXT, process
+from tests.ledger_help import audit_lines, budget, charge, finished, never, policy, reservation
 
 
 def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ledger_help import audit_lines, budget, charge, finished, policy, reservation, value
 
 from causalveil.schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict, StudyError
 from causalveil.schemas.ledger import Account, BlockAccount
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.privacy.ledger.ledger import Ledger, throwaway_ledger
+from tests.ledger_help import audit_lines, budget, charge, finished, policy, reservation, value
 
 
 def block(ledger: Ledger, name: str = "all", level: str = "sample") -> BlockAccount:

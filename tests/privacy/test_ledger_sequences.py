@@ -10,11 +10,11 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from ledger_help import budget, charge, policy, reservation, value
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.privacy.ledger.ledger import Ledger
+from tests.ledger_help import budget, charge, policy, reservation, value
 
 AMOUNTS = st.sampled_from(["0.1", "0.2", "0.3", "1e-12", "0.333333333333333"])
 SCOPES = st.sampled_from(["all", "train", "estimation"])

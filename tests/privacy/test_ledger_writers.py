@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from children import CONTEXT, process
-from ledger_help import charge, policy, reservation
-from postgres import WHY_NOT, database
 
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.children import CONTEXT, process
+from tests.ledger_help import charge, policy, reservation
+from tests.postgres import WHY_NOT, database
 
 PROCESSES, THREADS, TRIES = 8, 4, 6
 EPSILON, CAP = "0.1", "10"

@@ -9,7 +9,6 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
-from audit import HalfNoise, OpenBudget, epsilon_lower_bound
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.privacy import mechanisms as m
 from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise, opendp_laplace_loss
+from tests.audit import HalfNoise, OpenBudget, epsilon_lower_bound
 
 SLOT = m.Slot("draw", "test", Scope.all)
 EPSILONS = st.decimals("1e-6", "50", allow_nan=False, places=6)

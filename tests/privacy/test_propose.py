@@ -10,8 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit import OpenBudget, epsilon_lower_bound
-from ledger_help import policy, reservation
 
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
@@ -21,6 +19,8 @@ from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.mechanisms import Sensitivity, Slot
 from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease
+from tests.audit import OpenBudget, epsilon_lower_bound
+from tests.ledger_help import policy, reservation
 
 SLOT = Slot(name="iqr", stage="answer", scope=Scope.estimation)
 UNIT = Sensitivity(1.0, Norm.l1, "1")

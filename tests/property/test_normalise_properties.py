@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import polars as pl
-from bad_data import study
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causalveil.tasks.enclave.normalise import columns, dimension, encode, scale, scaled_outcome
+from tests.bad_data import study
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 # Plain numbers, and the corners of the format.

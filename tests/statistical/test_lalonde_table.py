@@ -9,7 +9,6 @@ in which the sign of tau_n (noise on the model only) disagrees with that of tau 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -21,9 +20,9 @@ from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.models import logistic as propensity
 from causalveil.tasks.privacy.noise import SeededNoise
+from tests import needs
 from tests.ipw_help import make_study
 
-DATA = Path(__file__).parents[2].parent / "shared" / "data"
 EPSILONS = ("0.2", "0.4", "0.6", "0.8", "0.99")
 LALONDE = (0.143, 0.072, 0.049, 0.027, 0.035)
 IHDP = (0.515, 0.425, 0.344, 0.287, 0.229)
@@ -76,10 +75,7 @@ def resampled(
 
 
 def lalonde() -> tuple[FloatArray, ByteArray, FloatArray]:
-    path = DATA / "lalonde722.csv"
-    if not path.exists():
-        pytest.skip("lalonde722.csv is not beside the checkout (../shared/data)")
-    values = np.loadtxt(path, delimiter=",", skiprows=1)
+    values = np.loadtxt(needs.shared("lalonde722.csv"), delimiter=",", skiprows=1)
     x = values[:, 1:10]
     return x / np.linalg.norm(x, axis=1).max(), values[:, 0].astype(np.uint8), values[:, 10]
 
@@ -111,9 +107,7 @@ def ihdp_draws(count: int) -> list[tuple[Rows, FloatArray, ByteArray, FloatArray
     Rows are *not* scaled to the unit ball. Scaled, the shares are .09 .01 0 0 0; unscaled they are near the printed
     ones, so the printed ones seem to come from rows for which 2/(m penalty) is no sensitivity.
     """
-    folder, draws = DATA / "ihdp", []
-    if not folder.exists():
-        pytest.skip("the IHDP files are not beside the checkout (../shared/data/ihdp)")
+    folder, draws = needs.shared("ihdp"), []
     random = np.random.default_rng(0)
     tables = [np.loadtxt(path, delimiter=",") for path in sorted(folder.glob("ihdp_*.csv"))]
     for index in range(count):

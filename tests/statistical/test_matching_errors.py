@@ -8,7 +8,6 @@ relative error against matching without caps or noise; epsilon .5, 1, 2, 4.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,9 +17,8 @@ from causalveil.flows.papers.yuan2026.command import Prepared, Setting, prepare
 from causalveil.flows.papers.yuan2026.data import SOURCES, load
 from causalveil.flows.papers.yuan2026.errors import RelativeError, penalty
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from tests.needs import FOLDERS
 
-ROOT = Path(__file__).parents[2]
-FOLDERS = (ROOT / "data", ROOT.parent / "shared" / "data")
 REFERENCE = {"IHDP": (0.10, 0.05, 0.04, 0.03), "LaLonde": (0.61, 0.30, 0.19, 0.13), "ACIC": (0.43, 0.29, 0.30, 0.23)}
 EPSILONS = ("0.5", "1", "2", "4")
 ORDERS, DRAWS = 10, 10

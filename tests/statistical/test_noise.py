@@ -10,11 +10,11 @@ import itertools
 
 import numpy as np
 import pytest
-from audit import epsilon_lower_bound
 from scipy import stats
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
+from tests.audit import epsilon_lower_bound
 
 ALARM = 1e-10
 SCALE = 0.37

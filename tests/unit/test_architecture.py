@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from house import House
 
 from causalveil.schemas.release import SCHEMA_FILE, release_schema
+from tests.house import House
 
 ROOT = Path(__file__).parents[2]
 HOUSE = House(ROOT)

@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from studies import write_study
 
 from causalveil.flows.api import run_study
 from causalveil.schemas.errors import StudyError
@@ -15,6 +14,7 @@ from causalveil.schemas.release import load_release
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.inference.bernstein import half_width
 from tests.aipw_help import analysed, confounded, make_aipw
+from tests.studies import write_study
 
 SILENT = Noise(0.0)
 

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from scipy.special import ndtri
-from studies import write_study
 
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence.estimators import METHODS
@@ -19,6 +18,7 @@ from causalveil.schemas.release import load_release
 from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
 from causalveil.tasks.inference.confounding import bias_ratio, robustness_value
 from tests.aipw_help import analysed, confounded, make_aipw
+from tests.studies import write_study
 
 SHARES = {"outcome": 0.3, "treatment": 0.05}
 

@@ -12,10 +12,8 @@ from causalveil.flows.papers.yuan2026.data import NAMES, SOURCES, PublishedData,
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.study import EffectStudy
+from tests.needs import FOLDERS
 
-ROOT = Path(__file__).parents[2]
-SHARED = ROOT.parent / "shared" / "data"
-FOLDERS = (ROOT / "data", SHARED)
 # Table II: treated, all.
 SIZES = {"IHDP": (139, 747), "LaLonde": (185, 445), "ACIC": (858, 4802), "Synth": (489, 1000)}
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from studies import write_study
 
 from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.matching import declare, outlook, rehearse
@@ -19,6 +18,7 @@ from causalveil.tasks.matching import expected as matching_theory
 from causalveil.tasks.matching.nearest import most_used
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.matching_help import POLICY, matching_changes, population, two_covariates
+from tests.studies import write_study
 
 
 def expected(study: Any, n: int, effect: float | None = None, **stand_in: Any) -> dict[str, Any]:

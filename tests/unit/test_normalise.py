@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from bad_data import AGE, CANARY, GROUP, OUTCOME, TREATMENT, UNIT, good, study, write
 
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.enclave.normalise import (
@@ -21,6 +20,7 @@ from causalveil.tasks.enclave.unit_hash import keyed_hash
 from causalveil.tasks.enclave.validate import HASH_LABEL, validate_stage
 from causalveil.tasks.machine.arrays_on_disk import load_array
 from causalveil.tasks.privacy.keys import simulated_key
+from tests.bad_data import AGE, CANARY, GROUP, OUTCOME, TREATMENT, UNIT, good, study, write
 
 
 def encoded(given, frame: pl.DataFrame) -> np.ndarray:

@@ -3,10 +3,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bad_data import LAYOUT_CASES, UNIT, good, study, write
 
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.enclave.partitions import column_groups, read_columns, read_layout
+from tests.bad_data import LAYOUT_CASES, UNIT, good, study, write
 
 
 def blocked(newest: int | None = None):

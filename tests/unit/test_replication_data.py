@@ -13,8 +13,8 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.normalise import dimension
+from tests import needs
 
-SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 POPULATIONS = [data.DATASET_1, data.DATASET_2, data.DATASET_2_SEPARATE, data.TRIAL]
 PRIVACY = {"estimator": {"name": "ipw"}, "privacy": {"epsilon": "0.5", "delta": "1e-5"}}
 
@@ -85,9 +85,7 @@ def test_coefficients_of_dataset_2_have_six_in_the_support() -> None:
 
 def test_rhc_is_prepared_as_documented() -> None:
     """Counts of the distributed file: 5,735 patients, 2,184 catheterised, 2,829 dead within 180 days of admission."""
-    if not (SHARED / data.RHC_FILE).exists():
-        pytest.skip("rhc.csv is not beside the checkout (../shared/data)")
-    frame = data.rhc(SHARED)
+    frame = data.rhc(needs.shared(data.RHC_FILE).parent)
     assert frame.height == frame["unit"].n_unique() == 5_735
     assert frame["catheter"].sum() == 2_184
     assert frame["dead_180"].sum() == 2_829

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import yaml
-from studies import merge
 
 from causalveil.schemas.errors import BundleError, CausalveilError, StudyError
 from causalveil.schemas.sites.bundle import instant_text, parse_instant
@@ -17,6 +16,7 @@ from causalveil.schemas.sites.terms import load_sites
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.sites.rounds import settle
+from tests.studies import merge
 
 KEYS = [f"ed25519:{digit * 64}" for digit in "0123456789abcdef"]
 TERMS: dict[str, Any] = {

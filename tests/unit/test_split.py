@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from bad_data import UNIT, good, study, write
 
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.privacy import Level
@@ -11,6 +10,7 @@ from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.rows import Enclave
 from causalveil.tasks.enclave.split import leading_rows, split_stage, training_size
 from causalveil.tasks.enclave.validate import validate_stage
+from tests.bad_data import UNIT, good, study, write
 
 
 def prepared(given, folder, scratch, run_id="run"):

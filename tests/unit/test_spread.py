@@ -12,13 +12,13 @@ from typing import Any
 
 import cloudpickle
 import pytest
-from ledger_help import budget, charge, never, policy, reservation
 from pydantic import ValidationError
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.execution import Execution
 from causalveil.tasks.machine.distribute import gathered, on_worker, share, shares, spread, spreading_by
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.ledger_help import budget, charge, never, policy, reservation
 
 ROOT = Path(__file__).parents[2]
 

@@ -3,7 +3,15 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from bad_data import (
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.enclave.validate import check_unique, validate_stage
+from causalveil.tasks.machine.arrays_on_disk import load_array
+from tests.bad_data import (
     AGE,
     CANARY,
     CANARY_NUMBER,
@@ -18,14 +26,6 @@ from bad_data import (
     study,
     write,
 )
-
-from causalveil.schemas.errors import DataError
-from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.schemas.plan import Layout, Partition
-from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.rows import partition_folder
-from causalveil.tasks.enclave.validate import check_unique, validate_stage
-from causalveil.tasks.machine.arrays_on_disk import load_array
 
 
 def run(given: IpwStudy, folder, scratch) -> Layout:

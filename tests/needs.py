@@ -1,0 +1,37 @@
+"""What tests use where it can be had, and skip without: servers, a browser, published data. Said once, at the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests import browser, postgres
+
+ROOT = Path(__file__).parents[1]
+# Published data sets that are not ours to ship lie beside the checkout; the gate never has them.
+SHARED = ROOT.parent / "shared" / "data"
+FOLDERS = (ROOT / "data", SHARED)
+# What is looked for below these folders, and how many tests use it.
+DATA = {"rhc.csv": 1, "lalonde722.csv": 1, "ihdp/ihdp_1.csv": 4, "acic_challenge_2016/x.csv": 2}
+
+
+def shared(name: str) -> Path:
+    """A published file or folder beside the checkout; where it is missing, the test skips."""
+    path = SHARED / name
+    if not path.exists():
+        pytest.skip(f"{name} is not beside the checkout (../shared/data)")
+    return path
+
+
+def absent() -> list[str]:
+    """What this machine lacks, a line for each kind, with what it costs."""
+    lines = []
+    if not postgres.likely():
+        lines.append(f"tests on PostgreSQL: {postgres.WHY_NOT}")
+    if browser.missing():
+        lines.append(f"tests in a browser: {browser.missing()}")
+    data = {name: tests for name, tests in DATA.items() if not any(SHARED.glob(f"**/{name}"))}
+    if data:
+        lines.append(f"{sum(data.values())} tests on published data: no {', '.join(data)} below ../shared/data")
+    return lines
