@@ -59,7 +59,7 @@ class StateRecord(Frozen):
 
 
 class StageRecord(Frozen):
-    """One task run: a stage, or a worker's share of one."""
+    """One task run: a stage, or a worker's part of one."""
 
     name: str
     tries: int

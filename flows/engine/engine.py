@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from causalveil.flows.engine.guard import P, R, guarded, stage_name
 from causalveil.schemas.execution import Execution
-from causalveil.tasks.machine.distribute import spreading_by
+from causalveil.tasks.machine.distribute import distributing_by
 
 Watcher = Callable[[str], None]
 
@@ -28,7 +28,7 @@ class Engine(Protocol):
         """Show a table of public values wherever the engine shows such things."""
         ...
 
-    def spreading(self, execution: Execution) -> AbstractContextManager[None]:
+    def distributing(self, execution: Execution) -> AbstractContextManager[None]:
         """While the block runs, have work on partitions done where ``execution`` says."""
         ...
 
@@ -48,7 +48,7 @@ class DirectEngine:
     def publish(self, key: str, rows: list[dict[str, Any]], description: str) -> None:
         """Nowhere to show it: the ledger and the release hold the same rows."""
 
-    def spreading(self, execution: Execution) -> AbstractContextManager[None]:
+    def distributing(self, execution: Execution) -> AbstractContextManager[None]:
         """On threads of this process, whatever the study says: a notebook has no cluster."""
         del execution
-        return spreading_by(None)
+        return distributing_by(None)

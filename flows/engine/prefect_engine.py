@@ -53,7 +53,7 @@ class PrefectEngine:
 
         create_table_artifact(key=key, table=rows, description=description)
 
-    def spreading(self, execution: Execution) -> AbstractContextManager[None]:
+    def distributing(self, execution: Execution) -> AbstractContextManager[None]:
         """On the task runner that the study names."""
         from causalveil.flows.engine.runners import running_on
 

@@ -1,6 +1,6 @@
 """Where work on partitions runs: on the cluster of one of Prefect's task runners, for the time of a run.
 
-The task runner starts or finds the cluster and ends with the run. The shares of the partitions are given to the cluster
+The task runner starts or finds the cluster and ends with the run. The parts of the work are given to the cluster
 itself and not recorded by Prefect: how many passes a solver makes depends on the data, and so would the number of task
 runs in Prefect's database. Cluster, workers and what they say to each other belong to the enclave.
 """
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from causalveil.flows.engine.guard import guarded
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.execution import Execution, Runner
-from causalveil.tasks.machine.distribute import Spreader, gathered, share, shares, spreading_by
+from causalveil.tasks.machine.distribute import Distributor, distributing_by, gathered, worker_part, worker_parts
 
 T = TypeVar("T")
 Answer = tuple[list[T], CausalveilError | None]
@@ -24,7 +24,7 @@ Answer = tuple[list[T], CausalveilError | None]
 def attempt(function: Callable[[int], T], indexes: Sequence[int]) -> Answer[T]:
     """What a worker does. An error is an answer like any other: clusters log what is raised, with its arguments."""
     try:
-        return guarded(share, function, indexes), None
+        return guarded(worker_part, function, indexes), None
     except CausalveilError as problem:
         return [], problem.with_traceback(None)
 
@@ -37,47 +37,47 @@ def _gather(answers: Sequence[Answer[T]]) -> list[T]:
     return gathered([part for part, _ in answers])
 
 
-def _over_dask(runner: Any, workers: int) -> Spreader:
-    """Shares as tasks of the cluster's own scheduler. What a worker that dies had is done again by another."""
+def _over_dask(runner: Any, workers: int) -> Distributor:
+    """Parts as tasks of the cluster's own scheduler. What a worker that dies had is done again by another."""
     client = runner.client
 
-    def spreader(function: Callable[[int], T], count: int) -> list[T]:
-        futures = [client.submit(attempt, function, part, pure=False) for part in shares(count, workers)]
+    def distributor(function: Callable[[int], T], count: int) -> list[T]:
+        futures = [client.submit(attempt, function, part, pure=False) for part in worker_parts(count, workers)]
         return _gather([future.result() for future in futures])
 
-    return spreader
+    return distributor
 
 
-def _over_ray(workers: int) -> Spreader:
-    """Shares as Ray tasks, which Ray repeats if their worker dies."""
+def _over_ray(workers: int) -> Distributor:
+    """Parts as Ray tasks, which Ray repeats if their worker dies."""
     import ray
 
     remote: Any = ray.remote(attempt)
 
-    def spreader(function: Callable[[int], T], count: int) -> list[T]:
-        return _gather(ray.get([remote.remote(function, part) for part in shares(count, workers)]))
+    def distributor(function: Callable[[int], T], count: int) -> list[T]:
+        return _gather(ray.get([remote.remote(function, part) for part in worker_parts(count, workers)]))
 
-    return spreader
+    return distributor
 
 
 @contextmanager
 def running_on(execution: Execution) -> Iterator[None]:
-    """Start what the study's ``execution`` names and have partitions spread over it.
+    """Start what the study's ``execution`` names and have work on partitions distributed over it.
 
     Raises:
         CausalveilError: the extra is not installed, or the cluster cannot be reached.
     """
     if execution.runner is Runner.threads:
-        with spreading_by(None):
+        with distributing_by(None):
             yield
         return
     started = False
     try:
         with _runner(execution) as runner:
             dask = execution.runner is Runner.dask
-            spreader = _over_dask(runner, execution.workers) if dask else _over_ray(execution.workers)
+            distributor = _over_dask(runner, execution.workers) if dask else _over_ray(execution.workers)
             started = True
-            with spreading_by(spreader):
+            with distributing_by(distributor):
                 yield
     except Exception as problem:
         if started or isinstance(problem, CausalveilError):

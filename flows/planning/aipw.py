@@ -34,7 +34,7 @@ def outlook(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | Non
         "sampling_standard_error": found.details["sampling_standard_error"],
         "score_range": found.details["score_range"],
         "propensity_model": kind,
-        "slopes": recipe.slopes is not None,
+        "slopes": recipe.slopes_cost is not None,
         "whole_range": found.interval.whole_range,
         "bias": found.interval.bias,
     }
@@ -43,7 +43,7 @@ def outlook(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | Non
         f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds and is scored in its own, so it "
         f"pays for the models of {folds - 1} fold{'s' if folds > 2 else ''} and one effect: the total is that sum.",
         f"Decided from public sizes: propensity score by {kind}, outcome model "
-        + ("with slopes." if recipe.slopes is not None else "of arm means alone."),
+        + ("with slopes." if recipe.slopes_cost is not None else "of arm means alone."),
     ]
     if found.interval.bias > 0:
         sentences.insert(
@@ -52,7 +52,7 @@ def outlook(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | Non
             f"{found.interval.bias:.3g}.",
         )
     warnings: list[str] = []
-    if recipe.slopes is None and kind == "treated share":
+    if recipe.slopes_cost is None and kind == "treated share":
         allowed = (
             "" if found.interval.bias > 0 else "; estimator: {omitted_confounding: ...} lets the interval allow for it"
         )

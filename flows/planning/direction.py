@@ -86,13 +86,13 @@ def _test(
     distance = standin.expected_distance(study, design, draw)
     chance = draw.mechanism.answer_probability(distance)
     numbers[f"{draw.slot.name}_answer_probability"] = chance
-    other, spread = ("order", "random")
+    other, values = ("order", "random")
     if not isinstance(draw.mechanism, StableRelease):
         numbers["iqr_bin"] = draw.bin
-        other, spread = f"bin of log IQR, {draw.bin:.2g} wide", "evenly spread"
+        other, values = f"bin of log IQR, {draw.bin:.2g} wide", "evenly spread"
     text = (
         f"{draw.slot.name}: an answer needs about {draw.mechanism.threshold:.3g} units' distance to another {other}; "
-        f"{spread} values have {distance} and get one with probability {chance:.2g}."
+        f"{values} values have {distance} and get one with probability {chance:.2g}."
     )
     (sentences if chance >= ENOUGH else warnings).append(text)
 

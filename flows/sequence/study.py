@@ -185,7 +185,7 @@ def execute(path: Path, out: str | Path | None, run_id: str, simulate: int | Non
 def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | None) -> str:
     """Run the stages and store the finished document in the ledger."""
     study = request.study
-    with open_scratch(budget.run_id) as scratch, engine.spreading(study.execution):
+    with open_scratch(budget.run_id) as scratch, engine.distributing(study.execution):
         run = Run(study, request.folder, request.layout, request.plan.design, scratch, budget, seed)
         findings = METHODS[study.estimator.name].estimate(run, engine)
     text = release_text(guarded(assemble_release, study, request.policy, request.plan, findings, budget))

@@ -10,7 +10,7 @@ import numpy as np
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Design, StandIn
 from causalveil.tasks.aipw.interval import findings
-from causalveil.tasks.aipw.outcome_model import OutcomeModel, arms_from, residual_limit
+from causalveil.tasks.aipw.outcome_model import OutcomeModel, residual_limit, summary_from
 from causalveil.tasks.aipw.recipe import Recipe, recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range
 from causalveil.tasks.inference.assemble import EffectFindings
@@ -52,8 +52,8 @@ def expected(study: AipwStudy, design: Design, stand_in: StandIn = StandIn()) ->
     for fold in range(plan.folds):
         units = plan.trained_on(fold) or design.units
         exact = np.array([0.0, 0.0, math.sqrt(2) * share * units, units * deviation**2])
-        known = arms_from(exact, units, plan, fold, (share, share))
-        reach = 0.0 if plan.slopes is None else EXPECTED_REACH * residual_limit(known, plan)
+        known = summary_from(exact, units, plan, fold, (share, share))
+        reach = 0.0 if plan.slopes_cost is None else EXPECTED_REACH * residual_limit(known, plan)
         slopes = np.full(plan.columns - 1, reach)
         odds = np.zeros(plan.columns)
         odds[:-1] = 0.0 if plan.penalty is None else math.sqrt(0.25 * 3 / (plan.columns - 1))

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.privacy import Coverage
-from causalveil.tasks.aipw.outcome_model import Arms
+from causalveil.tasks.aipw.outcome_model import ArmSummary
 from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange
 from causalveil.tasks.enclave.normalise import feature_names
@@ -32,7 +32,7 @@ COVERS = "noise of the outcome model and the treated share, to first order"
 def findings(
     study: AipwStudy,
     recipe: Recipe,
-    arms: Sequence[Arms],
+    arms: Sequence[ArmSummary],
     nuisances: Sequence[Nuisances],
     bound: ScoreRange,
     released: FloatArray,
@@ -80,7 +80,7 @@ def findings(
         "score_range_trivial": trivial_range(study),
         "folds": recipe.folds,
         "propensity_model": propensity_kind(study, recipe),
-        "outcome_model": "arm means" if recipe.slopes is None else "ridge with common slopes",
+        "outcome_model": "arm means" if recipe.slopes_cost is None else "ridge with common slopes",
         "not_covered": _not_covered(study),
     }
     if study.estimator.propensity.known is None:
@@ -110,7 +110,9 @@ def _estimate(released: FloatArray, bound: ScoreRange, units: int, half_outcome:
     )
 
 
-def nuisance_variance(study: AipwStudy, recipe: Recipe, arms: Sequence[Arms], nuisances: Sequence[Nuisances]) -> float:
+def nuisance_variance(
+    study: AipwStudy, recipe: Recipe, arms: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
+) -> float:
     """Variance that noise in outcome model and treated share gives the estimate, scaled outcomes, to first order.
 
     An error e in the slopes moves a fold's mean score by e'D, D the difference of the arms' means of x. An error e in
@@ -123,7 +125,7 @@ def nuisance_variance(study: AipwStudy, recipe: Recipe, arms: Sequence[Arms], nu
     total, units = 0.0, sum(recipe.sizes)
     for fold, (found, models) in enumerate(zip(arms, nuisances, strict=True)):
         trained = recipe.trained_on(fold) or units
-        share = found.share_variance + found.share * (1 - found.share) / trained
+        share = found.treated_share_variance + found.share * (1 - found.share) / trained
         pairs = zip(found.mean_variances, (found.share, 1 - found.share), strict=True)
         constants = sum(variance * share / part**2 for variance, part in pairs)
         total += (recipe.sizes[fold] / units) ** 2 * (constants + models.outcome.variance)
@@ -156,7 +158,7 @@ def propensity_kind(study: AipwStudy, recipe: Recipe) -> str:
 
 
 def models_in_words(
-    study: AipwStudy, arms: Sequence[Arms], nuisances: Sequence[Nuisances]
+    study: AipwStudy, arms: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
 ) -> dict[str, float | int | str | bool]:
     """The released nuisances, by name: all of them functions of noisy statistics."""
     details: dict[str, float | int | str | bool] = {}

@@ -26,12 +26,12 @@ import numpy as np
 
 from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.shrinkage import (
-    LEAST_SPREAD,
-    kept_share,
+    LEAST_DEVIATION,
     moments_part,
     positive_part,
     second_moments,
-    signal_share,
+    shrinkage_factor,
+    signal_ratio,
     taken_off,
 )
 from causalveil.tasks.enclave.folds import Pieces
@@ -50,19 +50,19 @@ LIMIT_DEVIATIONS = 3.0
 
 
 @dataclass(frozen=True)
-class Arms:
+class ArmSummary:
     """What is known of the two arms of a fold's training units. Scaled outcomes.
 
     Attributes:
         share: treated share, within [clip].
-        share_variance: of the noise in it.
+        treated_share_variance: of the noise in it.
         means: of treated and controls, shrunk, in [-1, 1].
         mean_variances: of the noise in them.
-        spread: standard deviation of u within an arm, never below LEAST_SPREAD.
+        spread: standard deviation of u within an arm, never below LEAST_DEVIATION.
     """
 
     share: float
-    share_variance: float
+    treated_share_variance: float
     means: tuple[float, float]
     mean_variances: tuple[float, float]
     spread: float
@@ -117,7 +117,7 @@ def arm_sums(pieces: Pieces, workers: int = 1) -> FloatArray:
     return exact_sums(pieces, of, 4, workers) * weights
 
 
-def slope_sums(pieces: Pieces, arms: Arms, recipe: Recipe, workers: int = 1) -> FloatArray:
+def slope_sums(pieces: Pieces, arms: ArmSummary, recipe: Recipe, workers: int = 1) -> FloatArray:
     """Cross moments of residuals and covariates and first moments of both by arm, second moments of covariates.
 
     Shape (recipe.slope_numbers,): d of residuals times treated x, d with control x, d of treated x, d of control x, two
@@ -144,9 +144,9 @@ def slope_sums(pieces: Pieces, arms: Arms, recipe: Recipe, workers: int = 1) -> 
     return sums
 
 
-def arms_from(released: FloatArray, units: int, recipe: Recipe, fold: int, clip: tuple[float, float]) -> Arms:
+def summary_from(released: FloatArray, units: int, recipe: Recipe, fold: int, clip: tuple[float, float]) -> ArmSummary:
     """What the released arm sums say. Denominators are clipped shares, so that an empty arm does no harm."""
-    deviation = Noise.of(recipe.arms_mechanism(fold), 4).deviation
+    deviation = Noise.of(recipe.arm_sums_mechanism(fold), 4).deviation
     treated, controls, count, squares = released.tolist()
     share = min(max(count / math.sqrt(2) / units, clip[0]), clip[1])
     means, variances = [], []
@@ -156,27 +156,29 @@ def arms_from(released: FloatArray, units: int, recipe: Recipe, fold: int, clip:
         means.append(keep * min(max(total / (units * part), -1.0), 1.0))
         variances.append(keep**2 * variance)
     within = squares / units - share * means[0] ** 2 - (1 - share) * means[1] ** 2
-    return Arms(
+    return ArmSummary(
         share=share,
-        share_variance=(deviation / math.sqrt(2) / units) ** 2,
+        treated_share_variance=(deviation / math.sqrt(2) / units) ** 2,
         means=(means[0], means[1]),
         mean_variances=(variances[0], variances[1]),
         # The noise of the squares is a floor: a spread cannot be known better.
-        spread=min(1.0, math.sqrt(max(within, deviation / units, LEAST_SPREAD**2))),
+        spread=min(1.0, math.sqrt(max(within, deviation / units, LEAST_DEVIATION**2))),
     )
 
 
-def residual_limit(arms: Arms, recipe: Recipe) -> float:
+def residual_limit(arms: ArmSummary, recipe: Recipe) -> float:
     """Where residuals are cut while slopes are learnt."""
     return recipe.residuals * arms.spread
 
 
-def without_slopes(arms: Arms, recipe: Recipe) -> OutcomeModel:
+def without_slopes(arms: ArmSummary, recipe: Recipe) -> OutcomeModel:
     """Arm means alone."""
     return OutcomeModel(arms.means, np.zeros(recipe.columns - 1), 0.0, recipe.radius, 0.0)
 
 
-def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fold: int) -> tuple[Arms, OutcomeModel]:
+def with_slopes(
+    arms: ArmSummary, released: FloatArray, units: int, recipe: Recipe, fold: int
+) -> tuple[ArmSummary, OutcomeModel]:
     """Ridge regression within arms from the released moments, shrunk by public noise; arms with sharper means."""
     d, limit = recipe.columns - 1, residual_limit(arms, recipe)
     noise = Noise.of(recipe.slopes_mechanism(fold), recipe.slope_numbers).deviation
@@ -197,7 +199,7 @@ def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fo
     lean = (1 - 2 * parts[0]) / parts * np.array([1.0, -1.0])
     together, leaning = within.sum(axis=0), lean @ within
     both, apart_noise = noise * math.sqrt(2), noise * float(np.linalg.norm(lean))
-    kept, kept_leaning = kept_share(together, values, both), kept_share(leaning, values, apart_noise)
+    kept, kept_leaning = shrinkage_factor(together, values, both), shrinkage_factor(leaning, values, apart_noise)
     slopes = limit * (vectors @ ((kept * together + kept_leaning * leaning) / values))
     size = math.sqrt(float(values @ (vectors.T @ slopes) ** 2) / units)
     sharper = _sharper(arms, limit * residuals / (units * parts), (limit * own / parts) ** 2)
@@ -210,7 +212,7 @@ def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fo
     variance = noise**2 * float(used @ used) * reach + (noise / MEANS_WEIGHT) ** 2 * float(levers @ levers)
     variance += moments_part(slopes @ vectors / limit, along, reach, noise, second_kept)
     for part, cross, own_noise in ((kept, together, both), (kept_leaning, leaning, apart_noise)):
-        share = signal_share(cross, values, own_noise)
+        share = signal_ratio(cross, values, own_noise)
         variance += taken_off(part, share, float(cross @ along), own_noise**2 * reach)
     return sharper, OutcomeModel(
         constants=(float(constants[0]), float(constants[1])),
@@ -223,8 +225,8 @@ def with_slopes(arms: Arms, released: FloatArray, units: int, recipe: Recipe, fo
     )
 
 
-def _sharper(arms: Arms, shifts: FloatArray, variances: FloatArray) -> Arms:
-    """Arms whose means are moved towards what the residuals' means say, by inverse variances."""
+def _sharper(arms: ArmSummary, shifts: FloatArray, variances: FloatArray) -> ArmSummary:
+    """ArmSummary whose means are moved towards what the residuals' means say, by inverse variances."""
     means, left = [], []
     for mean, old, shift, new in zip(arms.means, arms.mean_variances, shifts.tolist(), variances.tolist(), strict=True):
         weight = old / (old + new) if old > 0 else 0.0
@@ -233,19 +235,19 @@ def _sharper(arms: Arms, shifts: FloatArray, variances: FloatArray) -> Arms:
     return replace(arms, means=(means[0], means[1]), mean_variances=(left[0], left[1]))
 
 
-def release_arms(
+def release_summary(
     pieces: Pieces, recipe: Recipe, fold: int, clip: tuple[float, float], budget: Budget, workers: int = 1
-) -> Arms:
+) -> ArmSummary:
     """Release the arm sums of a fold's training units."""
-    released = recipe.arms_mechanism(fold).release(
+    released = recipe.arm_sums_mechanism(fold).release(
         arm_sums(pieces, workers), recipe.slot("arms", "outcome_model", fold), budget
     )
-    return arms_from(released, pieces.units, recipe, fold, clip)
+    return summary_from(released, pieces.units, recipe, fold, clip)
 
 
 def release_model(
-    pieces: Pieces, arms: Arms, recipe: Recipe, fold: int, budget: Budget, workers: int = 1
-) -> tuple[Arms, OutcomeModel]:
+    pieces: Pieces, arms: ArmSummary, recipe: Recipe, fold: int, budget: Budget, workers: int = 1
+) -> tuple[ArmSummary, OutcomeModel]:
     """Release the slopes of a fold's training units, where they are worth their noise."""
     mechanism = recipe.slopes_mechanism(fold)
     if mechanism is None:

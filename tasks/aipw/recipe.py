@@ -72,11 +72,11 @@ class Recipe:
         columns: d, the columns of a row.
         radius: rows of covariates are cut to it in the outcome model.
         residuals: standard deviations at which residuals are cut while slopes are learnt.
-        arms: cost of one fold's arm sums.
-        slopes: cost of one fold's slopes; None: arm means only.
-        propensity: cost of one fold's propensity model; None: known, or the treated share among the arm sums.
+        arms_cost: cost of one fold's arm sums.
+        slopes_cost: cost of one fold's slopes; None: arm means only.
+        propensity_cost: cost of one fold's propensity model; None: known, or the treated share among the arm sums.
         penalty: of the logistic model; None: a constant score.
-        effect: cost of the scores' sums.
+        effect_cost: cost of the scores' sums.
     """
 
     folds: int
@@ -84,11 +84,11 @@ class Recipe:
     columns: int
     radius: float
     residuals: float
-    arms: PrivacyCost
-    slopes: PrivacyCost | None
-    propensity: PrivacyCost | None
+    arms_cost: PrivacyCost
+    slopes_cost: PrivacyCost | None
+    propensity_cost: PrivacyCost | None
     penalty: float | None
-    effect: PrivacyCost
+    effect_cost: PrivacyCost
 
     def trained_on(self, fold: int) -> int | None:
         """Number of units outside ``fold``."""
@@ -98,7 +98,7 @@ class Recipe:
     def gram(self) -> bool:
         """Whether second moments of the covariates are released with the slopes. Under pure epsilon noise grows with
         the number of entries, and only their trace is."""
-        return self.slopes is not None and self.slopes.delta > 0
+        return self.slopes_cost is not None and self.slopes_cost.delta > 0
 
     @property
     def slope_numbers(self) -> int:
@@ -110,39 +110,39 @@ class Recipe:
         """Where a draw for one fold belongs: all other folds' units are read."""
         return Slot(f"{name}-{fold + 1}", stage, Scope.without_fold(fold + 1, self.folds))
 
-    def arms_mechanism(self, fold: int) -> Mechanism:
+    def arm_sums_mechanism(self, fold: int) -> Mechanism:
         """Four numbers of sensitivity 2 (``docs/proofs/aipw.md``, section 1)."""
-        return vector_mechanism(sums_sensitivity(4, self.trained_on(fold)), self.arms)
+        return vector_mechanism(sums_sensitivity(4, self.trained_on(fold)), self.arms_cost)
 
     def slopes_mechanism(self, fold: int) -> Mechanism | None:
         """Cross moments, first and second moments of sensitivity 2 + w^2 (section 2); None: arm means only."""
-        if self.slopes is None:
+        if self.slopes_cost is None:
             return None
         size = 2 + MEANS_WEIGHT**2
-        return vector_mechanism(sums_sensitivity(self.slope_numbers, self.trained_on(fold), size), self.slopes)
+        return vector_mechanism(sums_sensitivity(self.slope_numbers, self.trained_on(fold), size), self.slopes_cost)
 
     def propensity_model(self, fold: int) -> PropensityModel | None:
         """The logistic model; None: a constant score."""
-        if self.propensity is None or self.penalty is None:
+        if self.propensity_cost is None or self.penalty is None:
             return None
         slot = self.slot("propensity", "propensity", fold)
-        return PropensityModel(self.penalty, self.columns, self.trained_on(fold), self.propensity, slot)
+        return PropensityModel(self.penalty, self.columns, self.trained_on(fold), self.propensity_cost, slot)
 
-    def share_mechanism(self, fold: int) -> Mechanism | None:
+    def treated_count_mechanism(self, fold: int) -> Mechanism | None:
         """The number of treated units, of sensitivity 1, where a study pays for a model that is a constant."""
-        if self.propensity is None or self.penalty is not None:
+        if self.propensity_cost is None or self.penalty is not None:
             return None
         units = self.trained_on(fold)
         bound = Sensitivity(None if units is None else 1.0, Norm.l2, "1")
-        return vector_mechanism(bound, self.propensity)
+        return vector_mechanism(bound, self.propensity_cost)
 
     def effect_mechanism(self) -> Mechanism:
         """Scores and their squares, of sensitivity 2 (section 4)."""
         if self.sizes is None:
-            return vector_mechanism(Sensitivity(None, Norm.l2, "2 + sqrt(2) 2^-G"), self.effect)
+            return vector_mechanism(Sensitivity(None, Norm.l2, "2 + sqrt(2) 2^-G"), self.effect_cost)
         step = 2.0 ** -lattice_exponent(sum(self.sizes))
         value = (2 + math.sqrt(2) * step * (1 + 2.0**-10)) * (1 + 1e-12)
-        return vector_mechanism(Sensitivity(value, Norm.l2, "2 + sqrt(2) 2^-G"), self.effect)
+        return vector_mechanism(Sensitivity(value, Norm.l2, "2 + sqrt(2) 2^-G"), self.effect_cost)
 
     @property
     def rounding(self) -> float:
@@ -153,9 +153,9 @@ class Recipe:
         """Every draw in the order in which it is made."""
         for fold in range(self.folds):
             for name, stage, mechanism in (
-                ("arms", "outcome_model", self.arms_mechanism(fold)),
+                ("arms", "outcome_model", self.arm_sums_mechanism(fold)),
                 ("slopes", "outcome_model", self.slopes_mechanism(fold)),
-                ("share", "propensity", self.share_mechanism(fold)),
+                ("share", "propensity", self.treated_count_mechanism(fold)),
             ):
                 if mechanism is not None:
                     yield mechanism.charge(self.slot(name, stage, fold))
@@ -183,11 +183,11 @@ def recipe(study: AipwStudy, design: Design) -> Recipe:
         columns=dimension(study),
         radius=_radius(study, CUTS[0][1]),
         residuals=CUTS[0][0],
-        arms=study.privacy.cost,
-        slopes=None,
-        propensity=None,
+        arms_cost=study.privacy.cost,
+        slopes_cost=None,
+        propensity_cost=None,
         penalty=None,
-        effect=study.privacy.cost,
+        effect_cost=study.privacy.cost,
     )
     if estimator.budget_shares != "auto":
         declared = estimator.budget_shares
@@ -196,12 +196,12 @@ def recipe(study: AipwStudy, design: Design) -> Recipe:
         return _divide(study, blank, BOTH_MODELS)
     if estimator.propensity.known is None:
         found = _divide(study, blank, BOTH_MODELS)
-        if found.penalty is not None and found.slopes is not None:
+        if found.penalty is not None and found.slopes_cost is not None:
             return found
     found = _divide(study, blank, OUTCOME_MODEL)
     if estimator.propensity.known is not None:
         return found if _signal(found) >= WORTHWHILE_SIGNAL else _divide(study, blank, KNOWN_MEANS)
-    return found if found.slopes is not None else _divide(study, blank, ARM_MEANS)
+    return found if found.slopes_cost is not None else _divide(study, blank, ARM_MEANS)
 
 
 def _radius(study: AipwStudy, deviations: float) -> float:
@@ -229,18 +229,22 @@ def _divide(study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Dec
     propensity, outcome, _ = shares
     total, others = study.privacy.cost, blank.folds - 1
     model = _part(total, outcome, others)
-    chosen = replace(blank, arms=model, propensity=_part(total, propensity, others) if propensity > 0 else None)
+    chosen = replace(
+        blank, arms_cost=model, propensity_cost=_part(total, propensity, others) if propensity > 0 else None
+    )
     part = _arm_part(chosen)
     split = replace(
-        chosen, arms=_part(total, outcome * part, others), slopes=_part(total, outcome * (1 - part), others)
+        chosen, arms_cost=_part(total, outcome * part, others), slopes_cost=_part(total, outcome * (1 - part), others)
     )
     signal = _signal(split)
     if signal >= LEAST_SIGNAL:
         best = min(CUTS, key=lambda cut: _cut_error(study, cut, signal, chosen.columns - 1))
         chosen = replace(split, residuals=best[0], radius=_radius(study, best[1]))
-    if chosen.propensity is not None:
+    if chosen.propensity_cost is not None:
         chosen = replace(chosen, penalty=_penalty(study, chosen))
-    spent = [cost for cost in (chosen.arms, chosen.slopes, chosen.propensity) if cost is not None] * others
+    spent = [
+        cost for cost in (chosen.arms_cost, chosen.slopes_cost, chosen.propensity_cost) if cost is not None
+    ] * others
     try:
         effect = PrivacyCost(
             epsilon=subtract(total.epsilon, add(*(cost.epsilon for cost in spent))),
@@ -249,7 +253,7 @@ def _divide(study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Dec
         parse_amount(effect.epsilon), parse_amount(effect.delta)
     except (ValueError, ArithmeticError):
         raise StudyError("privacy: this budget cannot be divided exactly; write it with fewer digits") from None
-    return replace(chosen, effect=effect)
+    return replace(chosen, effect_cost=effect)
 
 
 def _part(total: PrivacyCost, share: Decimal, others: int) -> PrivacyCost:
@@ -266,7 +270,7 @@ def _arm_part(chosen: Recipe) -> Decimal:
     """The least part of the outcome model's budget that keeps the noise of arm means small; at most 0.4."""
     units = chosen.trained_on(0)
     for part in ARM_PARTS:
-        noise = _deviation(4, _part(chosen.arms, part, 1))
+        noise = _deviation(4, _part(chosen.arms_cost, part, 1))
         if units is None or noise / (units / 2) <= ARM_NOISE:
             return part
     return ARM_PARTS[-1]
@@ -279,11 +283,11 @@ def _signal(chosen: Recipe) -> float:
     s on each of both arms' adds 2 s^2 tr(G^-1)/m.
     """
     units = chosen.trained_on(0)
-    if units is None or chosen.slopes is None:
+    if units is None or chosen.slopes_cost is None:
         return math.inf if units is None else 0.0
     d = chosen.columns - 1
     signal = units * EXPLAINED / chosen.residuals**2
-    noise = 2 * (_deviation(chosen.slope_numbers, chosen.slopes) * d) ** 2 / units
+    noise = 2 * (_deviation(chosen.slope_numbers, chosen.slopes_cost) * d) ** 2 / units
     return math.sqrt(signal / noise)
 
 
@@ -311,7 +315,7 @@ def _penalty(study: AipwStudy, chosen: Recipe) -> float | None:
     curvature = 0.2 / (3 * (len(study.covariates) + 1))
 
     # Of sensitivity 2/(m penalty), which the model's own is never above but for rounding.
-    noise = 0.0 if chosen.propensity is None else _deviation(chosen.columns, chosen.propensity)
+    noise = 0.0 if chosen.propensity_cost is None else _deviation(chosen.columns, chosen.propensity_cost)
     units = sum(chosen.sizes) - chosen.sizes[0]
 
     def error(penalty: float) -> float:

@@ -23,7 +23,7 @@ from causalveil.tasks.enclave.normalise import blocks, scale
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.ipw.weights import CHUNK
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.distribute import spread
+from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.models.lattice_sums import lattice_exponent
 from causalveil.tasks.models.logistic import clipped_scores
 
@@ -201,5 +201,5 @@ def score_sums(
             total += np.rint(np.stack([v, v * v]) * step).sum(axis=1)
         return int(total[0]), int(total[1])
 
-    parts = spread(piece, len(pieces), workers)
+    parts = distribute(piece, len(pieces), workers)
     return np.array([sum(part[0] for part in parts) / step, sum(part[1] for part in parts) / step])

@@ -19,7 +19,7 @@ CAUTION = 1.0
 # direction, also in the one that confounds.
 KEEN = 1.5
 # No spread is taken to be smaller, in units of what it is bounded by.
-LEAST_SPREAD = 0.02
+LEAST_DEVIATION = 0.02
 
 
 def positive_part(vector: FloatArray, noise: float) -> FloatArray:
@@ -28,7 +28,7 @@ def positive_part(vector: FloatArray, noise: float) -> FloatArray:
     return vector * math.sqrt(max(0.0, 1 - len(vector) * noise**2 / square)) if square > 0 else vector
 
 
-def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
+def shrinkage_factor(cross: FloatArray, values: FloatArray, noise: float) -> float:
     """Share of the slopes that is kept, in [0, 1]: KEEN signal/(signal + noise) at a cautious guess of the signal.
 
     With slopes b = cross/values along eigenvectors, the error b'Gb of leaving them out is the signal S, and N =
@@ -50,8 +50,8 @@ def kept_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
     return min(1.0, KEEN * signal / (signal + added))
 
 
-def signal_share(cross: FloatArray, values: FloatArray, noise: float) -> float:
-    """Signal over signal and noise as observed, in [0, 1], without :func:`kept_share`'s caution."""
+def signal_ratio(cross: FloatArray, values: FloatArray, noise: float) -> float:
+    """Signal over signal and noise as observed, in [0, 1], without :func:`shrinkage_factor`'s caution."""
     observed = float(np.sum(cross**2 / values))
     return max(0.0, 1 - noise**2 * float(np.sum(1 / values)) / observed) if observed > 0 else 0.0
 
@@ -93,14 +93,14 @@ def second_moments(
     kept = 0.0
     middle, between = units * np.outer(centre, centre), units * np.outer(apart, apart)
     if len(released) == 1:
-        mean = max(float(released[0]) - float(np.trace(middle)), LEAST_SPREAD * units) / d
+        mean = max(float(released[0]) - float(np.trace(middle)), LEAST_DEVIATION * units) / d
         whole: FloatArray = mean * np.eye(d)
     else:
         matrix = np.zeros((d, d))
         upper = np.triu_indices(d)
         matrix[upper] = released * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
         matrix = matrix + np.triu(matrix, 1).T - middle
-        mean = max(float(np.trace(matrix)), LEAST_SPREAD * units) / d
+        mean = max(float(np.trace(matrix)), LEAST_DEVIATION * units) / d
         rest = matrix - mean * np.eye(d)
         square = float(np.sum(rest**2))
         kept = max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0

@@ -17,7 +17,7 @@ from causalveil.schemas.plan import Design
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.aipw import outcome_model
 from causalveil.tasks.aipw.interval import findings
-from causalveil.tasks.aipw.outcome_model import Arms, OutcomeModel
+from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
 from causalveil.tasks.aipw.recipe import EFFECT, Recipe, recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
 from causalveil.tasks.enclave.folds import Folds, Pieces
@@ -37,37 +37,37 @@ def declare(study: AipwStudy, design: Design) -> tuple[Charge, ...]:
 
 def release_outcome_model(
     study: AipwStudy, plan: Recipe, fold: int, trained: Pieces, budget: Budget
-) -> tuple[Arms, OutcomeModel]:
+) -> tuple[ArmSummary, OutcomeModel]:
     """The outcome model of one fold from the units of all others: one or two releases."""
     workers, clip = study.execution.workers, _share_bounds(study)
-    arms = outcome_model.release_arms(trained, plan, fold, clip, budget, workers)
+    arms = outcome_model.release_summary(trained, plan, fold, clip, budget, workers)
     return outcome_model.release_model(trained, arms, plan, fold, budget, workers)
 
 
 def release_propensity(
-    study: AipwStudy, plan: Recipe, fold: int, trained: Pieces, arms: Arms, budget: Budget
-) -> tuple[Arms, FloatArray | None]:
+    study: AipwStudy, plan: Recipe, fold: int, trained: Pieces, arms: ArmSummary, budget: Budget
+) -> tuple[ArmSummary, FloatArray | None]:
     """The propensity model of one fold: arms with the best treated share, and coefficients if a model is fitted.
 
     Raises:
         ConvergenceError: before anything is drawn.
     """
-    share = plan.share_mechanism(fold)
+    share = plan.treated_count_mechanism(fold)
     if share is not None:
         count = np.array([float(_treated(trained))])
         released = share.release(count, plan.slot("share", "propensity", fold), budget)
         variance = (Noise.of(share, 1).deviation / trained.units) ** 2
-        weight = arms.share_variance / (arms.share_variance + variance)
+        weight = arms.treated_share_variance / (arms.treated_share_variance + variance)
         best = weight * float(released[0]) / trained.units + (1 - weight) * arms.share
         low, high = _share_bounds(study)
-        arms = replace(arms, share=min(max(best, low), high), share_variance=weight * variance)
+        arms = replace(arms, share=min(max(best, low), high), treated_share_variance=weight * variance)
     model = plan.propensity_model(fold)
     if model is None:
         return arms, None
     return arms, model.release(trained.rows, trained.count, budget, study.execution.workers)
 
 
-def nuisances(study: AipwStudy, arms: Arms, model: OutcomeModel, coefficients: FloatArray | None) -> Nuisances:
+def nuisances(study: AipwStudy, arms: ArmSummary, model: OutcomeModel, coefficients: FloatArray | None) -> Nuisances:
     """What a fold is scored by."""
     known = study.estimator.propensity.known
     return Nuisances(model, arms.share if known is None else known, coefficients)
@@ -117,15 +117,15 @@ def _treated(trained: Pieces) -> int:
 
 def outcome_model_stage(
     study: AipwStudy, design: Design, scratch: Path, fold: int, budget: Budget
-) -> tuple[Arms, OutcomeModel]:
+) -> tuple[ArmSummary, OutcomeModel]:
     """Release the outcome model by which ``fold`` is scored, from all other folds."""
     trained = Folds.open(scratch).without(fold)
     return release_outcome_model(study, recipe(study, design), fold, trained, budget)
 
 
 def propensity_stage(
-    study: AipwStudy, design: Design, scratch: Path, fold: int, arms: Arms, budget: Budget
-) -> tuple[Arms, FloatArray | None]:
+    study: AipwStudy, design: Design, scratch: Path, fold: int, arms: ArmSummary, budget: Budget
+) -> tuple[ArmSummary, FloatArray | None]:
     """Release the propensity model by which ``fold`` is scored, from all other folds.
 
     Raises:
@@ -149,7 +149,7 @@ def perturb_stage(study: AipwStudy, design: Design, scratch: Path, budget: Budge
 
 
 def interval_stage(
-    study: AipwStudy, design: Design, arms: Sequence[Arms], models: Sequence[Nuisances], released: FloatArray
+    study: AipwStudy, design: Design, arms: Sequence[ArmSummary], models: Sequence[Nuisances], released: FloatArray
 ) -> EffectFindings:
     """The last stage: reads nothing but released and public values."""
     return findings(study, recipe(study, design), arms, models, score_range(study, models), released)

@@ -20,7 +20,7 @@ from causalveil.tasks.direction.draws import Draw, draws
 from causalveil.tasks.direction.gaussian_kernel import Kernel
 from causalveil.tasks.direction.kernel_ridge import residuals
 from causalveil.tasks.direction.sensitivity import order_kept_one_draw, order_kept_two_draws, residual_movement
-from causalveil.tasks.direction.stability import Spread, bin_distances
+from causalveil.tasks.direction.stability import QuartileRange, bin_distances
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Laplace
 from causalveil.tasks.privacy.propose import StableRelease
@@ -81,7 +81,7 @@ def expected_distance(study: DirectionStudy, design: Design, draw: Draw) -> int:
     movement = residual_movement(design.train, estimator.penalty, estimator.variant)
     if isinstance(draw.mechanism, StableRelease):
         return math.ceil(2 / m**2 / (2 * movement))
-    values = Spread(np.linspace(-1.0, 1.0, m))
+    values = QuartileRange(np.linspace(-1.0, 1.0, m))
     trained = movement if Half.train in estimator.protect else None
     return max(bin_distances(values, draw.bin, draw.cap, replace=Half.test in estimator.protect, movement=trained))
 

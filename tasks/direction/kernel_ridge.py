@@ -19,7 +19,7 @@ import numpy as np
 from causalveil.schemas.errors import ConvergenceError
 from causalveil.tasks.direction.gaussian_kernel import Kernel
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.distribute import one_thread, spread
+from causalveil.tasks.machine.distribute import distribute, one_thread
 
 Pairs = Callable[[int], FloatArray]
 """``pairs(index)``: the (x, y) of one partition, shape (rows, 2), both in [-1, 1]."""
@@ -66,7 +66,7 @@ def fit(pairs: Pairs, partitions: int, cause: int, penalty: float, bandwidth: fl
         ConvergenceError: no training rows, or the equations were not solved to ``TOLERANCE``.
     """
     kernel = Kernel(bandwidth, 1.0)
-    parts = spread(lambda index: _sums(pairs(index), cause, kernel), partitions, workers)
+    parts = distribute(lambda index: _sums(pairs(index), cause, kernel), partitions, workers)
     units = sum(rows for rows, _, _ in parts)
     if units == 0:
         raise ConvergenceError("there are no training units to fit a regression to")

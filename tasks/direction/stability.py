@@ -24,7 +24,7 @@ SLACK = 1e-9
 
 
 @dataclass(frozen=True)
-class Spread:
+class QuartileRange:
     """The quartile range of a sorted vector, and the widest and narrowest it can become.
 
     ``values``: shape (m,), ascending, m >= 2. Replaced values may be anything, which can only shorten distances.
@@ -64,11 +64,11 @@ class Bins:
     width: float
     shift: float
 
-    def of(self, spread: float) -> int | None:
+    def of(self, iqr: float) -> int | None:
         """The bin of a range; None if it counts as 0."""
-        if spread < SMALLEST:
+        if iqr < SMALLEST:
             return None
-        return math.floor(math.log(spread) / self.width - self.shift) if spread < math.inf else 10**9
+        return math.floor(math.log(iqr) / self.width - self.shift) if iqr < math.inf else 10**9
 
     def room(self, place: int, widest: float, narrowest: float) -> float:
         """How far ranges up to ``widest`` and down to ``narrowest`` may move before one leaves bin ``place``."""
@@ -76,44 +76,46 @@ class Bins:
         return min(high - widest, narrowest - low) - SLACK
 
 
-def released_log(spread: float) -> float:
+def released_log(iqr: float) -> float:
     """The logarithm of a range as it is released: never below that of ``SMALLEST``."""
-    return math.log(max(spread, SMALLEST))
+    return math.log(max(iqr, SMALLEST))
 
 
-def bin_distances(spread: Spread, width: float, cap: int, *, replace: bool, movement: float | None) -> tuple[int, int]:
+def bin_distances(
+    quartile_range: QuartileRange, width: float, cap: int, *, replace: bool, movement: float | None
+) -> tuple[int, int]:
     """Fewest units to change until log IQR leaves its bin, for the plain and the shifted bins; each at most ``cap``.
 
     Args:
-        spread: the vector.
+        quartile_range: range of the sorted values.
         width: of the bins.
         cap: public; distances beyond it are of no use to a test.
         replace: whether test units may be replaced.
         movement: D, how far one training unit moves each value; None: not at all.
     """
-    plain, shifted = (_distance(spread, Bins(width, shift), cap, replace, movement) for shift in (0.0, 0.5))
+    plain, shifted = (_distance(quartile_range, Bins(width, shift), cap, replace, movement) for shift in (0.0, 0.5))
     return plain, shifted
 
 
-def _distance(spread: Spread, bins: Bins, cap: int, replace: bool, movement: float | None) -> int:
-    place = bins.of(spread.now)
+def _distance(quartile_range: QuartileRange, bins: Bins, cap: int, replace: bool, movement: float | None) -> int:
+    place = bins.of(quartile_range.now)
     if place is None:
         return 0
-    best = _replacements(spread, bins, place, cap) if replace else cap
+    best = _replacements(quartile_range, bins, place, cap) if replace else cap
     if movement is None:
         return best
     # k replacements of test units, the worst ones, then as many training units as the room that is left takes.
     for replaced in range(best if replace else 1):
-        room = bins.room(place, spread.widest(replaced), spread.narrowest(replaced))
+        room = bins.room(place, quartile_range.widest(replaced), quartile_range.narrowest(replaced))
         best = min(best, replaced + math.ceil(max(room, 0.0) / (2 * movement)))
     return best
 
 
-def _replacements(spread: Spread, bins: Bins, place: int, cap: int) -> int:
+def _replacements(quartile_range: QuartileRange, bins: Bins, place: int, cap: int) -> int:
     """Fewest replacements that can leave the bin, by bisection: ranges only widen (narrow) with their number."""
 
     def leaves(replaced: int) -> bool:
-        return bins.of(spread.widest(replaced)) != place or bins.of(spread.narrowest(replaced)) != place
+        return bins.of(quartile_range.widest(replaced)) != place or bins.of(quartile_range.narrowest(replaced)) != place
 
     low, high = 0, cap
     while high - low > 1:

@@ -22,7 +22,7 @@ from causalveil.tasks.direction.draws import BESIDE, VECTORS, Draw, draws, fits
 from causalveil.tasks.direction.gaussian_kernel import Kernel
 from causalveil.tasks.direction.kernel_ridge import Pairs, Regression, fit
 from causalveil.tasks.direction.pairs import TestRows, test_rows, training_rows, training_sizes
-from causalveil.tasks.direction.stability import Spread, bin_distances, order_distance, released_log
+from causalveil.tasks.direction.stability import QuartileRange, bin_distances, order_distance, released_log
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace
@@ -72,7 +72,7 @@ def score_values(study: DirectionStudy, score: Score, found: Vectors, test: Test
         residual = Kernel(study.estimator.kernel_of_residuals, 2.0)
         forwards, backwards = (dependence.hsic(a, b, variable, residual) for a, b in sides)
     elif score is Score.iqr:
-        logs = {name: released_log(_spread(found[name]).now) for name in VECTORS}
+        logs = {name: released_log(_quartile_range(found[name]).now) for name in VECTORS}
         forwards, backwards = logs["x"] + logs["residual_y"], logs["y"] + logs["residual_x"]
     else:
         # Ties of the two variables are broken by unrelated orders: by one order they would look like dependence.
@@ -94,7 +94,7 @@ def measure(study: DirectionStudy, design: Design, draw: Draw, found: Vectors, t
     name = draw.vectors[0]
     # Where test units are not protected the variable beside a residual is added exactly.
     names = [name] if Half.test in study.estimator.protect else [name, BESIDE[name]]
-    return np.append(sum(released_log(_spread(found[part]).now) for part in names), distances[0])
+    return np.append(sum(released_log(_quartile_range(found[part]).now) for part in names), distances[0])
 
 
 def release(draw: Draw, measured: FloatArray, budget: Budget) -> FloatArray | None:
@@ -168,8 +168,8 @@ def _asked(study: DirectionStudy, values: tuple[float, float]) -> FloatArray:
     return both if study.estimator.release is Releases.scores else both[1:] - both[:1]
 
 
-def _spread(values: FloatArray) -> Spread:
-    return Spread(np.sort(values))
+def _quartile_range(values: FloatArray) -> QuartileRange:
+    return QuartileRange(np.sort(values))
 
 
 def _movement(study: DirectionStudy, design: Design) -> float:
@@ -181,7 +181,7 @@ def _movement(study: DirectionStudy, design: Design) -> float:
 def _bin_distances(study: DirectionStudy, design: Design, draw: Draw, name: str, values: FloatArray) -> tuple[int, int]:
     protect, trained = study.estimator.protect, name in BESIDE and Half.train in study.estimator.protect
     return bin_distances(
-        _spread(values),
+        _quartile_range(values),
         draw.bin,
         draw.cap,
         replace=Half.test in protect,

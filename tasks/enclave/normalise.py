@@ -29,7 +29,7 @@ from causalveil.tasks.enclave.rows import partition_folder
 from causalveil.tasks.enclave.validate import HASH_LABEL, changed, checked_order
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.machine.arrays_on_disk import create_array, partial_path, save_array, write_rows
-from causalveil.tasks.machine.distribute import map_partitions, spread
+from causalveil.tasks.machine.distribute import distribute, map_partitions
 from causalveil.tasks.privacy.keys import key_of
 
 # Chunks keep temporaries in the processor's cache.
@@ -235,7 +235,7 @@ def write_partitions(
         write(layout.partitions[index], partition_folder(scratch, index), key)
 
     # In one process one after the other: a partition may have threads of its own, and memory holds one.
-    spread(normalise, len(layout.partitions), workers=1)
+    distribute(normalise, len(layout.partitions), workers=1)
 
 
 def _write_covariates(study: EffectStudy, prepared: Sequence[CovariateValues], order: IntArray, path: Path) -> None:

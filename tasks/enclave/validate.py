@@ -24,7 +24,7 @@ from causalveil.tasks.enclave.rows import HashArray, partition_folder
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
-from causalveil.tasks.machine.distribute import spread
+from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.privacy.keys import key_of
 
 if TYPE_CHECKING:
@@ -113,14 +113,14 @@ def validate_stage(
         return layout.partitions[index].rows
 
     # In one process one after the other, so that memory is bounded by one partition.
-    units = sum(spread(validate, len(layout.partitions), workers=1))
+    units = sum(distribute(validate, len(layout.partitions), workers=1))
     paths = [partition_folder(scratch, index) / "h.npy" for index in range(len(layout.partitions))]
     edges = range_edges(units)
 
     def repeats(index: int) -> bool:
         return has_repeat([load_array(path) for path in paths], edges[index], edges[index + 1])
 
-    if any(spread(repeats, len(edges) - 1, workers=1)):
+    if any(distribute(repeats, len(edges) - 1, workers=1)):
         raise DataError(f"column '{study.data.unit}' {Rule.unique}")
 
 

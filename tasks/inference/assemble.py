@@ -88,26 +88,29 @@ class Noise:
         from scipy.special import ndtr
 
         if self.mixing is None or self.scale * factor == 0:
-            spread = math.hypot(math.sqrt(sampling_variance), self.scale * factor)
-            return float(ndtr(-distance / spread)) if spread > 0 else (0.0 if distance >= 0 else 1.0)
+            deviation = math.hypot(math.sqrt(sampling_variance), self.scale * factor)
+            return float(ndtr(-distance / deviation)) if deviation > 0 else (0.0 if distance >= 0 else 1.0)
         if self.mixing == 1.0:
             return laplace_tail(distance, math.sqrt(sampling_variance), self.scale * factor)
         nodes, shares = _gamma_rule(self.mixing)
-        spreads = np.sqrt(sampling_variance + 2 * (self.scale * factor) ** 2 * nodes)
-        return float(shares @ ndtr(-distance / spreads))
+        deviations = np.sqrt(sampling_variance + 2 * (self.scale * factor) ** 2 * nodes)
+        return float(shares @ ndtr(-distance / deviations))
 
     def quantile(self, tail: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
         """The distance that ``E`` of :meth:`tail` exceeds with probability ``tail``, 0 < tail <= 1/2."""
         from scipy.optimize import brentq
         from scipy.special import ndtri
 
-        spread = math.hypot(math.sqrt(sampling_variance), self.deviation * factor)
-        if self.mixing is None or spread == 0:
-            return -float(ndtri(tail)) * spread
-        # In units of the total spread, so that nothing underflows; Chebyshev's inequality brackets the root.
-        part, share = replace(self, scale=self.scale * (factor / spread)), sampling_variance / spread / spread
-        root = brentq(lambda q: part.tail(q, share) - tail, 0.0, 1 / math.sqrt(tail), xtol=1e-12)
-        return float(root) * spread
+        deviation = math.hypot(math.sqrt(sampling_variance), self.deviation * factor)
+        if self.mixing is None or deviation == 0:
+            return -float(ndtri(tail)) * deviation
+        # In units of the total deviation, so that nothing underflows; Chebyshev's inequality brackets the root.
+        part, sampling = (
+            replace(self, scale=self.scale * (factor / deviation)),
+            sampling_variance / deviation / deviation,
+        )
+        root = brentq(lambda q: part.tail(q, sampling) - tail, 0.0, 1 / math.sqrt(tail), xtol=1e-12)
+        return float(root) * deviation
 
     def outside(self, distance: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
         """P(|bias + E| > distance), E of :meth:`tail`."""
@@ -230,5 +233,5 @@ def assemble(
     value, interval = around(estimate.value, half, confidence, bounds)
     covers = NOISY if noise.scale > 0 else NOISY[:1]
     interval = interval.model_copy(update={"bias": bias, "covers": covers})
-    spread = (noise.deviation * estimate.noise) ** 2 + estimate.excess
-    return value, interval, Variance(sampling=sampling, noise=spread), upper
+    noise_variance = (noise.deviation * estimate.noise) ** 2 + estimate.excess
+    return value, interval, Variance(sampling=sampling, noise=noise_variance), upper

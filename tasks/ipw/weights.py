@@ -27,7 +27,7 @@ from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.rows import Enclave, Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.machine.arrays_on_disk import save_array
-from causalveil.tasks.machine.distribute import spread
+from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.models.lattice_sums import LARGEST_EXPONENT, lattice_exponent
 from causalveil.tasks.models.logistic import clipped_scores
 from causalveil.tasks.privacy.mechanisms import Sensitivity
@@ -143,7 +143,7 @@ def exact_sums(
                 total += whole.sum(axis=1)
         return total
 
-    parts = spread(partition_sums, partitions, workers)
+    parts = distribute(partition_sums, partitions, workers)
     total: IntArray = np.sum([np.rint(part).astype(np.int64) for part in parts], axis=0)
     return total / step
 

@@ -1,7 +1,7 @@
 """Work on partitions that may leave this process: on threads here, or wherever the engine sends it.
 
-A stage gives :func:`spread` a function of a partition's number. Without further ado it runs on threads, as
-:func:`map_partitions` runs it. An engine may put a spreader in place for the time of a run, which sends
+A stage gives :func:`distribute` a function of a partition's number. Without further ado it runs on threads, as
+:func:`map_partitions` runs it. An engine may put a distributor in place for the time of a run, which sends
 the function to other processes or machines. They share the file system: scratch, data and study files lie where the
 flow's process sees them, and function and result are pickled. The results come in order of partitions whoever computes
 them, and sums over them are taken here; so a release does not depend on where its parts were computed.
@@ -28,7 +28,7 @@ from causalveil.schemas.errors import CausalveilError
 T = TypeVar("T")
 
 
-class Spreader(Protocol):
+class Distributor(Protocol):
     """Applies a function that can be pickled to 0 .. count-1 somewhere; results in order, or the first error."""
 
     def __call__(self, function: Callable[[int], T], count: int) -> list[T]:
@@ -36,32 +36,32 @@ class Spreader(Protocol):
         ...
 
 
-_SPREADER: ContextVar[Spreader | None] = ContextVar("spreader", default=None)
+_DISTRIBUTOR: ContextVar[Distributor | None] = ContextVar("distributor", default=None)
 _ON_WORKER: ContextVar[bool] = ContextVar("on_worker", default=False)
 
 
-def spread(function: Callable[[int], T], count: int, workers: int) -> list[T]:
+def distribute(function: Callable[[int], T], count: int, workers: int) -> list[T]:
     """Apply ``function`` to 0 .. count-1; results come in order of partitions.
 
     Args:
         function: reads and writes files of its own partition alone, holds nothing that cannot be pickled (no open
             file, no mapped array), draws no noise, and gives the same when it is run again.
         count: number of partitions.
-        workers: threads, where no spreader is in place.
+        workers: threads, where no distributor is in place.
     """
 
-    spreader = _SPREADER.get()
-    return map_partitions(function, count, workers) if spreader is None else spreader(function, count)
+    distributor = _DISTRIBUTOR.get()
+    return map_partitions(function, count, workers) if distributor is None else distributor(function, count)
 
 
 @contextmanager
-def spreading_by(spreader: Spreader | None) -> Iterator[None]:
-    """Have every :func:`spread` of the block done by ``spreader``; None leaves it to threads."""
-    token = _SPREADER.set(spreader)
+def distributing_by(distributor: Distributor | None) -> Iterator[None]:
+    """Have every :func:`distribute` of the block done by ``distributor``; None leaves it to threads."""
+    token = _DISTRIBUTOR.set(distributor)
     try:
         yield
     finally:
-        _SPREADER.reset(token)
+        _DISTRIBUTOR.reset(token)
 
 
 @contextmanager
@@ -85,7 +85,7 @@ def _libraries(_modules: int) -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def share(function: Callable[[int], T], indexes: Sequence[int]) -> list[T]:
+def worker_part(function: Callable[[int], T], indexes: Sequence[int]) -> list[T]:
     """What one worker does: its partitions one after the other, BLAS on one thread, no way to spend."""
     token = _ON_WORKER.set(True)
     try:
@@ -96,7 +96,7 @@ def share(function: Callable[[int], T], indexes: Sequence[int]) -> list[T]:
 
 
 def on_worker() -> bool:
-    """Whether this code runs for :func:`share`, away from the flow's process."""
+    """Whether this code runs for :func:`worker_part`, away from the flow's process."""
     return _ON_WORKER.get()
 
 
@@ -107,10 +107,10 @@ def refuse_on_worker(what: str) -> None:
         CausalveilError: it runs on a worker.
     """
     if on_worker():
-        raise CausalveilError(f"{what} belongs into the flow's own process and was asked for on a worker; report this")
+        raise CausalveilError(f"{what} must run in the flow's process and was asked for on a worker; report this")
 
 
-def shares(count: int, workers: int) -> list[Sequence[int]]:
+def worker_parts(count: int, workers: int) -> list[Sequence[int]]:
     """0 .. count-1 cut into at most ``workers`` runs of consecutive numbers, the sizes as even as can be."""
     pieces = min(count, workers)
     edges = [index * count // pieces for index in range(pieces + 1)] if pieces else [0]
@@ -118,7 +118,7 @@ def shares(count: int, workers: int) -> list[Sequence[int]]:
 
 
 def gathered(parts: Sequence[list[Any]]) -> list[Any]:
-    """The results of consecutive shares as one list."""
+    """The results of consecutive parts as one list."""
     return [result for part in parts for result in part]
 
 

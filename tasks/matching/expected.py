@@ -74,8 +74,8 @@ def expected_reuse(study: MatchingStudy, units: int, stand_in: StandIn = StandIn
     squares, weights = [], []
     for side in (0, 1):
         served = arms[1 - side] / arms[side] if own[1 - side] else 0.0
-        spread = served**2 / (2 * ratio) + served / ratio
-        squares.append(round(arms[side] * ((own[side] + served) ** 2 + spread) * ratio**2))
+        served_variance = served**2 / (2 * ratio) + served / ratio
+        squares.append(round(arms[side] * ((own[side] + served) ** 2 + served_variance) * ratio**2))
         reuse = min(caps[side] / ratio, busiest(arms[1 - side], arms[side], ratio)) if served else 0.0
         weights.append(own[side] + reuse)
     across = -(-min(arms) * NEAREST[0] // NEAREST[1])

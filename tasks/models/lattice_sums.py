@@ -11,7 +11,7 @@ from causalveil.schemas.privacy import Norm
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.distribute import spread
+from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.privacy.mechanisms import Sensitivity
 
 LARGEST_EXPONENT = 32
@@ -53,7 +53,7 @@ def exact_sums(pieces: Pieces, of: Callable[[Rows], FloatArray], numbers: int, w
             totals = [total + int(value) for total, value in zip(totals, (part * step).tolist(), strict=True)]
         return totals
 
-    parts = spread(piece, pieces.count, workers)
+    parts = distribute(piece, pieces.count, workers)
     whole = [sum(column) for column in zip(*parts, strict=True)] if parts else [0] * numbers
     return np.array([total / 2 ** (2 * BITS) for total in whole])
 

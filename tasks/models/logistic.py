@@ -23,7 +23,7 @@ from causalveil.schemas.study import Variant
 from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.rows import Enclave, Rows
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.distribute import spread
+from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.privacy.mechanisms import (
     Budget,
     GaussianClassic,
@@ -192,7 +192,7 @@ def fit(rows: Callable[[int], Rows], partitions: int, units: int, penalty: float
     start = _start(rows, partitions, units, penalty)
 
     def evaluate(w: FloatArray) -> tuple[FloatArray, FloatArray]:
-        parts = spread(lambda index: _chunk_sums(rows(index), w), partitions, workers)
+        parts = distribute(lambda index: _chunk_sums(rows(index), w), partitions, workers)
         return _derivatives(parts, w, units, penalty)
 
     return _newton(evaluate, start, TOLERANCE, 2 * coefficient_bound(penalty) + 1)

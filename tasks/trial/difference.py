@@ -100,16 +100,16 @@ def findings(study: DifferenceStudy, design: Design, released: FloatArray) -> Ef
         drowned=clamped > 0,
         excess=clamped * width**2,
     )
-    value, interval, spread, upper = assemble(estimate, noise, study.confidence, (-width, width))
+    value, interval, squared_errors, upper = assemble(estimate, noise, study.confidence, (-width, width))
     return EffectFindings(
         value,
         interval,
-        spread,
+        squared_errors,
         {
             "mean_treated": study.outcome.middle + means[0] * half,
             "mean_control": study.outcome.middle + means[1] * half,
-            "noise_standard_error": math.sqrt(spread.noise),
-            "sampling_standard_error": math.sqrt(spread.sampling),
+            "noise_standard_error": math.sqrt(squared_errors.noise),
+            "sampling_standard_error": math.sqrt(squared_errors.sampling),
             "sampling_standard_error_upper": math.sqrt(upper),
             "denominator_clamped": estimate.drowned,
             "not_covered": NOT_COVERED,

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from causalveil.tasks.aipw import outcome_model
-from causalveil.tasks.aipw.outcome_model import Arms, OutcomeModel
+from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
 from causalveil.tasks.aipw.recipe import EFFECT, recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
 from causalveil.tasks.aipw.stages import in_memory
@@ -45,16 +45,16 @@ def cases() -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     made = recipe(study, design(study, 100_000))
     tables = [neighbour(others(), row([0.9, 0.0], 1, 1.0)), neighbour(others(), row([-0.9, 0.0], 1, 1.0))]
     mirrored = [neighbour(others(), row([0.0, 0.0], 0, u)) for u in (1.0, -1.0)]
-    arms = Arms(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.25)
+    arms = ArmSummary(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.25)
     models = Nuisances(OutcomeModel((0.0, 0.0), np.zeros(2), 0.0, 1.0, 0.0), 0.5)
     reach = score_range(study, [models])
     # At the effect's cost: epsilons of 0.1 and 0.8 are beyond what some thousand runs can tell.
-    dear = replace(made, arms=made.effect, slopes=made.effect)
+    dear = replace(made, arms_cost=made.effect_cost, slopes_cost=made.effect_cost)
     slopes = dear.slopes_mechanism(0)
     assert slopes is not None
     plain = make_difference(epsilon="3", delta=DELTA)
     return {
-        "arms": (dear.arms_mechanism(0), [outcome_model.arm_sums(in_memory([t])) for t in mirrored]),
+        "arms": (dear.arm_sums_mechanism(0), [outcome_model.arm_sums(in_memory([t])) for t in mirrored]),
         "slopes": (slopes, [outcome_model.slope_sums(in_memory([t]), arms, made) for t in tables]),
         "effect": (made.effect_mechanism(), [score_sums(study, [in_memory([t])], [models], reach) for t in mirrored]),
         "difference": (

@@ -56,8 +56,8 @@ def test_a_unit_pays_for_all_models_but_its_own(folds: int, units: int | None, d
     made = recipe(study, design(study, units))
     charges = tuple(made.charges())
     assert compose(charges) == PrivacyCost(epsilon=Decimal("0.7"), delta=Decimal(delta))
-    models = [cost.epsilon for cost in (made.arms, made.slopes, made.propensity) if cost is not None]
-    assert (folds - 1) * sum(models) + made.effect.epsilon == Decimal("0.7")
+    models = [cost.epsilon for cost in (made.arms_cost, made.slopes_cost, made.propensity_cost) if cost is not None]
+    assert (folds - 1) * sum(models) + made.effect_cost.epsilon == Decimal("0.7")
     assert len(charges) == folds * len(models) + 1
     if units is not None:
         assert epsilon_pld(charges, Decimal(delta)) <= 0.7

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causalveil.tasks.aipw import outcome_model
-from causalveil.tasks.aipw.outcome_model import Arms, OutcomeModel
+from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
 from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe, recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
 from causalveil.tasks.aipw.stages import in_memory
@@ -26,7 +26,7 @@ from tests.neighbours import neighbour
 
 unit = st.floats(-1, 1, allow_nan=False)
 corner = st.one_of(unit, st.sampled_from([-1.0, 0.0, 1.0]))
-ARMS = Arms(0.5, 0.0, (0.1, -0.2), (0.0, 0.0), 0.25)
+ARMS = ArmSummary(0.5, 0.0, (0.1, -0.2), (0.0, 0.0), 0.25)
 
 
 @st.composite
@@ -42,7 +42,7 @@ def table(draw: st.DrawFn, size: int, d: int = 3) -> Rows:
 def plan(delta: str = "1e-6", n: int = 100_000, radius: float = 0.5) -> Recipe:
     study = make_aipw(2, delta=delta, outcome_model={"model": "ridge", "radius": radius})
     found = recipe(study, design(study, n))
-    assert found.slopes is not None
+    assert found.slopes_cost is not None
     return found
 
 
@@ -57,7 +57,7 @@ def bound(mechanism: object) -> float:
 def test_arm_sums_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: int) -> None:
     rows, other = data.draw(table(n)), data.draw(table(1))
     one, two = (outcome_model.arm_sums(in_memory([t])) for t in (rows, neighbour(rows, other)))
-    assert np.linalg.norm(one - two) <= bound(plan().arms_mechanism(0))
+    assert np.linalg.norm(one - two) <= bound(plan().arm_sums_mechanism(0))
 
 
 @settings(max_examples=400, deadline=None)
@@ -92,7 +92,7 @@ def test_bounds_on_sums_are_nearly_attained() -> None:
         "pure": [outcome_model.slope_sums(in_memory([r]), ARMS, pure) for r in pairs["pure"]],
     }
     mechanisms = {
-        "arms": (made.arms_mechanism(0), 0.9999),
+        "arms": (made.arm_sums_mechanism(0), 0.9999),
         "slopes": (made.slopes_mechanism(0), 0.9999),
         "pure": (pure.slopes_mechanism(0), 0.999),
     }
@@ -101,7 +101,7 @@ def test_bounds_on_sums_are_nearly_attained() -> None:
         assert least * bound(mechanism) <= distance <= bound(mechanism)
     # The other corners of the proof for the arms: another arm.
     one, two = (outcome_model.arm_sums(in_memory([r])) for r in (row([0, 0], 1, 1.0), row([0, 0], 0, -1.0)))
-    assert np.linalg.norm(one - two) >= 0.98 * bound(made.arms_mechanism(0))
+    assert np.linalg.norm(one - two) >= 0.98 * bound(made.arm_sums_mechanism(0))
 
 
 @settings(max_examples=200, deadline=None)
@@ -159,6 +159,6 @@ def test_the_score_bound_is_attained() -> None:
 def test_a_trained_units_share_moves_by_one() -> None:
     shares = {"propensity": "0.2", "outcome_model": "0.4", "effect": "0.4"}
     study = make_aipw(30, budget_shares=shares)
-    mechanism = recipe(study, design(study, 400)).share_mechanism(0)
+    mechanism = recipe(study, design(study, 400)).treated_count_mechanism(0)
     assert mechanism is not None
     assert bound(mechanism) == 1.0

@@ -20,7 +20,7 @@ from causalveil.tasks.direction import dependence
 from causalveil.tasks.direction import sensitivity as theory
 from causalveil.tasks.direction.gaussian_kernel import Kernel
 from causalveil.tasks.direction.kernel_ridge import fit, residuals
-from causalveil.tasks.direction.stability import Bins, Spread, bin_distances, order_distance
+from causalveil.tasks.direction.stability import Bins, QuartileRange, bin_distances, order_distance
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 VARIANTS = tuple(Variant)
@@ -308,29 +308,29 @@ def test_distances_of_neighbours_differ_by_one_and_guard_the_bin(data: st.DataOb
     one = np.array(data.draw(st.lists(value, min_size=m, max_size=m)))
     other = one.copy()
     other[data.draw(st.integers(0, m - 1))] = data.draw(value)
-    spreads = [Spread(np.sort(values)) for values in (one, other)]
-    distances = [bin_distances(spread, width, CAP, replace=True, movement=None) for spread in spreads]
+    ranges = [QuartileRange(np.sort(values)) for values in (one, other)]
+    distances = [bin_distances(iqr, width, CAP, replace=True, movement=None) for iqr in ranges]
     for shift, before, after in zip((0.0, 0.5), *distances, strict=True):
         assert abs(before - after) <= 1
         bins = Bins(width, shift)
         if max(before, after) > 1:
-            assert bins.of(spreads[0].now) == bins.of(spreads[1].now) is not None
+            assert bins.of(ranges[0].now) == bins.of(ranges[1].now) is not None
 
 
 @pytest.mark.parametrize("seed", range(20))
 def test_distances_are_those_of_every_possible_replacement(seed: int) -> None:
     """7 values, all ways to replace 1 or 2 of them by numbers of a fine grid: never a shorter way out of the bin."""
     values = np.sort(np.random.default_rng(seed).uniform(-1, 1, 7))
-    spread = Spread(values)
+    iqr = QuartileRange(values)
     grid = np.concatenate([np.linspace(-2, 2, 9), values])
-    for shift, distance in zip((0.0, 0.5), bin_distances(spread, 1.0, CAP, replace=True, movement=None), strict=True):
+    for shift, distance in zip((0.0, 0.5), bin_distances(iqr, 1.0, CAP, replace=True, movement=None), strict=True):
         bins = Bins(1.0, shift)
         for count in range(1, min(distance, 3)):
             for places in itertools.combinations(range(7), count):
                 for new in itertools.product(grid, repeat=count):
                     changed = values.copy()
                     changed[list(places)] = new
-                    assert bins.of(Spread(np.sort(changed)).now) == bins.of(spread.now)
+                    assert bins.of(QuartileRange(np.sort(changed)).now) == bins.of(iqr.now)
 
 
 @settings(max_examples=200, deadline=None)

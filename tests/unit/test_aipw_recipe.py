@@ -18,10 +18,10 @@ def made(n: int | None, p: int = 2, **changes: object) -> object:
 
 def test_more_units_let_more_be_learnt() -> None:
     small, middle, large = (made(n, p=10, epsilon="0.5") for n in (1_000, 20_000, 1_000_000))
-    assert (small.slopes, small.penalty) == (None, None)
-    assert middle.slopes is not None
+    assert (small.slopes_cost, small.penalty) == (None, None)
+    assert middle.slopes_cost is not None
     assert middle.penalty is None
-    assert large.slopes is not None
+    assert large.slopes_cost is not None
     assert large.penalty is not None
     assert large.residuals > small.residuals
     unknown = made(None)
@@ -43,8 +43,8 @@ def test_declared_shares_are_spent_as_declared() -> None:
 def test_a_declared_penalty_is_used_and_a_known_score_costs_nothing() -> None:
     assert made(500, propensity={"penalty": 0.2}).penalty == 0.2
     known = made(500, propensity={"known": 0.5})
-    assert known.propensity is None
-    assert float(known.effect.epsilon) == 0.9
+    assert known.propensity_cost is None
+    assert float(known.effect_cost.epsilon) == 0.9
     assert not [charge for charge in known.charges() if charge.stage == "propensity"]
 
 

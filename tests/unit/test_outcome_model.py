@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from causalveil.tasks.aipw import shrinkage
-from causalveil.tasks.aipw.outcome_model import Arms, arm_sums, arms_from, cut, slope_sums, with_slopes
+from causalveil.tasks.aipw.outcome_model import ArmSummary, arm_sums, cut, slope_sums, summary_from, with_slopes
 from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe, recipe
-from causalveil.tasks.aipw.shrinkage import kept_share, moments_part, signal_share, taken_off
+from causalveil.tasks.aipw.shrinkage import moments_part, shrinkage_factor, signal_ratio, taken_off
 from causalveil.tasks.aipw.stages import in_memory
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import design
@@ -23,13 +23,13 @@ FINE = 2.0**-17
 def plan(p: int = 2, n: int = 200_000, delta: str = "1e-6", epsilon: str = "1") -> Recipe:
     study = make_aipw(p, delta=delta, epsilon=epsilon)
     found = recipe(study, design(study, n))
-    assert found.slopes is not None
+    assert found.slopes_cost is not None
     return found
 
 
 def test_sums_are_those_of_a_loop() -> None:
     made, (rows, _) = plan(), confounded(400, seed=1)
-    arms = Arms(0.5, 0.0, (0.1, -0.1), (0.0, 0.0), 0.2)
+    arms = ArmSummary(0.5, 0.0, (0.1, -0.1), (0.0, 0.0), 0.2)
     expected_arms, cross, first, second = np.zeros(4), np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 2))
     means = np.zeros(2)
     for x, t, u in zip(rows.x, rows.t, rows.u, strict=True):
@@ -44,14 +44,14 @@ def test_sums_are_those_of_a_loop() -> None:
     moments = [*cross.ravel(), *first.ravel(), *means]
     expected = [*moments, second[0, 0] / math.sqrt(2), second[0, 1], second[1, 1] / math.sqrt(2)]
     np.testing.assert_allclose(slope_sums(in_memory([rows]), arms, made), expected, atol=1000 * FINE)
-    pure = replace(made, slopes=made.slopes.model_copy(update={"delta": 0}))
+    pure = replace(made, slopes_cost=made.slopes_cost.model_copy(update={"delta": 0}))
     found = slope_sums(in_memory([rows]), arms, pure)
     np.testing.assert_allclose(found, [*moments, np.trace(second)], atol=1000 * FINE)
 
 
 def test_sums_depend_on_neither_order_nor_pieces_nor_workers() -> None:
     made, (rows, _) = plan(), confounded(20_001, seed=2)
-    arms = Arms(0.5, 0.0, (0.1, -0.1), (0.0, 0.0), 0.2)
+    arms = ArmSummary(0.5, 0.0, (0.1, -0.1), (0.0, 0.0), 0.2)
     order = np.random.default_rng(0).permutation(len(rows))
     shuffled = Rows(rows.x[order], rows.t[order], rows.u[order])
     pieces = [Rows(shuffled.x[a:b], shuffled.t[a:b], shuffled.u[a:b]) for a, b in ((0, 5), (5, 5), (5, 20_001))]
@@ -77,7 +77,7 @@ def test_without_noise_the_slopes_are_least_squares_within_arms() -> None:
     (rows, _), n = confounded(60_000, p=3, seed=4, strength=2.0), 60_000
     made = replace(plan(3, n=2 * n, epsilon="1000"), residuals=50.0, radius=1.0)
     pieces = in_memory([rows])
-    arms = arms_from(arm_sums(pieces), n, made, 0, (0.1, 0.9))
+    arms = summary_from(arm_sums(pieces), n, made, 0, (0.1, 0.9))
     _, model = with_slopes(arms, slope_sums(pieces, arms, made), n, made, 0)
     z = rows.x[:, :-1]
     columns = np.column_stack([z, rows.t == 1, rows.t == 0]).astype(float)
@@ -98,7 +98,7 @@ def test_slopes_that_differ_lean_towards_the_smaller_arm() -> None:
     rows = Rows(encode(z), t, u)
     made = replace(plan(3, n=2 * n, epsilon="1000"), residuals=50.0, radius=1.0)
     pieces = in_memory([rows])
-    arms = arms_from(arm_sums(pieces), n, made, 0, (0.1, 0.9))
+    arms = summary_from(arm_sums(pieces), n, made, 0, (0.1, 0.9))
     _, model = with_slopes(arms, slope_sums(pieces, arms, made), n, made, 0)
     assert (model.kept, model.leaning) == (1.0, 1.0)
     columns, slopes = np.column_stack([rows.x[:, :-1], np.ones(n)]), []
@@ -124,9 +124,9 @@ def test_what_shrinkage_takes_off_is_the_posterior_mean_square(kept: float, shar
 
 def test_the_share_of_signal_by_hand() -> None:
     cross, values = np.array([2.0, 0.0]), np.array([1.0, 2.0])
-    assert signal_share(cross, values, 1.0) == pytest.approx(1 - 1.5 / 4)
-    assert signal_share(cross, values, 3.0) == 0.0
-    assert signal_share(np.zeros(2), values, 0.0) == 0.0
+    assert signal_ratio(cross, values, 1.0) == pytest.approx(1 - 1.5 / 4)
+    assert signal_ratio(cross, values, 3.0) == 0.0
+    assert signal_ratio(np.zeros(2), values, 0.0) == 0.0
 
 
 def test_noise_of_second_moments_moves_an_adjustment_as_far_as_said() -> None:
@@ -157,7 +157,7 @@ def test_shrunk_slopes_are_never_worse_than_none(ratio: float) -> None:
     losses = []
     for _ in range(4000):
         cross = truth + noise * random.normal(size=d)
-        kept = kept_share(cross, values, noise)
+        kept = shrinkage_factor(cross, values, noise)
         losses.append(float(np.sum((kept * cross - truth) ** 2 / values)))
     assert np.mean(losses) <= ratio * added + 0.03 * added
     if ratio >= 3:
@@ -167,7 +167,7 @@ def test_shrunk_slopes_are_never_worse_than_none(ratio: float) -> None:
 def test_kept_share_solves_its_equation() -> None:
     values, noise = np.array([1.0, 2.0, 3.0]), 0.7
     cross = np.array([1.2, 1.0, 1.2])
-    kept = kept_share(cross, values, noise)
+    kept = shrinkage_factor(cross, values, noise)
     added = noise**2 * float(np.sum(1 / values))
     part = kept / shrinkage.KEEN
     signal = part * added / (1 - part)
@@ -175,14 +175,14 @@ def test_kept_share_solves_its_equation() -> None:
     spread = shrinkage.CAUTION * math.sqrt((2 * added**2 + 4 * signal * added) / k)
     assert signal + spread == pytest.approx(float(np.sum(cross**2 / values)) - added)
     assert 0 < kept < 1
-    assert kept_share(np.zeros(3), values, noise) == 0
-    assert kept_share(cross, values, 0.0) == 1
+    assert shrinkage_factor(np.zeros(3), values, noise) == 0
+    assert shrinkage_factor(cross, values, 0.0) == 1
 
 
 def test_an_empty_arm_and_wild_numbers_do_no_harm() -> None:
     made = plan()
     for released in (np.zeros(4), np.array([1e6, -1e6, -1e6, -1e6]), np.array([-1e6, 1e6, 1e6, 1e6])):
-        arms = arms_from(released, 1000, made, 0, (0.1, 0.9))
+        arms = summary_from(released, 1000, made, 0, (0.1, 0.9))
         assert 0.1 <= arms.share <= 0.9
         assert all(abs(mean) <= 1 for mean in arms.means)
         assert 0 < arms.spread <= 1

@@ -12,7 +12,7 @@ from causalveil.tasks.direction.stability import (
     SLACK,
     SMALLEST,
     Bins,
-    Spread,
+    QuartileRange,
     bin_distances,
     order_distance,
     released_log,
@@ -24,8 +24,8 @@ GRID = (0.0, 0.3, 0.5, 0.9, 1.6, 2.0)
 WIDTHS = (0.4, 1.0)
 
 
-def spread(values: tuple[float, ...]) -> float:
-    return Spread(np.sort(np.array(values))).now
+def iqr(values: tuple[float, ...]) -> float:
+    return QuartileRange(np.sort(np.array(values))).now
 
 
 @pytest.mark.parametrize("m", [2, 3, 4, 5])
@@ -33,29 +33,29 @@ def test_windows_are_the_widest_and_narrowest_of_all_replacements(m: int) -> Non
     """Exhaustive: every table over the grid, every set of replaced rows, far values and grid values put in."""
     new = (-1e9, *GRID, 1e9)
     for table in itertools.combinations_with_replacement(GRID, m):
-        sorted_spread = Spread(np.array(table))
+        sorted_range = QuartileRange(np.array(table))
         for replaced in range(3 if m < 5 else 2):
             found = [
-                spread((*(value for place, value in enumerate(table) if place not in out), *values))
+                iqr((*(value for place, value in enumerate(table) if place not in out), *values))
                 for out in itertools.combinations(range(m), replaced)
                 for values in itertools.product(new, repeat=replaced)
             ]
-            widest = sorted_spread.widest(replaced)
+            widest = sorted_range.widest(replaced)
             assert widest == max(found) or (widest == math.inf and max(found) > 1e8)
             # The narrowest range is reached by putting all new values into one place of the window.
-            assert sorted_spread.narrowest(replaced) <= min(found) + 1e-15
+            assert sorted_range.narrowest(replaced) <= min(found) + 1e-15
             inside = [table[0] if replaced == 0 else value for value in table]
             reached = [
-                spread((*(value for place, value in enumerate(table) if place not in out), *[value] * replaced))
+                iqr((*(value for place, value in enumerate(table) if place not in out), *[value] * replaced))
                 for out in itertools.combinations(range(m), replaced)
                 for value in inside
             ]
-            assert sorted_spread.narrowest(replaced) == pytest.approx(min(reached), abs=1e-12)
+            assert sorted_range.narrowest(replaced) == pytest.approx(min(reached), abs=1e-12)
 
 
 def distances(table: tuple[float, ...], width: float, **settings: object) -> tuple[int, int]:
     arguments: dict = {"replace": True, "movement": None} | settings
-    return bin_distances(Spread(np.sort(np.array(table))), width, 50, **arguments)
+    return bin_distances(QuartileRange(np.sort(np.array(table))), width, 50, **arguments)
 
 
 @pytest.mark.parametrize("m", [3, 4])
@@ -71,12 +71,12 @@ def test_distances_move_by_one_and_are_small_where_a_bin_is_left(m: int, width: 
             for which, shift in enumerate((0.0, 0.5)):
                 assert abs(own[which] - tables[other][which]) <= 1
                 bins = Bins(width, shift)
-                if bins.of(spread(table)) != bins.of(spread(other)):
+                if bins.of(iqr(table)) != bins.of(iqr(other)):
                     left += 1
                     assert own[which] <= 1
                     assert tables[other][which] <= 1
             if max(own) >= 2:
-                assert abs(released_log(spread(table)) - released_log(spread(other))) <= width
+                assert abs(released_log(iqr(table)) - released_log(iqr(other))) <= width
     assert left > 100
 
 
@@ -90,13 +90,13 @@ def test_training_units_move_every_value(replace: bool) -> None:
         table = random.uniform(-1, 1, m)
         other = table + movement * random.choice([-1, 1], m) * random.choice([1.0, random.random()])
         pair = [
-            bin_distances(Spread(np.sort(values)), width, 50, replace=replace, movement=movement + SLACK)
+            bin_distances(QuartileRange(np.sort(values)), width, 50, replace=replace, movement=movement + SLACK)
             for values in (table, other)
         ]
         for which, shift in enumerate((0.0, 0.5)):
             assert abs(pair[0][which] - pair[1][which]) <= 1
             bins = Bins(width, shift)
-            if bins.of(spread(tuple(table))) != bins.of(spread(tuple(other))):
+            if bins.of(iqr(tuple(table))) != bins.of(iqr(tuple(other))):
                 left += 1
                 assert max(pair[0][which], pair[1][which]) <= 1
     assert left > 100

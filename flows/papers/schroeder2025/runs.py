@@ -165,7 +165,7 @@ def summarise(answers: Sequence[Answer], truth: float) -> list[Summary]:
         some = [answer for answer in answers if answer.level == level]
         errors = np.array([answer.estimate - truth for answer in some])
         coverage = float(np.mean([answer.lower <= truth <= answer.upper for answer in some]))
-        spread = float(errors.std(ddof=1)) if len(some) > 1 else math.nan
+        deviation = float(errors.std(ddof=1)) if len(some) > 1 else math.nan
         result.append(
             Summary(
                 runs=len(some),
@@ -173,7 +173,7 @@ def summarise(answers: Sequence[Answer], truth: float) -> list[Summary]:
                 coverage=coverage,
                 coverage_error=math.sqrt(coverage * (1 - coverage) / len(some)),
                 bias=float(errors.mean()),
-                bias_error=spread / math.sqrt(len(some)),
+                bias_error=deviation / math.sqrt(len(some)),
                 half_width=float(np.mean([(answer.upper - answer.lower) / 2 for answer in some])),
             )
         )

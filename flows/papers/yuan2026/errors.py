@@ -27,8 +27,8 @@ class RelativeError:
         """From at least one estimate; the standard error of one is infinite."""
         errors = np.abs(np.asarray(estimates) - truth) / abs(truth)
         runs = len(errors)
-        spread = float(errors.std(ddof=1)) / math.sqrt(runs) if runs > 1 else math.inf
-        return cls(float(errors.mean()), spread, runs)
+        standard_error = float(errors.std(ddof=1)) / math.sqrt(runs) if runs > 1 else math.inf
+        return cls(float(errors.mean()), standard_error, runs)
 
 
 def penalty(units: int, covariates: int) -> float:

@@ -1,4 +1,4 @@
-"""Work that may leave the process: cut into shares, gathered in order, and never a draw among it."""
+"""Work that may leave the process: cut into parts, gathered in order, and never a draw among it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ from pydantic import ValidationError
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.execution import Execution
-from causalveil.tasks.machine.distribute import gathered, on_worker, share, shares, spread, spreading_by
+from causalveil.tasks.machine.distribute import (
+    distribute,
+    distributing_by,
+    gathered,
+    on_worker,
+    worker_part,
+    worker_parts,
+)
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.ledger_help import budget, charge, never, policy, reservation
 
@@ -24,32 +31,32 @@ ROOT = Path(__file__).parents[2]
 
 
 class Elsewhere:
-    """Sends each share through a pickle, as a cluster would."""
+    """Sends each part through a pickle, as a cluster would."""
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
 
     def __call__(self, function: Callable[[int], Any], count: int) -> list[Any]:
-        sent = [cloudpickle.dumps((function, part)) for part in shares(count, self.workers)]
-        return gathered([pickle.loads(pickle.dumps(share(*pickle.loads(text)))) for text in sent])
+        sent = [cloudpickle.dumps((function, part)) for part in worker_parts(count, self.workers)]
+        return gathered([pickle.loads(pickle.dumps(worker_part(*pickle.loads(text)))) for text in sent])
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 16])
 @pytest.mark.parametrize("workers", [1, 2, 3, 20])
-def test_shares_are_whole_consecutive_and_even(count: int, workers: int) -> None:
-    parts = shares(count, workers)
+def test_parts_are_whole_consecutive_and_even(count: int, workers: int) -> None:
+    parts = worker_parts(count, workers)
     assert [index for part in parts for index in part] == list(range(count))
     assert len(parts) == min(count, workers)
     assert not parts or max(map(len, parts)) - min(map(len, parts)) <= 1
 
 
 def test_results_come_in_order_wherever_they_are_computed() -> None:
-    here = spread(lambda index: (index, on_worker()), 7, 2)
-    with spreading_by(Elsewhere(3)):
-        there = spread(lambda index: (index, on_worker()), 7, 2)
+    here = distribute(lambda index: (index, on_worker()), 7, 2)
+    with distributing_by(Elsewhere(3)):
+        there = distribute(lambda index: (index, on_worker()), 7, 2)
     assert here == [(index, False) for index in range(7)]
     assert there == [(index, True) for index in range(7)]
-    assert spread(lambda _: on_worker(), 1, 2) == [False], "the spreader is in place for its block alone"
+    assert distribute(lambda _: on_worker(), 1, 2) == [False], "the distributor is in place for its block alone"
 
 
 @pytest.mark.parametrize("kind", ["spend", "spend_records"])
@@ -59,8 +66,8 @@ def test_nothing_can_be_drawn_on_a_worker(kind: str, tmp_path: Path) -> None:
     request = reservation()
     ledger.reserve(request, policy())
     purse = budget(ledger, request, tmp_path)
-    with spreading_by(Elsewhere(1)), pytest.raises(CausalveilError, match="flow's own process"):
-        spread(lambda _: getattr(purse, kind)(charge(), never), 1, 1)
+    with distributing_by(Elsewhere(1)), pytest.raises(CausalveilError, match="must run in the flow's process"):
+        distribute(lambda _: getattr(purse, kind)(charge(), never), 1, 1)
     assert ledger.account("trial").blocks[0].spent.epsilon == 0
 
 

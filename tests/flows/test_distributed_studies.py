@@ -20,7 +20,7 @@ from causalveil.flows.sequence.estimators import METHODS
 from causalveil.flows.sequence.study import execute
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.release import Release
-from causalveil.tasks.machine.distribute import gathered, share, shares, spreading_by
+from causalveil.tasks.machine.distribute import distributing_by, gathered, worker_part, worker_parts
 from tests.studies import people, write_study
 
 SEED = 3
@@ -37,19 +37,19 @@ CHANGES: dict[str, dict[str, Any]] = {"direction": DIRECTION}
 
 
 class SendingEngine(DirectEngine):
-    """Runs the stages here and sends shares of the partitions through a pickle, both ways."""
+    """Runs the stages here and sends parts of the work through a pickle, both ways."""
 
     def __init__(self) -> None:
         super().__init__()
         self.sent: list[str] = []
 
-    def spreading(self, execution: Execution) -> AbstractContextManager[None]:
-        return spreading_by(self._send)
+    def distributing(self, execution: Execution) -> AbstractContextManager[None]:
+        return distributing_by(self._send)
 
     def _send(self, function: Callable[[int], Any], count: int) -> list[Any]:
-        parcels = [cloudpickle.dumps((function, part)) for part in shares(count, 3)]
+        parcels = [cloudpickle.dumps((function, part)) for part in worker_parts(count, 3)]
         self.sent.append(function.__module__)
-        return gathered([pickle.loads(pickle.dumps(share(*pickle.loads(parcel)))) for parcel in parcels])
+        return gathered([pickle.loads(pickle.dumps(worker_part(*pickle.loads(parcel)))) for parcel in parcels])
 
 
 def released(path: Path, out: Path, engine: DirectEngine) -> dict[str, Any]:
