@@ -20,16 +20,15 @@ from functools import lru_cache
 from itertools import chain, product
 from typing import Any, NamedTuple
 
-from causalveil.schemas.amounts import add, parse_amount
+from causalveil.schemas.amounts import add, float_below, parse_amount
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.privacy import Charge, PrivacyCost
+from causalveil.tasks.privacy.gaussian import WIDENING, composed_epsilon, unit_sigma
 from causalveil.tasks.privacy.noise import opendp_laplace_loss
 
 LATTICE_EPSILON = (1e-6, 1e3)
-GAUSSIAN_EPSILON = 1e-10
 # Below S by this power of two: ties are rare and calibration is wider than S/epsilon by a part in a million.
 LATTICE_BITS = 20
-WIDENING = 1e-9
 # The grid of privacy losses: fine against epsilon, but with a bounded number of points. Pessimistic at any step.
 PLD_STEPS, PLD_POINTS = 20_000, 100_000
 PLD_EPSILON = (1e-6, 100.0)
@@ -70,9 +69,10 @@ def _groups(charges: Sequence[Charge]) -> list[list[list[Charge]]]:
 def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
     """Epsilon of all charges at ``delta``, by privacy loss distributions over the structure of ``compose``.
 
-    Each distribution is pessimistic, from our own sensitivity and noise scale; mechanisms without a distribution of
-    their own (L2-Laplace, lattice Laplace) enter as the worst mechanism of their (epsilon, delta). For a vector
-    under Laplace noise the scalar of the same L1 sensitivity is the worst case.
+    Gaussian draws alone compose in closed form. Else each distribution is pessimistic, from our own sensitivity and
+    noise scale; mechanisms without a distribution of their own (L2-Laplace, lattice Laplace) enter as the worst
+    mechanism of their (epsilon, delta). For a vector under Laplace noise the scalar of the same L1 sensitivity is the
+    worst case.
 
     Returns:
         the smaller of this and the basic total; infinity if ``delta`` is below what the charges spend. Outside
@@ -82,13 +82,16 @@ def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
         CausalveilError: a charge has no noise scale yet, since the number of units is unknown.
     """
     basic = compose(charges)
+    # Without a delta the largest loss counts, and the largest losses of pure draws add up.
+    if delta == 0 and basic.delta == 0:
+        return float(basic.epsilon)
     common = [charge for charge in charges if not charge.scope.whole]
     # One part of each partition in every way; parts that meet the same charges are looked at once.
     met = {tuple(sorted(_key(charge) for charge in chain(common, *choice))) for choice in product(*_groups(charges))}
     bound = float(basic.epsilon) if delta >= basic.delta else math.inf
     if not PLD_EPSILON[0] <= basic.epsilon <= PLD_EPSILON[1]:
         return bound
-    return min(bound, max(_composed_epsilon(keys, float(delta)) for keys in met))
+    return min(bound, max(_composed_epsilon(keys, float_below(delta)) for keys in met))
 
 
 class _Key(NamedTuple):
@@ -119,6 +122,8 @@ def _key(charge: Charge) -> _Key:
 def _composed_epsilon(keys: Sequence[_Key], delta: float) -> float:
     if not keys:
         return 0.0
+    if all(key.mechanism.startswith("gaussian") for key in keys):
+        return composed_epsilon(tuple(key.ratio for key in keys), delta)
     interval = _interval(keys)
     total: Any = None
     # Repeated draws are counted here: dp-accounting's own count loses repeated randomised response.
@@ -171,34 +176,7 @@ def laplace_scale(sensitivity: float, epsilon: float) -> float:
 
 def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
     """Standard deviation of the analytic Gaussian, rounded up; ``gaussian_delta`` of it is at most ``delta``."""
-    return _product_above(_unit_sigma(epsilon, delta), sensitivity)
-
-
-@lru_cache(maxsize=256)
-def _unit_sigma(epsilon: float, delta: float) -> float:
-    if epsilon < GAUSSIAN_EPSILON:
-        raise StudyError(f"the analytic Gaussian needs epsilon of at least {GAUSSIAN_EPSILON}")
-    from dp_accounting import get_sigma_gaussian
-
-    # The root finder's tolerance is absolute (1e-12), so at large epsilon the first widening may not be enough.
-    sigma, widening = float(get_sigma_gaussian(epsilon, delta)), WIDENING
-    while gaussian_delta(wide := sigma * (1 + widening), epsilon) > delta:
-        widening *= 2
-    return wide
-
-
-def gaussian_delta(sigma: float, epsilon: float) -> float:
-    """Delta at ``epsilon`` of Gaussian noise on L2 sensitivity 1, rounded up (Balle and Wang 2018, Theorem 8).
-
-    Phi(1/2s - epsilon s) - exp(epsilon) Phi(-1/2s - epsilon s), in 400-bit arithmetic since the terms nearly cancel.
-    """
-    from mpmath.ctx_mp import MPContext
-
-    mp = MPContext()  # of its own: the global one is shared by all threads
-    mp.prec = 400
-    s, e = mp.mpf(sigma), mp.mpf(epsilon)
-    exact = mp.ncdf(1 / (2 * s) - e * s) - mp.exp(e) * mp.ncdf(-1 / (2 * s) - e * s)
-    return math.nextafter(float(exact), math.inf)
+    return _product_above(unit_sigma(epsilon, delta), sensitivity)
 
 
 def classic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:

@@ -9,7 +9,8 @@ from fractions import Fraction
 from causalveil.schemas.amounts import float_below
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Norm, PrivacyCost
-from causalveil.tasks.privacy.accountant import WIDENING, quotient_above
+from causalveil.tasks.privacy.accountant import quotient_above
+from causalveil.tasks.privacy.gaussian import WIDENING
 from causalveil.tasks.privacy.mechanisms import GaussianNoise, Sensitivity
 
 

@@ -188,7 +188,7 @@ class GaussianAnalytic(GaussianNoise):
     """Gaussian noise with the least standard deviation that is (epsilon, delta)-DP, any epsilon > 0.
 
     Balle and Wang 2018, Theorem 8: Phi(S/2s - epsilon s/S) - exp(epsilon) Phi(-S/2s - epsilon s/S) <= delta.
-    ``noise_scale`` is s, from dp_accounting, widened by 1e-9 and checked against the formula in 400-bit arithmetic.
+    ``noise_scale`` is s, widened by 1e-9 and checked against the formula in 400-bit arithmetic.
     """
 
     NAME = "gaussian (analytic)"
