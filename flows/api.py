@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from causalveil.flows.engine.engine import DirectEngine, Watcher
-from causalveil.flows.sequence.study import RunResult, check_run_id, execute, new_run_id
-from causalveil.schemas.studies import load_study
+from causalveil.flows.engine.guard import guarded
+from causalveil.flows.sequence.study import RunResult, already, check_run_id, execute, load, new_run_id
 
 EngineName = Literal["prefect", "direct"]
 
@@ -45,12 +45,13 @@ def run_study(
         CausalveilError: see ``schemas/errors.py``; nothing is charged before the first draw of noise.
     """
     path = Path(path)
-    study = load_study(path)
-    run_id = check_run_id(run_id or new_run_id(study))
+    loaded = guarded(load, path)
+    run_id = check_run_id(run_id or new_run_id(loaded.study))
     announce(run_id)
-    chosen = engine or study.execution.engine
+    chosen = engine or loaded.study.execution.engine
     if chosen == "direct":
-        return execute(path, out, run_id, simulate, DirectEngine(watch))
+        return execute(loaded, out, run_id, simulate, DirectEngine(watch))
     from causalveil.flows.study import run_with_prefect
 
-    return run_with_prefect(path, out, run_id, simulate, watch)
+    with already(loaded):
+        return run_with_prefect(path, out, run_id, simulate, watch)

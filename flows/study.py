@@ -19,7 +19,7 @@ from causalveil.flows.engine.events import tell_if_low, tell_refused  # noqa: E4
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
 from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
-from causalveil.flows.sequence.study import RunResult, check_run_id, execute, policy_of  # noqa: E402
+from causalveil.flows.sequence.study import RunResult, check_run_id, execute, load  # noqa: E402
 from causalveil.schemas.errors import BudgetRefused, CausalveilError  # noqa: E402
 
 
@@ -46,10 +46,11 @@ def run_name() -> str:
 def study(study: str, out: str | None = None, run_id: str | None = None, simulate: int | None = None) -> RunResult:
     """Run one study to its release; the parameters are paths and ids."""
     path, run = Path(study), check_run_id(run_id or default_run_id())
-    policy = guarded(policy_of, path)
+    loaded = guarded(load, path)
+    policy = loaded.policy
     with one_at_a_time(policy.dataset):
         try:
-            outcome = execute(path, out, run, simulate, PrefectEngine())
+            outcome = execute(loaded, out, run, simulate, PrefectEngine())
         except BudgetRefused as refusal:
             tell_refused(policy, run, str(refusal))
             raise

@@ -10,10 +10,10 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from causalveil.schemas.documents import read_yaml, validate
-from causalveil.schemas.errors import PolicyError
+from causalveil.schemas.errors import BudgetRefused, PolicyError
 from causalveil.schemas.privacy import Frozen, Guarantee, Half, Level, PrivacyCost
 from causalveil.schemas.studies import estimator_names
-from causalveil.schemas.study import Slug
+from causalveil.schemas.study import Slug, Study
 
 POLICY_FILE = "policy.yaml"
 
@@ -70,3 +70,37 @@ def load_policy(path: Path) -> Policy:
     if not path.exists():
         raise PolicyError(f"{path}: no policy; the data's owner must put one beside the data before anything runs")
     return validate(Policy, read_yaml(path, PolicyError), str(path), PolicyError)
+
+
+def check_allowed(policy: Policy, study: Study, *, simulate: bool) -> None:
+    """Check everything that a policy forbids but amounts, which are the ledger's.
+
+    Args:
+        policy: what the owner allows.
+        study: what is asked.
+        simulate: whether noise is to come from a seed.
+
+    Raises:
+        PolicyError: seeded noise on sensitive data; or the estimator, its guarantee or an unbounded half is forbidden.
+        BudgetRefused: the level has no cap.
+    """
+    if simulate and policy.data_class is DataClass.sensitive:
+        raise PolicyError(
+            "--simulate is refused for sensitive data: noise that can be made again is no noise; "
+            "use `causalveil simulate` for data to try things on"
+        )
+    if study.estimator.name not in policy.estimators:
+        raise PolicyError(f"the policy of '{policy.dataset}' does not allow estimator '{study.estimator.name}'")
+    if study.guarantee not in policy.guarantees:
+        raise PolicyError(f"the policy of '{policy.dataset}' does not allow guarantee '{study.guarantee}'")
+    forbidden = [half for half in study.unbounded if half not in policy.unbounded_halves]
+    if forbidden:
+        raise PolicyError(
+            f"the policy of '{policy.dataset}' does not allow a study that leaves the {forbidden[0]} half without a "
+            f"privacy bound; its owner may write 'unbounded_halves: [{forbidden[0]}]', or the study protect both halves"
+        )
+    if study.privacy.level not in policy.caps:
+        raise BudgetRefused(
+            f"the policy of '{policy.dataset}' names no cap for level '{study.privacy.level}', so it is forbidden; "
+            f"levels allowed: {', '.join(sorted(policy.caps))}"
+        )

@@ -6,6 +6,7 @@ import secrets
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,10 +16,10 @@ from causalveil.flows.engine.guard import guarded
 from causalveil.flows.sequence.estimators import METHODS
 from causalveil.flows.sequence.publish import assemble_release, budget_table
 from causalveil.flows.sequence.run import Run
-from causalveil.schemas.errors import BudgetRefused, CausalveilError, PolicyError, StudyError
+from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Design, Layout, Plan
-from causalveil.schemas.policy import POLICY_FILE, DataClass, Policy, load_policy
+from causalveil.schemas.policy import POLICY_FILE, DataClass, Policy, check_allowed, load_policy
 from causalveil.schemas.release import Release, load_release_text, release_text
 from causalveil.schemas.studies import load_study
 from causalveil.schemas.study import SLUG, Study
@@ -34,6 +35,19 @@ from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger, throwawa
 from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise
 
 RELEASE_FILE = "release.json"
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A study file, the folder of its data, and what their owner allows. A run parses them once."""
+
+    path: Path
+    study: Study
+    folder: Path
+    policy: Policy
+
+
+_LOADED: ContextVar[Loaded | None] = ContextVar("loaded", default=None)
 
 
 @dataclass(frozen=True)
@@ -94,49 +108,43 @@ def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]
     return study, declare(study, design(study, units))
 
 
-def prepare(path: Path, *, simulate: bool) -> Request:
-    """Load study, policy and layout; check what the owner allows. Reads footers, never rows.
-
-    Raises:
-        StudyError: study or policy wrong, or the policy forbids the study.
-        BudgetRefused: the level has no cap.
-        DataError: no partitions, unreadable ones, or others than their extract's manifest says.
-    """
-    study = load_study(path)
-    folder = data_folder(path, study)
-    policy = load_policy(folder / POLICY_FILE)
-    if simulate and policy.data_class is DataClass.sensitive:
-        raise PolicyError(
-            "--simulate is refused for sensitive data: noise that can be made again is no noise; "
-            "use `causalveil simulate` for data to try things on"
-        )
-    if study.estimator.name not in policy.estimators:
-        raise PolicyError(f"the policy of '{policy.dataset}' does not allow estimator '{study.estimator.name}'")
-    if study.guarantee not in policy.guarantees:
-        raise PolicyError(f"the policy of '{policy.dataset}' does not allow guarantee '{study.guarantee}'")
-    forbidden = [half for half in study.unbounded if half not in policy.unbounded_halves]
-    if forbidden:
-        raise PolicyError(
-            f"the policy of '{policy.dataset}' does not allow a study that leaves the {forbidden[0]} half without a "
-            f"privacy bound; its owner may write 'unbounded_halves: [{forbidden[0]}]', or the study protect both halves"
-        )
-    if study.privacy.level not in policy.caps:
-        raise BudgetRefused(
-            f"the policy of '{policy.dataset}' names no cap for level '{study.privacy.level}', so it is forbidden; "
-            f"levels allowed: {', '.join(sorted(policy.caps))}"
-        )
-    layout = read_layout(study, folder)
-    check_manifest(study, folder, layout)
-    return Request(study, folder, policy, layout, declare(study, design(study, layout.units)))
-
-
-def policy_of(path: Path) -> Policy:
-    """The policy of the data that a study reads.
+def load(path: Path) -> Loaded:
+    """Parse the study and its policy, unless :func:`already` has them.
 
     Raises:
         StudyError: study or policy missing or wrong.
     """
-    return load_policy(data_folder(path, load_study(path)) / POLICY_FILE)
+    known = _LOADED.get()
+    if known is not None and known.path == path:
+        return known
+    study = load_study(path)
+    folder = data_folder(path, study)
+    return Loaded(path, study, folder, load_policy(folder / POLICY_FILE))
+
+
+@contextmanager
+def already(loaded: Loaded) -> Iterator[None]:
+    """Let :func:`load` return ``loaded`` within the block: a Prefect flow has paths for parameters, never a study."""
+    token = _LOADED.set(loaded)
+    try:
+        yield
+    finally:
+        _LOADED.reset(token)
+
+
+def prepare(loaded: Loaded, *, simulate: bool) -> Request:
+    """Check what the owner allows and read the layout: footers, never rows.
+
+    Raises:
+        StudyError: the policy forbids the study.
+        BudgetRefused: the level has no cap.
+        DataError: no partitions, unreadable ones, or others than their extract's manifest says.
+    """
+    study, folder, policy = loaded.study, loaded.folder, loaded.policy
+    check_allowed(policy, study, simulate=simulate)
+    layout = read_layout(study, folder)
+    check_manifest(study, folder, layout)
+    return Request(study, folder, policy, layout, declare(study, design(study, layout.units)))
 
 
 def data_folder(path: Path, study: Study) -> Path:
@@ -160,9 +168,9 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
-def execute(path: Path, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> RunResult:
+def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> RunResult:
     """Declare, reserve, release: the whole run, on any engine."""
-    request = guarded(prepare, path, simulate=simulate is not None)
+    request = guarded(prepare, loaded, simulate=simulate is not None)
     target = Path(out) if out is not None else Path("releases") / run_id
     with _ledger(simulate) as ledger:
         granted = _grant_if_public(ledger, request.policy)

@@ -17,7 +17,7 @@ import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.estimators import METHODS
-from causalveil.flows.sequence.study import execute
+from causalveil.flows.sequence.study import execute, load
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.release import Release
 from causalveil.tasks.machine.distribute import distributing_by, gathered, worker_part, worker_parts
@@ -53,7 +53,7 @@ class SendingEngine(DirectEngine):
 
 
 def released(path: Path, out: Path, engine: DirectEngine) -> dict[str, Any]:
-    release: Release = execute(path, out, "same", SEED, engine).release
+    release: Release = execute(load(path), out, "same", SEED, engine).release
     return release.model_dump(mode="json", exclude={"ledger"})
 
 

@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import run_study
+from causalveil.flows.sequence import study as sequence
 from causalveil.schemas.errors import BudgetRefused, DataError
+from causalveil.schemas.studies import load_study
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import write_study
 
@@ -64,6 +66,13 @@ def test_run_through_prefect_is_charged_once(study: Path, tmp_path: Path, caplog
     charges = [json.loads(line) for line in caplog.messages if line.startswith('{"event": "charge"')]
     assert [charge["name"] for charge in charges] == ["propensity", "effect"]
     assert {"study", "run", "stage", "mechanism", "scope", "epsilon", "delta"} <= set(charges[0])
+
+
+def test_a_run_parses_its_study_once(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[Path] = []
+    monkeypatch.setattr(sequence, "load_study", lambda path: parsed.append(path) or load_study(path))
+    run_study(study, engine="prefect", out=tmp_path / "out", run_id="once", simulate=1)
+    assert parsed == [study]
 
 
 def test_typed_errors_pass_through_prefect(tmp_path: Path, prefect_server: str) -> None:
