@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import json
+import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,11 @@ from causalveil.schemas.errors import StudyError
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_BYTES = 1_000_000
+# A release or bundle with a hundred covariates is some hundred kilobytes.
+MAX_DOCUMENT_BYTES = 64_000_000
+# A study nests four levels deep; its longest number has some twenty characters.
+MAX_DEPTH = 20
+MAX_NUMBER = 100
 
 
 class _Loader(yaml.SafeLoader):
@@ -35,11 +41,20 @@ _Loader.add_implicit_resolver(
 
 
 def _decimal(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Decimal:
-    return Decimal(loader.construct_scalar(node).replace(".inf", "Infinity").replace(".nan", "NaN"))
+    return Decimal(_number(loader, node).lower().replace(".inf", "Infinity").replace(".nan", "NaN"))
 
 
 def _integer(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
-    return int(loader.construct_scalar(node))
+    return int(_number(loader, node))
+
+
+def _number(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> str:
+    text = str(loader.construct_scalar(node))
+    if len(text) > MAX_NUMBER:
+        raise yaml.constructor.ConstructorError(
+            problem=f"a number of more than {MAX_NUMBER} characters", problem_mark=node.start_mark
+        )
+    return text
 
 
 def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
@@ -47,11 +62,18 @@ def _mapping(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict[Any, Any]:
     for key_node, value_node in node.value:
         key = loader.construct_object(key_node, deep=True)
         if not isinstance(key, str):
-            raise yaml.constructor.ConstructorError(problem=f"key {key!r} is not text")
+            problem = f"key {_short(key)} is not text"
+            raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key_node.start_mark)
         if key in result:
-            raise yaml.constructor.ConstructorError(problem=f"key {key!r} stands twice")
+            problem = f"key {_short(key)} stands twice"
+            raise yaml.constructor.ConstructorError(problem=problem, problem_mark=key_node.start_mark)
         result[key] = loader.construct_object(value_node, deep=True)
     return result
+
+
+def _short(key: object) -> str:
+    text = repr(key)
+    return text if len(text) <= MAX_NUMBER else f"{text[:MAX_NUMBER]}..."
 
 
 _Loader.add_constructor("tag:yaml.org,2002:float", _decimal)
@@ -59,19 +81,53 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
-@contextmanager
-def reading(path: Path, error: type[StudyError] = StudyError) -> Iterator[None]:
-    """Turn whatever keeps the block from reading ``path`` as UTF-8 text into a typed error.
+class NotADocument(OSError):
+    """A pipe, a device, a folder or a file beyond the limit stands where a document should; says which."""
+
+
+def read_regular(path: Path, largest: int = MAX_DOCUMENT_BYTES) -> bytes:
+    """The bytes of a regular file of at most ``largest`` bytes; a pipe or a device never keeps the reader waiting.
 
     Raises:
-        StudyError: (or ``error``) there is no such file, or it cannot be read.
+        NotADocument: it is no regular file, or larger.
+        OSError: it is not there or cannot be read.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(handle, "rb") as file:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise NotADocument("not a regular file")
+        found = file.read(largest + 1)
+    if len(found) > largest:
+        raise NotADocument(f"larger than {largest} bytes")
+    return found
+
+
+def read_text(path: Path, error: type[StudyError] = StudyError, largest: int = MAX_DOCUMENT_BYTES) -> str:
+    """The text of a UTF-8 document.
+
+    Raises:
+        StudyError: (or ``error``) there is no such file, or it is no document that can be read.
     """
     try:
-        yield
+        return read_regular(path, largest).decode("utf-8")
     except FileNotFoundError:
         raise error(f"{path}: no such file") from None
-    except (OSError, UnicodeDecodeError) as problem:
+    except NotADocument as problem:
+        raise error(f"{path}: {problem}") from None
+    except (OSError, ValueError) as problem:
         raise error(f"{path}: cannot be read as UTF-8 text ({type(problem).__name__})") from None
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON of any origin.
+
+    Raises:
+        ValueError: it is not JSON, or nests deeper or has longer numbers than any document of ours.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def read_yaml(path: Path, error: type[StudyError] = StudyError) -> dict[str, Any]:
@@ -84,13 +140,9 @@ def read_yaml(path: Path, error: type[StudyError] = StudyError) -> dict[str, Any
     Raises:
         StudyError: (or ``error``) unreadable, not YAML, not a mapping, a key twice, aliases, or over a megabyte.
     """
-    with reading(path, error):
-        if path.stat().st_size > MAX_BYTES:
-            raise error(f"{path}: larger than {MAX_BYTES} bytes; a study or policy file is a page of text")
-        text = path.read_text(encoding="utf-8")
+    text = read_text(path, error, MAX_BYTES)
     try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=_Loader)):
-            raise error(f"{path}: YAML aliases are not allowed; write the value out")
+        _check_plain(text)
         document = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
@@ -100,6 +152,25 @@ def read_yaml(path: Path, error: type[StudyError] = StudyError) -> dict[str, Any
     if not isinstance(document, dict):
         raise error(f"{path}: expected a mapping of keys to values")
     return document
+
+
+def _check_plain(text: str) -> None:
+    """Refuse, before anything is built, what a page of settings has no use for: aliases, tags, deep nesting."""
+    depth = 0
+    event: Any
+    for event in yaml.parse(text, Loader=_Loader):
+        what = None
+        if isinstance(event, yaml.AliasEvent):
+            what = "aliases are not allowed; write the value out"
+        elif isinstance(event, yaml.NodeEvent) and getattr(event, "tag", None) is not None:
+            what = "tags are not allowed; write the plain value"
+        elif isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            what = f"more than {MAX_DEPTH} levels of nesting" if depth > MAX_DEPTH else None
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if what:
+            raise yaml.constructor.ConstructorError(problem=what, problem_mark=event.start_mark)
 
 
 def validate(model: type[Model], document: Any, where: str, error: type[StudyError] = StudyError) -> Model:

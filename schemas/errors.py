@@ -14,6 +14,18 @@ class CausalveilError(Exception):
 
     exit_code: ClassVar[int] = 1
 
+    def __init__(self, message: str = "") -> None:
+        """``message`` may quote a path or a key as somebody wrote it; what a terminal would act on is escaped."""
+        super().__init__(printable(message))
+
+
+def printable(text: str) -> str:
+    """One line that a terminal shows as it is: line ends, control characters and undecodable bytes are escaped."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape", "surrogatepass").decode("ascii")
+        for letter in text
+    )
+
 
 class StudyError(CausalveilError):
     """The study file, the policy file or an argument is wrong, or run ids clash."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, TypeAdapter
 
 from causalveil.schemas.amounts import Amount
-from causalveil.schemas.documents import reading, validate
+from causalveil.schemas.documents import parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
 from causalveil.schemas.privacy import Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
@@ -195,7 +195,7 @@ def load_release_text(text: str, where: str = "release") -> Release:
         StudyError: not JSON, of an unknown kind, or not of the schema.
     """
     try:
-        document = json.loads(text)
+        document = parse_json(text)
     except ValueError:
         raise StudyError(f"{where}: is not a JSON document") from None
     kind = document.get("kind") if isinstance(document, dict) else None
@@ -210,6 +210,4 @@ def load_release(path: Path) -> Release:
     Raises:
         StudyError: missing, or see ``load_release_text``.
     """
-    with reading(path):
-        text = path.read_text(encoding="utf-8")
-    return load_release_text(text, str(path))
+    return load_release_text(read_text(path), str(path))

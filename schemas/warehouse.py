@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from causalveil.schemas.documents import read_yaml, validate
+from causalveil.schemas.documents import parse_json, read_regular, read_yaml, validate
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Name, Slug
@@ -208,7 +208,7 @@ def load_manifest(folder: Path) -> Manifest | None:
     path = folder / MANIFEST_FILE
     problem = None
     try:
-        return validate(Manifest, json.loads(path.read_text(encoding="utf-8")), str(path))
+        return validate(Manifest, parse_json(read_regular(path)), str(path))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, StudyError):

@@ -64,7 +64,7 @@ def duckdb_file(path: Path, frame: pl.DataFrame) -> dict[str, Any]:
     with duckdb.connect(str(path)) as connection:
         connection.register("frame", frame.to_arrow())
         connection.execute("CREATE TABLE visits AS SELECT * FROM frame")
-    return {"kind": "duckdb", "path": str(path), "query": "SELECT * FROM visits"}
+    return {"kind": "duckdb", "path": str(path), "query": "SELECT * FROM visits -- all of them"}
 
 
 def read(folder: Path) -> pl.DataFrame:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from causalveil.schemas.amounts import Amount
-from causalveil.schemas.documents import reading, validate
+from causalveil.schemas.documents import parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Frozen, Guarantee, Level, Neighbours
 from causalveil.schemas.release import Interval, LedgerStatement, Release, Software, Variance, load_release_text
@@ -137,11 +137,10 @@ def load_published(path: Path) -> Release | PooledRelease:
     Raises:
         StudyError: missing, not JSON, of an unknown kind, or not of its schema.
     """
-    with reading(path):
-        text = path.read_text(encoding="utf-8")
+    text = read_text(path)
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+        document = parse_json(text)
+    except ValueError:
         raise StudyError(f"{path}: is not a JSON document") from None
     if isinstance(document, dict) and document.get("kind") == "pooled":
         return validate(PooledRelease, document, str(path))

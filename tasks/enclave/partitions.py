@@ -111,7 +111,7 @@ def _unreadable(path: str) -> str:
 def _parquet_files(folder: Path) -> Iterator[str]:
     """Paths of the Parquet files, relative to ``folder``, with forward slashes."""
     root = folder.resolve()
-    for place, folders, files in os.walk(root, followlinks=False):
+    for place, folders, files in os.walk(root, onerror=_refuse_unreadable, followlinks=False):
         folders[:] = sorted(name for name in folders if not _hidden(name))
         for name in folders:
             if (Path(place) / name).is_symlink():
@@ -123,6 +123,11 @@ def _parquet_files(folder: Path) -> Iterator[str]:
             if path.is_symlink() and not path.resolve().is_relative_to(root):
                 raise DataError(f"{path.relative_to(root)}: a link that leaves the data folder; copy the file in")
             yield path.relative_to(root).as_posix()
+
+
+def _refuse_unreadable(problem: OSError) -> None:
+    """A folder that cannot be listed would leave its units out in silence."""
+    raise DataError(f"{problem.filename}: this folder cannot be read ({type(problem).__name__}); mend its permissions")
 
 
 def _hidden(name: str) -> bool:

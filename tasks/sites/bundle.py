@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from causalveil.schemas.documents import validate
+from causalveil.schemas.documents import NotADocument, parse_json, read_regular, validate
 from causalveil.schemas.errors import BundleError, RunConflict, StudyError
 from causalveil.schemas.release import Release, load_release_text
 from causalveil.schemas.sites.bundle import Bundle, Reason, Statement
@@ -141,11 +141,11 @@ def read_bundle(path: Path) -> tuple[Bundle, str]:
         BundleError: missing, unreadable or tampered; the message quotes nothing of the file.
     """
     try:
-        if path.stat().st_size > LARGEST:
-            raise BundleError(f"{path}: {Reason.unreadable}: larger than {LARGEST} bytes")
-        text = path.read_bytes().decode("utf-8")
+        text = read_regular(path, LARGEST).decode("utf-8")
     except FileNotFoundError:
         raise BundleError(f"{path}: {Reason.missing}: no such file") from None
+    except NotADocument as problem:
+        raise BundleError(f"{path}: {Reason.unreadable}: {problem}") from None
     except (OSError, UnicodeDecodeError) as problem:
         raise BundleError(f"{path}: {Reason.unreadable}: not UTF-8 text ({type(problem).__name__})") from None
     return open_bundle(text, str(path)), digest_of(text)
@@ -158,8 +158,8 @@ def open_bundle(text: str, where: str) -> Bundle:
         BundleError: unreadable or tampered.
     """
     try:
-        document: Any = json.loads(text)
-    except (ValueError, RecursionError):
+        document = parse_json(text)
+    except ValueError:
         raise BundleError(f"{where}: {Reason.unreadable}: not a JSON document") from None
     try:
         bundle = validate(Bundle, document, where, UnreadableBundle)

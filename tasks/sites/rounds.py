@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import BundleError, CausalveilError
 from causalveil.schemas.sites.bundle import Reason
 from causalveil.tasks.machine.home import home
@@ -64,7 +65,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 def _read(path: Path) -> dict[str, str]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = parse_json(read_regular(path))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as problem:

@@ -14,7 +14,6 @@ next month. To take a block anew, delete its folder.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, ExtractedFile, Manifest, Source
 from causalveil.tasks.warehouse.intervals import KeyInterval
@@ -126,7 +126,7 @@ def stored_block(source: Source, folder: Path, name: str) -> ExtractedBlock:
 
     problem = None
     try:
-        document = json.loads((folder / name / BLOCK_FILE).read_text(encoding="utf-8"))
+        document = parse_json(read_regular(folder / name / BLOCK_FILE))
         block = ExtractedBlock.model_validate(document)
         counts = [pq.read_metadata(folder / file.path).num_rows for file in block.files]
     except Exception:  # of json, pydantic, the file system, or pyarrow; all mean the same

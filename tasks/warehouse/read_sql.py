@@ -144,7 +144,8 @@ def statement(column: str, query: str, interval: KeyInterval | None) -> str:
     if interval is not None:
         lower, upper = (_literal(edge) for edge in (interval.lower, interval.upper))
         condition = f"{quoted} >= {lower} AND {quoted} < {upper}"
-    return f"SELECT * FROM ({query.strip().rstrip(';')}) AS source WHERE {condition}"
+    # The bracket closes on a line of its own, since a query may end in a comment.
+    return f"SELECT * FROM (\n{query.strip().rstrip(';')}\n) AS source WHERE {condition}"
 
 
 def _literal(edge: date | int) -> str:

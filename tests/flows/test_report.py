@@ -176,7 +176,7 @@ def test_waterfall_adds_up_within_each_part(documents: Documents) -> None:
 
 
 def test_templates_ship_with_the_package() -> None:
-    """They lie inside the package `tasks`, whose every file the wheel takes (see pyproject.toml)."""
-    assert TEMPLATES.parent.name == "tasks"
+    """They lie in the package's folder `tasks`, whose every file the wheel takes (see pyproject.toml)."""
+    assert TEMPLATES.parent.parent.name == "tasks"
     names = {path.name for path in TEMPLATES.iterdir()}
     assert {"base.html.j2", "effect.html.j2", "pooled.html.j2", "any.html.j2", "style.css"} <= names
