@@ -47,6 +47,7 @@ class Reservation(Frozen):
     estimator: Text
     guarantee: Guarantee
     policy_digest: Text
+    purpose: Annotated[str | None, Field(description="the study's, for the record")] = None
     unbounded_halves: Annotated[
         tuple[Half, ...], Field(description="halves whose units this run leaves without any bound")
     ] = ()

@@ -7,11 +7,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.errors import BudgetRefused, PolicyError
 from causalveil.schemas.privacy import Frozen, Guarantee, Half, Level, PrivacyCost
+from causalveil.schemas.signatures.public_keys import PublicKey
 from causalveil.schemas.studies import estimator_names
 from causalveil.schemas.study import Slug, Study
 
@@ -24,6 +25,13 @@ class DataClass(StrEnum):
     public = "public"
     synthetic = "synthetic"
     sensitive = "sensitive"
+
+
+class Review(StrEnum):
+    """Whether a release is held until the owner approves it."""
+
+    none = "none"
+    required = "required"
 
 
 def _known_estimator(name: str) -> str:
@@ -49,14 +57,25 @@ class Policy(Frozen):
         tuple[Half, ...],
         Field(description="halves of a split that a study may leave without any privacy bound"),
     ] = ()
+    review: Review = Review.none
+    owner_key: Annotated[
+        PublicKey | None, Field(description="the owner's public key; grants of sensitive data are signed")
+    ] = None
     # A share of the cap: once less is left of it, scheduled runs tell (event ``causalveil.budget.low``).
     warn_below: Annotated[float | None, Field(gt=0, lt=1, strict=False)] = None
+
+    @model_validator(mode="after")
+    def _somebody_can_review(self) -> Policy:
+        if self.review is Review.required and self.owner_key is None:
+            raise ValueError("'review: required' needs 'owner_key': the owner prints it by `causalveil owner key`")
+        return self
 
     @property
     def digest(self) -> str:
         """SHA-256 over what the policy allows: not the ledger's identity, nor when somebody is told."""
         # Left out where it says nothing, so that older policies keep their digest.
-        silent = set() if self.unbounded_halves else {"unbounded_halves"}
+        fields = {name: type(self).model_fields[name] for name in ("unbounded_halves", "review", "owner_key")}
+        silent = {name for name, field in fields.items() if getattr(self, name) == field.default}
         text = self.model_dump_json(exclude={"ledger", "warn_below"} | silent)
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -176,24 +176,30 @@ class PrivacyRequest(Frozen):
 
 
 class Study(Frozen):
-    """What every study declares, whatever it asks: its data, its estimator, its privacy."""
+    """What every study declares, whatever it asks: its data, its estimator, its privacy.
+
+    ``purpose``: why it is asked, for the record; it changes nothing that is computed.
+    """
 
     kind: str
     name: Slug
     data: DataSource
     estimator: Estimator
     privacy: PrivacyRequest
+    purpose: Annotated[str | None, Field(max_length=500)] = None
     execution: Execution = Execution()
 
     @property
     def digest(self) -> str:
-        """SHA-256 over everything that the study means: all but ``data.path`` and ``execution``."""
+        """SHA-256 over everything that the study means: all but ``data.path``, ``purpose`` and ``execution``."""
         text = json.dumps(self.specification(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def specification(self) -> dict[str, Any]:
-        """The study as plain JSON values without ``data.path`` and ``execution``: the same at every site."""
-        document: dict[str, Any] = json.loads(self.model_dump_json(exclude={"data": {"path"}, "execution": True}))
+        """The study as plain JSON values, the same at every site: no ``data.path``, ``purpose`` or ``execution``."""
+        document: dict[str, Any] = json.loads(
+            self.model_dump_json(exclude={"data": {"path"}, "purpose": True, "execution": True})
+        )
         return document
 
     @property

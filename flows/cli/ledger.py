@@ -18,6 +18,9 @@ ledger_app = typer.Typer(help="Grant, inspect, verify and void what the ledger h
 
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
 Dataset = Annotated[str, typer.Argument(help="the dataset's name, as its policy says", show_default=False)]
+Key = Annotated[
+    Path | None, typer.Option("--key", metavar="FILE", help="the owner's private key [default: CAUSALVEIL_OWNER_KEY]")
+]
 Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger", show_default=False)]
 
 
@@ -25,10 +28,12 @@ Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger", show_
 def grant(
     policy: Annotated[Path, typer.Argument(metavar="POLICY", help="the policy.yaml", show_default=False)],
     reason: Reason,
+    key: Key = None,
     json_: Json = False,
 ) -> None:
-    """Grant the caps of POLICY and write this ledger's identity into it."""
+    """Grant the caps of POLICY, signed by its owner's key if it names one; write this ledger's identity into it."""
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
+    from causalveil.tasks.privacy.owner import owner_key
 
     granted = load_policy(policy)
     ledger = open_ledger()
@@ -36,10 +41,10 @@ def grant(
         raise LedgerError(
             f"{policy}: names another ledger; set CAUSALVEIL_LEDGER_URL to it, or have the owner set 'ledger: null'"
         )
+    ledger.grant(granted, reason, None if granted.owner_key is None else owner_key(key))
     written = granted.ledger is None
     if written:
         write_identity(policy, ledger.identity)
-    ledger.grant(granted, reason)
     if json_:
         show.document({"dataset": granted.dataset, "ledger": ledger.identity, "policy_changed": written})
     else:

@@ -22,6 +22,7 @@ from causalveil.flows.cli.audit import audit
 from causalveil.flows.cli.extract import extract
 from causalveil.flows.cli.ledger import ledger_app
 from causalveil.flows.cli.options import EngineChoice, Json, Sweep
+from causalveil.flows.cli.owner import owner_app
 from causalveil.flows.cli.report import report
 from causalveil.flows.cli.sites import bundle_app, pool
 from causalveil.flows.engine import settings
@@ -36,6 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(owner_app, name="owner")
 app.add_typer(replicate_app, name="replicate")
 app.add_typer(bundle_app, name="bundle")
 app.command()(extract)

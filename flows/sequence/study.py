@@ -19,7 +19,7 @@ from causalveil.flows.sequence.run import Run
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Design, Layout, Plan
-from causalveil.schemas.policy import POLICY_FILE, DataClass, Policy, check_allowed, load_policy
+from causalveil.schemas.policy import POLICY_FILE, Policy, check_allowed, load_policy
 from causalveil.schemas.release import Release, load_release_text, release_text
 from causalveil.schemas.studies import load_study
 from causalveil.schemas.study import SLUG, Study
@@ -173,7 +173,7 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
     request = guarded(prepare, loaded, simulate=simulate is not None)
     target = Path(out) if out is not None else Path("releases") / run_id
     with _ledger(simulate) as ledger:
-        granted = _grant_if_public(ledger, request.policy)
+        granted = ledger.grant_itself(request.policy)
         reservation = reserve(request, run_id, key_of(run_id, simulate))
         resumed = ledger.reserve(reservation, request.policy) == "resumed"
         noise = SecureNoise() if simulate is None else SeededNoise(simulate)
@@ -219,6 +219,7 @@ def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
         estimator=study.estimator.name,
         guarantee=study.guarantee,
         policy_digest=policy.digest,
+        purpose=study.purpose,
         unbounded_halves=study.unbounded,
     )
 
@@ -231,13 +232,6 @@ def _ledger(simulate: int | None) -> Iterator[Ledger]:
         return
     with tempfile.TemporaryDirectory(prefix="causalveil-simulated-") as folder:
         yield throwaway_ledger(Path(folder))
-
-
-def _grant_if_public(ledger: Ledger, policy: Policy) -> bool:
-    """Public and synthetic data need no owner's hand: the policy's caps are granted at the first run."""
-    if policy.data_class is DataClass.sensitive:
-        return False
-    return ledger.grant(policy, f"granted by itself: the data are {policy.data_class}", first_only=True)
 
 
 def write_release(folder: Path, text: str) -> Path:

@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 from causalveil.schemas.ledger import RunId
 from causalveil.schemas.privacy import Frozen
+from causalveil.schemas.signatures.public_keys import PublicKey
 from causalveil.schemas.study import Slug
 
 BUNDLE_FILE = "bundle.json"
@@ -56,7 +57,6 @@ Instant = Annotated[
     PlainSerializer(instant_text, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "format": "date-time"}),
 ]
-PublicKey = Annotated[str, Field(pattern=r"^ed25519:[0-9a-f]{64}$", description="an Ed25519 public key")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256, hexadecimal")]
 
 

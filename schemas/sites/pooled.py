@@ -17,7 +17,8 @@ from causalveil.schemas.documents import parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Frozen, Guarantee, Level, Neighbours
 from causalveil.schemas.release import Interval, LedgerStatement, Release, Software, Variance, load_release_text
-from causalveil.schemas.sites.bundle import Digest, Instant, PublicKey
+from causalveil.schemas.signatures.public_keys import PublicKey
+from causalveil.schemas.sites.bundle import Digest, Instant
 from causalveil.schemas.sites.terms import Model
 from causalveil.schemas.study import Estimand, Finite, Slug
 

@@ -16,7 +16,8 @@ from pydantic import Field, field_validator, model_validator
 from causalveil.schemas.amounts import Amount
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.sites.bundle import Instant, PublicKey
+from causalveil.schemas.signatures.public_keys import PublicKey
+from causalveil.schemas.sites.bundle import Instant
 from causalveil.schemas.study import Slug
 
 

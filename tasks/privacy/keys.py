@@ -98,7 +98,7 @@ def site_secret() -> bytes:
     Raises:
         CausalveilError: not a regular file, not 32 bytes, unreadable, or open to other users.
     """
-    return _kept(SECRET_FILE)
+    return kept_secret(home() / SECRET_FILE)
 
 
 def signing_secret(*, create: bool = False) -> bytes:
@@ -113,12 +113,15 @@ def signing_secret(*, create: bool = False) -> bytes:
     path = home() / SIGNING_FILE
     if not create and not path.exists():
         raise CausalveilError(f"{path}: this site has no key to sign with; make one: causalveil bundle key")
-    return _kept(SIGNING_FILE)
+    return kept_secret(path)
 
 
-def _kept(name: str) -> bytes:
-    """The 32 bytes of a secret file in the state folder, made on first use."""
-    path = home() / name
+def kept_secret(path: Path) -> bytes:
+    """The 32 bytes of a secret file, made on first use.
+
+    Raises:
+        CausalveilError: not a regular file, not 32 bytes, unreadable, or open to other users.
+    """
     found = _read(path)
     if found is None:
         _create(path)

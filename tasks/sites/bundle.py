@@ -19,6 +19,7 @@ from causalveil.schemas.release import Release, load_release_text
 from causalveil.schemas.sites.bundle import Bundle, Reason, Statement
 from causalveil.tasks.privacy.keys import signing_secret
 from causalveil.tasks.privacy.ledger.ledger import Ledger
+from causalveil.tasks.privacy.owner import is_signed
 
 LARGEST = 16_000_000
 _LABEL = b"causalveil bundle 1\x00"
@@ -201,15 +202,7 @@ def _file_text(document: dict[str, Any]) -> str:
 
 
 def _signed(bundle: Bundle) -> bool:
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-
-    try:
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(bundle.key.removeprefix("ed25519:")))
-        key.verify(bytes.fromhex(bundle.signature), canonical(bundle.statement))
-    except (InvalidSignature, ValueError):
-        return False
-    return True
+    return is_signed(bundle.key, bundle.signature, canonical(bundle.statement))
 
 
 def _private_key(*, create: bool = False) -> Any:

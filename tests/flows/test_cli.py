@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from causalveil.flows.cli.main import main
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import write_study
 
 COMMANDS = [
@@ -95,17 +96,36 @@ def test_rolled_back_ledger_is_found(tmp_path: Path, home: Path, capfd: pytest.C
     assert code == 5, err
 
 
-def test_owner_grants_sensitive_data(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = write_study(tmp_path / "study", policy={"data_class": "sensitive"})
+def test_owner_grants_sensitive_data(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAUSALVEIL_ACTOR", "night shift")
+    key = call_json(capfd, "owner", "key", "--key", tmp_path / "mine.key")["owner_key"]
+    assert (tmp_path / "mine.key").stat().st_mode & 0o777 == 0o600
+    assert call(capfd, "owner", "key", "--key", tmp_path / "mine.key")[1].strip() == key
+    path = write_study(
+        tmp_path / "study",
+        study={"purpose": "a first look"},
+        policy={"data_class": "sensitive", "owner_key": key},
+    )
     policy = path.with_name("policy.yaml")
     policy.write_text("# the owner's words stay\n" + policy.read_text())
     assert call(capfd, "run", path, "--out", tmp_path / "out")[0] == 4
-    granted = call_json(capfd, "ledger", "grant", policy, "--reason", "ethics board, 12 May")
+    code, _, err = call(capfd, "ledger", "grant", policy, "--reason", "ethics board, 12 May")
+    assert code == 1, "without the key nothing is granted"
+    assert "owner key" in err
+    granted = call_json(
+        capfd, "ledger", "grant", policy, "--reason", "ethics board, 12 May", "--key", tmp_path / "mine.key"
+    )
     text = policy.read_text()
     assert text.startswith("# the owner's words stay")
     assert yaml.safe_load(text)["ledger"] == granted["ledger"]
-    assert call(capfd, "run", path, "--out", tmp_path / "out")[0] == 0
+    assert call(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "one")[0] == 0
     assert call(capfd, "run", path, "--out", tmp_path / "out", "--simulate", "1")[0] == 2
+    run = open_ledger().record("one")
+    assert run is not None
+    by = run.reserved.document["by"]
+    assert (by["actor"], by["purpose"], bool(by["host"])) == ("night shift", "a first look", True)
 
 
 def test_errors_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -50,13 +50,19 @@ class TestReserve:
         assert "\n" not in str(refusal.value)
         assert amounts(block(ledger)) == {"granted": "0.3", "spent": "0", "reserved": "0.3", "remaining": "0"}
 
-    def test_a_refusal_writes_nothing_and_leaves_the_ledger_usable(self, ledger: Ledger) -> None:
+    def test_a_refusal_is_an_entry_that_charges_nothing_and_leaves_the_ledger_usable(self, ledger: Ledger) -> None:
         owner = policy("0.3")
         ledger.grant(owner, "opening")
-        before = ledger.verify()
-        with pytest.raises(BudgetRefused):
+        with pytest.raises(BudgetRefused) as refusal:
             ledger.reserve(reservation(charges=(charge(epsilon="0.4"),), policy=owner), owner)
-        assert ledger.verify() == before
+        assert ledger.verify().entries == 3
+        assert ledger.account("trial").runs == ()
+        with ledger.store.read() as connection:
+            last = ledger.store.head(connection)
+        assert last is not None
+        assert (last.kind, last.run_id) == ("refuse", "run-1")
+        assert last.document["why"] == str(refusal.value)
+        assert last.document["asked"]["cost"] == {"epsilon": "0.4", "delta": "0"}
         assert ledger.reserve(reservation(policy=owner), owner) == "reserved"
 
     def test_delta_has_a_cap_of_its_own(self, ledger: Ledger) -> None:
@@ -89,27 +95,31 @@ class TestReserve:
                 ledger.reserve(reservation(f"{owner.dataset}-{level}", level=level, policy=owner), owner)
         assert ledger.verify().runs == 4
 
-    @pytest.mark.parametrize(("granted", "asked_for"), [("0.1", "1"), ("1", "0.1")])
-    def test_the_lower_of_grant_and_policy_binds(self, ledger: Ledger, granted: str, asked_for: str) -> None:
-        ledger.grant(policy(granted), "opening")
-        now = policy(asked_for)
-        with pytest.raises(BudgetRefused, match=r"remaining 0\.1 of 0\.1"):
-            ledger.reserve(reservation(charges=(charge(epsilon="0.2"),), policy=now), now)
-        assert ledger.account("trial", now).caps[Level.sample].epsilon == Decimal("0.1")
+    @pytest.mark.parametrize("edited", ["0.1", "10"])
+    def test_an_edited_policy_does_nothing_until_it_is_granted(self, ledger: Ledger, edited: str) -> None:
+        ledger.grant(policy("1"), "opening")
+        now = policy(edited)
+        with pytest.raises(BudgetRefused, match=r"changed after it was granted.*ledger grant"):
+            ledger.reserve(reservation(charges=(charge(epsilon="0.1"),), policy=now), now)
+        assert ledger.account("trial").runs == ()
+        ledger.grant(now, "changed caps")
+        assert ledger.reserve(reservation(charges=(charge(epsilon="0.1"),), policy=now), now) == "reserved"
+        ledger.verify()
 
     def test_the_latest_grant_is_in_force(self, ledger: Ledger) -> None:
-        wide = policy("1")
+        wide, narrow = policy("1"), policy("0.2")
         ledger.grant(policy("0.1"), "opening")
         ledger.grant(wide, "more")
         ledger.reserve(reservation(charges=(charge(epsilon="0.5"),), policy=wide), wide)
-        ledger.grant(policy("0.2"), "less")
+        ledger.grant(narrow, "less")
         with pytest.raises(BudgetRefused, match=r"remaining 0 of 0\.2"):
-            ledger.reserve(reservation("run-2", policy=wide), wide)
+            ledger.reserve(reservation("run-2", policy=narrow), narrow)
         ledger.verify()
 
-    def test_first_only_does_not_replace_a_grant(self, ledger: Ledger) -> None:
-        assert ledger.grant(policy("0.1"), "opening", first_only=True)
-        assert not ledger.grant(policy("5"), "again", first_only=True)
+    def test_public_data_grant_themselves_once(self, ledger: Ledger) -> None:
+        assert ledger.grant_itself(policy("0.1"))
+        assert not ledger.grant_itself(policy("5"))
+        assert not ledger.grant_itself(policy(dataset="people", data_class="sensitive"))
         assert ledger.account("trial").caps[Level.sample].epsilon == Decimal("0.1")
 
     def test_charges_beyond_the_total_are_refused(self, ledger: Ledger) -> None:

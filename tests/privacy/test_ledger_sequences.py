@@ -65,8 +65,9 @@ class World:
             getattr(self, verb)(*arguments)
 
     def grant(self, epsilon: str) -> None:
-        self.ledger.grant(policy(epsilon, dataset=self.dataset), "change")
-        self.cap = min(Decimal(1), Decimal(epsilon))
+        self.owner = policy(epsilon, dataset=self.dataset)
+        self.ledger.grant(self.owner, "change")
+        self.cap = Decimal(epsilon)
 
     def reserve(self, number: int, plan: list[tuple[str, str]], blocks: set[str]) -> None:
         charges = tuple(charge(f"c{index}", epsilon, scope=scope) for index, (epsilon, scope) in enumerate(plan))

@@ -20,6 +20,7 @@ from causalveil.schemas.policy import Policy
 from causalveil.schemas.privacy import Charge, Level, PrivacyCost
 from causalveil.tasks.privacy.accountant import compose
 from causalveil.tasks.privacy.ledger.entry import Entry, broken
+from causalveil.tasks.privacy.ledger.grants import Grant, grant_after
 
 Model = TypeVar("Model", bound=BaseModel)
 Caps = dict[Level, PrivacyCost]
@@ -114,8 +115,10 @@ def run_of(entries: Iterable[Entry]) -> RunRecord | None:
 class Book:
     """Entries of one ledger, or all of one dataset's, read in order."""
 
-    def __init__(self) -> None:
-        """Begin an empty book."""
+    def __init__(self, identity: str) -> None:
+        """Begin an empty book of the ledger with this identity."""
+        self.identity = identity
+        self.grants: dict[str, Grant] = {}
         self.caps: dict[str, Caps] = {}
         self.runs: dict[str, RunRecord] = {}
         self._used: dict[tuple[str, Level, str], Sum] = {}
@@ -127,9 +130,10 @@ class Book:
             LedgerError: the entry breaks a rule; names its number.
         """
         match entry.kind:
-            case "genesis":
+            case "genesis" | "refuse" | "round" | "admit" | "restore":
                 pass
             case "grant":
+                self.grants[entry.dataset] = grant_after(self.grants.get(entry.dataset), entry, self.identity)
                 self.caps[entry.dataset] = grant_caps(entry)
             case "reserve":
                 self._reserve(entry)
@@ -149,7 +153,9 @@ class Book:
     def _reserve(self, entry: Entry) -> None:
         reservation = reservation_of(entry)
         cap = parsed(PrivacyCost, entry.document.get("cap"), entry)
-        granted = self.caps.get(entry.dataset, {}).get(reservation.level)
+        grant, granted = self.grants.get(entry.dataset), self.caps.get(entry.dataset, {}).get(reservation.level)
+        if grant is not None and grant.data_class is not None and grant.digest != reservation.policy_digest:
+            raise broken(entry, "its policy is not the one that was granted")
         if granted is None or not within(as_sum(cap), granted):
             raise broken(entry, "its cap is not covered by the owner's grant")
         if (reservation.run_id, reservation.dataset) != (entry.run_id, entry.dataset):

@@ -11,6 +11,8 @@ from typing import Any
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.errors import LedgerError
 
+# The key of a body under which it says who wrote the entry: actor, host, purpose.
+BY = "by"
 # What the first entry has in place of a previous hash.
 NO_HASH = "0" * 64
 

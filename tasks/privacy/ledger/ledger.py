@@ -17,16 +17,18 @@ from sqlalchemy import URL, Connection, and_, or_, select
 
 from causalveil.schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict
 from causalveil.schemas.ledger import DOCUMENT, Account, Reservation, Verified
-from causalveil.schemas.policy import Policy
+from causalveil.schemas.policy import DataClass, Policy
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.release import Release
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.privacy.ledger import verify as ledger_verify
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of, run_of
 from causalveil.tasks.privacy.ledger.entry import Entry
+from causalveil.tasks.privacy.ledger.grants import Grant, grant_body
 from causalveil.tasks.privacy.ledger.log import amounts, audit, whose
 from causalveil.tasks.privacy.ledger.rules import cap_with_room, drawn_before, one_line, refuse_another_run
 from causalveil.tasks.privacy.ledger.store import URL_VARIABLE, Store, entries
+from causalveil.tasks.privacy.owner import OwnerKey
 
 
 def open_ledger(url: str | None = None) -> Ledger:
@@ -69,40 +71,60 @@ class Ledger:
     store: Store
     identity: str
 
-    def grant(self, policy: Policy, reason: str, *, first_only: bool = False) -> bool:
+    def grant(self, policy: Policy, reason: str, owner: OwnerKey | None = None) -> None:
         """Record the owner's caps for a dataset; the latest grant is in force.
 
         Args:
             policy: the owner's policy.
             reason: why, in one line; part of the record.
-            first_only: do nothing if the dataset has a grant already.
-
-        Returns:
-            Whether a grant was written.
+            owner: the owner's key. Needed where the policy names one, as it must for sensitive data.
 
         Raises:
             LedgerError: the policy names another ledger, or the ledger cannot be written.
+            PolicyError: the policy names no key and must, or ``owner`` is not the key that counts.
             StudyError: no reason.
         """
         self._refuse_foreign(policy)
-        body = {
-            "caps": {str(level): cap.model_dump() for level, cap in policy.caps.items()},
-            "policy_digest": policy.digest,
-            "reason": one_line(reason),
-        }
         with self.store.write() as connection:
-            of_dataset = (entries.c.kind == "grant", entries.c.dataset == policy.dataset)
-            if first_only and list(self.store.select(connection, *of_dataset)):
+            before = self._book(connection, policy.dataset).grants.get(policy.dataset)
+            entry = self._append_grant(connection, before, policy, one_line(reason), owner)
+        self._audit_grant(policy, entry)
+
+    def grant_itself(self, policy: Policy) -> bool:
+        """Grant the caps of public or synthetic data that nobody granted yet: no owner's hand is needed at first.
+
+        Returns:
+            Whether a grant was written; never for sensitive data or under a policy that names an owner's key.
+
+        Raises:
+            LedgerError: the policy names another ledger, or the ledger cannot be used.
+        """
+        self._refuse_foreign(policy)
+        if policy.data_class is DataClass.sensitive or policy.owner_key is not None:
+            return False
+        with self.store.write() as connection:
+            before = self._book(connection, policy.dataset).grants.get(policy.dataset)
+            if before is not None:
                 return False
-            entry = self.store.append(connection, "grant", dataset=policy.dataset, body=body)
+            reason = f"granted by itself: the data are {policy.data_class}"
+            entry = self._append_grant(connection, None, policy, reason, None)
+        self._audit_grant(policy, entry)
+        return True
+
+    def _append_grant(
+        self, connection: Connection, before: Grant | None, policy: Policy, reason: str, owner: OwnerKey | None
+    ) -> Entry:
+        body = grant_body(before, policy, reason, self.identity, owner)
+        return self.store.append(connection, "grant", dataset=policy.dataset, body=body, purpose=reason)
+
+    def _audit_grant(self, policy: Policy, entry: Entry) -> None:
         caps = {str(level): amounts(cap) for level, cap in policy.caps.items()}
         audit("grant", dataset=policy.dataset, caps=caps, ledger=self.identity, hash=entry.hash)
-        return True
 
     def reserve(self, request: Reservation, policy: Policy) -> Literal["reserved", "resumed"]:
         """Set the run's whole cost aside in every block it charges, or recognise a run that comes back.
 
-        A refusal writes nothing and leaves the ledger usable.
+        A refusal is an entry as well: who asked, for how much, and why it was refused. It charges nothing.
 
         Args:
             request: what the run may spend and what it is bound to.
@@ -112,7 +134,8 @@ class Ledger:
             "reserved", or "resumed" if the same run had reserved before.
 
         Raises:
-            BudgetRefused: no grant, no cap for the level, or too little left; names the block and the amounts.
+            BudgetRefused: no grant of this policy, no cap for the level, or too little left; names the block and
+                the amounts.
             RunConflict: the run id belongs to something else, or was voided.
             PolicyError: the policy is not the one that the reservation names.
             LedgerError: the policy names another ledger, or the ledger cannot be used.
@@ -120,20 +143,24 @@ class Ledger:
         self._refuse_foreign(policy)
         if (request.dataset, request.policy_digest) != (policy.dataset, policy.digest):
             raise PolicyError(f"run {request.run_id}: the policy is not the one that the reservation names")
-        try:
-            with self.store.write() as connection:
-                run = self._run(connection, request.run_id)
-                if run is not None:
-                    refuse_another_run(run, request)
-                    event, entry = "resume", run.reserved
-                else:
+        refused: BudgetRefused | None = None
+        with self.store.write() as connection:
+            run = self._run(connection, request.run_id)
+            if run is not None:
+                refuse_another_run(run, request)
+                event, entry = "resume", run.reserved
+            else:
+                try:
                     cap = cap_with_room(self._book(connection, request.dataset), request, policy)
+                except BudgetRefused as problem:
+                    refused = problem
+                    event, entry = "refused", self._append_refusal(connection, request, str(problem))
+                else:
                     body = {"reservation": request.model_dump(), "cap": cap.model_dump()}
                     event, entry = "reserve", self._append(connection, "reserve", request, body)
-        except BudgetRefused:
-            audit("refused", **whose(request), **amounts(request.cost), ledger=self.identity)
-            raise
         audit(event, **whose(request), **amounts(request.cost), ledger=self.identity, hash=entry.hash)
+        if refused is not None:
+            raise refused
         return "reserved" if event == "reserve" else "resumed"
 
     def released(self, run_id: str, charge: Charge) -> Released | None:
@@ -248,7 +275,7 @@ class Ledger:
             LedgerError: the ledger cannot be used, or an entry of the dataset breaks a rule.
         """
         with self.store.read() as connection:
-            book = Book()
+            book = Book(self.identity)
             for entry in self.store.select(connection, entries.c.dataset == dataset):
                 book.add(entry)
         return account_of(book, self.identity, dataset, policy)
@@ -289,13 +316,21 @@ class Ledger:
     def _append(
         self, connection: Connection, kind: str, run: Reservation, body: dict[str, Any], name: str = ""
     ) -> Entry:
-        return self.store.append(connection, kind, dataset=run.dataset, run_id=run.run_id, name=name, body=body)
+        return self.store.append(
+            connection, kind, dataset=run.dataset, run_id=run.run_id, name=name, body=body, purpose=run.purpose
+        )
+
+    def _append_refusal(self, connection: Connection, request: Reservation, why: str) -> Entry:
+        asked = request.model_dump(
+            include={"level", "blocks", "cost", "study", "study_digest", "policy_digest", "estimator", "guarantee"}
+        )
+        return self._append(connection, "refuse", request, {"asked": asked, "why": why})
 
     def _book(self, connection: Connection, dataset: str) -> Book:
         """What counts against a dataset's caps: all but the values of runs that still hold their reservation."""
         voided = select(entries.c.run_id).where(entries.c.kind == "void", entries.c.dataset == dataset)
         released = and_(entries.c.name != DOCUMENT, entries.c.run_id.in_(voided))
-        book = Book()
+        book = Book(self.identity)
         for entry in self.store.select(
             connection, entries.c.dataset == dataset, or_(entries.c.kind != "release", released)
         ):

@@ -12,6 +12,7 @@ from causalveil.schemas.privacy import Charge, PrivacyCost
 from causalveil.tasks.privacy.accountant import compose
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, as_sum, caps_in_force, within
 from causalveil.tasks.privacy.ledger.entry import Entry
+from causalveil.tasks.privacy.ledger.grants import granted
 
 # What must be the same when a run id comes back; units, estimator and the rest follow from the digests.
 BINDING = {
@@ -45,15 +46,11 @@ def cap_with_room(book: Book, request: Reservation, policy: Policy) -> PrivacyCo
     """The cap in force for the request's level, once it is certain that the request fits below it.
 
     Raises:
-        BudgetRefused: no grant, no cap, charges beyond the request's own total, or too little left in a block.
+        BudgetRefused: no grant of this policy, no cap, charges beyond the request's own total, or too little left in
+            a block.
     """
-    granted = book.caps.get(request.dataset)
-    if granted is None:
-        raise BudgetRefused(
-            f"dataset '{request.dataset}' has no grant in this ledger; its owner must run: "
-            "causalveil ledger grant POLICY --reason TEXT"
-        )
-    cap = caps_in_force(granted, policy).get(request.level)
+    granted(book.grants.get(request.dataset), policy)
+    cap = caps_in_force(book.caps[request.dataset], policy).get(request.level)
     if cap is None:
         raise BudgetRefused(
             f"dataset '{request.dataset}' has no cap for level {request.level}; use a level that both the policy "

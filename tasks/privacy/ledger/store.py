@@ -26,11 +26,12 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from causalveil.schemas.errors import LedgerError
-from causalveil.tasks.privacy.ledger.entry import NO_HASH, Entry, canonical
+from causalveil.tasks.machine.actor import actor, host
+from causalveil.tasks.privacy.ledger.entry import BY, NO_HASH, Entry, canonical
 
 URL_VARIABLE = "CAUSALVEIL_LEDGER_URL"
 VERSION_TABLE = "ledger_version"
-VERSION = "0001"
+VERSION = "0002"
 BUSY_SECONDS = 60
 MIGRATIONS = Path(__file__).with_name("migrations")
 
@@ -175,12 +176,14 @@ class Store:
         dataset: str = "",
         run_id: str = "",
         name: str = "",
+        purpose: str | None = None,
     ) -> Entry:
-        """Chain one entry to the head, inside a write transaction."""
+        """Chain one entry to the head, inside a write transaction; it says who wrote it, where and what for."""
         head = self.head(connection)
         seq, previous = (1, NO_HASH) if head is None else (head.seq + 1, head.hash)
         now = datetime.now(UTC).isoformat(timespec="microseconds")
-        entry = Entry(seq, kind, dataset, run_id, name, canonical(body), previous, "", now)
+        text = canonical({**body, BY: {"actor": actor(), "host": host(), "purpose": purpose}})
+        entry = Entry(seq, kind, dataset, run_id, name, text, previous, "", now)
         entry = replace(entry, hash=entry.digest())
         connection.execute(sa.insert(entries).values(**entry.__dict__))
         return entry

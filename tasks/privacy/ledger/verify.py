@@ -52,7 +52,7 @@ def verify_release(store: Store, identity: str, release: Release) -> Verified:
 
 
 def _audit(store: Store, identity: str, dataset: str | None) -> tuple[Verified, Book]:
-    book, last = Book(), None
+    book, last = Book(identity), None
     with store.read() as connection:
         for entry in store.select(connection):
             _check_link(entry, last, identity)

@@ -1,0 +1,1 @@
+"""What is signed, and by whom: keys of owners and sites."""
