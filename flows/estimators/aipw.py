@@ -42,12 +42,12 @@ def estimate(run: Run[AipwStudy], stage: Engine) -> EffectFindings:
     stage(folds.folds_stage, run.layout, scratch, study.estimator.folds)
     if study.guarantee is Guarantee.asymptotic:
         return stage(asymptotic_stage.asymptotic_stage, study, scratch, run.run_id, run.seed, budget)
-    arms, models = [], []
+    summaries, models = [], []
     for fold in range(study.estimator.folds):
-        known, model = stage(aipw.outcome_model_stage, study, design, scratch, fold, budget)
-        known, coefficients = stage(aipw.propensity_stage, study, design, scratch, fold, known, budget)
-        arms.append(known)
-        models.append(aipw.nuisances(study, known, model, coefficients))
+        summary, model = stage(aipw.outcome_model_stage, study, design, scratch, fold, budget)
+        summary, coefficients = stage(aipw.propensity_stage, study, design, scratch, fold, summary, budget)
+        summaries.append(summary)
+        models.append(aipw.nuisances(study, summary, model, coefficients))
     stage(aipw.scores_stage, study, scratch, models)
     released = stage(aipw.perturb_stage, study, design, scratch, budget)
-    return stage(aipw.interval_stage, study, design, arms, models, released)
+    return stage(aipw.interval_stage, study, design, summaries, models, released)

@@ -48,7 +48,7 @@ def expected(study: AipwStudy, design: Design, stand_in: StandIn = StandIn()) ->
     share = min(max(stand_in.treated, clip[0]), clip[1])
     half = study.outcome.width / 2
     deviation = min(1.0, (stand_in.deviation if stand_in.deviation is not None else half / 2) / half)
-    arms, models = [], []
+    summaries, models = [], []
     for fold in range(plan.folds):
         units = plan.trained_on(fold) or design.units
         exact = np.array([0.0, 0.0, math.sqrt(2) * share * units, units * deviation**2])
@@ -60,10 +60,10 @@ def expected(study: AipwStudy, design: Design, stand_in: StandIn = StandIn()) ->
         odds *= math.sqrt(plan.columns)
         odds[-1] = math.log(share / (1 - share)) * math.sqrt(plan.columns)
         model = OutcomeModel((0.0, 0.0), slopes, reach, plan.radius, 1.0 if reach else 0.0)
-        arms.append(known)
+        summaries.append(known)
         models.append(Nuisances(model, share, None if plan.penalty is None else odds))
     bound = score_range(study, models)
     square = deviation**2 * (1 / share + 1 / (1 - share)) / bound.half**2
     middle = -bound.middle / bound.half
     sums = np.array([middle, square + middle**2]) * design.units
-    return Expected(plan, findings(study, plan, arms, models, bound, sums))
+    return Expected(plan, findings(study, plan, summaries, models, bound, sums))

@@ -32,7 +32,7 @@ COVERS = "noise of the outcome model and the treated share, to first order"
 def findings(
     study: AipwStudy,
     recipe: Recipe,
-    arms: Sequence[ArmSummary],
+    summaries: Sequence[ArmSummary],
     nuisances: Sequence[Nuisances],
     bound: ScoreRange,
     released: FloatArray,
@@ -42,7 +42,7 @@ def findings(
     Args:
         study: the study.
         recipe: its charges and sizes.
-        arms: of each fold's training units.
+        summaries: of each fold's training units.
         nuisances: by which each fold was scored.
         bound: what v = (Gamma - middle)/half was scaled by.
         released: (sum v, sum v^2), noisy.
@@ -54,7 +54,7 @@ def findings(
         raise ValueError("an interval needs the number of units")
     noise, units = Noise.of(recipe.effect_mechanism(), 2), sum(recipe.sizes)
     estimate = _estimate(released, bound, units, study.outcome.width / 2)
-    models = nuisance_variance(study, recipe, arms, nuisances) * (study.outcome.width / 2) ** 2
+    models = nuisance_variance(study, recipe, summaries, nuisances) * (study.outcome.width / 2) ** 2
     # Both are symmetric around zero and independent: their variances add up.
     whole = replace(estimate, noise=math.hypot(estimate.noise, math.sqrt(models) / noise.deviation))
     omitted = study.estimator.omitted_confounding
@@ -86,7 +86,7 @@ def findings(
     if study.estimator.propensity.known is None:
         reached = robustness_value(replace(whole, value=value), noise, study.confidence, upper, units)
         details["robustness_value"] = reached
-    return EffectFindings(value, interval, variance, details | models_in_words(study, arms, nuisances))
+    return EffectFindings(value, interval, variance, details | models_in_words(study, summaries, nuisances))
 
 
 def _not_covered(study: AipwStudy) -> str:
@@ -111,7 +111,7 @@ def _estimate(released: FloatArray, bound: ScoreRange, units: int, half_outcome:
 
 
 def nuisance_variance(
-    study: AipwStudy, recipe: Recipe, arms: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
+    study: AipwStudy, recipe: Recipe, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
 ) -> float:
     """Variance that noise in outcome model and treated share gives the estimate, scaled outcomes, to first order.
 
@@ -123,11 +123,11 @@ def nuisance_variance(
     if study.estimator.propensity.known is not None or recipe.sizes is None or recipe.penalty is not None:
         return 0.0
     total, units = 0.0, sum(recipe.sizes)
-    for fold, (found, models) in enumerate(zip(arms, nuisances, strict=True)):
+    for fold, (found, models) in enumerate(zip(summaries, nuisances, strict=True)):
         trained = recipe.trained_on(fold) or units
-        share = found.treated_share_variance + found.share * (1 - found.share) / trained
-        pairs = zip(found.mean_variances, (found.share, 1 - found.share), strict=True)
-        constants = sum(variance * share / part**2 for variance, part in pairs)
+        share_variance = found.treated_share_variance + found.treated_share * (1 - found.treated_share) / trained
+        pairs = zip(found.mean_variances, (found.treated_share, 1 - found.treated_share), strict=True)
+        constants = sum(variance * share_variance / part**2 for variance, part in pairs)
         total += (recipe.sizes[fold] / units) ** 2 * (constants + models.outcome.variance)
     return total
 
@@ -158,20 +158,20 @@ def propensity_kind(study: AipwStudy, recipe: Recipe) -> str:
 
 
 def models_in_words(
-    study: AipwStudy, arms: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
+    study: AipwStudy, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
 ) -> dict[str, float | int | str | bool]:
     """The released nuisances, by name: all of them functions of noisy statistics."""
     details: dict[str, float | int | str | bool] = {}
     names = feature_names(study)
-    for fold, (found, models) in enumerate(zip(arms, nuisances, strict=True), start=1):
+    for fold, (found, models) in enumerate(zip(summaries, nuisances, strict=True), start=1):
         half, outcome = study.outcome.width / 2, models.outcome
-        details[f"treated_share[{fold}]"] = models.share
+        details[f"treated_share[{fold}]"] = models.constant_score
         details[f"mean_treated[{fold}]"] = study.outcome.middle + half * found.means[0]
         details[f"mean_control[{fold}]"] = study.outcome.middle + half * found.means[1]
-        details[f"spread[{fold}]"] = half * found.spread
-        if outcome.limit > 0 or outcome.kept > 0:
-            details[f"slopes_kept[{fold}]"] = outcome.kept
-            details[f"slopes_leaning[{fold}]"] = outcome.leaning
+        details[f"spread[{fold}]"] = half * found.deviation
+        if outcome.limit > 0 or outcome.common_factor > 0:
+            details[f"slopes_kept[{fold}]"] = outcome.common_factor
+            details[f"slopes_leaning[{fold}]"] = outcome.leaning_factor
         if outcome.limit > 0:
             pairs = zip(names[:-1], outcome.slopes.tolist(), strict=True)
             details |= {f"outcome_slope[{fold}][{name}]": half * slope for name, slope in pairs}

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import ROUND_DOWN, Decimal
 from functools import lru_cache
+from typing import NamedTuple
 
 from causalveil.schemas.amounts import add, parse_amount, subtract
 from causalveil.schemas.errors import StudyError
@@ -37,17 +38,14 @@ from causalveil.tasks.privacy.mechanisms import (
 BOTH_MODELS = (Decimal("0.3"), Decimal("0.3"), Decimal("0.4"))
 OUTCOME_MODEL = (Decimal(0), Decimal("0.6"), Decimal("0.4"))
 ARM_MEANS = (Decimal(0), Decimal("0.3"), Decimal("0.7"))
-# A known propensity needs no outcome model against bias: a good one narrows the scores' own spread, and little else.
+# A known propensity needs no outcome model against bias: a good one narrows the scores' own distribution, and
+# little else.
 KNOWN_MEANS = (Decimal(0), Decimal("0.1"), Decimal("0.9"))
 WORTHWHILE_SIGNAL = 10.0
 # Slopes are released where their expected signal is at least their noise, if covariates explain a fifth of the
 # outcome's variance within an arm.
 EXPLAINED = 0.2
 LEAST_SIGNAL = 1.0
-# While slopes are learnt residuals are cut at so many of their standard deviations, rows at the mean of their squared
-# length and so many deviations of it. A tighter cut means less noise, and slopes that are too small: by the third
-# number for residuals, by the fourth over sqrt(p) for rows, whose lengths spread less the more covariates there are.
-CUTS = ((2.0, 0.0, 0.0455, 0.25), (2.5, 2.5, 0.0124, 0.005), (3.0, 2.5, 0.0027, 0.005))
 # Weight of the arms' means in the slopes' release: a larger one makes the noise of the cross moments larger.
 MEANS_WEIGHT = 0.3
 # A logistic model is released where noise and shrinkage leave three quarters of a log odds' variance, if that is 1/4.
@@ -60,6 +58,27 @@ ARM_PARTS = (Decimal("0.1"), Decimal("0.2"), Decimal("0.3"), Decimal("0.4"))
 ARM_NOISE = 0.02
 # Costs of nuisances are rounded down to so many digits; the effect gets what is left, exactly.
 DIGITS = 6
+
+
+class Cut(NamedTuple):
+    """Where residuals and rows are cut while slopes are learnt: a tighter cut means less noise, and smaller slopes.
+
+    Attributes:
+        residual_sds: residuals are cut at so many of their standard deviations.
+        row_sds: rows are cut at the mean of their squared length and so many standard deviations of it.
+        residual_bias: part of the slopes that is lost by cutting residuals.
+        row_bias: part that is lost by cutting rows, times sqrt(p) for p covariates: the more there are, the less the
+            rows' lengths vary.
+    """
+
+    residual_sds: float
+    row_sds: float
+    residual_bias: float
+    row_bias: float
+
+
+TIGHTEST = Cut(2.0, 0.0, 0.0455, 0.25)
+CUTS = (TIGHTEST, Cut(2.5, 2.5, 0.0124, 0.005), Cut(3.0, 2.5, 0.0027, 0.005))
 
 
 @dataclass(frozen=True)
@@ -181,8 +200,8 @@ def recipe(study: AipwStudy, design: Design) -> Recipe:
         folds=estimator.folds,
         sizes=sizes,
         columns=dimension(study),
-        radius=_radius(study, CUTS[0][1]),
-        residuals=CUTS[0][0],
+        radius=_radius(study, TIGHTEST.row_sds),
+        residuals=TIGHTEST.residual_sds,
         arms_cost=study.privacy.cost,
         slopes_cost=None,
         propensity_cost=None,
@@ -213,8 +232,8 @@ def _radius(study: AipwStudy, deviations: float) -> float:
     if study.estimator.outcome_model.radius != "auto":
         return study.estimator.outcome_model.radius
     numbers = sum(not isinstance(covariate, CategoricalCovariate) for covariate in study.covariates.values())
-    spread = math.sqrt(4 * numbers / 45) / (len(study.covariates) + 1)
-    return min(1.0, math.sqrt(_squared_length(study) + deviations * spread))
+    deviation = math.sqrt(4 * numbers / 45) / (len(study.covariates) + 1)
+    return min(1.0, math.sqrt(_squared_length(study) + deviations * deviation))
 
 
 def _squared_length(study: EffectStudy) -> float:
@@ -239,7 +258,7 @@ def _divide(study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Dec
     signal = _signal(split)
     if signal >= LEAST_SIGNAL:
         best = min(CUTS, key=lambda cut: _cut_error(study, cut, signal, chosen.columns - 1))
-        chosen = replace(split, residuals=best[0], radius=_radius(study, best[1]))
+        chosen = replace(split, residuals=best.residual_sds, radius=_radius(study, best.row_sds))
     if chosen.propensity_cost is not None:
         chosen = replace(chosen, penalty=_penalty(study, chosen))
     spent = [
@@ -291,21 +310,21 @@ def _signal(chosen: Recipe) -> float:
     return math.sqrt(signal / noise)
 
 
-def _cut_error(study: AipwStudy, cut: tuple[float, float, float, float], signal: float, slopes: int) -> float:
+def _cut_error(study: AipwStudy, cut: Cut, signal: float, slopes: int) -> float:
     """Squared error that a cut leaves in what slopes adjust for, as a part of it.
 
-    What is lost is lost in every direction; noise is spread over all directions, and one of them confounds.
+    A cut loses the same part of the slopes in every direction. Noise is equal in all directions, of which one
+    confounds, so its square counts by one over the number of slopes.
     """
-    residuals, deviations, tail, rows = cut
-    lost = tail + rows / math.sqrt(slopes)
-    wider = residuals / CUTS[0][0] * _radius(study, deviations) / _radius(study, CUTS[0][1])
+    lost = cut.residual_bias + cut.row_bias / math.sqrt(slopes)
+    wider = cut.residual_sds / TIGHTEST.residual_sds * _radius(study, cut.row_sds) / _radius(study, TIGHTEST.row_sds)
     return lost**2 + (wider / signal) ** 2 / slopes
 
 
 def _penalty(study: AipwStudy, chosen: Recipe) -> float | None:
     """The declared penalty, or the one for which noise and shrinkage of a log odds are least; None: too much of both.
 
-    Curvature k = 0.2/(3 (p + 1)) of a coefficient (``theory.adjustment_share``): k/(k + penalty) of it survives.
+    Curvature k = 0.2/(3 (p + 1)) of a coefficient: k/(k + penalty) of it survives (``docs/proofs/ipw.md``, section 6).
     """
     if study.estimator.propensity.penalty != "auto":
         return study.estimator.propensity.penalty

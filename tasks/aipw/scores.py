@@ -63,18 +63,18 @@ class Nuisances:
 
     Attributes:
         outcome: the outcome model.
-        share: a constant propensity score; where ``coefficients`` are given, of no account.
+        constant_score: everybody's propensity score, where ``coefficients`` are None; else ignored.
         coefficients: of the logistic model, shape (d,), or None.
     """
 
     outcome: OutcomeModel
-    share: float
+    constant_score: float
     coefficients: FloatArray | None = None
 
     def propensity(self, x: FloatArray, clip: tuple[float, float]) -> FloatArray:
         """pi(x), shape (rows,), within ``clip``."""
         if self.coefficients is None:
-            return np.full(len(x), min(max(self.share, clip[0]), clip[1]))
+            return np.full(len(x), min(max(self.constant_score, clip[0]), clip[1]))
         return clipped_scores(x, self.coefficients, clip)
 
 
@@ -110,7 +110,7 @@ def propensity_range(study: AipwStudy, nuisances: Nuisances) -> Range:
     """Where the propensity score lies for every row of the domain."""
     low, high = study.estimator.propensity.bounds
     if nuisances.coefficients is None:
-        return Range(nuisances.share, nuisances.share).cut(low, high)
+        return Range(nuisances.constant_score, nuisances.constant_score).cut(low, high)
     logits = linear_range(study, nuisances.coefficients)
     constant = float(nuisances.coefficients[-1]) * scale(study)
     with np.errstate(over="ignore"):

@@ -13,12 +13,12 @@ from causalveil.tasks.machine.arrays import FloatArray
 
 # Eigenvalues of the second moments below this part of their mean say nothing.
 SMALLEST_EIGENVALUE = 0.2
-# Slopes are kept as far as the signal exceeds its noise by so many standard deviations.
+# The signal is guessed so low that what is observed exceeds its mean by so many standard deviations.
 CAUTION = 1.0
-# Up to twice signal/(signal + noise) is harmless. More than once is kept, since what is taken off is taken off in every
-# direction, also in the one that confounds.
-KEEN = 1.5
-# No spread is taken to be smaller, in units of what it is bounded by.
+# Keep 1.5 times the textbook shrinkage factor signal/(signal + noise). Factors up to 2 never increase the error
+# (section 3); more than 1 is deliberate, because shrinkage also removes adjustment for confounding.
+TEXTBOOK_MULTIPLE = 1.5
+# No standard deviation is taken to be smaller, in units of what it is bounded by.
 LEAST_DEVIATION = 0.02
 
 
@@ -29,7 +29,7 @@ def positive_part(vector: FloatArray, noise: float) -> FloatArray:
 
 
 def shrinkage_factor(cross: FloatArray, values: FloatArray, noise: float) -> float:
-    """Share of the slopes that is kept, in [0, 1]: KEEN signal/(signal + noise) at a cautious guess of the signal.
+    """TEXTBOOK_MULTIPLE signal/(signal + noise) at a cautious guess of the signal, at most 1.
 
     With slopes b = cross/values along eigenvectors, the error b'Gb of leaving them out is the signal S, and N =
     s^2 tr(G^-1) that of their noise. S + N is what b'Gb of the noisy slopes is on average, with standard deviation
@@ -47,7 +47,7 @@ def shrinkage_factor(cross: FloatArray, values: FloatArray, noise: float) -> flo
     if excess <= 0 or rest <= 0:
         return 0.0
     signal = half - math.sqrt(half**2 - rest)
-    return min(1.0, KEEN * signal / (signal + added))
+    return min(1.0, TEXTBOOK_MULTIPLE * signal / (signal + added))
 
 
 def signal_ratio(cross: FloatArray, values: FloatArray, noise: float) -> float:
@@ -56,41 +56,42 @@ def signal_ratio(cross: FloatArray, values: FloatArray, noise: float) -> float:
     return max(0.0, 1 - noise**2 * float(np.sum(1 / values)) / observed) if observed > 0 else 0.0
 
 
-def taken_off(kept: float, share: float, seen: float, noise: float) -> float:
-    """Mean square of what shrinkage takes off a number: (1 - kept)^2 (share^2 seen^2 + share noise).
+def taken_off(factor: float, signal: float, seen: float, noise: float) -> float:
+    """Mean square of what shrinkage takes off a number: (1 - factor)^2 (signal^2 seen^2 + signal noise).
 
-    Of a normal signal that is ``share`` of what is seen, with noise of variance ``noise``: mean and variance given what
-    is seen.
+    Of a normal signal that is the part ``signal`` of what is ``seen``, with noise of variance ``noise``: its mean and
+    variance given what is seen. ``factor``, in [0, 1], is what it was shrunk by.
     """
-    return (1 - kept) ** 2 * ((share * seen) ** 2 + share * noise)
+    return (1 - factor) ** 2 * ((signal * seen) ** 2 + signal * noise)
 
 
-def moments_part(slopes: FloatArray, along: FloatArray, reach: float, noise: float, kept: float) -> float:
+def second_moment_error(slopes: FloatArray, along: FloatArray, reach: float, noise: float, factor: float) -> float:
     """Variance of a'E b, by which noise E on the second moments moves what slopes b adjust for, a = G^-1 D.
 
     Symmetric noise of variance s^2, on the diagonal 2 s^2: s^2 (|a|^2 |b|^2 + (a'b)^2), of which the shrunk moments
-    keep the square of their share.
+    keep the square of their shrinkage factor.
 
     Args:
         slopes: b, shape (d,).
         along: a, shape (d,), shrunk.
         reach: |a|^2, noise taken off.
         noise: s.
-        kept: what :func:`second_moments` kept.
+        factor: shrinkage factor of :func:`second_moments`, in [0, 1].
     """
-    return (kept * noise) ** 2 * (reach * float(slopes @ slopes) + float(slopes @ along) ** 2)
+    return (factor * noise) ** 2 * (reach * float(slopes @ slopes) + float(slopes @ along) ** 2)
 
 
 def second_moments(
     released: FloatArray, d: int, noise: float, units: int, centre: FloatArray, apart: FloatArray
 ) -> tuple[FloatArray, FloatArray, float]:
-    """Positive eigenvalues, shape (d,), and eigenvectors of the released second moments within arms; the share kept.
+    """Positive eigenvalues, shape (d,), and eigenvectors of the released second moments within arms; their
+    shrinkage factor.
 
-    Around ``centre`` they are their mean eigenvalue times the identity, and of the rest the share that exceeds the
+    Around ``centre`` they are their mean eigenvalue times the identity, and of the rest the part that exceeds the
     noise's own square (positive part). Then ``apart``, the arms' distance, is taken off, and eigenvalues are raised to
     SMALLEST_EIGENVALUE of the mean.
     """
-    kept = 0.0
+    factor = 0.0
     middle, between = units * np.outer(centre, centre), units * np.outer(apart, apart)
     if len(released) == 1:
         mean = max(float(released[0]) - float(np.trace(middle)), LEAST_DEVIATION * units) / d
@@ -103,7 +104,7 @@ def second_moments(
         mean = max(float(np.trace(matrix)), LEAST_DEVIATION * units) / d
         rest = matrix - mean * np.eye(d)
         square = float(np.sum(rest**2))
-        kept = max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0
-        whole = mean * np.eye(d) + kept * rest
+        factor = max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0
+        whole = mean * np.eye(d) + factor * rest
     values, vectors = np.linalg.eigh(whole - between)
-    return np.maximum(values, SMALLEST_EIGENVALUE * mean), vectors, kept
+    return np.maximum(values, SMALLEST_EIGENVALUE * mean), vectors, factor

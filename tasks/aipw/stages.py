@@ -15,7 +15,7 @@ import numpy as np
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Design
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.aipw import outcome_model
+from causalveil.tasks.aipw import outcome_model, slopes
 from causalveil.tasks.aipw.interval import findings
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
 from causalveil.tasks.aipw.recipe import EFFECT, Recipe, recipe
@@ -40,37 +40,37 @@ def release_outcome_model(
 ) -> tuple[ArmSummary, OutcomeModel]:
     """The outcome model of one fold from the units of all others: one or two releases."""
     workers, clip = study.execution.workers, _share_bounds(study)
-    arms = outcome_model.release_summary(trained, plan, fold, clip, budget, workers)
-    return outcome_model.release_model(trained, arms, plan, fold, budget, workers)
+    summary = outcome_model.release_summary(trained, plan, fold, clip, budget, workers)
+    return slopes.release_model(trained, summary, plan, fold, budget, workers)
 
 
 def release_propensity(
-    study: AipwStudy, plan: Recipe, fold: int, trained: Pieces, arms: ArmSummary, budget: Budget
+    study: AipwStudy, plan: Recipe, fold: int, trained: Pieces, summary: ArmSummary, budget: Budget
 ) -> tuple[ArmSummary, FloatArray | None]:
-    """The propensity model of one fold: arms with the best treated share, and coefficients if a model is fitted.
+    """The propensity model of one fold: the summary with the best treated share, and coefficients if a model is fitted.
 
     Raises:
         ConvergenceError: before anything is drawn.
     """
-    share = plan.treated_count_mechanism(fold)
-    if share is not None:
+    mechanism = plan.treated_count_mechanism(fold)
+    if mechanism is not None:
         count = np.array([float(_treated(trained))])
-        released = share.release(count, plan.slot("share", "propensity", fold), budget)
-        variance = (Noise.of(share, 1).deviation / trained.units) ** 2
-        weight = arms.treated_share_variance / (arms.treated_share_variance + variance)
-        best = weight * float(released[0]) / trained.units + (1 - weight) * arms.share
+        released = mechanism.release(count, plan.slot("share", "propensity", fold), budget)
+        variance = (Noise.of(mechanism, 1).deviation / trained.units) ** 2
+        weight = summary.treated_share_variance / (summary.treated_share_variance + variance)
+        best = weight * float(released[0]) / trained.units + (1 - weight) * summary.treated_share
         low, high = _share_bounds(study)
-        arms = replace(arms, share=min(max(best, low), high), treated_share_variance=weight * variance)
+        summary = replace(summary, treated_share=min(max(best, low), high), treated_share_variance=weight * variance)
     model = plan.propensity_model(fold)
     if model is None:
-        return arms, None
-    return arms, model.release(trained.rows, trained.count, budget, study.execution.workers)
+        return summary, None
+    return summary, model.release(trained.rows, trained.count, budget, study.execution.workers)
 
 
-def nuisances(study: AipwStudy, arms: ArmSummary, model: OutcomeModel, coefficients: FloatArray | None) -> Nuisances:
+def nuisances(study: AipwStudy, summary: ArmSummary, model: OutcomeModel, coefficients: FloatArray | None) -> Nuisances:
     """What a fold is scored by."""
     known = study.estimator.propensity.known
-    return Nuisances(model, arms.share if known is None else known, coefficients)
+    return Nuisances(model, summary.treated_share if known is None else known, coefficients)
 
 
 def release_scores(plan: Recipe, sums: FloatArray, budget: Budget) -> FloatArray:
@@ -90,9 +90,9 @@ def analyse(study: AipwStudy, design: Design, folds: Sequence[Rows], budget: Bud
     plan, found = recipe(study, design), []
     for fold in range(plan.folds):
         trained = in_memory([rows for index, rows in enumerate(folds) if index != fold])
-        arms, model = release_outcome_model(study, plan, fold, trained, budget)
-        arms, coefficients = release_propensity(study, plan, fold, trained, arms, budget)
-        found.append((arms, nuisances(study, arms, model, coefficients)))
+        summary, model = release_outcome_model(study, plan, fold, trained, budget)
+        summary, coefficients = release_propensity(study, plan, fold, trained, summary, budget)
+        found.append((summary, nuisances(study, summary, model, coefficients)))
     models = [pair[1] for pair in found]
     bound = score_range(study, models)
     sums = score_sums(study, [in_memory([rows]) for rows in folds], models, bound, study.execution.workers)
@@ -124,7 +124,7 @@ def outcome_model_stage(
 
 
 def propensity_stage(
-    study: AipwStudy, design: Design, scratch: Path, fold: int, arms: ArmSummary, budget: Budget
+    study: AipwStudy, design: Design, scratch: Path, fold: int, summary: ArmSummary, budget: Budget
 ) -> tuple[ArmSummary, FloatArray | None]:
     """Release the propensity model by which ``fold`` is scored, from all other folds.
 
@@ -132,7 +132,7 @@ def propensity_stage(
         ConvergenceError: before anything is drawn.
     """
     trained = Folds.open(scratch).without(fold)
-    return release_propensity(study, recipe(study, design), fold, trained, arms, budget)
+    return release_propensity(study, recipe(study, design), fold, trained, summary, budget)
 
 
 def scores_stage(study: AipwStudy, scratch: Path, models: Sequence[Nuisances]) -> None:
@@ -149,7 +149,7 @@ def perturb_stage(study: AipwStudy, design: Design, scratch: Path, budget: Budge
 
 
 def interval_stage(
-    study: AipwStudy, design: Design, arms: Sequence[ArmSummary], models: Sequence[Nuisances], released: FloatArray
+    study: AipwStudy, design: Design, summaries: Sequence[ArmSummary], models: Sequence[Nuisances], released: FloatArray
 ) -> EffectFindings:
     """The last stage: reads nothing but released and public values."""
-    return findings(study, recipe(study, design), arms, models, score_range(study, models), released)
+    return findings(study, recipe(study, design), summaries, models, score_range(study, models), released)

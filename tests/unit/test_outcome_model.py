@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from causalveil.tasks.aipw import shrinkage
-from causalveil.tasks.aipw.outcome_model import ArmSummary, arm_sums, cut, slope_sums, summary_from, with_slopes
+from causalveil.tasks.aipw.outcome_model import ArmSummary, arm_sums, cut, slope_sums, summary_from
 from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe, recipe
-from causalveil.tasks.aipw.shrinkage import moments_part, shrinkage_factor, signal_ratio, taken_off
+from causalveil.tasks.aipw.shrinkage import second_moment_error, shrinkage_factor, signal_ratio, taken_off
+from causalveil.tasks.aipw.slopes import moments_from, slopes_from
 from causalveil.tasks.aipw.stages import in_memory
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import design
@@ -78,7 +79,7 @@ def test_without_noise_the_slopes_are_least_squares_within_arms() -> None:
     made = replace(plan(3, n=2 * n, epsilon="1000"), residuals=50.0, radius=1.0)
     pieces = in_memory([rows])
     arms = summary_from(arm_sums(pieces), n, made, 0, (0.1, 0.9))
-    _, model = with_slopes(arms, slope_sums(pieces, arms, made), n, made, 0)
+    _, model = slopes_from(moments_from(slope_sums(pieces, arms, made), arms, n, made, 0), arms, made)
     z = rows.x[:, :-1]
     columns = np.column_stack([z, rows.t == 1, rows.t == 0]).astype(float)
     reference = np.linalg.lstsq(columns, rows.u, rcond=None)[0]
@@ -99,8 +100,8 @@ def test_slopes_that_differ_lean_towards_the_smaller_arm() -> None:
     made = replace(plan(3, n=2 * n, epsilon="1000"), residuals=50.0, radius=1.0)
     pieces = in_memory([rows])
     arms = summary_from(arm_sums(pieces), n, made, 0, (0.1, 0.9))
-    _, model = with_slopes(arms, slope_sums(pieces, arms, made), n, made, 0)
-    assert (model.kept, model.leaning) == (1.0, 1.0)
+    _, model = slopes_from(moments_from(slope_sums(pieces, arms, made), arms, n, made, 0), arms, made)
+    assert (model.common_factor, model.leaning_factor) == (1.0, 1.0)
     columns, slopes = np.column_stack([rows.x[:, :-1], np.ones(n)]), []
     for arm in (1, 0):
         slopes.append(np.linalg.lstsq(columns[t == arm], u[t == arm], rcond=None)[0][:3])
@@ -139,7 +140,7 @@ def test_noise_of_second_moments_moves_an_adjustment_as_far_as_said() -> None:
     drawn[:, *upper] = noise * random.normal(size=(200_000, 6)) * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
     drawn = drawn + np.triu(drawn, 1).transpose(0, 2, 1)
     moved = np.var(np.einsum("i,kij,j->k", a, 0.8 * drawn, b))
-    assert moments_part(b, a, float(a @ a), noise, 0.8) == pytest.approx(moved, rel=0.015)
+    assert second_moment_error(b, a, float(a @ a), noise, 0.8) == pytest.approx(moved, rel=0.015)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.1, 0.5, 1.0, 3.0, 30.0])
@@ -169,7 +170,7 @@ def test_kept_share_solves_its_equation() -> None:
     cross = np.array([1.2, 1.0, 1.2])
     kept = shrinkage_factor(cross, values, noise)
     added = noise**2 * float(np.sum(1 / values))
-    part = kept / shrinkage.KEEN
+    part = kept / shrinkage.TEXTBOOK_MULTIPLE
     signal = part * added / (1 - part)
     k = float(np.sum(1 / values) ** 2 / np.sum(1 / values**2))
     spread = shrinkage.CAUTION * math.sqrt((2 * added**2 + 4 * signal * added) / k)
@@ -183,12 +184,12 @@ def test_an_empty_arm_and_wild_numbers_do_no_harm() -> None:
     made = plan()
     for released in (np.zeros(4), np.array([1e6, -1e6, -1e6, -1e6]), np.array([-1e6, 1e6, 1e6, 1e6])):
         arms = summary_from(released, 1000, made, 0, (0.1, 0.9))
-        assert 0.1 <= arms.share <= 0.9
+        assert 0.1 <= arms.treated_share <= 0.9
         assert all(abs(mean) <= 1 for mean in arms.means)
-        assert 0 < arms.spread <= 1
+        assert 0 < arms.deviation <= 1
         for numbers in (np.zeros(made.slope_numbers), np.full(made.slope_numbers, -1e5), np.arange(13.0) * 1e4):
-            _, model = with_slopes(arms, numbers, 1000, made, 0)
+            _, model = slopes_from(moments_from(numbers, arms, 1000, made, 0), arms, made)
             assert np.all(np.isfinite(model.slopes))
             assert math.isfinite(model.variance)
-            assert 0 <= model.kept <= 1
-            assert 0 <= model.leaning <= 1
+            assert 0 <= model.common_factor <= 1
+            assert 0 <= model.leaning_factor <= 1

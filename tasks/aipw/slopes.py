@@ -1,0 +1,219 @@
+"""Slopes of the outcome model: a ridge regression within arms from noisy moments, shrunk by what the noise level says.
+
+Where the arms' slopes differ, b leans towards those of the smaller arm (``tasks/aipw/outcome_model.py``). Nothing here
+reads a row: all but :func:`release_model` is post-processing. Proofs: ``docs/proofs/aipw.md``, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, slope_sums, without_slopes
+from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
+from causalveil.tasks.aipw.shrinkage import (
+    positive_part,
+    second_moment_error,
+    second_moments,
+    shrinkage_factor,
+    signal_ratio,
+    taken_off,
+)
+from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.mechanisms import Budget
+
+# g is cut to so many of its own standard deviations: the rest would only widen the range of the scores.
+LIMIT_DEVIATIONS = 3.0
+
+
+class Component(NamedTuple):
+    """A combination of the two arms' cross moments, and the noise in it.
+
+    ``cross``: shape (d - 1,), along eigenvectors of the second moments. ``deviation``: of the noise on each entry.
+    """
+
+    cross: FloatArray
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What released sums say of covariates x and cut residuals r within arms, before slopes are shrunk.
+
+    Attributes:
+        units: m, in training.
+        parts: of treated and controls among them, shape (2,).
+        limit: r is in units of it.
+        noise: deviation of the noise on every released number.
+        difference: mean of x among treated less that among controls, as released, shape (d - 1,).
+        difference_noise: deviation of the noise on each entry of it.
+        shrunk_difference: the same, shrunk.
+        centres: means of x of both arms, shrunk, shape (2, d - 1).
+        residuals: sums of r by arm, shape (2,).
+        within: sums of r x within arms along the eigenvectors, shape (2, d - 1).
+        values: eigenvalues of the second moments within arms, above 0, shape (d - 1,).
+        vectors: their eigenvectors, in columns.
+        second_factor: shrinkage factor of the second moments, in [0, 1].
+    """
+
+    units: int
+    parts: FloatArray
+    limit: float
+    noise: float
+    difference: FloatArray
+    difference_noise: float
+    shrunk_difference: FloatArray
+    centres: FloatArray
+    residuals: FloatArray
+    within: FloatArray
+    values: FloatArray
+    vectors: FloatArray
+    second_factor: float
+
+    @property
+    def mean_noise(self) -> float:
+        """Deviation of the noise on a first moment, divided by the number of units."""
+        return self.noise / MEANS_WEIGHT / self.units
+
+    @property
+    def lean(self) -> FloatArray:
+        """What the arms' cross moments are weighted by in the leaning component, shape (2,).
+
+        With b_t = G^-1 within_t/part_t, G^-1 of the common component is b_1 p + b_0 (1 - p), and G^-1 of both
+        components together is (1 - p) b_1 + p b_0.
+        """
+        weights: FloatArray = (1 - 2 * self.parts[0]) / self.parts * np.array([1.0, -1.0])
+        return weights
+
+    @property
+    def common(self) -> Component:
+        """Both arms together."""
+        return Component(self.within.sum(axis=0), self.noise * math.sqrt(2))
+
+    @property
+    def leaning(self) -> Component:
+        """What leans the slopes towards those of the smaller arm."""
+        return Component(self.lean @ self.within, self.noise * float(np.linalg.norm(self.lean)))
+
+
+class Shrunk(NamedTuple):
+    """Slopes, shape (d - 1,), in scaled outcomes, and the factors in [0, 1] by which their components were shrunk."""
+
+    slopes: FloatArray
+    common_factor: float
+    leaning_factor: float
+
+
+def moments_from(released: FloatArray, summary: ArmSummary, units: int, recipe: Recipe, fold: int) -> Moments:
+    """What the released sums say: means around the arms' centres, shrunk by what the public noise level says.
+
+    Args:
+        released: :func:`slope_sums` and noise, shape (recipe.slope_numbers,).
+        summary: of the arms, by which residuals were taken.
+        units: in training.
+        recipe: of the study.
+        fold: which is left out of training.
+    """
+    d, parts = recipe.columns - 1, summary.parts
+    noise = Noise.of(recipe.slopes_mechanism(fold), recipe.slope_numbers).deviation
+    raw = released[2 * d : 4 * d].reshape(2, d) / MEANS_WEIGHT / (units * parts)[:, None]
+    mean_noise = noise / MEANS_WEIGHT / units
+    difference, difference_noise = raw[0] - raw[1], mean_noise * math.sqrt(float(np.sum(parts**-2)))
+    centre = positive_part(parts @ raw, mean_noise * math.sqrt(2))
+    apart = positive_part(difference, difference_noise)
+    centres = np.array([centre + parts[1] * apart, centre - parts[0] * apart])
+    residuals = released[4 * d : 4 * d + 2] / MEANS_WEIGHT
+    values, vectors, second_factor = second_moments(
+        released[4 * d + 2 :], d, noise, units, centre, apart * math.sqrt(parts[0] * parts[1])
+    )
+    return Moments(
+        units=units,
+        parts=parts,
+        limit=residual_limit(summary, recipe),
+        noise=noise,
+        difference=difference,
+        difference_noise=difference_noise,
+        shrunk_difference=apart,
+        centres=centres,
+        residuals=residuals,
+        within=(released[: 2 * d].reshape(2, d) - residuals[:, None] * centres) @ vectors,
+        values=values,
+        vectors=vectors,
+        second_factor=second_factor,
+    )
+
+
+def shrink(moments: Moments) -> Shrunk:
+    """Slopes of a regression within arms, each of their two components shrunk as far as noise drowns it."""
+    common, leaning = moments.common, moments.leaning
+    common_factor = shrinkage_factor(common.cross, moments.values, common.deviation)
+    leaning_factor = shrinkage_factor(leaning.cross, moments.values, leaning.deviation)
+    cross = common_factor * common.cross + leaning_factor * leaning.cross
+    return Shrunk(moments.limit * (moments.vectors @ (cross / moments.values)), common_factor, leaning_factor)
+
+
+def error_variance(moments: Moments, shrunk: Shrunk) -> float:
+    """Mean square that noise and shrinkage of the slopes give the mean score of the fold, to first order.
+
+    An error e in the slopes moves the mean score by e'(difference of the arms' means of x). Errors come from the noise
+    of cross moments, of the residuals' means and of second moments, and from what shrinkage took off. Scaled outcomes,
+    squared (``docs/proofs/aipw.md``, section 3).
+    """
+    values, vectors, noise = moments.values, moments.vectors, moments.noise
+    weights = shrunk.common_factor + shrunk.leaning_factor * moments.lean
+    along = (vectors.T @ moments.shrunk_difference) / values
+    # |G^-1 D|^2, D the difference of the arms' means, less what noise adds to it on average.
+    reach = max(0.0, float(np.sum(((vectors.T @ moments.difference) ** 2 - moments.difference_noise**2) / values**2)))
+    levers = weights * (moments.centres @ vectors @ along)
+    variance = noise**2 * float(weights @ weights) * reach + (noise / MEANS_WEIGHT) ** 2 * float(levers @ levers)
+    variance += second_moment_error(shrunk.slopes @ vectors / moments.limit, along, reach, noise, moments.second_factor)
+    for factor, part in ((shrunk.common_factor, moments.common), (shrunk.leaning_factor, moments.leaning)):
+        ratio = signal_ratio(part.cross, values, part.deviation)
+        variance += taken_off(factor, ratio, float(part.cross @ along), part.deviation**2 * reach)
+    return moments.limit**2 * variance
+
+
+def slopes_from(moments: Moments, summary: ArmSummary, recipe: Recipe) -> tuple[ArmSummary, OutcomeModel]:
+    """The outcome model of ``moments``, and the summary with means that the residuals' means sharpened."""
+    shrunk, parts = shrink(moments), moments.parts
+    size = math.sqrt(float(moments.values @ (moments.vectors.T @ shrunk.slopes) ** 2) / moments.units)
+    shifts = moments.limit * moments.residuals / (moments.units * parts)
+    sharper = _sharper(summary, shifts, (moments.limit * moments.mean_noise / parts) ** 2)
+    constants = np.array(sharper.means) - moments.centres @ shrunk.slopes
+    return sharper, OutcomeModel(
+        constants=(float(constants[0]), float(constants[1])),
+        slopes=shrunk.slopes,
+        limit=min(2.0, LIMIT_DEVIATIONS * size),
+        radius=recipe.radius,
+        common_factor=shrunk.common_factor,
+        variance=error_variance(moments, shrunk),
+        leaning_factor=shrunk.leaning_factor,
+    )
+
+
+def _sharper(summary: ArmSummary, shifts: FloatArray, variances: FloatArray) -> ArmSummary:
+    """Means moved by ``shifts`` as far as these are surer than the means themselves: by inverse variances."""
+    means, left = [], []
+    pairs = zip(summary.means, summary.mean_variances, shifts.tolist(), variances.tolist(), strict=True)
+    for mean, old, shift, new in pairs:
+        weight = old / (old + new) if old > 0 else 0.0
+        means.append(min(max(mean + weight * shift, -1.0), 1.0))
+        left.append(weight * new)
+    return replace(summary, means=(means[0], means[1]), mean_variances=(left[0], left[1]))
+
+
+def release_model(
+    pieces: Pieces, summary: ArmSummary, recipe: Recipe, fold: int, budget: Budget, workers: int = 1
+) -> tuple[ArmSummary, OutcomeModel]:
+    """Release the slopes of a fold's training units, where they are worth their noise."""
+    mechanism = recipe.slopes_mechanism(fold)
+    if mechanism is None:
+        return summary, without_slopes(summary, recipe)
+    sums = slope_sums(pieces, summary, recipe, workers)
+    released = mechanism.release(sums, recipe.slot("slopes", "outcome_model", fold), budget)
+    return slopes_from(moments_from(released, summary, pieces.units, recipe, fold), summary, recipe)
