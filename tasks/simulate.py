@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from causalveil.schemas.errors import StudyError
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.machine.write import write_whole
 
 LARGEST_EFFECT = 0.4
 _LOG_ODDS = 2.0
@@ -53,7 +54,7 @@ def simulate(folder: Path, units: int, covariates: int, partitions: int, seed: i
             frame.write_parquet(folder / f"part-{index:05d}.parquet", compression="lz4", statistics=False)
         # The study comes last: a folder that has one is complete.
         for name, text in _documents(units, covariates, partitions, seed, effect).items():
-            (folder / name).write_text(text, encoding="utf-8")
+            write_whole(folder / name, text)
     except OSError as error:
         problem = f"{folder}: cannot be written ({type(error).__name__})"
     if problem:

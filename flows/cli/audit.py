@@ -12,9 +12,10 @@ from causalveil.flows.cli import show
 from causalveil.flows.cli.audit_prefect import prefect_trail
 from causalveil.flows.cli.options import Json
 from causalveil.schemas.amounts import amount_text
-from causalveil.schemas.errors import RunConflict, StudyError
+from causalveil.schemas.errors import RunConflict
 from causalveil.schemas.ledger import Sum
 from causalveil.schemas.trail import FlowRecord, LedgerTrail, Stamp, Trail
+from causalveil.tasks.machine.write import write_whole
 
 
 def trail_of(run_id: str) -> Trail:
@@ -44,7 +45,7 @@ def audit(
     trail = trail_of(run)
     text = "\n".join(lines(trail)) + "\n"
     if page is not None:
-        _write(page, text)
+        write_whole(page, text)
     if json_:
         show.document({**trail.model_dump(mode="json"), "refusals": len(trail.prefect.refusals)})
     else:
@@ -126,13 +127,3 @@ def _sum(amount: Sum) -> str:
 
 def _at(stamp: Stamp) -> str:
     return f"entry {stamp.seq} at {stamp.written_at}, hash {stamp.hash}"
-
-
-def _write(path: Path, text: str) -> None:
-    problem = None
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        problem = f"{path}: cannot be written ({type(error).__name__})"
-    if problem:
-        raise StudyError(problem)

@@ -13,6 +13,7 @@ import typer
 from causalveil.flows.cli import show
 from causalveil.schemas.errors import LedgerError, PolicyError, StudyError
 from causalveil.schemas.policy import load_policy
+from causalveil.tasks.machine.write import whole_file
 
 ledger_app = typer.Typer(help="Grant, inspect, verify and void what the ledger holds.", no_args_is_help=True)
 
@@ -63,14 +64,12 @@ def write_identity(path: Path, identity: str) -> None:
     changed, found = re.subn(r"(?m)^ledger:[ \t]*(?:null|~)?(?=[ \t]*(?:#.*)?$)", line, text, count=1)
     if not found:
         changed = text.rstrip("\n") + f"\n{line}\n"
-    partial = path.with_name(f".{path.name}.partial")
     try:
-        partial.write_text(changed, encoding="utf-8")
-        after = load_policy(partial)
-        if after != before.model_copy(update={"ledger": identity}):
-            partial.unlink()
-            raise PolicyError(f"{path}: cannot be edited safely; write 'ledger: {identity}' into it by hand")
-        partial.replace(path)
+        with whole_file(path, mode=path.stat().st_mode & 0o777, durable=True) as file:
+            file.write(changed.encode())
+            file.flush()
+            if load_policy(Path(file.name)) != before.model_copy(update={"ledger": identity}):
+                raise PolicyError(f"{path}: cannot be edited safely; write 'ledger: {identity}' into it by hand")
     except OSError as problem:
         raise PolicyError(f"{path}: cannot be written ({type(problem).__name__})") from None
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from causalveil.schemas.errors import StudyError
+from causalveil.tasks.machine.write import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +63,7 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
     writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    _write(path, text.getvalue())
+    write_whole(path, text.getvalue())
 
 
 def write_page(path: Path, parts: Iterable[str]) -> None:
@@ -72,7 +72,7 @@ def write_page(path: Path, parts: Iterable[str]) -> None:
     Raises:
         StudyError: the file cannot be written.
     """
-    _write(path, "\n\n".join(part.strip("\n") for part in parts) + "\n")
+    write_whole(path, "\n\n".join(part.strip("\n") for part in parts) + "\n")
 
 
 def markdown_table(rows: Sequence[Row], formats: Mapping[str, str] | None = None) -> str:
@@ -123,7 +123,7 @@ def figure(path: Path, *, alt: str, down: int = 1, across: int = 1, **shared: An
             drawing.savefig(text, format="svg", metadata={"Date": None, "Creator": None, "Description": alt})
         finally:
             plt.close(drawing)
-    _write(path, _shorter(text.getvalue()))
+    write_whole(path, _shorter(text.getvalue()))
 
 
 def series(
@@ -144,22 +144,6 @@ def legend(axes: list[list[Axes]], title: str | None = None) -> None:
     # As many columns as the longest label leaves room for.
     columns = max(1, min(len(labels), 4, LEGEND_LETTERS // (max(map(len, labels)) + 6)))
     drawing.legend(handles, labels, title=title, loc="outside lower center", ncols=columns)
-
-
-def _write(path: Path, text: str) -> None:
-    """Write ``text`` as it is, folders included.
-
-    Raises:
-        StudyError: the file cannot be written.
-    """
-    problem = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="")
-    except OSError as error:
-        problem = f"{path}: cannot be written ({type(error).__name__})"
-    if problem:
-        raise StudyError(problem)
 
 
 def _shorter(svg: str) -> str:

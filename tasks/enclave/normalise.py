@@ -10,7 +10,6 @@ comes from the study, none from the data.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +27,7 @@ from causalveil.tasks.enclave.partitions import column_groups, read_columns
 from causalveil.tasks.enclave.rows import partition_folder
 from causalveil.tasks.enclave.validate import HASH_LABEL, changed, checked_order
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
-from causalveil.tasks.machine.arrays_on_disk import create_array, partial_path, save_array, write_rows
+from causalveil.tasks.machine.arrays_on_disk import new_array, save_array
 from causalveil.tasks.machine.distribute import distribute, map_partitions
 from causalveil.tasks.privacy.keys import key_of
 
@@ -241,21 +240,15 @@ def write_partitions(
 def _write_covariates(study: EffectStudy, prepared: Sequence[CovariateValues], order: IntArray, path: Path) -> None:
     """Encode the rows in ``order`` and write them to ``path``; each thread has a span of rows and one buffer."""
     d = dimension(study)
-    partial = partial_path(path)
-    handle, start = create_array(partial, (len(order), d), np.float64)
     spans = np.array_split(np.arange(0, len(order), CHUNK_ROWS), study.execution.workers)
+    with new_array(path, (len(order), d), np.float64) as write:
 
-    def write(index: int) -> None:
-        buffer = np.empty((CHUNK_ROWS, d))
-        for first in spans[index].tolist():
-            chunk = encode(study, prepared, order[first : first + CHUNK_ROWS], buffer)
-            write_rows(handle, start + first * d * chunk.itemsize, chunk)
+        def encode_span(index: int) -> None:
+            buffer = np.empty((CHUNK_ROWS, d))
+            for first in spans[index].tolist():
+                write(first, encode(study, prepared, order[first : first + CHUNK_ROWS], buffer))
 
-    try:
-        map_partitions(write, len(spans), study.execution.workers)
-    finally:
-        os.close(handle)
-    partial.replace(path)
+        map_partitions(encode_span, len(spans), study.execution.workers)
 
 
 def _features(name: str, covariate: Covariate, missing: Missing) -> tuple[str, ...]:

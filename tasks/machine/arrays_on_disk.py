@@ -1,18 +1,20 @@
-"""Arrays in files: written with mode 0600 and renamed when complete, read through a memory map."""
+"""Arrays in files of mode 0600, which are there whole or not at all, read through a memory map."""
 
 from __future__ import annotations
 
 import errno
 import io
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
 
 from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.machine.write import whole_file
 
 
 def load_array(path: Path) -> NDArray[Any]:
@@ -22,50 +24,57 @@ def load_array(path: Path) -> NDArray[Any]:
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a new .npy file with mode 0600; whoever opens it finds all of it."""
-    partial = partial_path(path)
-    handle, start = create_array(partial, array.shape, array.dtype)
-    try:
-        write_rows(handle, start, np.ascontiguousarray(array))
-    finally:
-        os.close(handle)
-    partial.replace(path)
-
-
-def partial_path(path: Path) -> Path:
-    """Where a file is written before it is renamed: a worker that was given up may still write beside its successor."""
-    return path.with_name(f".{path.name}.{uuid4().hex}")
-
-
-def create_array(path: Path, shape: tuple[int, ...], dtype: Any) -> tuple[int, int]:
-    """Create a .npy file (C order, mode 0600, replacing an older one) whose rows are still to be written.
-
-    Returns:
-        An open file descriptor, and the byte offset of the first row, for :func:`write_rows`.
-    """
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape})
-    path.unlink(missing_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    os.pwrite(handle, header.getvalue(), 0)
-    return handle, len(header.getvalue())
-
-
-def write_rows(handle: int, offset: int, rows: NDArray[Any]) -> None:
-    """Write C-contiguous ``rows`` at byte ``offset``; threads may write different places at once.
+    """Write a .npy file with mode 0600; whoever opens it finds all of it.
 
     Raises:
         CausalveilError: the disk is full or fails.
     """
-    view = rows.reshape(-1).view(np.uint8).data
+    with new_array(path, array.shape, array.dtype) as write:
+        write(0, np.ascontiguousarray(array))
+
+
+@contextmanager
+def new_array(path: Path, shape: tuple[int, ...], dtype: Any) -> Iterator[Callable[[int, NDArray[Any]], None]]:
+    """A .npy file (C order, mode 0600) that takes its name when the block is left without an error.
+
+    Yields:
+        ``write(first, rows)``, which writes C-contiguous ``rows`` of ``dtype`` from row number ``first`` on. Threads
+        may write different rows at once.
+
+    Raises:
+        CausalveilError: the disk is full or fails.
+    """
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": np.dtype(dtype).str, "fortran_order": False, "shape": shape})
+    start, row_bytes = len(header.getvalue()), int(np.prod(shape[1:], dtype=np.int64)) * np.dtype(dtype).itemsize
+    failure = None
+    try:
+        with whole_file(path) as stream:
+            handle = stream.fileno()
+            _write_at(handle, 0, memoryview(header.getvalue()))
+            yield lambda first, rows: _write_at(handle, start + first * row_bytes, rows.reshape(-1).view(np.uint8).data)
+    except OSError as error:
+        failure = error
+    if failure:
+        raise _unwritable(failure)
+
+
+def _write_at(handle: int, offset: int, view: memoryview) -> None:
+    """Write all of ``view`` at byte ``offset``; the system may take it piece by piece."""
     failure = None
     try:
         while view:
             written = os.pwrite(handle, view, offset)
             view, offset = view[written:], offset + written
     except OSError as error:
-        failure = errno.errorcode.get(error.errno or 0, "OSError")
+        failure = error
+    # Raised here, not by the block that writes: an error that was raised in a block stays the context of a later one.
     if failure:
-        raise CausalveilError(
-            f"the scratch folder cannot be written ({failure}); free some space or point CAUSALVEIL_HOME elsewhere"
-        )
+        raise _unwritable(failure)
+
+
+def _unwritable(failure: OSError) -> CausalveilError:
+    code = errno.errorcode.get(failure.errno or 0, "OSError")
+    return CausalveilError(
+        f"the scratch folder cannot be written ({code}); free some space or point CAUSALVEIL_HOME elsewhere"
+    )

@@ -8,12 +8,10 @@ averaged away, and nothing is charged twice.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import secrets
 import shutil
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +25,7 @@ from causalveil.schemas.privacy import Charge
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import refuse_on_worker
 from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.write import make_folder_durably, whole_file
 from causalveil.tasks.privacy.ledger.ledger import Ledger, Released
 
 if TYPE_CHECKING:
@@ -112,17 +111,13 @@ class FlowBudget:
         stem = re.sub(r"[^A-Za-z0-9_-]", "_", charge.name)
         file = self.records / f"{stem}-{secrets.token_hex(8)}.npy"
         try:
-            _make_durably(self.records)
-            with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), "w+b") as stream:
+            make_folder_durably(self.records)
+            with whole_file(file, durable=True, exclusive=True) as stream:
                 np.save(stream, values, allow_pickle=False)
                 stream.flush()
-                os.fsync(stream.fileno())
                 stream.seek(0)
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
-            _sync_folder(self.records)
         except OSError as problem:
-            with suppress(OSError):
-                file.unlink()
             raise CausalveilError(
                 f"run {self.run_id}: {charge.name} cannot be stored in {self.records} ({type(problem).__name__}); "
                 "nothing was charged for it"
@@ -168,21 +163,3 @@ def _decode(released: Released) -> FloatArray:
         return np.array(numbers, dtype=np.float64).reshape(stored["shape"])  # type: ignore[index]
     except (TypeError, KeyError, ValueError):
         raise LedgerError(f"ledger entry {released.entry_hash} holds no value that can be read back") from None
-
-
-def _make_durably(folder: Path) -> None:
-    """Create a folder and its parents with mode 0700, so that they outlast a power cut."""
-    if folder.is_dir():
-        return
-    _make_durably(folder.parent)
-    with suppress(FileExistsError):
-        folder.mkdir(mode=0o700)
-    _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

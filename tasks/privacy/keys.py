@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.write import whole_file
 
 SECRET_BYTES = 32
 SECRET_FILE = "site.key"
@@ -155,33 +156,15 @@ def _read(path: Path) -> bytes | None:
 
 def _create(path: Path) -> None:
     """Put a fresh secret at ``path`` unless another process was faster; never a partly written one."""
-    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     problem = None
     try:
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(handle, "wb") as file:
+        # The first process wins, and every other one reads its secret.
+        with suppress(FileExistsError), whole_file(path, durable=True, exclusive=True) as file:
             file.write(secrets.token_bytes(SECRET_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        # link fails if the name is taken, so the first process wins and every other one reads its secret.
-        with suppress(FileExistsError):
-            os.link(draft, path)
-        _sync_folder(path.parent)
     except OSError as error:
         problem = f"{path}: cannot be created ({errno.errorcode.get(error.errno or 0, 'OSError')})"
-    finally:
-        draft.unlink(missing_ok=True)
     if problem:
         raise CausalveilError(problem)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the new name survive a power failure."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _checked(secret: bytes, where: str) -> bytes:

@@ -18,6 +18,7 @@ from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import BundleError, CausalveilError
 from causalveil.schemas.sites.bundle import Reason
 from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.write import whole_file
 
 FOLDER = "rounds"
 
@@ -76,12 +77,8 @@ def _read(path: Path) -> dict[str, str]:
 
 
 def _write(path: Path, document: Mapping[str, str]) -> None:
-    draft = path.with_name(f".{path.name}.partial")
     try:
-        with draft.open("w", encoding="utf-8") as file:
-            json.dump(document, file, indent=2, sort_keys=True)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
+        with whole_file(path, durable=True) as file:
+            file.write(json.dumps(document, indent=2, sort_keys=True).encode())
     except OSError as problem:
         raise CausalveilError(f"{path}: the record of rounds cannot be written ({type(problem).__name__})") from None

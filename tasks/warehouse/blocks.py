@@ -25,6 +25,7 @@ from uuid import uuid4
 from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, ExtractedFile, Manifest, Source
+from causalveil.tasks.machine.write import sync_folder, whole_file
 from causalveil.tasks.warehouse.intervals import KeyInterval
 from causalveil.tasks.warehouse.read_sql import batches, target_schema
 
@@ -104,9 +105,8 @@ def extract_stage(source: Source, place: Path, url: str | None, folder: Path, in
             files=tuple(ExtractedFile(path=f"{interval.block}/{name}", rows=rows) for name, rows in files.items()),
         )
         _write_text(partial / BLOCK_FILE, block.model_dump_json(indent=1) + "\n")
-        _sync(partial)
         partial.rename(place_of_block)
-        _sync(folder)
+        sync_folder(folder)
     except OSError as problem:
         failure = f"{folder}: block {interval.block} cannot be written ({type(problem).__name__}); run again"
     finally:
@@ -166,10 +166,7 @@ def manifest_stage(
     )
     problem = None
     try:
-        partial = folder / f".{MANIFEST_FILE}.{uuid4().hex}"
-        _write_text(partial, manifest.model_dump_json(indent=1) + "\n")
-        partial.replace(folder / MANIFEST_FILE)
-        _sync(folder)
+        _write_text(folder / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
     except OSError as error:
         problem = f"{folder / MANIFEST_FILE}: cannot be written ({type(error).__name__})"
     if problem:
@@ -222,23 +219,13 @@ def _new_parquet(path: Path, schema: pa.Schema) -> Iterator[Any]:
     """A new Parquet file, mode 0600, on disk when the block is left. No column statistics: nobody needs them."""
     import pyarrow.parquet as pq
 
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as stream:
-        with pq.ParquetWriter(stream, schema, compression="lz4", write_statistics=False) as writer:
-            yield lambda batch: writer.write_batch(batch) if batch.num_rows else None
-        stream.flush()
-        os.fsync(stream.fileno())
+    with (
+        whole_file(path, durable=True) as stream,
+        pq.ParquetWriter(stream, schema, compression="lz4", write_statistics=False) as writer,
+    ):
+        yield lambda batch: writer.write_batch(batch) if batch.num_rows else None
 
 
 def _write_text(path: Path, text: str) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    with whole_file(path, durable=True) as stream:
+        stream.write(text.encode())
