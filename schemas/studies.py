@@ -13,6 +13,7 @@ from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.study import Study
 
 # kind -> estimator name -> the study that declares it.
@@ -22,6 +23,7 @@ STUDIES: dict[str, dict[str, type[Study]]] = {
         "matching": MatchingStudy,
         "aipw": AipwStudy,
         "difference_in_means": DifferenceStudy,
+        "regression": RegressionStudy,
     },
     "direction": {"direction": DirectionStudy},
 }

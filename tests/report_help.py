@@ -9,10 +9,13 @@ from typing import Any
 from causalveil.flows.api import run_study
 from causalveil.schemas.release import Release, load_release_text
 from causalveil.schemas.sites.pooled import PooledRelease
+from causalveil.tasks.regression.interval import ADJUSTED, LINEAR, PARTLY, SWITCHED, UNADJUSTED
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import merge, write_study
 
 LONG = "a_column_with_a_name_that_goes_on_and_on_as_names_in_warehouses_do_" + "x" * 40
+# What a regression says it did.
+ADJUSTMENTS = (ADJUSTED, LINEAR, PARTLY, UNADJUSTED, SWITCHED)
 Documents = dict[str, dict[str, Any]]
 
 
@@ -78,6 +81,14 @@ def releases(folder: Path) -> Documents:
                 },
             },
         ),
+        **{
+            f"regression {place}": merge(
+                ran,
+                {**clear, "estimator": "regression", **estimator(name="regression", clip=..., trial=place > 2)}
+                | {"details": {"adjustment": said}},
+            )
+            for place, said in enumerate(ADJUSTMENTS)
+        },
         "confounding": merge(
             ran,
             {

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators import aipw, difference, direction, ipw, matching
+from causalveil.flows.estimators import aipw, difference, direction, ipw, matching, regression
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.plan import Design, Plan, StandIn
 from causalveil.schemas.privacy import Charge
@@ -44,5 +44,6 @@ METHODS: dict[str, Method] = {
     "matching": matching,
     "aipw": aipw,
     "difference_in_means": difference,
+    "regression": regression,
     "direction": direction,
 }

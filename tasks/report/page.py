@@ -229,7 +229,7 @@ def _arms(estimator: Mapping[str, Any]) -> dict[str, Any]:
     propensity = estimator.get("propensity") or {}
     chance = propensity.get("known")
     return {
-        "randomised": chance is not None or estimator["name"] == "difference_in_means",
+        "randomised": chance is not None or estimator["name"] == "difference_in_means" or bool(estimator.get("trial")),
         "chance": chance,
         "clip": None if chance is not None else estimator.get("clip") or propensity.get("clip"),
     }

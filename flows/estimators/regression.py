@@ -1,0 +1,43 @@
+"""Orthogonal regression adjustment from three joint releases on all units (``docs/proofs/regression.md``).
+
+    1  share, arm means and spreads of outcome and covariates from noisy sums     scales
+    2  q = cov(x, y), D = x_1 - x_0 and G = cov(x) from noisy sums of scaled rows     moments
+    3  b = G^-1 q, h = G^-1 D, or neither where that is narrower                  adjustment, public
+    4  sum of scores w (y - m_t - b'(x - x_t)), w = 1/p_t -+ h'(x - x_t) balanced     scores
+    5  m_1 - m_0 - b'D + mean score, and its interval                             interval, public
+
+Every unit is in all three releases, which compose to the study's total.
+"""
+
+from __future__ import annotations
+
+from causalveil.flows.engine.engine import Engine
+from causalveil.flows.planning.regression import outlook
+from causalveil.flows.sequence.run import Run
+from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.enclave import folds, normalise, validate
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.regression import stages as regression
+from causalveil.tasks.regression.interval import ThreeReleases
+
+__all__ = ["declare", "estimate", "outlook"]
+
+
+def declare(study: RegressionStudy, design: Design) -> tuple[Charge, ...]:
+    """Every charge of the study, from public facts alone."""
+    return regression.declare(study, design)
+
+
+def estimate(run: Run[RegressionStudy], stage: Engine) -> EffectFindings:
+    """The order of the stages. Everybody is one fold."""
+    study, design, scratch, budget = run.study, run.design, run.scratch, run.budget
+    stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
+    stage(folds.folds_stage, run.layout, scratch, 1)
+    scales = stage(regression.scales_stage, study, design, scratch, budget)
+    moments = stage(regression.moments_stage, study, design, scratch, scales, budget)
+    features, choice, seen = stage(regression.adjustment_stage, study, design, scales, moments)
+    scores = stage(regression.scores_stage, study, design, scratch, scales, features, choice, budget)
+    return stage(regression.interval_stage, study, design, ThreeReleases(scales, features, choice, seen, scores))

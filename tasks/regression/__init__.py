@@ -1,0 +1,1 @@
+"""Orthogonal regression adjustment from three joint releases on all units."""

@@ -1,0 +1,236 @@
+"""What is adjusted for: outcome slopes b and balancing weights h, from the moments of release 2 alone.
+
+With W the inverse of the Gram matrix within arms, b = W q are the slopes of the outcome and h = W D those of weights
+that balance the arms; both unshrunk. The estimate errs by e_b' G e_h, the product of their errors: noise on q, on D and
+on the Gram matrix enters to second order, and is computed here. Post-processing: ``docs/proofs/regression.md``,
+sections 4 to 6.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from causalveil.schemas.estimators.regression import RegressionEstimator
+from causalveil.schemas.study import Estimand
+from causalveil.tasks.aipw.shrinkage import positive_part
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.regression.moments import JointMoments
+from causalveil.tasks.regression.scales import Scales
+from causalveil.tasks.regression.spectrum import Spectrum
+
+# 1 - p (1 - p) D'G^-1 D is what treatment leaves of the covariates' variance; it is taken to be at least so much.
+LEAST_WITHIN = 0.2
+# Covariates are taken to explain at most 1 minus this of the residuals' mean square.
+LEAST_RESIDUAL = 0.05
+# What floored directions may hide is so many times the product of what they are seen to have.
+FLOORED_TIMES = 3.5
+# Scores are cut at k of their standard deviations: where the worst distribution of this kurtosis loses no more to the
+# cut than a wider one would lose to noise (section 5).
+KURTOSIS, CUT_FACTOR = 15.0, 0.182
+LEAST_CUT, MOST_CUT = 4.0, 60.0
+# Slopes of the two arms are taken to differ by this part of their own length.
+SLOPES_DIFFER = 0.5
+
+
+def leaning(estimand: Estimand, share: float) -> tuple[float, float]:
+    """(k1, k0): how far treated and controls are moved, in units of the arms' distance, to stand for the estimand."""
+    return {Estimand.ATE: (1 - share, share), Estimand.ATT: (0.0, 1.0), Estimand.ATC: (1.0, 0.0)}[estimand]
+
+
+def score_cut(units: int, noise: float, share: float) -> float:
+    """k: scores are cut at so many of their standard deviations.
+
+    By Markov's inequality scores of kurtosis K lose at most 27/256 K/k^3 deviations to a cut at k; with noise of
+    k ``noise``/n the sum of both squares is least at k^4 = .182 K n/``noise``. Weights of 1/p and 1/(1-p) make kurtosis
+    (p^-3 + (1-p)^-3)/(p^-1 + (1-p)^-1)^2 times that of residuals.
+    """
+    of_weights = (share**-3 + (1 - share) ** -3) / (share**-1 + (1 - share) ** -1) ** 2
+    best: float = (CUT_FACTOR * KURTOSIS * of_weights * units / noise) ** 0.25
+    return min(max(best, LEAST_CUT), MOST_CUT)
+
+
+@lru_cache(maxsize=4096)
+def biased_quantile(bias: float, confidence: float) -> float:
+    """The h with P(|bias + Z| <= h) = ``confidence``, Z standard normal (Armstrong and Kolesar 2018, equation 14)."""
+    from scipy.special import ndtri
+    from scipy.stats import ncx2
+
+    if bias > 8:
+        return bias + float(ndtri(confidence))
+    return math.sqrt(float(ncx2.ppf(confidence, 1, bias**2)))
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """What release 3 is to be made of and what is known of its error. Residuals in units of L.
+
+    Attributes:
+        slopes: b, shape (d,).
+        weights: h, shape (d,).
+        apart: D, shape (d,); its multiples (1-p) D and -p D are the arms' means of the features.
+        correction: c_E, by which the Gram matrix's noise moves the estimate on average.
+        leaning: (k1, k0) of :func:`leaning`.
+        reach: V, at which scores are cut.
+        cut: k, V in standard deviations.
+        second_order: variance of the estimate by noise in both b and h.
+        bias: largest bias that is allowed for.
+        adjusted: whether b and h are in use.
+    """
+
+    slopes: FloatArray
+    weights: FloatArray
+    apart: FloatArray
+    correction: float
+    leaning: tuple[float, float]
+    reach: float
+    cut: float
+    second_order: float
+    bias: float
+    adjusted: bool
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the moments show of the arms and of the outcome, whether or not it is adjusted for.
+
+    Attributes:
+        distance: D'W D, the arms' squared distance in the metric within arms, its noise taken off; >= 0.
+        explained: share of the residuals' mean square that covariates explain, in [0, 1].
+        before: the arms' standardised differences by feature, shape (d,).
+        after: the same, of what the weights leave of them.
+        error: standard deviation of the noise of each, shape (d,).
+        floored: number of directions that noise hides.
+        floor: least variance of a direction that is told from 0, over the mean one.
+    """
+
+    distance: float
+    explained: float
+    before: FloatArray
+    after: FloatArray
+    error: FloatArray
+    floored: int
+    floor: float
+
+
+def unadjusted(
+    estimator: RegressionEstimator, scales: Scales, estimand: Estimand, units: int, noise: float
+) -> Adjustment:
+    """Weights 1/p and -1/(1-p) alone; the allowance is for the declared confounding.
+
+    Args:
+        estimator: what it declares of confounding.
+        scales: of release 1.
+        estimand: whose effect.
+        units: n.
+        noise: standard deviation of the noise on the sum of scores.
+    """
+    deviation = math.sqrt(1 / scales.between) * scales.spread / scales.limit
+    return _plain(estimator, scales, estimand, 0, score_cut(units, noise, scales.share), deviation)
+
+
+def _plain(
+    estimator: RegressionEstimator, scales: Scales, estimand: Estimand, features: int, cut: float, deviation: float
+) -> Adjustment:
+    """No slopes, no weights, and an allowance."""
+    nothing = np.zeros(features)
+    declared = estimator.unadjusted
+    relative = scales.spread / scales.limit
+    bias = 0.0 if estimator.trial else relative * math.sqrt(declared.outcome) * declared.distance
+    lean = leaning(estimand, scales.share)
+    return Adjustment(nothing, nothing, nothing, 0.0, lean, cut * deviation, cut, 0.0, bias, False)
+
+
+def adjust(
+    estimator: RegressionEstimator,
+    scales: Scales,
+    moments: JointMoments,
+    estimand: Estimand,
+    units: int,
+    noise: float,
+    possible: bool = True,
+) -> tuple[Adjustment, Seen]:
+    """Slopes and weights from released moments, or neither where the interval would be wider for them.
+
+    Args:
+        estimator: what it declares of confounding.
+        scales: of release 1.
+        moments: of release 2.
+        estimand: whose effect.
+        units: n.
+        noise: standard deviation of the noise on the sum of scores of release 3.
+        possible: whether the smaller arm bears an adjustment.
+    """
+    p, between, d = scales.share, scales.between, len(moments.cross)
+    spectrum = Spectrum.of(moments.gram, moments.gram_error)
+    inverse = spectrum.inverse
+    # Sherman and Morrison: the arms' distance, its noise taken off, leaves the Gram matrix within arms.
+    sure = positive_part(moments.apart, moments.apart_error)
+    g = inverse @ sure
+    within = inverse + between * np.outer(g, g) / max(1 - between * float(sure @ g), LEAST_WITHIN)
+    trace, trace_square = float(np.trace(within)), float(np.sum(within**2))
+    slopes, weights = within @ moments.cross, within @ moments.apart
+
+    slope_noise, weight_noise = moments.cross_error**2, moments.apart_error**2
+    distance = max(0.0, float(weights @ moments.apart) - weight_noise * trace)
+    explained = max(0.0, float(slopes @ moments.cross) - slope_noise * trace)
+    residual = max(moments.square - explained, LEAST_RESIDUAL * moments.square)
+    lean = leaning(estimand, p)
+    # H of the noisy weights: what balancing costs in variance.
+    cost = distance + weight_noise * trace
+    squares = ((1 + lean[0] ** 2 * cost) / p + (1 + lean[1] ** 2 * cost) / (1 - p)) * (residual + slope_noise * trace)
+    cut = score_cut(units, noise, p)
+
+    # E b and E h, of symmetric noise E: entries of variance e^2, 2 e^2 on the diagonal.
+    gram_noise = moments.gram_error**2
+    levers = (spectrum.kept * (1 + np.eye(d))) @ (1 / spectrum.values)
+    correction = gram_noise * float((spectrum.along(slopes) * spectrum.along(weights)) @ levers)
+    kept = gram_noise * float(spectrum.kept.mean())
+    slope_size = max(float(slopes @ slopes) - slope_noise * trace_square, 0.0)
+    weight_size = max(float(weights @ weights) - weight_noise * trace_square, 0.0)
+    second_order = trace_square * (slope_noise + kept * slope_size) * (weight_noise + kept * weight_size)
+    second_order += correction**2 / 4
+    # Where slopes differ between arms, noise in D moves the estimate by (p k0 - (1-p) k1) (b1 - b0)'e.
+    second_order += (p * lean[1] - (1 - p) * lean[0]) ** 2 * SLOPES_DIFFER**2 * slope_size * weight_noise
+
+    hidden = spectrum.along(moments.cross) * spectrum.along(moments.apart) / spectrum.values * spectrum.floored
+    bias = 0.0 if estimator.trial else FLOORED_TIMES * abs(float(hidden.sum()))
+    found = Adjustment(
+        slopes=slopes,
+        weights=weights,
+        apart=moments.apart,
+        correction=correction,
+        leaning=lean,
+        reach=cut * math.sqrt(squares),
+        cut=cut,
+        second_order=second_order,
+        bias=bias,
+        adjusted=True,
+    )
+    plain = _plain(estimator, scales, estimand, d, cut, math.sqrt(moments.square / between))
+    if not possible or _width(found, units, noise) > _width(plain, units, noise):
+        found = plain
+    total = moments.gram - between * np.outer(moments.apart, moments.apart)
+    own = np.sqrt(np.maximum(np.diagonal(total), spectrum.floor * float(spectrum.values.mean())))
+    after = moments.apart - total @ found.weights
+    seen = Seen(
+        distance=distance,
+        explained=min(explained / moments.square, 1.0),
+        before=moments.apart / own,
+        after=after / own,
+        error=moments.apart_error / own,
+        floored=int(spectrum.floored.sum()),
+        floor=spectrum.floor,
+    )
+    return found, seen
+
+
+def _width(choice: Adjustment, units: int, noise: float) -> float:
+    """Expected half-width of a 95 % interval, in units of L, by which a choice is made."""
+    deviation = choice.reach / choice.cut
+    variance = deviation**2 / units + (choice.reach * noise / units) ** 2 + choice.second_order
+    error = math.sqrt(variance)
+    return biased_quantile(round(choice.bias / error, 2), 0.95) * error

@@ -1,0 +1,100 @@
+"""Whether a study adjusts at all: by public rules before a row is read, and by the first two releases.
+
+A study whose expected interval is narrower without slopes and weights, allowances in it, does not pay for them. What is
+expected is that of a stand-in population, stated here.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.plan import Design, StandIn
+from causalveil.tasks.regression.adjustment import Adjustment, Seen, adjust, unadjusted
+from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.moments import JointMoments
+from causalveil.tasks.regression.recipe import PARTLY, RegressionRecipe, arms_recipe, full_recipe
+from causalveil.tasks.regression.scales import Scales, scales_from
+
+# Of the stand-in population: the share of an arm's variance that covariates explain, and the arms' distance in their
+# metric; 0 in a trial.
+EXPLAINED, DISTANCE = 0.3, 1.0
+# Cosine between what explains the outcome and what parts the arms.
+ALIKE = 0.5
+
+
+def recipe(study: RegressionStudy, design: Design) -> RegressionRecipe:
+    """What the study does with its budget.
+
+    Raises:
+        StudyError: a budget of so many digits that it cannot be divided exactly.
+    """
+    full = full_recipe(study, design)
+    if full.units is None:
+        return full
+    if full.noise_ratio(full.columns.features(False)) > PARTLY:
+        return arms_recipe(study, design)
+    scales = expected_scales(study, full, full.units, StandIn())
+    _, choice, _ = choose(study, full, scales, expected_moments(study, full, full.units, scales))
+    return full if choice.adjusted else arms_recipe(study, design)
+
+
+def choose(
+    study: RegressionStudy, plan: RegressionRecipe, scales: Scales, moments: JointMoments | None
+) -> tuple[Features | None, Adjustment, Seen | None]:
+    """What is adjusted for: post-processing of the first two releases.
+
+    Raises:
+        ValueError: the number of units is not known.
+    """
+    if plan.units is None:
+        raise ValueError("an adjustment needs the number of units")
+    noise = plan.effect_noise().deviation
+    if moments is None:
+        plain = unadjusted(study.estimator, scales, study.estimand, plan.units, noise)
+        return None, plain, None
+    features = plan.features(scales)
+    linear = plan.columns.features(False)
+    possible = plan.bears(scales, linear, plan.cut(linear))
+    choice, seen = adjust(study.estimator, scales, moments, study.estimand, plan.units, noise, possible)
+    return features, choice, seen
+
+
+def expected_scales(study: RegressionStudy, plan: RegressionRecipe, units: int, stand_in: StandIn) -> Scales:
+    """What release 1 says of the stand-in population."""
+    half = study.outcome.width / 2
+    deviation = min(1.0, (stand_in.deviation if stand_in.deviation is not None else half / 2) / half)
+    covariates = plan.columns.covariates
+    # Covariates are uniform within their bounds; nothing below depends on it.
+    square = np.full(plan.measured, 1 / (3 * math.sqrt(covariates + 1)))
+    arms = [0.0, 0.0, math.sqrt(2) * stand_in.treated, deviation**2]
+    exact = np.concatenate([arms, np.zeros(plan.measured), square]) * units
+    return scales_from(exact, units, plan.scales_noise(), covariates)
+
+
+def expected_moments(study: RegressionStudy, plan: RegressionRecipe, units: int, scales: Scales) -> JointMoments:
+    """What release 2 says of it: lengths with their noise, so that what is taken off later is there."""
+    features = plan.features(scales)
+    d, noise = features.count, plan.moments_noise(features.count)
+    variance = 1 / (features.cut**2 * d)
+    square = (scales.spread / scales.limit) ** 2
+    cross_error = noise / units
+    apart_error = cross_error * scales.larger / scales.between
+    distance = 0.0 if study.estimator.trial else DISTANCE**2
+    # In the metric of all units, which the arms' distance widens.
+    apart = math.sqrt(variance * distance / (1 + scales.between * distance) + d * apart_error**2)
+    cross = math.sqrt(variance * EXPLAINED * square + d * cross_error**2)
+    one, other = np.zeros(d), np.zeros(d)
+    one[0] = 1.0
+    other[0], other[-1] = (ALIKE, math.sqrt(1 - ALIKE**2)) if d > 1 else (1.0, 1.0)
+    return JointMoments(
+        cross=cross * other,
+        apart=apart * one,
+        square=square,
+        gram=variance * np.eye(d),
+        cross_error=cross_error,
+        apart_error=apart_error,
+        gram_error=cross_error * math.sqrt(0.5),
+    )

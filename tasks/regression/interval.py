@@ -1,0 +1,155 @@
+"""From released scores to the estimate, its interval, and what the releases show of the arms.
+
+Post-processing of released values. Derivations: ``docs/proofs/regression.md``, sections 5 and 6.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.release import Variance
+from causalveil.tasks.inference.assemble import NOISY, EffectFindings, around
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.regression.adjustment import Adjustment, Seen
+from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.recipe import RegressionRecipe
+from causalveil.tasks.regression.scales import Scales
+
+# No mean square of scores over their cut is taken to be smaller than this, and no variance than this part of that of
+# scores with one deviation.
+LEAST_SQUARE = 1e-6
+LEAST_VARIANCE = 0.25
+COVERS_MODELS = "noise of slopes and weights"
+COVERS_HIDDEN = "what noise hides in directions of the covariates"
+COVERS_DECLARED = "confounding up to the declared size"
+
+# What was done, as ``details["adjustment"]`` says it.
+ADJUSTED = "adjusted, with squares and products"
+LINEAR = "adjusted linearly"
+PARTLY = "partly adjusted, linearly"
+UNADJUSTED = "unadjusted"
+SWITCHED = "unadjusted after all: the released moments are too noisy"
+
+
+@dataclass(frozen=True)
+class ThreeReleases:
+    """Everything that a study released, and what it was taken for.
+
+    Attributes:
+        scales: of release 1.
+        features: what the moments are of; None: there was no release 2.
+        choice: what release 3 was made of.
+        seen: what release 2 shows; None: there was none.
+        scores: the noisy sums of release 3, shape (2,).
+    """
+
+    scales: Scales
+    features: Features | None
+    choice: Adjustment
+    seen: Seen | None
+    scores: FloatArray
+
+
+def in_words(recipe: RegressionRecipe, found: ThreeReleases) -> str:
+    """What was done."""
+    if found.features is None:
+        return UNADJUSTED
+    if not found.choice.adjusted:
+        return SWITCHED
+    if found.features.pairs:
+        return ADJUSTED
+    return PARTLY if recipe.partly else LINEAR
+
+
+def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeReleases) -> EffectFindings:
+    """Estimate and interval.
+
+    Args:
+        study: the study.
+        recipe: its charges and sizes.
+        found: what was released.
+
+    Raises:
+        ValueError: the number of units is not known.
+    """
+    if recipe.units is None:
+        raise ValueError("an interval needs the number of units")
+    scales, choice, units, half = found.scales, found.choice, recipe.units, study.outcome.width / 2
+    noise = recipe.effect_noise()
+    mean, square = float(found.scores[0]) / units, max(float(found.scores[1]) / units, LEAST_SQUARE)
+    # One deviation of a score's noise moves the estimate by this much, in outcome units.
+    unit = scales.limit * choice.reach * half
+    value = (scales.means[0] - scales.means[1]) * half + unit * mean
+    value -= scales.limit * half * (float(choice.slopes @ choice.apart) + choice.correction)
+    # Half a deviation of its noise is added to the mean square.
+    spread = max(square + noise.deviation / units / 2 - mean**2, LEAST_VARIANCE / choice.cut**2)
+    sampling = unit**2 * spread / units
+    models = (scales.limit * half) ** 2 * choice.second_order
+    arms = sum(
+        (scales.share_error * error / part) ** 2
+        for error, part in zip(scales.mean_errors, (scales.share, 1 - scales.share), strict=True)
+    )
+    models += arms * half**2
+    bias = choice.bias * scales.limit * half
+    reach = noise.critical(1 - study.confidence, bias, sampling + models, unit / units)
+    width = study.outcome.width
+    value, interval = around(value, reach, study.confidence, (-width, width))
+    also = [COVERS_MODELS] if choice.adjusted else []
+    if bias > 0:
+        also.append(COVERS_HIDDEN if choice.adjusted else COVERS_DECLARED)
+    interval = interval.model_copy(update={"bias": bias, "covers": (*NOISY[:2], *also)})
+    effect_noise = noise.deviation * unit / units
+    details: dict[str, float | int | str | bool] = {
+        "adjustment": in_words(recipe, found),
+        "effect_noise_standard_error": effect_noise,
+        "noise_standard_error": math.sqrt(effect_noise**2 + models),
+        "sampling_standard_error": math.sqrt(sampling),
+        "treated_share": scales.share,
+        "mean_treated": study.outcome.middle + half * scales.means[0],
+        "mean_control": study.outcome.middle + half * scales.means[1],
+        "spread": half * scales.spread,
+        "features": 0 if found.features is None else found.features.count,
+        "not_covered": not_covered(study, found),
+    }
+    variance = Variance(sampling=sampling, noise=effect_noise**2 + models)
+    return EffectFindings(value, interval, variance, details | _diagnostics(recipe, found))
+
+
+def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
+    """What the interval does not hold."""
+    if study.estimator.trial:
+        return "treatment that was not randomised"
+    if not found.choice.adjusted:
+        return "confounding beyond the declared size, by covariates or by what nobody recorded"
+    parts = ["confounding by what nobody recorded"]
+    if found.features is not None and not found.features.pairs:
+        parts.append("outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly")
+    floor = 0.0 if found.seen is None else found.seen.floor
+    parts.append(
+        f"confounding in combinations of covariates that vary less than {floor:.1%} of what covariates do on average"
+    )
+    return "; ".join(parts)
+
+
+def _diagnostics(recipe: RegressionRecipe, found: ThreeReleases) -> dict[str, float | int | str | bool]:
+    """What release 2 shows of the arms: distances of columns before and after, overlap, explained variance."""
+    seen, choice, p = found.seen, found.choice, found.scales.share
+    if seen is None:
+        return {}
+    treated, control = (1 / (1 + lean**2 * seen.distance) for lean in choice.leaning)
+    details: dict[str, float | int | str | bool] = {
+        "arms_distance": math.sqrt(seen.distance),
+        "effective_treated": treated * p,
+        "effective_control": control * (1 - p),
+        "outcome_variance_explained": seen.explained,
+        "smallest_resolved_variance": seen.floor,
+        "unresolved_directions": seen.floored,
+    }
+    numbers = zip(recipe.columns.names, seen.before.tolist(), seen.after.tolist(), seen.error.tolist(), strict=False)
+    for name, before, after, error in numbers:
+        details[f"difference_before[{name}]"] = before
+        details[f"difference_after[{name}]"] = after
+        details[f"difference_noise[{name}]"] = error
+    return details

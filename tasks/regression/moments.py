@@ -1,0 +1,96 @@
+"""Release 2: cross moments of features with residuals and with treatment, and the Gram matrix, which is free.
+
+Rows xs in the unit ball, rho = (u - m_t)/L cut to [-1, 1], tau = (t - p)/max(p, 1 - p): the vector (sum xs rho,
+sum xs tau, sum rho^2, sum xs xs') with the Frobenius norm for the matrix has sensitivity sqrt(8), which is what its
+first two parts have at opposite rows alone (``docs/proofs/regression.md``, section 2).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
+from causalveil.tasks.regression.features import Features
+
+# The mean square of residuals is taken to be at least half its noise and so much.
+LEAST_SQUARE = 1e-4
+
+
+def moment_numbers(features: int) -> int:
+    """How many numbers release 2 has with d features."""
+    return 2 * features + 1 + features * (features + 1) // 2
+
+
+def moment_sums(pieces: Pieces, features: Features, workers: int = 1) -> FloatArray:
+    """The exact sums of release 2, shape (moment_numbers(d),).
+
+    The matrix is its upper triangle row by row; entries off the diagonal are multiplied by sqrt(2), so that the
+    Euclidean norm of the triangle is the Frobenius norm of the matrix.
+    """
+    d, scales = features.count, features.scales
+    upper = np.triu_indices(d)
+    treated = on_lattice(np.array([-scales.share, 1 - scales.share]) / scales.larger)
+
+    def of(rows: Rows) -> FloatArray:
+        xs, rho = features.of(rows.x), on_lattice(scales.residuals(rows))
+        tau = treated[(rows.t != 0).astype(np.intp)]
+        return np.concatenate([rho @ xs, tau @ xs, [rho @ rho], (xs.T @ xs)[upper]])
+
+    sums = exact_sums(pieces, of, moment_numbers(d), workers)
+    sums[2 * d + 1 :] *= np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+    return sums
+
+
+@dataclass(frozen=True)
+class JointMoments:
+    """What release 2 says, as means over the units, with standard deviations of the noise on each entry.
+
+    Attributes:
+        cross: q, mean of xs rho, shape (d,).
+        apart: D, mean of xs among treated minus among controls, shape (d,).
+        square: mean of rho^2, above 0.
+        gram: mean of xs xs', shape (d, d), symmetric.
+        cross_error, apart_error: of the noise on each entry of q and of D.
+        gram_error: of the noise on each entry of the Gram matrix off its diagonal; sqrt(2) times that on it.
+    """
+
+    cross: FloatArray
+    apart: FloatArray
+    square: float
+    gram: FloatArray
+    cross_error: float
+    apart_error: float
+    gram_error: float
+
+
+def moments_from(released: FloatArray, units: int, noise: float, features: Features) -> JointMoments:
+    """What the released sums say.
+
+    Args:
+        released: of :func:`moment_sums`, noisy.
+        units: n.
+        noise: standard deviation of the noise on each number.
+        features: whose moments they are.
+    """
+    d, scales = features.count, features.scales
+    upper = np.triu_indices(d)
+    means = released / units
+    triangle = np.zeros((d, d))
+    triangle[upper] = means[2 * d + 1 :] * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
+    # tau is (t - p)/max(p, 1 - p), and the mean of (t - p) xs is p (1 - p) D.
+    per_tau = scales.larger / scales.between
+    return JointMoments(
+        cross=means[:d],
+        apart=means[d : 2 * d] * per_tau,
+        square=max(float(means[2 * d]), noise / units / 2 + LEAST_SQUARE),
+        gram=triangle + np.triu(triangle, 1).T,
+        cross_error=noise / units,
+        apart_error=noise / units * per_tau,
+        gram_error=noise / units * math.sqrt(0.5),
+    )

@@ -1,0 +1,169 @@
+"""What a regression study does with its budget: decided before a row is read, from public sizes alone.
+
+Noise on the Gram matrix's eigenvalues over the mean one,
+
+    rho = sqrt(2) s2 sqrt(d) c^2 d/n  at c = 1.25,
+
+says what can be learnt: up to ADJUSTED the arms are adjusted for all d features, up to PARTLY the smaller eigenvalues
+drown and what they hide is allowed for, beyond it nothing is adjusted for and the whole budget goes into arm means.
+Squares and products enter where rho stays below PAIRS with them. Derivation: ``docs/proofs/regression.md``, section 7.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.models.lattice_sums import sums_sensitivity
+from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
+from causalveil.tasks.regression.features import Columns, Features
+from causalveil.tasks.regression.moments import moment_numbers
+from causalveil.tasks.regression.scales import ARM_NUMBERS, Scales
+
+# Shares of scales, moments and scores: of mu^2 where there is a delta, of epsilon without one.
+GAUSSIAN_SHARES = (Decimal("0.12"), Decimal("0.48"), Decimal("0.40"))
+PURE_SHARES = (Decimal("0.15"), Decimal("0.55"), Decimal("0.30"))
+ADJUSTED, PARTLY, PAIRS = 0.7, 2.5, 0.6
+# Rows are cut at c sqrt(d): c is larger where there is little noise, up to the second number.
+CUTS = (1.25, 2.0)
+# The wider cut is for rho below this.
+QUIET = 0.12
+# Noise on the arms' distance, in deviations of a feature times sqrt(d), that an adjustment bears.
+RARE = 0.5
+# |v| + |v^2| of two scores differ by at most 3a - a^2 <= 2.25 in the L1 norm, a = |v - v'|.
+PAIR_L1 = 2.25
+
+SCALES = Slot(name="scales", stage="scales", scope=Scope.all)
+MOMENTS = Slot(name="moments", stage="moments", scope=Scope.all)
+EFFECT = Slot(name="effect", stage="perturb", scope=Scope.all)
+
+
+@dataclass(frozen=True)
+class RegressionRecipe:
+    """Every draw of a study, and what it is for.
+
+    Attributes:
+        units: n; None while it is unknown.
+        columns: of the covariates.
+        scales: cost of release 1.
+        moments: cost of release 2; None: nothing is adjusted for.
+        effect: cost of release 3.
+        pairs: whether squares and products enter, if the arms' sizes allow it.
+        partly: whether the smaller eigenvalues are expected to drown.
+    """
+
+    units: int | None
+    columns: Columns
+    scales: PrivacyCost
+    moments: PrivacyCost | None
+    effect: PrivacyCost
+    pairs: bool
+    partly: bool
+
+    @property
+    def measured(self) -> int:
+        """Columns of x whose moments release 1 takes."""
+        return 0 if self.moments is None else self.columns.encoded
+
+    def scales_mechanism(self) -> Mechanism:
+        """Of sensitivity sqrt(4 + 4 p/(p + 1)), or 2 for the arms alone (section 1)."""
+        p = self.columns.covariates
+        size = 2.0 if self.moments is None else math.sqrt(4 + 4 * p / (p + 1))
+        return vector_mechanism(sums_sensitivity(self.scale_numbers, self.units, size), self.scales)
+
+    @property
+    def scale_numbers(self) -> int:
+        """How many numbers release 1 has."""
+        return ARM_NUMBERS + 2 * self.measured
+
+    def moments_mechanism(self) -> Mechanism | None:
+        """Of sensitivity sqrt(8) (section 2), and rounding for as many numbers as there may be."""
+        if self.moments is None:
+            return None
+        numbers = moment_numbers(self.columns.features(self.pairs))
+        return vector_mechanism(sums_sensitivity(numbers, self.units, math.sqrt(8)), self.moments)
+
+    def effect_mechanism(self) -> Mechanism:
+        """A pair: of sensitivity 2 in the L2, 2.25 in the L1 norm (section 3)."""
+        if self.effect.delta > 0:
+            return vector_mechanism(sums_sensitivity(2, self.units), self.effect)
+        rounded = sums_sensitivity(4, self.units, PAIR_L1)
+        return Laplace(Sensitivity(rounded.value, Norm.l1, rounded.formula), self.effect)
+
+    def scales_noise(self) -> float:
+        """Standard deviation of the noise on each number of release 1."""
+        return Noise.of(self.scales_mechanism(), self.scale_numbers).deviation
+
+    def moments_noise(self, features: int) -> float:
+        """Standard deviation of the noise on each number of release 2 with d features; 0 if there is none."""
+        return Noise.of(self.moments_mechanism(), moment_numbers(features)).deviation
+
+    def effect_noise(self) -> Noise:
+        """Noise on each number of release 3."""
+        mechanism = self.effect_mechanism()
+        noise = Noise.of(mechanism, 1)
+        # One number's Laplace noise is L2-Laplace noise in one dimension.
+        return Noise(noise.scale, 1.0) if isinstance(mechanism, Laplace) else noise
+
+    def features(self, scales: Scales) -> Features:
+        """Squares and products enter if the smaller arm bears them too."""
+        pairs = self.pairs and self.bears(scales, self.columns.features(True), CUTS[0])
+        return Features(self.columns, scales, pairs, self.cut(self.columns.features(pairs)))
+
+    def bears(self, scales: Scales, features: int, cut: float) -> bool:
+        """Whether noise on the arms' distance leaves something to adjust by."""
+        if self.units is None or self.moments is None:
+            return False
+        error = self.moments_noise(features) * scales.larger / (self.units * scales.between)
+        return error * cut * features <= RARE
+
+    def cut(self, features: int) -> float:
+        """c of rows with d features."""
+        return min(max(CUTS[0] * math.sqrt(QUIET / self.noise_ratio(features)), CUTS[0]), CUTS[1])
+
+    def noise_ratio(self, features: int) -> float:
+        """rho of d features; infinite where there is no release 2."""
+        if self.moments is None:
+            return math.inf
+        if self.units is None:
+            return 0.0
+        return math.sqrt(2) * self.moments_noise(features) * math.sqrt(features) * CUTS[0] ** 2 * features / self.units
+
+    def charges(self) -> Iterator[Charge]:
+        """Every draw in the order in which it is made."""
+        yield self.scales_mechanism().charge(SCALES)
+        moments = self.moments_mechanism()
+        if moments is not None:
+            yield moments.charge(MOMENTS)
+        yield self.effect_mechanism().charge(EFFECT)
+
+
+def full_recipe(study: RegressionStudy, design: Design) -> RegressionRecipe:
+    """Three releases. A study whose number of units is unknown is taken for a large one."""
+    total, columns = study.privacy.cost, Columns.of(study)
+    scales, moments, effect = divide(total, GAUSSIAN_SHARES if total.delta > 0 else PURE_SHARES)
+    full = RegressionRecipe(design.units, columns, scales, moments, effect, pairs=False, partly=False)
+    pairs = study.estimator.basis == "pairs" or (
+        study.estimator.basis == "auto" and full.noise_ratio(columns.features(True)) <= PAIRS
+    )
+    return replace(full, pairs=pairs, partly=full.noise_ratio(columns.features(False)) > ADJUSTED)
+
+
+def arms_recipe(study: RegressionStudy, design: Design) -> RegressionRecipe:
+    """Arms and scores alone: nothing is adjusted for."""
+    total = study.privacy.cost
+    first = (GAUSSIAN_SHARES if total.delta > 0 else PURE_SHARES)[0]
+    scales, effect = divide(total, (first, 1 - first))
+    return RegressionRecipe(design.units, Columns.of(study), scales, None, effect, pairs=False, partly=False)
+
+
+def divide(total: PrivacyCost, shares: tuple[Decimal, ...]) -> tuple[PrivacyCost, ...]:
+    """What each release may spend."""
+    parts = [PrivacyCost(epsilon=total.epsilon * share, delta=total.delta * share) for share in shares]
+    return tuple(parts)

@@ -1,0 +1,134 @@
+"""Release 1: where covariates and outcomes lie and how far they spread, and how many are treated.
+
+All later releases are scaled by what is released here, so that declared ranges need not be tight. The vector is
+(sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2, sum x_j, sqrt(p + 1) sum x_j^2), of p covariates in any number of
+columns with |x_j| <= 1/sqrt(p + 1): its sensitivity is sqrt(4 + 4 p/(p + 1)), and 2 without the covariates
+(``docs/proofs/regression.md``, section 1).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
+
+# Numbers of the release that do not depend on covariates.
+ARM_NUMBERS = 4
+# The arms' means are shrunk as if they had this standard deviation around the middle of the declared range.
+PRIOR_MEAN_DEVIATION = 0.5
+# Residuals are cut at so many of their standard deviations while moments are taken.
+CUT_DEVIATIONS = 3.0
+# No spread is taken to be smaller, in units of the outcome's half range.
+LEAST_SPREAD = 0.02
+# The treated share is taken to be at least so many noise deviations from 0 and from 1, and so much.
+SHARE_DEVIATIONS = 2.0
+LEAST_SHARE, MOST_LEAST_SHARE = 0.005, 0.4
+# A covariate's variance is taken to be at least so many deviations of its noise.
+VARIANCE_DEVIATIONS = 1.5
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What release 1 says. Outcomes are scaled to u in [-1, 1].
+
+    Attributes:
+        share: p, the treated share, away from 0 and 1.
+        share_error: standard deviation of its noise.
+        means: of u among treated and controls, shrunk, in [-1, 1].
+        mean_errors: standard deviations of their noise.
+        spread: standard deviation of u within an arm.
+        centre: mean of each column of x, shape (columns,); those that noise hides are 0.
+        deviation: standard deviation of each column, shape (columns,), above 0.
+    """
+
+    share: float
+    share_error: float
+    means: tuple[float, float]
+    mean_errors: tuple[float, float]
+    spread: float
+    centre: FloatArray
+    deviation: FloatArray
+
+    @property
+    def larger(self) -> float:
+        """max(p, 1 - p)."""
+        return max(self.share, 1 - self.share)
+
+    @property
+    def between(self) -> float:
+        """p (1 - p)."""
+        return self.share * (1 - self.share)
+
+    @property
+    def limit(self) -> float:
+        """L: residuals are divided by it, and cut at it while moments are taken."""
+        return min(2.0, CUT_DEVIATIONS * self.spread)
+
+    def residuals(self, rows: Rows) -> FloatArray:
+        """(u - m_t)/L of each row, shape (rows,), not cut."""
+        found: FloatArray = (np.clip(rows.u, -1.0, 1.0) - np.where(rows.t != 0, *self.means)) / self.limit
+        return found
+
+
+def scale_sums(pieces: Pieces, columns: int, covariates: int, workers: int = 1) -> FloatArray:
+    """The exact sums of release 1, shape (4 + 2 columns,).
+
+    Args:
+        pieces: all units.
+        columns: columns of x whose moments are taken: all but the intercept, or 0.
+        covariates: p.
+        workers: threads; the sums do not depend on it.
+    """
+
+    def of(rows: Rows) -> FloatArray:
+        u, t, x = on_lattice(rows.u), (rows.t != 0).astype(np.float64), on_lattice(rows.x[:, :columns])
+        arms = np.array([u @ t, u @ (1 - t), t.sum(), u @ u])
+        return np.concatenate([arms, x.sum(axis=0), np.einsum("ij,ij->j", x, x)])
+
+    sums = exact_sums(pieces, of, ARM_NUMBERS + 2 * columns, workers)
+    sums[2] *= math.sqrt(2)
+    sums[ARM_NUMBERS + columns :] *= math.sqrt(covariates + 1)
+    return sums
+
+
+def scales_from(released: FloatArray, units: int, noise: float, covariates: int) -> Scales:
+    """What the released sums say; every denominator is kept away from 0.
+
+    Args:
+        released: of :func:`scale_sums`, noisy.
+        units: n.
+        noise: standard deviation of the noise on each number.
+        covariates: p.
+    """
+    error = noise / units
+    treated, controls, count, squares = (released[:ARM_NUMBERS] / units).tolist()
+    least = min(max(LEAST_SHARE, SHARE_DEVIATIONS * error / math.sqrt(2)), MOST_LEAST_SHARE)
+    share = min(max(count / math.sqrt(2), least), 1 - least)
+    means, errors = [], []
+    for total, part in ((treated, share), (controls, 1 - share)):
+        variance = (error / part) ** 2
+        kept = PRIOR_MEAN_DEVIATION**2 / (PRIOR_MEAN_DEVIATION**2 + variance)
+        means.append(kept * min(max(total / part, -1.0), 1.0))
+        errors.append(min(math.sqrt(variance), PRIOR_MEAN_DEVIATION))
+    within = squares - share * means[0] ** 2 - (1 - share) * means[1] ** 2
+    first, second = released[ARM_NUMBERS:].reshape(2, -1) / units
+    # A mean is moved towards 0 by its noise, so that what is not known shifts nothing.
+    centre = np.clip(np.sign(first) * np.maximum(np.abs(first) - error, 0.0), -1.0, 1.0)
+    root = math.sqrt(covariates + 1)
+    variances = np.maximum(second / root - centre**2, VARIANCE_DEVIATIONS * error / root)
+    return Scales(
+        share=share,
+        share_error=error / math.sqrt(2),
+        means=(means[0], means[1]),
+        mean_errors=(errors[0], errors[1]),
+        # The noise of the squares is a floor: a spread cannot be known better.
+        spread=min(1.0, math.sqrt(max(within, error, LEAST_SPREAD**2))),
+        centre=centre,
+        deviation=np.minimum(np.sqrt(variances), 1.0),
+    )

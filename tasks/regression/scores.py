@@ -1,0 +1,57 @@
+"""Release 3: one pair of orthogonal scores of all units.
+
+v = w (u - m_t - b'(xs - xbar_t))/V cut to [-1, 1], xs the features, xbar_t the arms' means of them, and w weights
+linear in xs that balance them: an error in b meets one in the weights. (sum v, sum v^2) has L2 sensitivity 2 and L1
+sensitivity 2.25 (``docs/proofs/regression.md``, section 3).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
+from causalveil.tasks.regression.adjustment import Adjustment
+from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.scales import Scales
+
+
+def score_sums(
+    pieces: Pieces, scales: Scales, features: Features | None, choice: Adjustment, workers: int = 1
+) -> FloatArray:
+    """The exact sums (sum v, sum v^2), shape (2,).
+
+    Args:
+        pieces: all units.
+        scales: of release 1.
+        features: what is adjusted for; None: nothing is.
+        choice: slopes, weights and where scores are cut.
+        workers: threads; the sums do not depend on it.
+    """
+
+    def of(rows: Rows) -> FloatArray:
+        v = on_lattice(scores(rows, scales, features, choice) / choice.reach)
+        return np.array([v.sum(), v @ v])
+
+    return exact_sums(pieces, of, 2, workers)
+
+
+def scores(rows: Rows, scales: Scales, features: Features | None, choice: Adjustment) -> FloatArray:
+    """w r_b of each row, shape (rows,), in units of L, not cut; a row's score depends on that row alone."""
+    p, treated = scales.share, rows.t != 0
+    residual = scales.residuals(rows)
+    weight = np.where(treated, 1 / p, -1 / (1 - p))
+    if features is None or not choice.adjusted:
+        plain: FloatArray = weight * residual
+        return plain
+    xs = features.of(rows.x)
+    # The arms' means of the features are (1-p) D and -p D.
+    arms = np.where(treated, 1 - p, -p)
+    predicted = np.einsum("ij,j->i", xs, choice.slopes) - arms * float(choice.apart @ choice.slopes)
+    index = np.einsum("ij,j->i", xs, choice.weights) - arms * float(choice.apart @ choice.weights)
+    treated_lean, control_lean = choice.leaning
+    balanced = np.where(treated, 1 - treated_lean * index, 1 + control_lean * index)
+    found: FloatArray = weight * balanced * (residual - predicted)
+    return found

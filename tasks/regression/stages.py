@@ -1,0 +1,121 @@
+"""The stages of a regression: three releases, what is learnt between them, and the interval."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.plan import Design
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.enclave.folds import Folds, Pieces
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.regression import interval
+from causalveil.tasks.regression.adjustment import Adjustment, Seen
+from causalveil.tasks.regression.decide import choose, recipe
+from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.interval import ThreeReleases
+from causalveil.tasks.regression.moments import JointMoments, moment_sums, moments_from
+from causalveil.tasks.regression.recipe import EFFECT, MOMENTS, SCALES, RegressionRecipe
+from causalveil.tasks.regression.scales import Scales, scale_sums, scales_from
+from causalveil.tasks.regression.scores import score_sums
+
+
+def declare(study: RegressionStudy, design: Design) -> tuple[Charge, ...]:
+    """Every charge of the study, from public facts alone."""
+    return tuple(recipe(study, design).charges())
+
+
+def release_scales(study: RegressionStudy, plan: RegressionRecipe, pieces: Pieces, budget: Budget) -> Scales:
+    """Release 1."""
+    columns = plan.columns
+    sums = scale_sums(pieces, plan.measured, columns.covariates, study.execution.workers)
+    released = plan.scales_mechanism().release(sums, SCALES, budget)
+    return scales_from(released, pieces.units, plan.scales_noise(), columns.covariates)
+
+
+def release_moments(
+    study: RegressionStudy, plan: RegressionRecipe, scales: Scales, pieces: Pieces, budget: Budget
+) -> JointMoments | None:
+    """Release 2; None where nothing is adjusted for."""
+    mechanism = plan.moments_mechanism()
+    if mechanism is None:
+        return None
+    features = plan.features(scales)
+    released = mechanism.release(moment_sums(pieces, features, study.execution.workers), MOMENTS, budget)
+    return moments_from(released, pieces.units, plan.moments_noise(features.count), features)
+
+
+def release_scores(
+    study: RegressionStudy,
+    plan: RegressionRecipe,
+    scales: Scales,
+    features: Features | None,
+    choice: Adjustment,
+    pieces: Pieces,
+    budget: Budget,
+) -> FloatArray:
+    """Release 3."""
+    sums = score_sums(pieces, scales, features, choice, study.execution.workers)
+    return plan.effect_mechanism().release(sums, EFFECT, budget)
+
+
+def regression(study: RegressionStudy, plan: RegressionRecipe, pieces: Pieces, budget: Budget) -> EffectFindings:
+    """The whole estimator.
+
+    Args:
+        study: the study.
+        plan: its recipe, for as many units as ``pieces`` has.
+        pieces: all units.
+        budget: where noise is drawn and charged.
+    """
+    scales = release_scales(study, plan, pieces, budget)
+    moments = release_moments(study, plan, scales, pieces, budget)
+    features, choice, seen = choose(study, plan, scales, moments)
+    scores = release_scores(study, plan, scales, features, choice, pieces, budget)
+    return interval.findings(study, plan, ThreeReleases(scales, features, choice, seen, scores))
+
+
+def analyse(study: RegressionStudy, design: Design, rows: Rows, budget: Budget) -> EffectFindings:
+    """The whole estimator on rows in memory, for replications and tests."""
+    return regression(study, recipe(study, design), Pieces(lambda _: rows, 1, len(rows)), budget)
+
+
+def scales_stage(study: RegressionStudy, design: Design, scratch: Path, budget: Budget) -> Scales:
+    """Release where covariates and outcomes lie, from all units."""
+    return release_scales(study, recipe(study, design), Folds.open(scratch).fold(0), budget)
+
+
+def moments_stage(
+    study: RegressionStudy, design: Design, scratch: Path, scales: Scales, budget: Budget
+) -> JointMoments | None:
+    """Release the moments, from all units; None where nothing is adjusted for."""
+    return release_moments(study, recipe(study, design), scales, Folds.open(scratch).fold(0), budget)
+
+
+def adjustment_stage(
+    study: RegressionStudy, design: Design, scales: Scales, moments: JointMoments | None
+) -> tuple[Features | None, Adjustment, Seen | None]:
+    """Decide what is adjusted for; reads nothing but released and public values."""
+    return choose(study, recipe(study, design), scales, moments)
+
+
+def scores_stage(
+    study: RegressionStudy,
+    design: Design,
+    scratch: Path,
+    scales: Scales,
+    features: Features | None,
+    choice: Adjustment,
+    budget: Budget,
+) -> FloatArray:
+    """Release the sums of scores, from all units."""
+    pieces = Folds.open(scratch).fold(0)
+    return release_scores(study, recipe(study, design), scales, features, choice, pieces, budget)
+
+
+def interval_stage(study: RegressionStudy, design: Design, found: ThreeReleases) -> EffectFindings:
+    """The last stage: reads nothing but released and public values."""
+    return interval.findings(study, recipe(study, design), found)

@@ -1,0 +1,143 @@
+"""Regression end to end: plan = ledger = release, hostile tables, and refusals that cost nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
+from causalveil.flows.sequence.study import plan_study
+from tests.ledger_help import assert_agreed
+from tests.studies import people, refused, write_study
+
+POLICY: dict[str, Any] = {
+    "estimators": ["regression"],
+    "caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}, "label": {"epsilon": 1000, "delta": "1e-2"}},
+}
+# Estimator, privacy, estimand and how many draws.
+OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, int]] = {
+    "small": ({}, {"epsilon": "0.3"}, "ATE", 2),
+    "adjusted": ({}, {"epsilon": "20"}, "ATE", 3),
+    "treated": ({}, {"epsilon": "20"}, "ATT", 3),
+    "controls": ({"basis": "linear"}, {"epsilon": "20"}, "ATC", 3),
+    "pairs": ({"basis": "pairs"}, {"epsilon": "40"}, "ATE", 3),
+    "trial": ({"trial": True}, {"epsilon": "0.7"}, "ATE", 2),
+    "pure": ({}, {"epsilon": "80", "delta": 0}, "ATE", 3),
+    "pure and small": ({}, {"epsilon": "0.7", "delta": 0}, "ATT", 2),
+}
+
+
+def changes(option: str) -> dict[str, Any]:
+    estimator, privacy, estimand, _ = OPTIONS[option]
+    return {
+        "estimator": {"penalty": ..., "name": "regression", **estimator},
+        "privacy": privacy,
+        "estimand": estimand,
+    }
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_plan_ledger_release_agree(option: str, tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study", study=changes(option), policy=POLICY)
+    _, plan = plan_study(path)
+    release = assert_agreed(plan, run_study(path, out=tmp_path / "out", engine="direct").path)
+    assert len(plan.charges) == OPTIONS[option][3]
+    assert {str(charge.scope) for charge in plan.charges} == {"all"}
+    assert plan.total.epsilon == Decimal(OPTIONS[option][1]["epsilon"])
+    assert -10 <= release.interval.lower <= release.estimate <= release.interval.upper <= 10
+    assert release.variance.sampling > 0
+    assert release.guarantee == "finite_sample"
+    assert (release.details["features"] == 0) == (OPTIONS[option][3] == 2)
+
+
+def test_plan_says_what_is_adjusted_for(tmp_path: Path, capsys: Any) -> None:
+    path = write_study(tmp_path / "study", study=changes("small"), policy=POLICY)
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", str(path), "--effect", "2", "--json"])
+    assert ended.value.code == 0
+    shown = json.loads(capsys.readouterr().out)["forecast"]
+    assert shown["adjustment"] == "unadjusted"
+    assert shown["bias"] > 0
+    assert any("not used" in warning for warning in shown["warnings"])
+
+
+def test_plan_without_data_has_formulas(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study", study=changes("adjusted"), policy=POLICY)
+    for part in path.parent.glob("*.parquet"):
+        part.unlink()
+    _, plan = plan_study(path)
+    assert all(charge.sensitivity is None and charge.noise_scale is None for charge in plan.charges)
+    assert plan.total.epsilon == 20
+
+
+def test_label_level_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    study = changes("small") | {"privacy": {"level": "label"}}
+    path = write_study(tmp_path / "study", study=study, policy=POLICY)
+    code, line, _ = refused(capfd, "run", str(path), "--engine", "direct", "--out", str(tmp_path / "out"))
+    assert code == 2
+    assert "label" in line
+
+
+def spoilt(name: str) -> pl.DataFrame:
+    """A table on which a division could end badly."""
+    frame = people(600)
+    never = pl.lit(value=False)
+    return {
+        "constant covariate": lambda: frame.with_columns(age=pl.lit(33.0)),
+        "at the bounds": lambda: frame.with_columns(age=pl.lit(1e9)),
+        "one level": lambda: frame.with_columns(group=pl.lit("b")),
+        "all treated": lambda: frame.with_columns(treated=~never),
+        "nobody treated": lambda: frame.with_columns(treated=never),
+        "one treated": lambda: frame.with_columns(treated=pl.col("person") == 1007),
+        "outcome never varies": lambda: frame.with_columns(score=pl.lit(10.0)),
+        "outcome is treatment": lambda: frame.with_columns(score=pl.col("treated").cast(pl.Float64) * 10),
+        "covariate is treatment": lambda: frame.with_columns(age=pl.col("treated").cast(pl.Float64) * 40 + 20),
+        "ten people": lambda: frame.head(10),
+        "two people": lambda: frame.head(2),
+    }[name]()
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "50"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "constant covariate", "at the bounds", "one level", "all treated", "nobody treated", "one treated",
+        "outcome never varies", "outcome is treatment", "covariate is treatment", "ten people", "two people",
+    ],
+)  # fmt: skip
+def test_a_spoilt_table_has_an_answer_of_finite_numbers(name: str, epsilon: str, tmp_path: Path) -> None:
+    study = changes("adjusted") | {"privacy": {"epsilon": epsilon}}
+    path = write_study(tmp_path / "study", frame=spoilt(name), study=study, policy=POLICY)
+    release = run_study(path, out=tmp_path / "out", engine="direct", simulate=3).release
+    numbers = [value for value in release.details.values() if isinstance(value, float)]
+    assert all(math.isfinite(value) for value in [release.estimate, *numbers])
+    assert release.interval.lower <= release.estimate <= release.interval.upper
+    assert release.interval.lower < release.interval.upper
+
+
+def test_a_duplicated_covariate_is_said_to_be_unresolved(tmp_path: Path) -> None:
+    frame = people(4000).with_columns(again=pl.col("age"))
+    covariates = {"again": {"lower": 20, "upper": 60}}
+    study = changes("adjusted") | {"covariates": covariates, "estimator": {**changes("controls")["estimator"]}}
+    path = write_study(tmp_path / "study", frame=frame, study=study, policy=POLICY)
+    release = run_study(path, out=tmp_path / "out", engine="direct", simulate=3).release
+    assert release.details["adjustment"] == "adjusted linearly"
+    assert release.details["unresolved_directions"] == 1
+    assert release.interval.lower < 2 < release.interval.upper
+
+
+def test_the_shipped_studies_run(tmp_path: Path) -> None:
+    data = Path(__file__).parents[2] / "data"
+    for name, said in (("lalonde", "unadjusted"), ("fertility", "adjusted")):
+        found = run_study(
+            data / name / "study-regression.yaml", out=tmp_path / name, engine="direct", simulate=1
+        ).release
+        assert str(found.details["adjustment"]).startswith(said)
+        assert found.interval.lower < found.interval.upper

@@ -1,0 +1,43 @@
+"""Studies, tables and whole analyses for tests of regression."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
+from causalveil.schemas.studies import parse_study
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.regression.stages import analyse
+from tests.studies import STUDY, merge
+
+
+def make_regression(p: int = 2, **changes: Any) -> RegressionStudy:
+    """A study of `p` numbers in [-1, 1], outcome from 0 to 10; keys of privacy and estimator may stand at the top."""
+    estimator: dict[str, Any] = {"name": "regression"}
+    privacy: dict[str, Any] = {"epsilon": "1", "delta": "1e-6"}
+    for key in list(changes):
+        if key in ("epsilon", "delta", "level"):
+            privacy[key] = changes.pop(key)
+        elif key in RegressionEstimator.model_fields and key != "name":
+            estimator[key] = changes.pop(key)
+    base = {key: value for key, value in STUDY.items() if key != "covariates"}
+    base |= {"covariates": {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)}, "estimator": estimator}
+    study = parse_study(merge(base, {"privacy": privacy, **changes}))
+    assert isinstance(study, RegressionStudy)
+    return study
+
+
+def analysed(study: RegressionStudy, rows: Rows, seed: int = 0) -> EffectFindings:
+    """The whole estimator with seeded noise."""
+    return analyse(study, design(study, len(rows)), rows, RehearsalBudget(seed))
+
+
+def in_rows(z: np.ndarray, t: np.ndarray, u: np.ndarray) -> Rows:
+    """Covariates in [-1, 1], shape (n, p), with their intercept as rows of the unit ball."""
+    x = np.column_stack([z, np.ones(len(z))]) / np.sqrt(z.shape[1] + 1) * (1 - 2.0**-40)
+    return Rows(x, np.asarray(t, dtype=np.uint8), np.asarray(u, dtype=np.float64))
