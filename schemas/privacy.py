@@ -131,8 +131,20 @@ class PrivacyCost(Frozen):
     delta: Amount
 
 
+class GaussianCost(PrivacyCost):
+    """What one Gaussian draw costs: mu of Gaussian differential privacy, and an (epsilon, delta) that it keeps alone.
+
+    Draws compose by mu alone (``tasks/privacy/division.py``); the pairs of several draws are never added.
+    """
+
+    mu: Annotated[Amount, Field(gt=0)]
+
+
 class Charge(Frozen):
     """One declared draw of noise: what it is, whom it touches, what it costs.
+
+    ``epsilon`` and ``delta`` hold for the draw alone. Together draws cost less than the sum: Gaussian ones compose by
+    ``mu``, and over runs by ``rho`` (``docs/proofs/accounting.md``).
 
     ``sensitivity`` and ``noise_scale`` are None in a plan whose number of units is unknown; ``formula`` then says
     what they will be. In a release both are numbers.
@@ -148,3 +160,8 @@ class Charge(Frozen):
     noise_scale: float | None
     epsilon: Amount
     delta: Amount
+    mu: Annotated[Amount | None, Field(description="Gaussian noise: sensitivity over noise scale, rounded up")] = None
+    rho: Annotated[
+        Amount | None,
+        Field(description="zero-concentrated privacy, rounded up; without mu it holds but for a chance of delta"),
+    ] = None

@@ -28,7 +28,7 @@ from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.sizes import design
 from causalveil.tasks.machine.scratch import open_scratch
 from causalveil.tasks.machine.write import write_whole
-from causalveil.tasks.privacy.accountant import compose, epsilon_pld
+from causalveil.tasks.privacy.accountant import epsilon_pld, total
 from causalveil.tasks.privacy.budget import FlowBudget, records_folder
 from causalveil.tasks.privacy.keys import RunKey, key_of
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger, throwaway_ledger
@@ -79,17 +79,17 @@ def declare(study: Study, design: Design) -> Plan:
         StudyError: the charges do not compose to what the study requests (a defect, not a user's mistake).
     """
     charges = METHODS[study.estimator.name].declare(study, design)
-    total = compose(charges)
-    if total != study.privacy.cost:
-        raise StudyError(f"the plan adds up to {total} but the study requests {study.privacy.cost}; report this")
+    cost = total(charges, study.privacy.cost)
+    if cost != study.privacy.cost:
+        raise StudyError(f"the plan adds up to {cost} but the study requests {study.privacy.cost}; report this")
     known = all(charge.noise_scale is not None for charge in charges)
     return Plan(
         study=study.name,
         study_digest=study.digest,
         design=design,
         charges=charges,
-        total=total,
-        epsilon_pld=epsilon_pld(charges, total.delta) if known else None,
+        total=cost,
+        epsilon_pld=epsilon_pld(charges, cost.delta) if known else None,
     )
 
 

@@ -10,12 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from decimal import ROUND_DOWN, Decimal
+from decimal import Decimal
 from functools import lru_cache
 from typing import NamedTuple
 
-from causalveil.schemas.amounts import add, parse_amount, subtract
-from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Design
 from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
@@ -25,14 +23,8 @@ from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.models.lattice_sums import lattice_exponent, sums_sensitivity
 from causalveil.tasks.models.logistic import PropensityModel
-from causalveil.tasks.privacy.mechanisms import (
-    GaussianAnalytic,
-    L2Laplace,
-    Mechanism,
-    Sensitivity,
-    Slot,
-    vector_mechanism,
-)
+from causalveil.tasks.privacy.division import divide, portion
+from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, Slot, vector_mechanism
 
 # What ``budget_shares: auto`` stands for: propensity, outcome model, effect.
 BOTH_MODELS = (Decimal("0.3"), Decimal("0.3"), Decimal("0.4"))
@@ -56,8 +48,6 @@ PENALTIES = tuple(10 ** (exponent / 4) for exponent in range(-24, 5))
 # outcome's half range; slopes get the rest.
 ARM_PARTS = (Decimal("0.1"), Decimal("0.2"), Decimal("0.3"), Decimal("0.4"))
 ARM_NOISE = 0.02
-# Costs of nuisances are rounded down to so many digits; the effect gets what is left, exactly.
-DIGITS = 6
 
 
 class Cut(NamedTuple):
@@ -245,52 +235,30 @@ def _squared_length(study: EffectStudy) -> float:
 
 def _divide(study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Decimal]) -> Recipe:
     """The recipe of given shares: which models are worth their noise, and what each draw costs."""
-    propensity, outcome, _ = shares
-    total, others = study.privacy.cost, blank.folds - 1
-    model = _part(total, outcome, others)
+    propensity, outcome, effect = shares
+    # A unit trains the models of all folds but its own, so these divide a model's share.
+    meets = dict.fromkeys(("propensity", "arms", "slopes"), blank.folds - 1)
+    rest = {"propensity": propensity, "effect": effect}
+    costs = divide(study.privacy.cost, {"arms": outcome, **rest}, meets)
     chosen = replace(
-        blank, arms_cost=model, propensity_cost=_part(total, propensity, others) if propensity > 0 else None
+        blank, arms_cost=costs["arms"], propensity_cost=costs.get("propensity"), effect_cost=costs["effect"]
     )
-    part = _arm_part(chosen)
-    split = replace(
-        chosen, arms_cost=_part(total, outcome * part, others), slopes_cost=_part(total, outcome * (1 - part), others)
-    )
+    part = _arm_part(study.privacy.cost, outcome / meets["arms"], chosen.trained_on(0))
+    costs = divide(study.privacy.cost, {"arms": outcome * part, "slopes": outcome * (1 - part), **rest}, meets)
+    split = replace(chosen, arms_cost=costs["arms"], slopes_cost=costs["slopes"], effect_cost=costs["effect"])
     signal = _signal(split)
     if signal >= LEAST_SIGNAL:
         best = min(CUTS, key=lambda cut: _cut_error(study, cut, signal, chosen.columns - 1))
         chosen = replace(split, residuals=best.residual_sds, radius=_radius(study, best.row_sds))
     if chosen.propensity_cost is not None:
         chosen = replace(chosen, penalty=_penalty(study, chosen))
-    spent = [
-        cost for cost in (chosen.arms_cost, chosen.slopes_cost, chosen.propensity_cost) if cost is not None
-    ] * others
-    try:
-        effect = PrivacyCost(
-            epsilon=subtract(total.epsilon, add(*(cost.epsilon for cost in spent))),
-            delta=subtract(total.delta, add(*(cost.delta for cost in spent))),
-        )
-        parse_amount(effect.epsilon), parse_amount(effect.delta)
-    except (ValueError, ArithmeticError):
-        raise StudyError("privacy: this budget cannot be divided exactly; write it with fewer digits") from None
-    return replace(chosen, effect_cost=effect)
+    return chosen
 
 
-def _part(total: PrivacyCost, share: Decimal, others: int) -> PrivacyCost:
-    """A fold's part of a share, rounded down."""
-
-    def of(amount: Decimal) -> Decimal:
-        exact = amount * share / others
-        return exact if exact == 0 else exact.quantize(Decimal(1).scaleb(exact.adjusted() - DIGITS + 1), ROUND_DOWN)
-
-    return PrivacyCost(epsilon=of(total.epsilon), delta=of(total.delta))
-
-
-def _arm_part(chosen: Recipe) -> Decimal:
-    """The least part of the outcome model's budget that keeps the noise of arm means small; at most 0.4."""
-    units = chosen.trained_on(0)
+def _arm_part(request: PrivacyCost, outcome: Decimal, units: int | None) -> Decimal:
+    """The least part of a fold's share for outcomes that keeps the noise of arm means small; at most 0.4."""
     for part in ARM_PARTS:
-        noise = _deviation(4, _part(chosen.arms_cost, part, 1))
-        if units is None or noise / (units / 2) <= ARM_NOISE:
+        if units is None or _deviation(4, portion(request, outcome * part)) / (units / 2) <= ARM_NOISE:
             return part
     return ARM_PARTS[-1]
 
@@ -349,5 +317,4 @@ def _penalty(study: AipwStudy, chosen: Recipe) -> float | None:
 def _deviation(numbers: int, cost: PrivacyCost) -> float:
     """Standard deviation of the noise on each of ``numbers`` numbers of sensitivity 2."""
     bound = Sensitivity(2.0, Norm.l2, "2")
-    mechanism = GaussianAnalytic(bound, cost) if cost.delta > 0 else L2Laplace(bound, cost)
-    return Noise.of(mechanism, numbers).deviation
+    return Noise.of(vector_mechanism(bound, cost), numbers).deviation

@@ -24,14 +24,8 @@ from causalveil.schemas.privacy import Half, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import Variant
 from causalveil.tasks.direction import sensitivity as theory
 from causalveil.tasks.direction.stability import useful_distance
-from causalveil.tasks.privacy.mechanisms import (
-    GaussianAnalytic,
-    L2Laplace,
-    Laplace,
-    Sensitivity,
-    Slot,
-    vector_mechanism,
-)
+from causalveil.tasks.privacy.division import divide
+from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease
 
 STAGE, REGRESS = "answer", "regress"
@@ -86,7 +80,7 @@ class Fit:
 
     slot: Slot
     cause: int
-    mechanism: GaussianAnalytic | L2Laplace
+    mechanism: Mechanism
 
 
 def draws(study: DirectionStudy, design: Design) -> tuple[Draw, ...]:
@@ -111,8 +105,14 @@ def fits(study: DirectionStudy, design: Design) -> tuple[Fit, ...]:
     ranks = [score for score in study.estimator.scores if score in RANKS]
     if not ranks or len(study.estimator.protect) < 2:
         return ()
-    epsilons = shares(add(*(plan.epsilon[s] for s in ranks)), 2)
-    deltas = shares(plan.delta_of_ranks, 2)
+    request = PrivacyCost(epsilon=add(*(plan.epsilon[s] for s in ranks)), delta=plan.delta_of_ranks)
+    names = ("regression_of_y", "regression_of_x")
+    # Every training unit meets both. Without delta the two parts add up exactly.
+    costs = (
+        list(divide(request, dict.fromkeys(names, Decimal("0.5"))).values())
+        if request.delta > 0
+        else [PrivacyCost(epsilon=epsilon, delta=Decimal(0)) for epsilon in shares(request.epsilon, 2)]
+    )
     bound = plan.sensitivity(
         lambda n, _: theory.weight_movement(n, study.estimator.penalty, study.estimator.variant),
         "4 (sqrt(p) + sqrt(1/2))/(n p^1.5)",
@@ -122,9 +122,9 @@ def fits(study: DirectionStudy, design: Design) -> tuple[Fit, ...]:
         Fit(
             Slot(name, REGRESS, Scope.train),
             cause,
-            vector_mechanism(bound, PrivacyCost(epsilon=epsilons[cause], delta=deltas[cause])),
+            vector_mechanism(bound, costs[cause]),
         )
-        for cause, name in enumerate(("regression_of_y", "regression_of_x"))
+        for cause, name in enumerate(names)
     )
 
 

@@ -1,8 +1,9 @@
-"""What draws of noise cost together, and how much noise a cost asks for.
+"""What the draws of one run cost together.
 
-Forwards: ``compose`` is the enforced total (basic composition, exact decimals); ``epsilon_pld`` is the reported one
-(privacy loss distributions), which may be smaller and is never larger. Backwards: each ``*_scale`` or ``*_sigma``
-returns a float that is certainly large enough for the theorem that its mechanism names.
+``compose`` adds exact decimals and always holds. ``total`` is what a run reserves: the sum where it keeps the
+request, else the composition of its Gaussian draws by mu, which loses nothing, and beside other draws by privacy loss
+distributions of the declared draws. Both are sound since every parameter of a run is fixed before a row is read; over
+runs, where it is not, only sums count (``tasks/privacy/concentrated.py``). Proofs: ``docs/proofs/accounting.md``.
 
 A unit is in one part of a partition, the training or the estimation half, one of K folds: so what touches a part counts
 together, and of the parts only the largest counts, on top of what reads everybody (``docs/privacy.md``, composition).
@@ -15,23 +16,27 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
-from fractions import Fraction
 from functools import lru_cache
 from itertools import chain, product
 from typing import Any, NamedTuple
 
-from causalveil.schemas.amounts import add, float_below, parse_amount
+from causalveil.schemas.amounts import add, float_below, parse_amount, subtract
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.privacy import Charge, PrivacyCost
-from causalveil.tasks.privacy.gaussian import WIDENING, composed_epsilon, unit_sigma
-from causalveil.tasks.privacy.noise import opendp_laplace_loss
+from causalveil.tasks.privacy.concentrated import rho_of, tested_delta
+from causalveil.tasks.privacy.division import composed, epsilon_of, keeps
+from causalveil.tasks.privacy.gaussian import composed_epsilon
 
-LATTICE_EPSILON = (1e-6, 1e3)
-# Below S by this power of two: ties are rare and calibration is wider than S/epsilon by a part in a million.
-LATTICE_BITS = 20
 # The grid of privacy losses: fine against epsilon, but with a bounded number of points. Pessimistic at any step.
 PLD_STEPS, PLD_POINTS = 20_000, 100_000
 PLD_EPSILON = (1e-6, 100.0)
+
+
+class Concentrated(NamedTuple):
+    """What a run costs an account over runs: ``rho``-zCDP but for a chance of ``delta``. Exact decimals."""
+
+    rho: Decimal
+    delta: Decimal
 
 
 def compose(charges: Iterable[Charge]) -> PrivacyCost:
@@ -46,16 +51,82 @@ def compose(charges: Iterable[Charge]) -> PrivacyCost:
         StudyError: the exact total has more digits than an amount may have.
     """
     listed = list(charges)
-    groups = _groups(listed)
-
-    def total(amount: Callable[[Charge], Decimal]) -> Decimal:
-        common = add(*(amount(charge) for charge in listed if not charge.scope.whole))
-        return parse_amount(add(common, *(max(add(*map(amount, met)) for met in group) for group in groups)))
-
     try:
-        return PrivacyCost(epsilon=total(lambda charge: charge.epsilon), delta=total(lambda charge: charge.delta))
+        return PrivacyCost(
+            epsilon=parse_amount(_largest(listed, lambda charge: charge.epsilon)),
+            delta=parse_amount(_largest(listed, lambda charge: charge.delta)),
+        )
     except (ValueError, decimal.Inexact):
         raise StudyError("the charges do not add up to an amount of budget; write them with fewer digits") from None
+
+
+def concentrate(charges: Iterable[Charge]) -> Concentrated:
+    """What the charges cost an account: sums of rho, and of the deltas of tests, over the structure of ``compose``."""
+    listed = list(charges)
+    return Concentrated(_largest(listed, rho_of), _largest(listed, tested_delta))
+
+
+def total(charges: Iterable[Charge], request: PrivacyCost) -> PrivacyCost:
+    """What the charges of one run cost together: at most ``request``, wherever that is proved.
+
+    The sum, if that keeps the request. Else at the request's delta: of Gaussian draws alone the epsilon of their
+    composed mu; of a mixture the request itself, if Gaussian draws keep what the others' sum leaves of it, or the
+    privacy loss distributions of all of them do.
+
+    Raises:
+        StudyError: the charges exceed the request, and their sum is no amount.
+    """
+    listed = list(charges)
+    try:
+        basic, problem = compose(listed), None
+    except StudyError as found:
+        basic, problem = None, found
+    if basic is not None and basic.epsilon <= request.epsilon and basic.delta <= request.delta:
+        return basic
+    met = _met_together(listed)
+    if all(charge.mu is not None for charge in listed) and request.delta > 0:
+        mus = [composed(charge.mu for charge in one if charge.mu is not None) for one in met]
+        epsilon = max(epsilon_of(mu, request.delta) for mu in mus)
+        if epsilon > request.epsilon and all(keeps(mu, request) for mu in mus):
+            epsilon = request.epsilon
+        return PrivacyCost(epsilon=epsilon, delta=request.delta)
+    if all(_mixture_keeps(one, request) for one in met) or _distributions_keep(listed, request):
+        return request
+    if basic is None:
+        raise problem or StudyError("the charges exceed the request")
+    return basic
+
+
+def _mixture_keeps(charges: Sequence[Charge], request: PrivacyCost) -> bool:
+    """Whether draws that one unit meets keep the request: Gaussian ones what the others' sum leaves of it."""
+    others = [charge for charge in charges if charge.mu is None]
+    epsilon = subtract(request.epsilon, add(*(charge.epsilon for charge in others)))
+    delta = subtract(request.delta, add(*(charge.delta for charge in others)))
+    if epsilon < 0 or delta < 0:
+        return False
+    try:
+        left = PrivacyCost(epsilon=epsilon, delta=delta)
+    except ValueError:
+        return False
+    return keeps(composed(charge.mu for charge in charges if charge.mu is not None), left)
+
+
+def _distributions_keep(charges: Sequence[Charge], request: PrivacyCost) -> bool:
+    if request.delta == 0 or any(charge.noise_scale is None for charge in charges):
+        return False
+    return epsilon_pld(charges, request.delta) <= float_below(request.epsilon)
+
+
+def _largest(charges: Sequence[Charge], amount: Callable[[Charge], Decimal]) -> Decimal:
+    """The largest sum of an amount that a unit can meet."""
+    common = add(*(amount(charge) for charge in charges if not charge.scope.whole))
+    return add(common, *(max(add(*map(amount, met)) for met in group) for group in _groups(charges)))
+
+
+def _met_together(charges: Sequence[Charge]) -> list[list[Charge]]:
+    """Every set of charges that one unit can meet: one part of each partition, in every way."""
+    common = [charge for charge in charges if not charge.scope.whole]
+    return [[*common, *chain(*choice)] for choice in product(*_groups(charges))]
 
 
 def _groups(charges: Sequence[Charge]) -> list[list[list[Charge]]]:
@@ -69,10 +140,9 @@ def _groups(charges: Sequence[Charge]) -> list[list[list[Charge]]]:
 def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
     """Epsilon of all charges at ``delta``, by privacy loss distributions over the structure of ``compose``.
 
-    Gaussian draws alone compose in closed form. Else each distribution is pessimistic, from our own sensitivity and
-    noise scale; mechanisms without a distribution of their own (L2-Laplace, lattice Laplace) enter as the worst
-    mechanism of their (epsilon, delta). For a vector under Laplace noise the scalar of the same L1 sensitivity is the
-    worst case.
+    Gaussian draws alone by the closed form. Each distribution is pessimistic, from our own sensitivity and noise
+    scale; mechanisms without a distribution of their own (L2-Laplace, lattice Laplace) enter as the worst mechanism of
+    their (epsilon, delta). For a vector under Laplace noise the scalar of the same L1 sensitivity is the worst case.
 
     Returns:
         the smaller of this and the basic total; infinity if ``delta`` is below what the charges spend. Outside
@@ -81,16 +151,23 @@ def epsilon_pld(charges: Sequence[Charge], delta: Decimal) -> float:
     Raises:
         CausalveilError: a charge has no noise scale yet, since the number of units is unknown.
     """
-    basic = compose(charges)
+    if any(charge.noise_scale is None or charge.sensitivity is None for charge in charges):
+        raise CausalveilError("privacy loss distributions need noise scales: the number of units is not known yet")
+    try:
+        basic = compose(charges)
+        bound = float(basic.epsilon) if delta >= basic.delta else math.inf
+    except StudyError:
+        basic, bound = None, math.inf
     # Without a delta the largest loss counts, and the largest losses of pure draws add up.
-    if delta == 0 and basic.delta == 0:
+    if basic is not None and delta == 0 and basic.delta == 0:
         return float(basic.epsilon)
-    common = [charge for charge in charges if not charge.scope.whole]
-    # One part of each partition in every way; parts that meet the same charges are looked at once.
-    met = {tuple(sorted(_key(charge) for charge in chain(common, *choice))) for choice in product(*_groups(charges))}
-    bound = float(basic.epsilon) if delta >= basic.delta else math.inf
-    if not PLD_EPSILON[0] <= basic.epsilon <= PLD_EPSILON[1]:
+    if charges and delta > 0 and all(charge.mu is not None for charge in charges):
+        mus = {composed(charge.mu for charge in one if charge.mu is not None) for one in _met_together(charges)}
+        return min(bound, float(max(epsilon_of(mu, delta) for mu in mus)))
+    if basic is None or not PLD_EPSILON[0] <= basic.epsilon <= PLD_EPSILON[1]:
         return bound
+    # Parts that meet the same charges are looked at once.
+    met = {tuple(sorted(_key(charge) for charge in one)) for one in _met_together(charges)}
     return min(bound, max(_composed_epsilon(keys, float_below(delta)) for keys in met))
 
 
@@ -119,7 +196,8 @@ def _key(charge: Charge) -> _Key:
     return _Key(charge.mechanism, ratio, _float_above(charge.epsilon), _float_above(charge.delta))
 
 
-def _composed_epsilon(keys: Sequence[_Key], delta: float) -> float:
+@lru_cache(maxsize=256)
+def _composed_epsilon(keys: tuple[_Key, ...], delta: float) -> float:
     if not keys:
         return 0.0
     if all(key.mechanism.startswith("gaussian") for key in keys):
@@ -153,69 +231,6 @@ def _distribution(key: _Key, interval: float) -> Any:
         return pld.from_randomized_response(chance, 2, value_discretization_interval=interval)
     parameters = common.DifferentialPrivacyParameters(key.epsilon, key.delta)
     return pld.from_privacy_parameters(parameters, value_discretization_interval=interval)
-
-
-def quotient_above(sensitivity: Fraction, epsilon: float) -> float:
-    """The least float b with ``sensitivity / b <= epsilon``, exactly."""
-    exact = sensitivity / Fraction(epsilon)
-    try:
-        nearest = float(exact)
-    except OverflowError:
-        raise StudyError("epsilon is too small for this sensitivity: the noise would be infinite") from None
-    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
-
-
-@lru_cache(maxsize=256)
-def laplace_scale(sensitivity: float, epsilon: float) -> float:
-    """Scale of Laplace noise: S/epsilon rounded up, and on until OpenDP's own privacy map agrees."""
-    scale = quotient_above(Fraction(sensitivity), epsilon)
-    while opendp_laplace_loss(scale, sensitivity) > epsilon:
-        scale = math.nextafter(scale, math.inf)
-    return scale
-
-
-def analytic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
-    """Standard deviation of the analytic Gaussian, rounded up; ``gaussian_delta`` of it is at most ``delta``."""
-    return _product_above(unit_sigma(epsilon, delta), sensitivity)
-
-
-def classic_sigma(sensitivity: float, epsilon: float, delta: float) -> float:
-    """sqrt(2 ln(1.25/delta)) S/epsilon, rounded up (Dwork and Roth 2014, Theorem A.1)."""
-    multiplier = math.sqrt(2 * math.log(1.25 / delta)) * (1 + WIDENING)
-    return _product_above(multiplier, quotient_above(Fraction(sensitivity), epsilon))
-
-
-def granularity(sensitivity: float) -> float:
-    """Step of the record-level lattice: the power of two in (S 2^-21, S 2^-20]."""
-    return math.ldexp(1.0, math.frexp(sensitivity)[1] - 1 - LATTICE_BITS)
-
-
-def lattice_scale(sensitivity: float, epsilon: float) -> float:
-    """Scale of lattice Laplace noise: rounding to the lattice may part two values by one step more."""
-    step = Fraction(granularity(sensitivity))
-    steps = Fraction(sensitivity) // step + 1
-    return quotient_above(steps * step, epsilon)
-
-
-@lru_cache(maxsize=256)
-def keep_probability(epsilon: float) -> float:
-    """The largest float p with p/(1 - p) <= exp(epsilon), and below 1."""
-    from mpmath.ctx_mp import MPContext
-
-    mp = MPContext()
-    mp.prec = 400
-    odds = mp.exp(mp.mpf(epsilon))
-    keep = min(float(odds / (1 + odds)), math.nextafter(1.0, 0.0))
-    while mp.mpf(keep) > odds * (1 - mp.mpf(keep)):
-        keep = math.nextafter(keep, 0.0)
-    return keep
-
-
-def _product_above(left: float, right: float) -> float:
-    """The least float that is not below the exact product."""
-    exact = Fraction(left) * Fraction(right)
-    nearest = float(exact)
-    return nearest if Fraction(nearest) >= exact else math.nextafter(nearest, math.inf)
 
 
 def _float_above(amount: Decimal) -> float:

@@ -9,9 +9,9 @@ from fractions import Fraction
 from causalveil.schemas.amounts import float_below
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Norm, PrivacyCost
-from causalveil.tasks.privacy.accountant import quotient_above
 from causalveil.tasks.privacy.gaussian import WIDENING
 from causalveil.tasks.privacy.mechanisms import GaussianNoise, Sensitivity
+from causalveil.tasks.privacy.scales import quotient_above
 
 
 @dataclass(frozen=True)

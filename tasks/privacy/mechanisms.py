@@ -12,6 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
@@ -20,9 +21,12 @@ from numpy.typing import NDArray
 
 from causalveil.schemas.amounts import float_below
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.schemas.privacy import Charge, GaussianCost, Norm, PrivacyCost, Scope
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.privacy import accountant
+from causalveil.tasks.privacy import scales
+from causalveil.tasks.privacy.concentrated import rho_of_epsilon, rho_of_mu
+from causalveil.tasks.privacy.division import rounded_up
+from causalveil.tasks.privacy.gaussian import unit_sigma
 from causalveil.tasks.privacy.noise import NoiseSource, check_input
 
 
@@ -132,8 +136,14 @@ class Calibrated(ABC):
             raise CausalveilError(f"{self.NAME}: the number of units is not known yet, so nothing can be released")
         return self.noise_scale
 
+    @property
+    def mu(self) -> Decimal | None:
+        """Of Gaussian noise, sensitivity over scale, rounded up; None of other noise."""
+        return None
+
     def charge(self, slot: Slot) -> Charge:
         """The declaration of one draw under ``slot``."""
+        mu = self.mu
         return Charge(
             name=slot.name,
             stage=slot.stage,
@@ -145,6 +155,8 @@ class Calibrated(ABC):
             noise_scale=self.noise_scale,
             epsilon=self.cost.epsilon,
             delta=self.cost.delta,
+            mu=mu,
+            rho=rho_of_epsilon(self.cost.epsilon, self.NAME) if mu is None else rho_of_mu(mu),
         )
 
 
@@ -161,7 +173,7 @@ class Laplace(Calibrated):
     PURE = True
 
     def _scale(self, sensitivity: float) -> float:
-        return accountant.laplace_scale(sensitivity, self._epsilon)
+        return scales.laplace_scale(sensitivity, self._epsilon)
 
     def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
         """Release ``value``, shape (d,), whose L1 sensitivity is the mechanism's."""
@@ -194,7 +206,40 @@ class GaussianAnalytic(GaussianNoise):
     NAME = "gaussian (analytic)"
 
     def _scale(self, sensitivity: float) -> float:
-        return accountant.analytic_sigma(sensitivity, self._epsilon, float_below(self.cost.delta))
+        return scales.analytic_sigma(sensitivity, self._epsilon, float_below(self.cost.delta))
+
+    @property
+    def mu(self) -> Decimal:
+        """1 over the deviation at sensitivity 1, rounded up; the same whatever the sensitivity."""
+        return _inverse_above(unit_sigma(self._epsilon, float_below(self.cost.delta)))
+
+
+@dataclass(frozen=True)
+class Gaussian(GaussianNoise):
+    """Gaussian noise of deviation S2/mu: mu-GDP (Dong, Roth and Su 2022, Theorem 2.7), a share of a run's mu^2.
+
+    ``cost`` is a ``GaussianCost``, of ``division.divide`` or ``portion``. ``noise_scale`` is the least float s with
+    S2/s <= mu.
+    """
+
+    NAME = "gaussian"
+
+    cost: GaussianCost
+
+    def __post_init__(self) -> None:
+        """Refuse a cost without mu. Epsilon may be 0: delta alone can cover a small draw."""
+        if not isinstance(self.cost, GaussianCost):
+            raise CausalveilError(f"{self.NAME} needs a cost with mu: divide the request into shares")
+        if self.sensitivity.norm is not self.NORM:
+            raise CausalveilError(f"{self.NAME} needs a sensitivity in the {self.NORM} norm")
+
+    def _scale(self, sensitivity: float) -> float:
+        return scales.quotient_above(Fraction(sensitivity), self.cost.mu)
+
+    @property
+    def mu(self) -> Decimal:
+        """As the cost says."""
+        return self.cost.mu
 
 
 @dataclass(frozen=True)
@@ -213,7 +258,12 @@ class GaussianClassic(GaussianNoise):
             raise StudyError(f"{self.NAME} is only private for epsilon below 1; use the analytic Gaussian")
 
     def _scale(self, sensitivity: float) -> float:
-        return accountant.classic_sigma(sensitivity, self._epsilon, float_below(self.cost.delta))
+        return scales.classic_sigma(sensitivity, self._epsilon, float_below(self.cost.delta))
+
+    @property
+    def mu(self) -> Decimal:
+        """1 over the deviation at sensitivity 1, rounded up; the same whatever the sensitivity."""
+        return _inverse_above(scales.classic_sigma(1.0, self._epsilon, float_below(self.cost.delta)))
 
 
 @dataclass(frozen=True)
@@ -229,7 +279,7 @@ class L2Laplace(Calibrated):
     PURE = True
 
     def _scale(self, sensitivity: float) -> float:
-        return accountant.quotient_above(Fraction(sensitivity), self._epsilon)
+        return scales.quotient_above(Fraction(sensitivity), self._epsilon)
 
     def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
         """Release ``value``, shape (d,), whose L2 sensitivity is the mechanism's."""
@@ -255,17 +305,17 @@ class LatticeLaplace(Calibrated):
     def __post_init__(self) -> None:
         """Refuse an epsilon for which the lattice would be too fine for 64-bit integers."""
         super().__post_init__()
-        if not accountant.LATTICE_EPSILON[0] <= self._epsilon <= accountant.LATTICE_EPSILON[1]:
-            low, high = accountant.LATTICE_EPSILON
+        if not scales.LATTICE_EPSILON[0] <= self._epsilon <= scales.LATTICE_EPSILON[1]:
+            low, high = scales.LATTICE_EPSILON
             raise StudyError(f"{self.NAME} needs epsilon between {low} and {high}")
 
     @property
     def granularity(self) -> float | None:
         """Step of the lattice: the power of two in (S 2^-21, S 2^-20]; public, as the sensitivity is."""
-        return None if self.sensitivity.value is None else accountant.granularity(self.sensitivity.value)
+        return None if self.sensitivity.value is None else scales.granularity(self.sensitivity.value)
 
     def _scale(self, sensitivity: float) -> float:
-        return accountant.lattice_scale(sensitivity, self._epsilon)
+        return scales.lattice_scale(sensitivity, self._epsilon)
 
     def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
         """Release one noisy value per unit, shape (n,), into the enclave."""
@@ -290,7 +340,7 @@ class RandomisedResponse(Calibrated):
     sensitivity: Sensitivity = field(default=BIT, kw_only=True)
 
     def _scale(self, sensitivity: float) -> float:  # noqa: ARG002  (one bit is one bit)
-        return accountant.keep_probability(self._epsilon)
+        return scales.keep_probability(self._epsilon)
 
     def release(self, value: ByteArray, slot: Slot, budget: Budget) -> ByteArray:
         """Release one noisy bit per unit, shape (n,), into the enclave."""
@@ -300,6 +350,16 @@ class RandomisedResponse(Calibrated):
         return budget.spend_records(self.charge(slot), lambda noise: noise.randomised_response(value, keep))
 
 
-def vector_mechanism(sensitivity: Sensitivity, cost: PrivacyCost) -> GaussianAnalytic | L2Laplace:
-    """The mechanism of choice for a vector with an L2 sensitivity: analytic Gaussian if there is a delta to spend."""
+def vector_mechanism(sensitivity: Sensitivity, cost: PrivacyCost) -> Gaussian | GaussianAnalytic | L2Laplace:
+    """The mechanism of choice for a vector with an L2 sensitivity: Gaussian noise if there is a delta to spend.
+
+    A part of a divided request comes with its mu; a cost of its own gets the analytic Gaussian.
+    """
+    if isinstance(cost, GaussianCost):
+        return Gaussian(sensitivity, cost)
     return GaussianAnalytic(sensitivity, cost) if cost.delta > 0 else L2Laplace(sensitivity, cost)
+
+
+def _inverse_above(scale: float) -> Decimal:
+    """1/scale in twelve digits, rounded up with room for the last float of a product with a sensitivity."""
+    return rounded_up(1 / Decimal(scale) * (1 + Decimal("1e-15")))

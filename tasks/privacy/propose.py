@@ -20,7 +20,7 @@ from causalveil.schemas.amounts import float_below
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.privacy import Norm
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy import accountant
+from causalveil.tasks.privacy import scales
 from causalveil.tasks.privacy.mechanisms import Budget, Calibrated, Sensitivity, Slot
 from causalveil.tasks.privacy.noise import NoiseSource, check_input
 
@@ -58,12 +58,12 @@ class _Tested(Calibrated):
         return math.nextafter(part, 0.0) if Fraction(part) * parts > Fraction(self._epsilon) else part
 
     def _scale(self, sensitivity: float) -> float:
-        return accountant.laplace_scale(sensitivity, self._part)
+        return scales.laplace_scale(sensitivity, self._part)
 
     @cached_property
     def test_scale(self) -> float:
         """Scale of the Laplace noise on each distance."""
-        return accountant.laplace_scale(1.0, self._part)
+        return scales.laplace_scale(1.0, self._part)
 
     @cached_property
     def threshold(self) -> float:

@@ -6,12 +6,11 @@ Pure geometry; the drawing is in ``tasks/report/templates/figures.svg.j2``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from statistics import median
 
-from causalveil.schemas.amounts import add
 from causalveil.schemas.privacy import Charge
 
 # Positions keep clear of both edges, for markers and the labels of ticks.
@@ -106,20 +105,28 @@ def axis_of(lines: Sequence[Line], *, zero: bool = True) -> Axis:
 def waterfalls(charges: Sequence[Charge], total: Decimal, write: Writer) -> tuple[Waterfall, ...]:
     """What a unit spends, charge after charge: for each half of a split, else for a unit that meets the most.
 
-    The same sums as ``tasks.privacy.accountant.compose``: what reads everybody, and of each partition of the units
-    the charges that touch the unit's own part.
+    The structure of ``tasks.privacy.accountant.compose``: what reads everybody, and of each partition of the units
+    the charges that touch the unit's own part. Widths add up as draws do: Gaussian ones by mu^2, others by epsilon.
 
     Args:
         charges: of the release.
         total: epsilon of the release, which is the full width.
         write: an amount as text.
     """
+    gaussian = all(charge.mu is not None for charge in charges)
+    weights = {charge.name: _squared(charge) if gaussian else charge.epsilon for charge in charges}
     wholes = list(dict.fromkeys(charge.scope.whole for charge in charges if charge.scope.whole))
     if wholes == [tuple(HALVES)]:
-        return tuple(_fall(HALVES[half], _met(charges, {half}), total, write) for half in HALVES)
-    largest = {max(whole, key=lambda part: _sum(_met(charges, {part}))) for whole in wholes}
-    title = f"a unit of {' and '.join(sorted(largest))}, as any other," if largest else "every unit"
-    return (_fall(title, _met(charges, largest), total, write),)
+        met = {HALVES[half]: _met(charges, {half}) for half in HALVES}
+    else:
+        largest = {max(whole, key=lambda part: _sum(_met(charges, {part}), weights)) for whole in wholes}
+        title = f"a unit of {' and '.join(sorted(largest))}, as any other," if largest else "every unit"
+        met = {title: _met(charges, largest)}
+    width = max(_sum(some, weights) for some in met.values())
+    return tuple(
+        _fall(title, some, weights, max(width, Decimal(0) if gaussian else total), total, write)
+        for title, some in met.items()
+    )
 
 
 def _met(charges: Sequence[Charge], parts: set[str]) -> list[Charge]:
@@ -127,17 +134,26 @@ def _met(charges: Sequence[Charge], parts: set[str]) -> list[Charge]:
     return [charge for charge in charges if not charge.scope.whole or charge.scope.parts & parts]
 
 
-def _sum(charges: Sequence[Charge]) -> Decimal:
-    return add(*(charge.epsilon for charge in charges))
+def _squared(charge: Charge) -> Decimal:
+    """mu^2 of a Gaussian charge."""
+    return Decimal(0) if charge.mu is None else charge.mu * charge.mu
 
 
-def _fall(title: str, charges: Sequence[Charge], total: Decimal, write: Writer) -> Waterfall:
+def _sum(charges: Sequence[Charge], weights: Mapping[str, Decimal]) -> Decimal:
+    return sum((weights[charge.name] for charge in charges), Decimal(0))
+
+
+def _fall(
+    title: str, charges: Sequence[Charge], weights: Mapping[str, Decimal], width: Decimal, total: Decimal, write: Writer
+) -> Waterfall:
     bars, spent = [], Decimal(0)
     for charge in charges:
-        start, spent = spent, add(spent, charge.epsilon)
+        start, spent = spent, spent + weights[charge.name]
         note = f"ε {write(charge.epsilon)}, δ {write(charge.delta)}"
-        bars.append(Bar(charge.name, note, _share(start, total), _share(spent, total)))
-    return Waterfall(title, tuple(bars), f"ε {write(spent)}")
+        bars.append(Bar(charge.name, note, _share(start, width), _share(spent, width)))
+    # Charges compose to the release's total; those of one half alone may come to less.
+    alone = sum((charge.epsilon for charge in charges), Decimal(0))
+    return Waterfall(title, tuple(bars), f"ε {write(min(alone, total))}")
 
 
 def site_bars(spent: Sequence[tuple[str, Decimal, Decimal]], write: Writer) -> Waterfall:

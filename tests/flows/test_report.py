@@ -172,7 +172,7 @@ def test_waterfall_adds_up_within_each_part(documents: Documents) -> None:
     folds = load(documents["folds"])
     assert isinstance(folds, Release)
     (fall,) = waterfalls(folds.privacy.charges, folds.privacy.epsilon, amount)
-    assert [(bar.label, bar.start, bar.end) for bar in fall.bars] == [("model 2", 0, 40), ("effect", 40, 100)]
+    assert [(bar.label, bar.start, bar.end) for bar in fall.bars] == [("model 2", 0, 50), ("effect", 50, 100)]
 
 
 def test_templates_ship_with_the_package() -> None:

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.schemas.privacy import Charge, GaussianCost, Norm, PrivacyCost, Scope
 from causalveil.tasks.aipw.recipe import recipe
 from causalveil.tasks.enclave.sizes import design
-from causalveil.tasks.privacy.accountant import compose, epsilon_pld
+from causalveil.tasks.privacy.accountant import compose, epsilon_pld, total
+from causalveil.tasks.privacy.division import mu_of
 from tests.aipw_help import make_aipw
 
 
@@ -51,18 +52,26 @@ def test_compose_is_what_the_worst_unit_pays(folds: int, data: st.DataObject) ->
 @pytest.mark.parametrize("units", [None, 300, 40_000])
 @pytest.mark.parametrize("delta", ["1e-6", "0"])
 def test_a_unit_pays_for_all_models_but_its_own(folds: int, units: int | None, delta: str) -> None:
-    """(K - 1)(eps_pi + eps_mu) + eps_effect, exactly what the study requests."""
+    """(K - 1)(mu_pi^2 + mu_mu^2) + mu_effect^2 is the request's mu^2; without delta the same of epsilon, exactly."""
     study = make_aipw(3, folds=folds, delta=delta, epsilon="0.7")
     made = recipe(study, design(study, units))
     charges = tuple(made.charges())
-    assert compose(charges) == PrivacyCost(epsilon=Decimal("0.7"), delta=Decimal(delta))
-    models = [cost.epsilon for cost in (made.arms_cost, made.slopes_cost, made.propensity_cost) if cost is not None]
-    assert (folds - 1) * sum(models) + made.effect_cost.epsilon == Decimal("0.7")
+    request = PrivacyCost(epsilon=Decimal("0.7"), delta=Decimal(delta))
+    assert total(charges, request) == request
+    costs = [cost for cost in (made.arms_cost, made.slopes_cost, made.propensity_cost) if cost is not None]
+    models, effect = [_measure(cost) for cost in costs], _measure(made.effect_cost)
+    whole = request.epsilon if delta == "0" else mu_of(request) ** 2
+    assert 0 <= whole - ((folds - 1) * sum(models) + effect) <= whole * Decimal("1e-10")
     assert len(charges) == folds * len(models) + 1
     if units is not None:
         assert epsilon_pld(charges, Decimal(delta)) <= 0.7
     # Charged as if folds were disjoint, K = 2 would look half as dear and K = 5 four times cheaper than it is.
-    assert compose(charges).epsilon > max(models) * (1 if folds == 2 else 2)
+    assert whole > max(models) * (1 if folds == 2 else 2)
+
+
+def _measure(cost: PrivacyCost) -> Decimal:
+    """What adds up: mu^2, or epsilon where there is no delta."""
+    return cost.mu**2 if isinstance(cost, GaussianCost) else cost.epsilon
 
 
 def test_a_halves_scope_and_a_folds_scope_cross() -> None:

@@ -8,6 +8,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Scope
 from causalveil.tasks.aipw.recipe import recipe
 from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.privacy.division import mu_of
 from tests.aipw_help import make_aipw, make_difference
 
 
@@ -32,11 +33,13 @@ def test_more_units_let_more_be_learnt() -> None:
 def test_declared_shares_are_spent_as_declared() -> None:
     shares = {"propensity": "0.25", "outcome_model": "0.25", "effect": "0.5"}
     for n in (500, 1_000_000):
-        found = made(n, p=10, budget_shares=shares)
+        study = make_aipw(10, budget_shares=shares)
+        found = recipe(study, design(study, n))
         charges = {charge.name: charge for charge in found.charges()}
-        assert float(charges["effect"].epsilon) == 0.5
+        whole = mu_of(study.privacy.cost)
+        assert float(charges["effect"].mu ** 2 / whole**2) == pytest.approx(0.5, rel=1e-10)
         propensity = charges["share-1" if n == 500 else "propensity-1"]
-        assert float(propensity.epsilon) == 0.25
+        assert float(propensity.mu**2 / whole**2) == pytest.approx(0.25, rel=1e-10)
         assert propensity.scope == Scope.without_fold(1, 2)
 
 
@@ -44,7 +47,7 @@ def test_a_declared_penalty_is_used_and_a_known_score_costs_nothing() -> None:
     assert made(500, propensity={"penalty": 0.2}).penalty == 0.2
     known = made(500, propensity={"known": 0.5})
     assert known.propensity_cost is None
-    assert float(known.effect_cost.epsilon) == 0.9
+    assert float(known.effect_cost.mu**2 / mu_of(make_aipw(2).privacy.cost) ** 2) == pytest.approx(0.9, rel=1e-10)
     assert not [charge for charge in known.charges() if charge.stage == "propensity"]
 
 

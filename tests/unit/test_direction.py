@@ -25,7 +25,7 @@ from causalveil.tasks.direction.pairs import normalise_stage
 from causalveil.tasks.direction.stages import answer, regress, score_values, vectors
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.validate import validate_stage
-from causalveil.tasks.privacy.accountant import compose
+from causalveil.tasks.privacy.accountant import total
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.direction_help import (
     OPTIONS,
@@ -52,15 +52,15 @@ def test_charges_add_up_exactly(option: dict[str, Any], scores: list[str], amoun
     study = make_direction(**option, scores=scores, epsilon=amounts[0], delta=delta)
     for sizes in (SIZES, UNKNOWN):
         charges = [step.mechanism.charge(step.slot) for step in (*fits(study, sizes), *draws(study, sizes))]
-        assert compose(charges) == study.privacy.cost
+        assert total(charges, study.privacy.cost) == study.privacy.cost
         assert len({charge.name for charge in charges}) == len(charges)
 
 
 def test_shares_are_nearly_equal_and_exact() -> None:
-    for total, parts in (("1", 3), ("0.7", 7), ("1e-6", 6), ("0.000001", 7), ("2", 1), ("0", 3)):
-        found = shares(Decimal(total), parts)
-        assert sum(found) == Decimal(total)
-        assert max(found) - min(found) <= Decimal(total) * Decimal("1e-6")
+    for whole, parts in (("1", 3), ("0.7", 7), ("1e-6", 6), ("0.000001", 7), ("2", 1), ("0", 3)):
+        found = shares(Decimal(whole), parts)
+        assert sum(found) == Decimal(whole)
+        assert max(found) - min(found) <= Decimal(whole) * Decimal("1e-6")
 
 
 @pytest.mark.parametrize("score", ["spearman", "kendall", "hsic"])

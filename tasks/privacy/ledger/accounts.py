@@ -6,7 +6,7 @@ from entries that could not have been written by the protocol.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Literal, TypeVar
@@ -18,7 +18,8 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.ledger import DOCUMENT, Account, BlockAccount, Reservation, RunAccount, Sum
 from causalveil.schemas.policy import Policy
 from causalveil.schemas.privacy import Charge, Level, PrivacyCost
-from causalveil.tasks.privacy.accountant import compose
+from causalveil.tasks.privacy import accountant
+from causalveil.tasks.privacy.concentrated import understated
 from causalveil.tasks.privacy.ledger.entry import Entry, broken
 from causalveil.tasks.privacy.ledger.grants import Grant, grant_after
 
@@ -55,7 +56,7 @@ class RunRecord:
         never less, then stands for it.
         """
         try:
-            return as_sum(compose(charge for charge, _ in self.charges))
+            return as_sum(accountant.total((charge for charge, _ in self.charges), self.reservation.cost))
         except StudyError:
             return self.cost
 
@@ -162,7 +163,7 @@ class Book:
             raise broken(entry, "its body speaks of another run")
         if entry.run_id in self.runs:
             raise broken(entry, "its run is reserved twice")
-        if not within(as_sum(compose(reservation.charges)), reservation.cost):
+        if not keeps(reservation.charges, reservation.cost):
             raise broken(entry, "its charges exceed its total")
         for block in reservation.blocks:
             if not within(plus(self.used(entry.dataset, reservation.level, block), reservation.cost), cap):
@@ -242,6 +243,14 @@ def plus(left: Sum, right: Sum | PrivacyCost) -> Sum:
 def total(sums: Iterable[Sum]) -> Sum:
     """The exact sum of many."""
     return reduce(plus, sums, Sum())
+
+
+def keeps(charges: Sequence[Charge], cost: PrivacyCost) -> bool:
+    """Whether the charges of a run, each true of its own draw, together keep the run's total."""
+    try:
+        return not any(map(understated, charges)) and within(as_sum(accountant.total(charges, cost)), cost)
+    except StudyError:
+        return False
 
 
 def within(used: Sum, cap: PrivacyCost) -> bool:

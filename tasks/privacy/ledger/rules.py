@@ -9,8 +9,7 @@ from causalveil.schemas.errors import BudgetRefused, RunConflict, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.policy import Policy
 from causalveil.schemas.privacy import Charge, PrivacyCost
-from causalveil.tasks.privacy.accountant import compose
-from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, as_sum, caps_in_force, within
+from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, caps_in_force, keeps
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.grants import granted
 
@@ -56,7 +55,7 @@ def cap_with_room(book: Book, request: Reservation, policy: Policy) -> PrivacyCo
             f"dataset '{request.dataset}' has no cap for level {request.level}; use a level that both the policy "
             "and its owner's grant name"
         )
-    if not within(as_sum(compose(request.charges)), request.cost):
+    if not keeps(request.charges, request.cost):
         raise BudgetRefused(f"run {request.run_id}: the declared charges exceed the reservation's total")
     for block in request.blocks:
         used = book.used(request.dataset, request.level, block)
