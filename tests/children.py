@@ -21,6 +21,15 @@ PRELOAD = [
     "dp_accounting.pld",
     "alembic.command",
     "sklearn.neural_network",
+    # What a first run imports, a second of computing.
+    "alembic.config",
+    "mpmath",
+    "opendp.prelude",
+    "pandera.strategies.pandas_strategies",
+    "psycopg",
+    "pyarrow.parquet",
+    "sqlalchemy.dialects.postgresql.psycopg",
+    "sqlalchemy.dialects.sqlite",
 ]
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(PRELOAD)

@@ -103,8 +103,11 @@ class FlowBudget:
         shutil.rmtree(self.records, ignore_errors=True)
 
     def stored_document(self) -> str | None:
-        """The document of the run if it is finished."""
-        return self.ledger.stored_document(self.run_id)
+        """The document of the run if it is finished; then its record-level files go, if a crash left any."""
+        document = self.ledger.stored_document(self.run_id)
+        if document is not None:
+            shutil.rmtree(self.records, ignore_errors=True)
+        return document
 
     def _write(self, charge: Charge, values: NDArray[Any]) -> tuple[Path, str]:
         """Write an array durably under a name that is new; return the file and its SHA-256."""

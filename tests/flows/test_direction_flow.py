@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import random
 from collections import Counter
 from decimal import Decimal
 from pathlib import Path
@@ -18,10 +17,9 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.study import plan_study
 from causalveil.schemas.estimators.direction import Favours
-from causalveil.schemas.release import DirectionRelease, load_release
+from causalveil.schemas.release import DirectionRelease
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.direction_help import OPTIONS, doses, option_name, write_direction
-from tests.flows.test_kill import _kill_at, _start, _stored
 from tests.ledger_help import assert_agreed
 from tests.neighbours import neighbour_table
 from tests.studies import refused
@@ -178,35 +176,6 @@ def test_constant_and_extreme_columns_are_no_errors(tmp_path: Path) -> None:
     ):
         release = run(write_direction(tmp_path / str(index), frame=frame), tmp_path / f"out-{index}")
         assert not release.scores[3].answered
-
-
-def test_kill_in_every_stage(tmp_path: Path, home: Path) -> None:
-    """kill -9 in each phase, then the same run id to its end: stored values stand, every run is charged once."""
-    study = write_direction(
-        tmp_path / "study",
-        frame=doses(2_000),
-        study={"estimator": {"protect": ["train", "test"]}},
-        policy={"caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}}},
-    )
-    home.mkdir(mode=0o700)
-    stages = ("start", "validate", "normalise", "split", "regress", "score", "answer")
-    chance, survived, count = random.Random(5), 0, 10
-    for attempt in range(count):
-        run_id, out = f"killed-{attempt}", tmp_path / "out" / str(attempt)
-        child, phases = _start(study, out, run_id, home)
-        _kill_at(child, phases, stages[attempt % len(stages)], chance.expovariate(100))
-        before = _stored(home, run_id)
-        survived += bool(before)
-        child, _ = _start(study, out, run_id, home)
-        child.join()
-        assert child.exitcode == 0
-        after = _stored(home, run_id)
-        assert before.items() <= after.items(), "a stored value changed"
-        assert set(after) == {"regression_of_y", "regression_of_x", "spearman", "kendall", "hsic", "iqr", "release"}
-        open_ledger().verify_release(load_release(out / "release.json"))
-    (block,) = open_ledger().account("small").blocks
-    assert (block.spent.epsilon, block.reserved.epsilon) == (count, 0)
-    assert survived > 0
 
 
 def observe(frame: pl.DataFrame, tmp_path: Path, home: Path, caplog: Any) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""kill -9 lands in every phase of a run; then it is run again, and the books balance.
+"""kill -9 lands anywhere, by the clock; then the run is run again, and the books balance.
+
+What crashes at exact places cannot meet (``test_crash.py``), as in the middle of a write, these may.
 
 The parent kills a child at a stage chosen in turn after a random wait, reads what the ledger holds, and lets a second
 child finish the same run id: every value that was stored is found unchanged, nothing is charged twice or lost.
@@ -111,12 +113,14 @@ def _kill_and_resume(count: int, tmp_path: Path, home: Path) -> Counter[str]:
     return histogram
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_kill_everywhere(tmp_path: Path, home: Path) -> None:
     histogram = _kill_and_resume(56, tmp_path, home)
     assert len(histogram) >= 6, "the kills landed in too few phases to show anything"
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_kill_through_prefect(tmp_path: Path, home: Path, prefect_server: str) -> None:
     """The same through the command and Prefect's server: three kills at random moments, then a run to the end."""
