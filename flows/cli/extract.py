@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -12,7 +12,9 @@ from rich.table import Table
 from causalveil.flows.cli import show
 from causalveil.flows.cli.options import EngineChoice, Json
 from causalveil.flows.engine import settings
-from causalveil.schemas.warehouse import Manifest
+
+if TYPE_CHECKING:
+    from causalveil.schemas.warehouse import Manifest
 
 
 def extract(

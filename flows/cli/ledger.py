@@ -12,7 +12,6 @@ import typer
 
 from causalveil.flows.cli import show
 from causalveil.schemas.errors import LedgerError, PolicyError, StudyError
-from causalveil.schemas.policy import load_policy
 from causalveil.tasks.machine.write import whole_file
 
 ledger_app = typer.Typer(help="Grant, inspect, verify and void what the ledger holds.", no_args_is_help=True)
@@ -33,6 +32,7 @@ def grant(
     json_: Json = False,
 ) -> None:
     """Grant the caps of POLICY, signed by its owner's key if it names one; write this ledger's identity into it."""
+    from causalveil.schemas.policy import load_policy
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
     from causalveil.tasks.privacy.owner import owner_key
 
@@ -58,6 +58,8 @@ def write_identity(path: Path, identity: str) -> None:
     Raises:
         PolicyError: the file cannot be written, or does not say the same afterwards.
     """
+    from causalveil.schemas.policy import load_policy
+
     before = load_policy(path)
     text = path.read_text(encoding="utf-8")
     line = f"ledger: {identity}"

@@ -14,17 +14,15 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from causalveil.flows.engine.engine import Watcher
-from causalveil.schemas.amounts import amount_text
-from causalveil.schemas.estimators.direction import Favours
-from causalveil.schemas.plan import Plan
-from causalveil.schemas.privacy import Charge
-from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
-from causalveil.schemas.study import Study
-
+# Schemas are imported where they are shown: `--help` must not pay for pydantic.
 if TYPE_CHECKING:
+    from causalveil.flows.engine.engine import Watcher
     from causalveil.flows.sequence.study import RunResult
     from causalveil.schemas.ledger import Account
+    from causalveil.schemas.plan import Plan
+    from causalveil.schemas.privacy import Charge
+    from causalveil.schemas.release import DirectionRelease, EffectRelease
+    from causalveil.schemas.study import Study
 
 PATIENCE_SECONDS = 2.0
 
@@ -72,6 +70,8 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def charge_table(charges: tuple[Charge, ...], *, title: str) -> Table:
     """Stage, mechanism, units touched, sensitivity, noise scale, epsilon, delta."""
+    from causalveil.schemas.amounts import amount_text
+
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("stage", no_wrap=True)
     table.add_column("mechanism", min_width=10)
@@ -123,8 +123,8 @@ def _effect(release: EffectRelease) -> str:
 
 def _direction(release: DirectionRelease) -> str:
     names = {
-        Favours.x_to_y: f"{release.pair.x.name} → {release.pair.y.name}",
-        Favours.y_to_x: f"{release.pair.y.name} → {release.pair.x.name}",
+        "x_to_y": f"{release.pair.x.name} → {release.pair.y.name}",
+        "y_to_x": f"{release.pair.y.name} → {release.pair.x.name}",
     }
     verdict = release.verdict
     lines = [
@@ -141,14 +141,16 @@ def _direction(release: DirectionRelease) -> str:
 
 
 # How each kind of release reads; without an entry only its charges are shown.
-ANSWERS: dict[type[Release], Callable[[Any], str]] = {EffectRelease: _effect, DirectionRelease: _direction}
+ANSWERS: dict[str, Callable[[Any], str]] = {"effect": _effect, "direction": _direction}
 
 
 def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:
     """The release of a run, readable."""
+    from causalveil.schemas.amounts import amount_text
+
     release, console = result.release, Console()
     question = getattr(release, "estimand", release.kind)
-    answer = ANSWERS.get(type(release), lambda _: "")(release)
+    answer = ANSWERS.get(release.kind, lambda _: "")(release)
     body = f"{release.study}: {question} by {release.estimator}, {release.units:,} units of {release.dataset}\n{answer}"
     console.print(Panel(body, title="not for release" if release.not_for_release else "release", title_align="left"))
     privacy = release.privacy
@@ -180,6 +182,8 @@ def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:
 
 def plan(study: Study, declared: Plan, outlook: Mapping[str, Any]) -> None:
     """A plan, readable."""
+    from causalveil.schemas.amounts import amount_text
+
     console = Console()
     design = declared.design
     size = "n units" if design.units is None else f"{design.units:,} units"
@@ -211,6 +215,8 @@ def _sweep_table(rows: list[dict[str, float]]) -> Table:
 
 def account(content: Account) -> None:
     """Caps, use and runs of a dataset."""
+    from causalveil.schemas.amounts import amount_text
+
     console = Console()
     table = Table(title=f"Budget of {content.dataset}", title_justify="left", title_style="bold")
     for heading in ("level", "block", "granted", "spent", "reserved", "left", "runs"):

@@ -98,12 +98,13 @@ class Noise:
 
     def quantile(self, tail: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
         """The distance that ``E`` of :meth:`tail` exceeds with probability ``tail``, 0 < tail <= 1/2."""
-        from scipy.optimize import brentq
         from scipy.special import ndtri
 
         deviation = math.hypot(math.sqrt(sampling_variance), self.deviation * factor)
         if self.mixing is None or deviation == 0:
             return -float(ndtri(tail)) * deviation
+        from scipy.optimize import brentq  # half a second that Gaussian noise does not need
+
         # In units of the total deviation, so that nothing underflows; Chebyshev's inequality brackets the root.
         part, sampling = (
             replace(self, scale=self.scale * (factor / deviation)),
@@ -122,11 +123,10 @@ class Noise:
         Armstrong and Kolesar 2018, equation 14: below ``bias`` plus the two-sided quantile, since one error cannot lie
         on both sides. The worst b is at an end, for E is symmetric and unimodal.
         """
-        from scipy.optimize import brentq
-
         plain = self.quantile(error / 2, sampling_variance, factor)
         if bias == 0 or plain == 0:
             return plain + bias
+        from scipy.optimize import brentq
 
         def excess(h: float) -> float:
             return self.outside(h, bias, sampling_variance, factor) - error
