@@ -7,8 +7,10 @@ always, because to refuse them at sample level would tell about a single row.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -60,6 +62,7 @@ def cohort_schema(study: Study, types: Mapping[str, pl.DataType]) -> pa.DataFram
         ``schema.select_columns``. A column of a wrong class fails with pandera's WRONG_DATATYPE;
         :func:`type_rule` says which rule that is.
     """
+    _load_pandera()
     import pandera.polars as pa
 
     def column(name: str, *checks: pa.Check) -> pa.Column:
@@ -75,6 +78,22 @@ def cohort_schema(study: Study, types: Mapping[str, pl.DataType]) -> pa.DataFram
         checks = [_check(rule, lambda values: values.null_count() == 0) for rule in nulls]
         columns[name] = column(name, *checks, *_values(role, types.get(name)))
     return pa.DataFrameSchema(columns)
+
+
+def _load_pandera() -> None:
+    """Import pandera without hypothesis, which it takes along wherever it finds it, only to make up data for tests.
+
+    Developers have hypothesis, and it brings pytest. An entry of None in ``sys.modules`` makes an import fail as if the
+    package were not installed, which pandera provides for; it is taken back at once.
+    """
+    if "pandera.strategies.base_strategies" in sys.modules or "hypothesis" in sys.modules:
+        return
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]
+    try:
+        import_module("pandera.polars")
+        import_module("pandera.strategies.base_strategies")
+    finally:
+        del sys.modules["hypothesis"]
 
 
 def type_rule(study: Study, name: str) -> Rule:

@@ -82,9 +82,11 @@ def run(
 ) -> None:
     """Run STUDY: reserve its budget, compute, draw noise once, write release.json."""
     from causalveil.flows.api import run_study
-    from causalveil.flows.sequence.sites import check_signer, leave_bundle
 
-    check_signer(site, round_, simulated=simulate is not None)
+    if site is not None or round_ is not None:
+        from causalveil.flows.sequence.sites import check_signer
+
+        check_signer(site, round_, simulated=simulate is not None)
     settings.prepare(quiet=True)
     with show.progress() as watch:
         outcome = run_study(
@@ -99,6 +101,7 @@ def run(
     remaining = show.remaining(outcome)
     bundle = None
     if site is not None and round_ is not None:
+        from causalveil.flows.sequence.sites import leave_bundle
         from causalveil.schemas.sites.bundle import BUNDLE_FILE
 
         bundle = leave_bundle(outcome.run_id, site, round_, outcome.path.with_name(BUNDLE_FILE))

@@ -19,7 +19,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,12 +27,11 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from causalveil.schemas.errors import LedgerError
 from causalveil.tasks.machine.actor import actor, host
 from causalveil.tasks.privacy.ledger.entry import BY, NO_HASH, Entry, canonical
+from causalveil.tasks.privacy.ledger.tables import VERSION_TABLE, bring_up
 
 URL_VARIABLE = "CAUSALVEIL_LEDGER_URL"
-VERSION_TABLE = "ledger_version"
 VERSION = "0002"
 BUSY_SECONDS = 60
-MIGRATIONS = Path(__file__).with_name("migrations")
 
 # Any constant does: PostgreSQL's advisory locks are per database. These are the ASCII codes of "causalve".
 _LOCK = int.from_bytes(b"causalve", "big")
@@ -202,7 +200,7 @@ class Store:
     def _bring_up(self, connection: sa.Connection) -> None:
         # Asked again inside the write transaction: another process may have been faster.
         if self._version(connection) != VERSION:
-            _migrate(connection)
+            bring_up(connection, VERSION)
 
     def _version(self, connection: sa.Connection) -> str | None:
         if not sa.inspect(connection).has_table(VERSION_TABLE):
@@ -259,18 +257,6 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
 def _begin_sqlite(connection: sa.Connection) -> None:
     writes = connection.get_execution_options().get("causalveil_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _migrate(connection: sa.Connection) -> None:
-    # Imported only for a new or an old ledger: a run must not pay for it.
-    from alembic import command
-    from alembic.config import Config
-
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    config.attributes["connection"] = connection
-    command.upgrade(config, "head")
 
 
 _CAUSES = (
