@@ -1,1 +1,1 @@
-"""One module per stage, in the order data meets them. Pure functions on arrays and lazy frames; no Prefect."""
+"""The stages: pure functions on arrays, lazy frames and paths; no Prefect."""

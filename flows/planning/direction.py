@@ -98,7 +98,7 @@ def _test(
 
 
 def sweep(study: Study, design: Design) -> list[dict[str, float]]:
-    """What every penalty of a grid would mean for a direction study; see ``tasks.direction_standin.sweep``.
+    """What every penalty of a grid would mean for a direction study; see ``tasks/direction/expected.py``.
 
     Raises:
         StudyError: no direction study with HSIC, or the number of units is unknown.

@@ -106,7 +106,7 @@ def leave_bundle(run_id: str, site: str, round_: str, out: Path) -> Path:
     only change the time, and a coordinator takes one bundle per round.
 
     Raises:
-        CausalveilError: see ``tasks.bundle.make_bundle``; or another file lies there.
+        CausalveilError: see ``tasks.sites.bundle.make_bundle``; or another file lies there.
     """
     check_signer(site, round_)
     if out.exists() and answers(read_bundle(out)[0], run_id, site, round_):

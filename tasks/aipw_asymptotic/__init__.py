@@ -1,1 +1,1 @@
-"""The same estimator with the paper's asymptotic guarantee."""
+"""AIPW with the asymptotic guarantee of Schröder, Hartenstein & Feuerriegel 2025."""

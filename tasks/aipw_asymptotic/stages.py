@@ -1,4 +1,7 @@
-"""The asymptotic guarantee as a study asks for it: charges, stage, interval, outlook. Mathematics: ``asymptotic``."""
+"""The asymptotic guarantee as a study asks for it: charges, stage, interval, expected width.
+
+The mathematics is in ``tasks/aipw_asymptotic/influence.py``.
+"""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def findings(study: DirectionStudy, design: Design, released: Sequence[ReleasedD
     Args:
         study: the study.
         design: its sizes.
-        released: every draw of ``direction_draws.draws``, made.
+        released: every draw of ``tasks.direction.draws.draws``, made.
     """
     scores = tuple(score_release(study, score, released) for score in study.estimator.scores)
     if design.train is None or design.estimation is None:

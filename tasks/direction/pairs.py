@@ -70,7 +70,7 @@ def normalise_partition(study: DirectionStudy, folder: Path, partition: Partitio
 def normalise_stage(
     study: DirectionStudy, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
 ) -> None:
-    """Normalise every partition into ``scratch/enclave``; all as for :func:`tasks.normalise.normalise_stage`."""
+    """Normalise every partition into ``scratch/enclave``; all as for ``tasks.enclave.normalise.normalise_stage``."""
     write_partitions(partial(normalise_partition, study, folder), layout, scratch, run_id, seed)
 
 

@@ -1,1 +1,1 @@
-"""From partitions of records to normalised rows in scratch: validation, encoding, split, folds."""
+"""From partitions of records to normalised rows in scratch: layout, validation, encoding, split, folds."""

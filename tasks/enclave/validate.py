@@ -97,7 +97,7 @@ def validate_stage(
     Args:
         study: the study.
         folder: the data folder.
-        layout: what :func:`tasks.partitions.read_layout` found there.
+        layout: what :func:`tasks.enclave.partitions.read_layout` found there.
         scratch: the run's scratch folder.
         run_id: the run; its key is derived from the site secret.
         seed: of a simulated run, whose key is derived from it instead.

@@ -1,1 +1,1 @@
-"""The machine beneath: disk, state folder, and work spread over threads or a cluster."""
+"""The machine beneath: files, the state folder, work on partitions distributed over threads or a cluster."""

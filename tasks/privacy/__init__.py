@@ -1,1 +1,1 @@
-"""The only room where noise is drawn and budget is spent."""
+"""Mechanisms, budget, accountant and keys: the only room where noise is drawn and budget is spent."""

@@ -5,7 +5,7 @@ of the hash behind it (``docs/privacy.md``, the split). A run therefore derives 
 the site and its run id: a resumed run finds the same key, another run has an independent one, and nothing
 has to be stored.
 
-Backup. The secret lies in ``site.key`` in the state folder (``tasks.home``), 32 random bytes, mode 0600.
+Backup. The secret lies in ``site.key`` in the state folder (``tasks.machine.home``), 32 random bytes, mode 0600.
 Back it up as you would a password: who holds it and a run id knows who was in which half. It is needed
 for one thing only, resuming a run that was cut short.
 

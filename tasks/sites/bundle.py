@@ -133,7 +133,7 @@ def bundle_text(bundle: Bundle) -> str:
 def read_bundle(path: Path) -> tuple[Bundle, str]:
     """Read a bundle and check that it is intact: signed, as it stands, by the key that it names.
 
-    Whose key that is, is another question: ``tasks.bundle_check``.
+    Whose key that is, ``tasks/sites/accept.py`` asks.
 
     Returns:
         The bundle and the SHA-256 of its file.

@@ -24,7 +24,7 @@ def pooled_release(terms: Sites, study: EffectStudy, accepted: Sequence[Accepted
     Args:
         terms: of the round.
         study: that travelled.
-        accepted: one per site, from ``tasks.bundle_check.accept``.
+        accepted: one per site, from ``tasks.sites.accept.accept``.
 
     Raises:
         BundleError: a site reports no variance at all.

@@ -70,7 +70,7 @@ def probe_stage(source: Source, place: Path, url: str | None) -> None:
     """Does the source answer, and has it the declared columns? Reads no row, writes nothing.
 
     Raises:
-        DataError, CausalveilError: see :func:`tasks.extract_read.batches`.
+        DataError, CausalveilError: see :func:`tasks.warehouse.read_sql.batches`.
     """
     for _ in batches(source, place, url, None):
         pass

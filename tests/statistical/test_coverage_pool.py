@@ -1,7 +1,7 @@
 """How often pooled intervals hold the effect, with the intervals, variances and noise that sites really release.
 
 Sites draw as the estimators do: an estimate with sampling error and effect noise, a sampling variance that is itself
-noisy and cut at zero, both noises from one spherical draw, the interval from ``tasks.interval.assemble``. Seeds are
+noisy and cut at zero, both noises from one spherical draw, the interval from ``tasks.inference.assemble``. Seeds are
 fixed; each test states how many rounds it plays, and the bound leaves four Monte-Carlo standard errors: false alarms
 below 1 in 10,000 per bound if the seed were drawn anew.
 """

@@ -90,7 +90,7 @@ def test_randomised_response_keeps_at_its_rate(source: NoiseSource) -> None:
             assert stats.binomtest(kept, n, 1 - (1 - keep) * factor).pvalue < ALARM
 
 
-# --- The precision attack (Mironov 2012; methods.md, section 2) ---------------------------------------------------
+# --- The precision attack (Mironov 2012) ---------------------------------------------------
 
 LEVELS = range(20, 64)
 RUNS = 30_000

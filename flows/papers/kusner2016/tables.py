@@ -21,7 +21,7 @@ SHOWN_EPSILONS = (0.1, 1.0, 2.0)
 
 @dataclass(frozen=True)
 class Results:
-    """Everything that was measured; rows as ``tasks.direction_rehearsal`` gives them."""
+    """Everything that was measured; rows as ``runs.py`` gives them."""
 
     pairs: list[CausePair]
     tests: list[Row]

@@ -2,7 +2,8 @@
 
 Figures 2, 3, 5, 7, 8 and 10 of the paper: relative error against matching without privacy, by epsilon, on four data
 sets, at both levels, for N = 1, 3, 5, 7 and for fixed caps against the adaptive one. Each run has an order of traversal
-and a noise of its own. Everything runs through ``flows.matching.rehearse``, which is what a study runs.
+and a noise of its own. Everything runs through ``flows/estimators/matching.py``, as a study
+does.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The four data sets of Yuan et al. 2026 (section IV, appendix A-E), each with the ranges that a study declares of it.
 
 IHDP (Hill 2011), LaLonde's 445 men, ACIC 2016 and Synth. All are public, so ranges stand here as constants, read off
-the published files once; nothing is measured when a study runs. Rows are made by the production stage
-``tasks.normalise``. Synth is simulated here, from a fixed seed: the paper names every distribution but not its range;
-ours are U(0, 1) throughout.
+the published files once; nothing is measured when a study runs. Rows are made by the production stage,
+``tasks/enclave/normalise.py``. Synth is simulated here, from a fixed seed: the paper names every distribution but not
+its range; ours are U(0, 1) throughout.
 """
 
 from __future__ import annotations

@@ -1,0 +1,94 @@
+"""Every path and module that prose names exists, and the map of the house names every room."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests import room_map
+
+ROOT = Path(__file__).parents[2]
+FLOORS = ("flows", "tasks", "schemas")
+# History may name what is gone.
+HISTORY = {"CHANGELOG.md"}
+# Named before they were written.
+PROMISED = {"docs/proofs/accounting.md", "tests/privacy/test_audit_regression.py", "test_audit_regression.py"}
+TRACKED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True).stdout.splitlines()
+FILES = TRACKED or [p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*") if ".venv" not in p.parts]
+NAMES = {Path(file).name for file in FILES}
+
+PATH = re.compile(r"(?<![\w/.*-])((?:flows|tasks|schemas|docs|tests|data|deploy|src)/[\w./*-]*[\w*/])")
+MODULE = re.compile(r"(?<![\w./])(?:causalveil\.)?((?:flows|tasks|schemas)(?:\.[A-Za-z_]\w*)+)")
+SOURCE = re.compile(r"(?<![\w*/.-])([\w-]+\.py)\b")
+LINK = re.compile(r"\]\(([^)#\s]+)")
+
+
+def missing(file: str, text: str) -> list[str]:
+    """What ``text`` names by path, dotted module, Python file or Markdown link, and the tree does not have."""
+    found = []
+    for path in PATH.findall(text):
+        if not (any(ROOT.glob(path)) if "*" in path else (ROOT / path).exists()):
+            found.append(path)
+    for name in MODULE.findall(text):
+        parts = name.split(".")
+        known = max(n for n in range(1, len(parts) + 1) if n == 1 or _is_module(parts[:n]))
+        # The rest are names in the module; two at most, a class and its method.
+        if known == 1 or len(parts) - known > 2 or not _defines(parts[:known], parts[known:]):
+            found.append(name)
+    if file.endswith(".md"):
+        found += [name for name in SOURCE.findall(text) if name not in NAMES]
+        links = [link for link in LINK.findall(text) if "://" not in link]
+        found += [link for link in links if not (ROOT / file).parent.joinpath(link).exists()]
+    return [name for name in found if name not in PROMISED]
+
+
+def _is_module(parts: list[str]) -> bool:
+    path = ROOT.joinpath(*parts)
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def _defines(module: list[str], names: list[str]) -> bool:
+    path = ROOT.joinpath(*module)
+    source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
+    return not names or re.search(rf"\b{names[0]}\b", source) is not None
+
+
+def prose() -> list[str]:
+    """Documents, and source files with their docstrings and comments."""
+    return [f for f in FILES if f.endswith((".md", ".py", ".j2", ".toml", ".yaml")) and f not in HISTORY]
+
+
+def test_what_is_named_exists() -> None:
+    texts = {file: (ROOT / file).read_text() for file in prose() if file != "tests/unit/test_words.py"}
+    found = {file: missing(file, text) for file, text in texts.items()}
+    assert {file: names for file, names in found.items() if names} == {}
+    assert len(texts) > 200, "every file was read"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "see `tasks/rows.py`",
+        "``tasks.normalise.normalise_stage``",
+        "`causalveil.tasks.enclave.rows.no_such_name`",
+        "`docs/no-such-page.md`",
+        "tests/unit/test_nothing_*.py",
+        "[a page](no-such-page.md)",
+        "`match_perturb.py`",
+    ],
+)
+def test_what_does_not_exist_is_found(text: str) -> None:
+    assert missing("README.md", text) != []
+
+
+def test_the_map_names_every_room_as_it_names_itself() -> None:
+    assert room_map.written() == room_map.rows(), "a room came, went or says otherwise: python tests/room_map.py"
+
+
+def test_every_folder_of_modules_is_a_room() -> None:
+    folders = {file.parent for floor in FLOORS for file in (ROOT / floor).rglob("*.py")}
+    assert {folder.relative_to(ROOT).as_posix() for folder in folders} == set(room_map.rooms())
+    assert all(room_map.rooms().values()), "each says in a line what it holds"
