@@ -16,6 +16,10 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise
 
 CANDIDATES = 200
+# The parts of its runs after which a mutant is looked at.
+LOOKS = (0.125, 0.25, 0.5, 1.0)
+
+Sample = NDArray[np.float64]
 
 
 def epsilon_lower_bound(
@@ -44,6 +48,34 @@ def epsilon_lower_bound(
     order, threshold, above = best
     p, q = (halves_p[1], halves_q[1]) if order == 0 else (halves_q[1], halves_p[1])
     return max(0.0, float(_bounds(p, q, np.array([threshold]), above, delta, confidence)[0]))
+
+
+def caught(
+    draw: Callable[[int], tuple[Sample, Sample]], runs: int, epsilon: float, delta: float, confidence: float
+) -> float | None:
+    """Audit a mutant until it is caught: look after an eighth, a quarter, a half and all of its runs.
+
+    Each look has a quarter of the error, so that a mechanism that keeps its promise is called a mutant with
+    probability at most 1 - confidence in all (union bound).
+
+    Args:
+        draw: so many more runs -> the statistics of as many runs on either input.
+        runs: when to give up.
+        epsilon: what the mutant promises.
+        delta: as it promises.
+        confidence: of all looks together.
+
+    Returns:
+        A lower bound on epsilon above the promise, or None: not caught.
+    """
+    p, q = np.empty(0), np.empty(0)
+    for part in LOOKS:
+        more = round(runs * part) - p.size
+        p, q = (np.concatenate(pair) for pair in zip((p, q), draw(more), strict=True))
+        found = epsilon_lower_bound(p, q, delta, 1 - (1 - confidence) / len(LOOKS))
+        if found > epsilon:
+            return found
+    return None
 
 
 def _bounds(
