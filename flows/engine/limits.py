@@ -44,7 +44,7 @@ def one_at_a_time(dataset: str) -> Iterator[None]:
         if held:
             raise
         failure = CausalveilError(
-            f"no turn to be had for dataset '{dataset}' ({type(problem).__name__}); its operator must run: "
+            f"dataset '{dataset}' has no Prefect concurrency limit ({type(problem).__name__}); its operator must run: "
             f"prefect gcl create {name} --limit 1"
         )
         raise failure from None

@@ -152,7 +152,7 @@ def units_needed(study: MatchingStudy, effect: float, stand_in: StandIn = StandI
 def _keep(study: MatchingStudy) -> float:
     """The probability that a treatment is kept; 1 at label level."""
     release_by = respond.mechanism(study)
-    return 1.0 if release_by is None else float(release_by.noise_scale or 1.0)
+    return 1.0 if release_by is None else release_by.keep_probability
 
 
 def _known(size: int | None) -> int:

@@ -162,9 +162,9 @@ def _corrected(
 
 def _keep(study: MatchingStudy) -> float:
     release_by = respond.mechanism(study)
-    if release_by is None or release_by.noise_scale is None:
+    if release_by is None:
         raise ValueError("treatments are randomised at sample level only")
-    return release_by.noise_scale
+    return release_by.keep_probability
 
 
 def _attenuation(study: MatchingStudy, reuse: Reuse, details: Details) -> Details:

@@ -330,7 +330,8 @@ class LatticeLaplace(Calibrated):
 class RandomisedResponse(Calibrated):
     """Each unit's bit is kept with probability p, else flipped: (epsilon, 0)-DP (Warner 1965).
 
-    p/(1 - p) <= exp(epsilon): ``noise_scale`` is p, the largest float that satisfies it.
+    p/(1 - p) <= exp(epsilon), and p is the largest float that satisfies it. Charges record p in their field
+    ``noise_scale``, which has one meaning per mechanism.
     """
 
     NAME = "randomised response"
@@ -342,9 +343,14 @@ class RandomisedResponse(Calibrated):
     def _scale(self, sensitivity: float) -> float:  # noqa: ARG002  (one bit is one bit)
         return scales.keep_probability(self._epsilon)
 
+    @property
+    def keep_probability(self) -> float:
+        """p, in [1/2, 1): with which a bit is released as it is."""
+        return self._known_scale()
+
     def release(self, value: ByteArray, slot: Slot, budget: Budget) -> ByteArray:
         """Release one noisy bit per unit, shape (n,), into the enclave."""
-        keep = self._known_scale()
+        keep = self.keep_probability
         if value.ndim != 1 or value.dtype != np.uint8 or (value.size and value.max() > 1):
             raise CausalveilError(f"{self.NAME} takes a vector of zeros and ones")
         return budget.spend_records(self.charge(slot), lambda noise: noise.randomised_response(value, keep))

@@ -46,7 +46,7 @@ def main() -> None:
         "values": N,
         "goal_seconds_together": 0.3,
         "lattice_laplace": seconds(lambda: noise.lattice_laplace(scores, laplace.noise_scale, laplace.granularity)),
-        "randomised_response": seconds(lambda: noise.randomised_response(bits, response.noise_scale)),
+        "randomised_response": seconds(lambda: noise.randomised_response(bits, response.keep_probability)),
     }
     json.dump(result, sys.stdout, indent=2)
     print()

@@ -117,7 +117,7 @@ def test_pure_scales_never_overshoot(sensitivity: float, epsilon: Decimal) -> No
 @settings(max_examples=200, deadline=None)
 def test_randomised_response_odds_never_overshoot(epsilon: Decimal) -> None:
     """p/(1 - p) <= e^eps at 100 digits, and the next float breaks it (below eps = 36, where floats reach 1)."""
-    keep = m.RandomisedResponse(cost(epsilon)).noise_scale
+    keep = m.RandomisedResponse(cost(epsilon)).keep_probability
     assert 0.5 <= keep < 1
     with mpmath.workdps(100):
         exact = mpmath.exp(mpmath.mpf(str(epsilon)))

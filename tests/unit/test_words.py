@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import room_map
+from tests.house import House
 
 ROOT = Path(__file__).parents[2]
 FLOORS = ("flows", "tasks", "schemas")
@@ -92,3 +93,12 @@ def test_every_folder_of_modules_is_a_room() -> None:
     folders = {file.parent for floor in FLOORS for file in (ROOT / floor).rglob("*.py")}
     assert {folder.relative_to(ROOT).as_posix() for folder in folders} == set(room_map.rooms())
     assert all(room_map.rooms().values()), "each says in a line what it holds"
+
+
+def test_the_glossary_has_each_word_once_in_order_and_names_classes_that_exist() -> None:
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", (ROOT / "GLOSSARY.md").read_text(), flags=re.MULTILINE)
+    words = [word.lower() for word, _ in rows]
+    assert words == sorted(set(words))
+    named = {name for _, meaning in rows for name in re.findall(r"`([A-Z][a-z]\w+)`", meaning)}
+    assert named
+    assert named - House(ROOT).classes().keys() == set()
