@@ -15,7 +15,8 @@ from typing import Literal
 
 from causalveil.flows.engine.engine import DirectEngine, Watcher
 from causalveil.flows.engine.guard import guarded
-from causalveil.flows.sequence.study import RunResult, already, check_run_id, execute, load, new_run_id
+from causalveil.flows.sequence.finished import RunResult, find_stored, give_back
+from causalveil.flows.sequence.study import already, check_run_id, execute, load, new_run_id
 
 EngineName = Literal["prefect", "direct"]
 
@@ -42,16 +43,26 @@ def run_study(
         announce: is told the run id before anything is reserved.
 
     Raises:
+        ReleaseHeld: the run is finished, and its release waits for the data's owner.
         CausalveilError: see ``schemas/errors.py``; nothing is charged before the first draw of noise.
     """
     path = Path(path)
+    # A finished run is found before policy, data and key are asked: they may have changed since.
+    if run_id is not None and simulate is None and (found := guarded(find_stored, path, check_run_id(run_id))):
+        announce(run_id)
+        if (engine or found.study.execution.engine) == "direct":
+            return give_back(found, out, run_id, DirectEngine(watch))
+        return _with_prefect(path, out, run_id, simulate, watch)
     loaded = guarded(load, path)
     run_id = check_run_id(run_id or new_run_id(loaded.study))
     announce(run_id)
-    chosen = engine or loaded.study.execution.engine
-    if chosen == "direct":
+    if (engine or loaded.study.execution.engine) == "direct":
         return execute(loaded, out, run_id, simulate, DirectEngine(watch))
+    with already(loaded):
+        return _with_prefect(path, out, run_id, simulate, watch)
+
+
+def _with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher) -> RunResult:
     from causalveil.flows.study import run_with_prefect
 
-    with already(loaded):
-        return run_with_prefect(path, out, run_id, simulate, watch)
+    return run_with_prefect(path, out, run_id, simulate, watch)

@@ -11,16 +11,18 @@ from causalveil.flows.engine import settings
 
 settings.prepare()
 
-from prefect import flow, runtime  # noqa: E402  (settings must be in place first)
+from prefect import State, flow, runtime  # noqa: E402  (settings must be in place first)
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
+from prefect.states import Completed  # noqa: E402
 
 from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.events import tell_if_low, tell_refused  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
 from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
-from causalveil.flows.sequence.study import RunResult, check_run_id, execute, load  # noqa: E402
-from causalveil.schemas.errors import BudgetRefused, CausalveilError  # noqa: E402
+from causalveil.flows.sequence.finished import RunResult, find_stored, give_back  # noqa: E402
+from causalveil.flows.sequence.study import Loaded, check_run_id, execute, load  # noqa: E402
+from causalveil.schemas.errors import BudgetRefused, CausalveilError, ReleaseHeld  # noqa: E402
 
 
 def default_run_id() -> str:
@@ -43,10 +45,24 @@ def run_name() -> str:
     persist_result=False,
     validate_parameters=False,
 )
-def study(study: str, out: str | None = None, run_id: str | None = None, simulate: int | None = None) -> RunResult:
-    """Run one study to its release; the parameters are paths and ids."""
+def study(
+    study: str, out: str | None = None, run_id: str | None = None, simulate: int | None = None
+) -> RunResult | State[None]:
+    """Run one study to its release; the parameters are paths and ids.
+
+    A run whose release waits for the data's owner ends in the state ``AwaitingApproval``: nothing is left to run.
+    """
     path, run = Path(study), check_run_id(run_id or default_run_id())
-    loaded = guarded(load, path)
+    try:
+        found = guarded(find_stored, path, run) if simulate is None else None
+        if found is not None:
+            return give_back(found, out, run, PrefectEngine())
+        return _run(guarded(load, path), out, run, simulate)
+    except ReleaseHeld as held:
+        return Completed(name="AwaitingApproval", message=str(held))
+
+
+def _run(loaded: Loaded, out: str | None, run: str, simulate: int | None) -> RunResult:
     policy = loaded.policy
     with one_at_a_time(policy.dataset):
         try:
@@ -64,6 +80,7 @@ def run_with_prefect(
     """Run the flow in this process, on PREFECT_API_URL or on Prefect's temporary server.
 
     Raises:
+        ReleaseHeld: the run is finished, and its release waits for the data's owner.
         CausalveilError: the stages' own; or that Prefect's API cannot be reached.
     """
     token = WATCHER.set(watch)
@@ -71,7 +88,7 @@ def run_with_prefect(
     try:
         # The heartbeat thread costs a second at the end of a flow that lasts a few.
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-            return study.with_options(flow_run_name=run_id)(
+            outcome = study.with_options(flow_run_name=run_id)(
                 str(path), None if out is None else str(out), run_id, simulate
             )
     except CausalveilError:
@@ -83,3 +100,6 @@ def run_with_prefect(
         ) from None
     finally:
         WATCHER.reset(token)
+    if not isinstance(outcome, RunResult):
+        raise ReleaseHeld(run_id)
+    return outcome

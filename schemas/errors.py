@@ -67,3 +67,17 @@ class BundleError(CausalveilError):
 
 class ConvergenceError(CausalveilError):
     """An optimiser did not reach its declared tolerance; the run ends before any draw."""
+
+
+class ReleaseHeld(CausalveilError):
+    """The run is finished and its charges stand, but the data's owner has not approved its release yet."""
+
+    exit_code = 7
+
+    def __init__(self, run_id: str) -> None:
+        """Name the run; the message is the same wherever it waits."""
+        super().__init__(
+            f"run {run_id} is finished and its release is held for the data's owner, who decides by: causalveil ledger "
+            f"approve {run_id}; once approved it is fetched by: causalveil ledger release {run_id} --out DIR"
+        )
+        self.run_id = run_id

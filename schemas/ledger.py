@@ -15,6 +15,8 @@ from causalveil.schemas.study import Slug
 # The name under which a run's finished document lies beside its charges.
 DOCUMENT = "release"
 
+State = Literal["reserved", "held", "finished", "rejected", "voided"]
+
 # A run id names a folder and stands in messages: no separators, no leading dot.
 RunId = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:+-]{0,119}$")]
 Text = Annotated[str, Field(min_length=1)]
@@ -47,6 +49,7 @@ class Reservation(Frozen):
     estimator: Text
     guarantee: Guarantee
     policy_digest: Text
+    review: Annotated[bool, Field(description="whether the release is held until the owner approves it")] = False
     purpose: Annotated[str | None, Field(description="the study's, for the record")] = None
     unbounded_halves: Annotated[
         tuple[Half, ...], Field(description="halves whose units this run leaves without any bound")
@@ -97,13 +100,16 @@ class BlockAccount(Frozen):
 
 
 class RunAccount(Frozen):
-    """One run and its state. A reserved run is under way, or died and can be resumed or voided."""
+    """One run and its state.
+
+    A reserved run is under way, or died and can be resumed or voided. A held one is finished and waits for its owner.
+    """
 
     run_id: str
     study: str
     level: Level
     blocks: tuple[str, ...]
-    state: Literal["reserved", "finished", "voided"]
+    state: State
     cost: Sum
     spent: Sum
 

@@ -79,6 +79,11 @@ class Policy(Frozen):
         text = self.model_dump_json(exclude={"ledger", "warn_below"} | silent)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @property
+    def for_simulation(self) -> Policy:
+        """What a ledger that is thrown away is asked: no owner's hand, no review, no particular ledger."""
+        return self.model_copy(update={"ledger": None, "review": Review.none, "owner_key": None})
+
 
 def load_policy(path: Path) -> Policy:
     """Read and validate a policy file.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
 
-from causalveil.schemas.ledger import Sum, Verified
+from causalveil.schemas.ledger import State, Sum, Verified
 from causalveil.schemas.privacy import Charge, Frozen, Guarantee, Level
 
 
@@ -37,7 +36,7 @@ class LedgerTrail(Frozen):
     level: Level
     blocks: tuple[str, ...]
     units: int
-    state: Literal["reserved", "finished", "voided"]
+    state: State
     reserved: Stamp
     cost: Sum
     spent: Sum

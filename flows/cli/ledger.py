@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from causalveil.flows.cli import show
-from causalveil.schemas.errors import LedgerError, PolicyError, StudyError
+from causalveil.schemas.errors import LedgerError, PolicyError, RunConflict, StudyError
 from causalveil.tasks.machine.write import whole_file
 
 ledger_app = typer.Typer(help="Grant, inspect, verify and void what the ledger holds.", no_args_is_help=True)
@@ -130,6 +130,65 @@ def void(
         show.document({"run_id": run, "voided": True})
     else:
         show.line(f"Voided {run}: what it never released is free again.")
+
+
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="the run's id", show_default=False)]
+
+
+@ledger_app.command()
+def approve(
+    run: RunArgument,
+    reason: Annotated[str | None, typer.Option(help="why; it is kept in the ledger", show_default=False)] = None,
+    key: Key = None,
+    json_: Json = False,
+) -> None:
+    """Let the release of RUN go, by the word of the data's owner. Read it first: ledger release RUN --out DIR --key."""
+    _review(run, "approve", reason, key, json_=json_)
+
+
+@ledger_app.command()
+def reject(run: RunArgument, reason: Reason, key: Key = None, json_: Json = False) -> None:
+    """Keep the release of RUN for good, by the word of the data's owner. Its charges stand: the values were drawn."""
+    _review(run, "reject", reason, key, json_=json_)
+
+
+def _review(run: str, verdict: str, reason: str | None, key: Path | None, *, json_: bool) -> None:
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+    from causalveil.tasks.privacy.ledger.review import Verdict
+    from causalveil.tasks.privacy.owner import owner_key
+
+    open_ledger().review(run, Verdict(verdict), owner_key(key), reason)
+    if json_:
+        show.document({"run_id": run, "verdict": verdict})
+    elif verdict == "approve":
+        show.line(f"Approved {run}. Its analyst fetches the release: causalveil ledger release {run} --out DIR")
+    else:
+        show.line(f"Rejected {run}: its release stays in the ledger, and its charges stand.")
+
+
+@ledger_app.command()
+def release(
+    run: RunArgument,
+    out: Annotated[Path, typer.Option(help="folder for release.json", show_default=False)],
+    key: Annotated[
+        Path | None, typer.Option("--key", metavar="FILE", help="the owner's private key, to read a held release")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Write the release of RUN, a finished run, to DIR/release.json. Needs no data, no policy and no site key."""
+    from causalveil.flows.sequence.finished import write_release
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+    from causalveil.tasks.privacy.owner import owner_key
+
+    ledger = open_ledger()
+    text = ledger.stored_document(run) if key is None else ledger.held_document(run, owner_key(key))
+    if text is None:
+        raise RunConflict(f"run {run} is not finished, or not in this ledger; see: causalveil ledger show DATASET")
+    path = write_release(out, text)
+    if json_:
+        show.document({"run_id": run, "path": str(path)})
+    else:
+        show.line(f"Release: {path}")
 
 
 TARGET_VARIABLE = "CAUSALVEIL_LEDGER_COPY_URL"

@@ -1,7 +1,8 @@
 """The `causalveil` command. Every command has --help and --json: one JSON document on standard output.
 
 Exit codes: 0 done; 2 study or policy wrong, or ids clash; 3 data do not meet the schema; 4 the budget refuses;
-5 ledger unreachable, foreign, or does not verify; 6 a site's bundle is refused; 1 anything else.
+5 ledger unreachable, foreign, or does not verify; 6 a site's bundle is refused; 7 the run is finished and its release
+is held for the data's owner; 1 anything else.
 """
 
 from __future__ import annotations
@@ -112,6 +113,7 @@ def run(
                 "path": str(outcome.path),
                 "bundle": None if bundle is None else str(bundle),
                 "resumed": outcome.resumed,
+                "returned": outcome.returned,
                 "granted": outcome.granted,
                 "release": outcome.release.model_dump(mode="json"),
                 "remaining": remaining,

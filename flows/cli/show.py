@@ -17,7 +17,7 @@ from rich.table import Table
 # Schemas are imported where they are shown: `--help` must not pay for pydantic.
 if TYPE_CHECKING:
     from causalveil.flows.engine.engine import Watcher
-    from causalveil.flows.sequence.study import RunResult
+    from causalveil.flows.sequence.finished import RunResult
     from causalveil.schemas.ledger import Account
     from causalveil.schemas.plan import Plan
     from causalveil.schemas.privacy import Charge
@@ -167,8 +167,14 @@ def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:
     console.print(charge_table(privacy.charges, title="Charges"))
     if result.granted:
         console.print("First run on this public or synthetic dataset: the cap of its policy was granted.")
-    if result.resumed:
-        console.print("This run id was known: stored values were returned and nothing was charged again.")
+    if result.returned is None:
+        console.print("This run was finished before: its release came from the ledger; nothing ran or was charged.")
+    elif result.resumed:
+        total = len(privacy.charges)
+        console.print(
+            f"This run was begun before: {result.returned} of its {total} charges were in the ledger, and their values "
+            f"were returned; {total - result.returned} were drawn and charged now."
+        )
     for row in left:
         console.print(
             f"Left of the budget of {release.dataset} at level {row['level']}, block {row['block']}: "
@@ -225,6 +231,9 @@ def account(content: Account) -> None:
         sums = (row.granted, row.spent, row.reserved, row.remaining)
         pairs = (f"{amount_text(part.epsilon)}, {amount_text(part.delta)}" for part in sums)
         table.add_row(str(row.level), row.block, *pairs, str(row.runs))
+    for level in sorted(set(content.caps) - {row.level for row in content.blocks}):
+        cap = f"{amount_text(content.caps[level].epsilon)}, {amount_text(content.caps[level].delta)}"
+        table.add_row(str(level), "every block", cap, "0, 0", "0, 0", cap, "0")
     console.print(table)
     console.print("A block that is not listed was never charged and has the whole cap of its level.")
     runs = Table(title="Runs", title_justify="left", title_style="bold")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from causalveil.flows.sequence.study import RunResult
+from causalveil.flows.sequence.finished import RunResult
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.ledger import BlockAccount
 from causalveil.schemas.policy import Policy

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,27 +14,25 @@ from pathlib import Path
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.guard import guarded
 from causalveil.flows.sequence.estimators import METHODS
-from causalveil.flows.sequence.publish import assemble_release, budget_table
+from causalveil.flows.sequence.finished import RunResult, check_folder, deliver, folder_of
+from causalveil.flows.sequence.publish import assemble_release
 from causalveil.flows.sequence.run import Run
-from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.errors import CausalveilError, ConvergenceError, DataError, LedgerError, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Design, Layout, Plan
-from causalveil.schemas.policy import POLICY_FILE, Policy, check_allowed, load_policy
-from causalveil.schemas.release import Release, load_release_text, release_text
+from causalveil.schemas.policy import POLICY_FILE, Policy, Review, check_allowed, load_policy
+from causalveil.schemas.release import release_text
 from causalveil.schemas.studies import load_study
 from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.enclave.manifest import check_manifest
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.sizes import design
 from causalveil.tasks.machine.scratch import open_scratch
-from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.privacy.accountant import epsilon_pld, total
 from causalveil.tasks.privacy.budget import FlowBudget, records_folder
 from causalveil.tasks.privacy.keys import RunKey, key_of
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger, throwaway_ledger
 from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise
-
-RELEASE_FILE = "release.json"
 
 
 @dataclass(frozen=True)
@@ -59,17 +57,6 @@ class Request:
     policy: Policy
     layout: Layout
     plan: Plan
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """What a run leaves behind."""
-
-    release: Release
-    path: Path
-    run_id: str
-    resumed: bool
-    granted: bool
 
 
 def declare(study: Study, design: Design) -> Plan:
@@ -142,6 +129,8 @@ def prepare(loaded: Loaded, *, simulate: bool) -> Request:
     """
     study, folder, policy = loaded.study, loaded.folder, loaded.policy
     check_allowed(policy, study, simulate=simulate)
+    if simulate:
+        policy = policy.for_simulation
     layout = read_layout(study, folder)
     check_manifest(study, folder, layout)
     return Request(study, folder, policy, layout, declare(study, design(study, layout.units)))
@@ -169,28 +158,56 @@ def check_run_id(run_id: str) -> str:
 
 
 def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> RunResult:
-    """Declare, reserve, release: the whole run, on any engine."""
+    """Declare, reserve, release: the whole run, on any engine.
+
+    Raises:
+        ReleaseHeld: the run is finished, and its release waits for the data's owner.
+        CausalveilError: see ``schemas/errors.py``; the message says whether the reservation stands.
+    """
     request = guarded(prepare, loaded, simulate=simulate is not None)
-    target = Path(out) if out is not None else Path("releases") / run_id
+    target = folder_of(out, run_id)
+    check_folder(target)
     with _ledger(simulate) as ledger:
         granted = ledger.grant_itself(request.policy)
         reservation = reserve(request, run_id, key_of(run_id, simulate))
         resumed = ledger.reserve(reservation, request.policy) == "resumed"
         noise = SecureNoise() if simulate is None else SeededNoise(simulate)
         budget = FlowBudget(ledger, reservation, noise, records_folder(run_id))
+        drawn = ledger.charges_of(run_id) if resumed else 0
         stored = budget.stored_document()
         if stored is None:
             try:
-                stored = _release(request, budget, engine, simulate)
+                _release(request, budget, engine, simulate)
             except CausalveilError as problem:
-                ledger.void_if_untouched(run_id, f"failed before the first draw: {type(problem).__name__}")
+                if simulate is None:
+                    _settle(ledger, run_id, problem)
                 raise
-        release = load_release_text(stored)
-        engine.publish("privacy-budget", budget_table(release), f"What {run_id} charged to {release.dataset}")
-        return RunResult(release, write_release(target, stored), run_id, resumed, granted)
+            stored = budget.stored_document()
+        return deliver(str(stored), target, run_id, engine, resumed=resumed, granted=granted, returned=drawn)
 
 
-def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | None) -> str:
+# What does not go away by itself: the same study on the same data would fail again.
+LASTING = (StudyError, DataError, ConvergenceError)
+
+
+def _settle(ledger: Ledger, run_id: str, problem: CausalveilError) -> None:
+    """After a failure: void a run that is sure to fail again before its first draw, else say that it can go on.
+
+    A full disk, a lost connection or a dead cluster say nothing about the study, and a scheduled retry has the same
+    id: the reservation stands for it.
+    """
+    voided = False
+    if isinstance(problem, LASTING):
+        with suppress(LedgerError):
+            voided = ledger.void_if_untouched(run_id, f"failed before the first draw: {type(problem).__name__}")
+    if not voided:
+        problem.args = (
+            f"{problem}; the reservation of run {run_id} stands: go on with --run-id {run_id} once this is mended, or "
+            f"free what was not drawn: causalveil ledger void {run_id} --reason TEXT",
+        )
+
+
+def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | None) -> None:
     """Run the stages and store the finished document in the ledger."""
     study = request.study
     with open_scratch(budget.run_id) as scratch, engine.distributing(study.execution):
@@ -198,7 +215,6 @@ def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | N
         findings = METHODS[study.estimator.name].estimate(run, engine)
     text = release_text(guarded(assemble_release, study, request.policy, request.plan, findings, budget))
     budget.finish(text)
-    return text
 
 
 def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
@@ -219,6 +235,7 @@ def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
         estimator=study.estimator.name,
         guarantee=study.guarantee,
         policy_digest=policy.digest,
+        review=policy.review is Review.required,
         purpose=study.purpose,
         unbounded_halves=study.unbounded,
     )
@@ -232,17 +249,3 @@ def _ledger(simulate: int | None) -> Iterator[Ledger]:
         return
     with tempfile.TemporaryDirectory(prefix="causalveil-simulated-") as folder:
         yield throwaway_ledger(Path(folder))
-
-
-def write_release(folder: Path, text: str) -> Path:
-    """Write release.json atomically.
-
-    Raises:
-        StudyError: the folder cannot be written, or holds another release.
-    """
-    return write_whole(
-        folder / RELEASE_FILE,
-        text,
-        taken="another release lies there; choose another --out (this run is in the ledger)",
-        failed="the release is in the ledger: run again with the same --run-id and another --out",
-    )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from causalveil.flows.api import run_study as run
-    from causalveil.flows.sequence.study import RunResult
+    from causalveil.flows.sequence.finished import RunResult
     from causalveil.flows.sequence.study import plan_study as plan
     from causalveil.schemas.errors import CausalveilError
     from causalveil.schemas.release import load_release
@@ -25,7 +25,7 @@ __all__ = ["CausalveilError", "RunResult", "load_release", "plan", "run"]
 _HOMES = {
     "run": ("flows.api", "run_study"),
     "plan": ("flows.sequence.study", "plan_study"),
-    "RunResult": ("flows.sequence.study", "RunResult"),
+    "RunResult": ("flows.sequence.finished", "RunResult"),
     "CausalveilError": ("schemas.errors", "CausalveilError"),
     "load_release": ("schemas.release", "load_release"),
 }

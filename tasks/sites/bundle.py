@@ -73,9 +73,9 @@ def make_bundle(ledger: Ledger, run_id: str, site: str, round_: str) -> str:
         CausalveilError: the site has no key to sign with.
     """
     run = ledger.record(run_id)
-    if run is None or run.document is None:
+    if run is None or run.document is None or run.state != "finished":
         raise RunConflict(f"run {run_id} {'is not in this ledger' if run is None else f'is {run.state}, not finished'}")
-    text = str(run.document.document.get("document"))
+    text = str(ledger.stored_document(run_id))
     release = load_release_text(text, f"run {run_id}")
     refuse_unfit(release, f"run {run_id}")
     ledger.verify_release(release)

@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from causalveil.schemas.amounts import add
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.ledger import DOCUMENT, Account, BlockAccount, Reservation, RunAccount, Sum
+from causalveil.schemas.ledger import DOCUMENT, Account, BlockAccount, Reservation, RunAccount, State, Sum
 from causalveil.schemas.policy import Policy
 from causalveil.schemas.privacy import Charge, Level, PrivacyCost
 from causalveil.tasks.privacy import accountant
 from causalveil.tasks.privacy.concentrated import understated
 from causalveil.tasks.privacy.ledger.entry import Entry, broken
 from causalveil.tasks.privacy.ledger.grants import Grant, grant_after
+from causalveil.tasks.privacy.ledger.review import check_verdict
 
 Model = TypeVar("Model", bound=BaseModel)
 Caps = dict[Level, PrivacyCost]
@@ -36,12 +37,17 @@ class RunRecord:
     reserved: Entry
     charges: tuple[tuple[Charge, Entry], ...] = ()
     document: Entry | None = None
+    verdict: Entry | None = None
     voided: Entry | None = None
 
     @property
-    def state(self) -> Literal["reserved", "finished", "voided"]:
-        """Voided, finished, or still holding its reservation."""
-        return "voided" if self.voided else "finished" if self.document else "reserved"
+    def state(self) -> State:
+        """Voided, finished, waiting for its owner's review or rejected by it, or still holding its reservation."""
+        if self.voided or self.document is None:
+            return "voided" if self.voided else "reserved"
+        if not self.reservation.review:
+            return "finished"
+        return "held" if self.verdict is None else "finished" if self.verdict.kind == "approve" else "rejected"
 
     @property
     def cost(self) -> Sum:
@@ -82,8 +88,10 @@ class RunRecord:
         """
         if entry.dataset != self.reservation.dataset:
             raise broken(entry, "it belongs to no reservation")
-        if self.state != "reserved":
-            raise broken(entry, f"its run was already {self.state}")
+        if entry.kind in ("approve", "reject") and self.state == "held":
+            return replace(self, verdict=entry)
+        if self.state != "reserved" or entry.kind not in ("release", "void"):
+            raise broken(entry, f"it may not follow: its run is {self.state}")
         if entry.kind == "void":
             return replace(self, voided=entry)
         if entry.kind == "release" and entry.name == DOCUMENT:
@@ -138,11 +146,13 @@ class Book:
                 self.caps[entry.dataset] = grant_caps(entry)
             case "reserve":
                 self._reserve(entry)
-            case "release" | "void":
+            case "release" | "void" | "approve" | "reject":
                 run = self.runs.get(entry.run_id)
                 if run is None:
                     raise broken(entry, "it belongs to no reservation")
                 self.runs[entry.run_id] = run.after(entry)
+                if entry.kind in ("approve", "reject"):
+                    check_verdict(run.document, entry, self.identity, self.grants[entry.dataset].owner_key)
                 self._move(run.reservation, run.used, self.runs[entry.run_id].used)
             case _:
                 raise broken(entry, "its kind is unknown")
@@ -157,6 +167,8 @@ class Book:
         grant, granted = self.grants.get(entry.dataset), self.caps.get(entry.dataset, {}).get(reservation.level)
         if grant is not None and grant.data_class is not None and grant.digest != reservation.policy_digest:
             raise broken(entry, "its policy is not the one that was granted")
+        if grant is not None and grant.review and not reservation.review:
+            raise broken(entry, "its release would pass by the owner's review")
         if granted is None or not within(as_sum(cap), granted):
             raise broken(entry, "its cap is not covered by the owner's grant")
         if (reservation.run_id, reservation.dataset) != (entry.run_id, entry.dataset):

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from sqlalchemy import URL, Connection, and_, or_, select
 
-from causalveil.schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict
+from causalveil.schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict, StudyError
 from causalveil.schemas.ledger import DOCUMENT, Account, Reservation, Verified
 from causalveil.schemas.policy import DataClass, Policy
 from causalveil.schemas.privacy import Charge
@@ -26,9 +26,18 @@ from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.grants import Grant, grant_body
 from causalveil.tasks.privacy.ledger.log import amounts, audit, whose
-from causalveil.tasks.privacy.ledger.rules import cap_with_room, drawn_before, one_line, refuse_another_run
+from causalveil.tasks.privacy.ledger.review import Verdict, check_verdict, document_text, refuse_stranger, verdict_body
+from causalveil.tasks.privacy.ledger.rules import (
+    cap_with_room,
+    document_that_may_leave,
+    drawn_before,
+    one_line,
+    refuse_another_run,
+)
 from causalveil.tasks.privacy.ledger.store import URL_VARIABLE, Store, entries
 from causalveil.tasks.privacy.owner import OwnerKey
+
+OF_A_RUN = ("reserve", "release", "void", "approve", "reject")
 
 
 def open_ledger(url: str | None = None) -> Ledger:
@@ -223,7 +232,8 @@ class Ledger:
                     raise RunConflict(f"run {run_id} is finished with another release; that one stands")
                 return
             entry = self._append(connection, "release", run.reservation, {"document": document}, DOCUMENT)
-        audit("finish", **whose(run.reservation), ledger=self.identity, hash=entry.hash)
+        event = "hold" if run.reservation.review else "finish"
+        audit(event, **whose(run.reservation), ledger=self.identity, hash=entry.hash)
 
     def record(self, run_id: str) -> RunRecord | None:
         """All that the ledger holds on a run, or None if it does not know it.
@@ -235,9 +245,55 @@ class Ledger:
             return self._run(connection, run_id)
 
     def stored_document(self, run_id: str) -> str | None:
-        """The document of a finished run, else None."""
+        """The document of a finished run, else None.
+
+        Raises:
+            ReleaseHeld: it waits for the owner's review.
+            RunConflict: the owner rejected it.
+            LedgerError: the ledger cannot be used, or the owner's approval is forged.
+        """
+        with self.store.read() as connection:
+            run = self._run(connection, run_id)
+            if run is not None and run.verdict is not None:
+                pinned = self._pinned(connection, run.reservation.dataset, run.verdict.seq)
+                check_verdict(run.document, run.verdict, self.identity, pinned)
+        return None if run is None else document_that_may_leave(run)
+
+    def held_document(self, run_id: str, owner: OwnerKey) -> str:
+        """The document of a run that waits for its owner's review, for the owner to read.
+
+        Raises:
+            RunConflict: no such run, or it is not held.
+            PolicyError: another key than the pinned one.
+        """
+        with self.store.read() as connection:
+            document = self._held(connection, run_id)
+            refuse_stranger(document.dataset, self._pinned(connection, document.dataset), owner)
+        return document_text(document)
+
+    def review(self, run_id: str, verdict: Verdict, owner: OwnerKey, reason: str | None = None) -> None:
+        """Let a held release go, or keep it for good: the owner's signed word.
+
+        Raises:
+            RunConflict: no such run, or it is not held.
+            PolicyError: another key than the pinned one.
+            StudyError: a rejection without a reason.
+            LedgerError: the ledger cannot be used.
+        """
+        why = one_line(reason or "") if reason is not None or verdict is Verdict.reject else None
+        with self.store.write() as connection:
+            document = self._held(connection, run_id)
+            pinned = self._pinned(connection, document.dataset)
+            body = verdict_body(document, verdict, why, self.identity, pinned, owner)
+            entry = self.store.append(
+                connection, str(verdict), dataset=document.dataset, run_id=run_id, body=body, purpose=why
+            )
+        audit(str(verdict), run=run_id, dataset=document.dataset, ledger=self.identity, hash=entry.hash)
+
+    def charges_of(self, run_id: str) -> int:
+        """How many charges of a run are committed; 0 for a run that is not there."""
         run = self.record(run_id)
-        return None if run is None or run.document is None else str(run.document.document.get("document"))
+        return 0 if run is None else len(run.charges)
 
     def last_charge_hash(self, run_id: str) -> str:
         """Hash of the run's last charge, or of its reservation if nothing was charged.
@@ -272,12 +328,16 @@ class Ledger:
         """Caps in force, every charged block, every run. With a policy its caps bind as well.
 
         Raises:
+            StudyError: the ledger knows no such dataset.
             LedgerError: the ledger cannot be used, or an entry of the dataset breaks a rule.
         """
         with self.store.read() as connection:
-            book = Book(self.identity)
+            book, known = Book(self.identity), False
             for entry in self.store.select(connection, entries.c.dataset == dataset):
                 book.add(entry)
+                known = True
+        if not known:
+            raise StudyError(f"dataset '{dataset}' is unknown to this ledger: nobody granted or asked anything of it")
         return account_of(book, self.identity, dataset, policy)
 
     def verify(self, dataset: str | None = None) -> Verified:
@@ -305,7 +365,27 @@ class Ledger:
     def _run(self, connection: Connection, run_id: str) -> RunRecord | None:
         """One run, from its own entries."""
         of_run = entries.c.run_id == run_id
-        return run_of(self.store.select(connection, of_run, entries.c.kind.in_(("reserve", "release", "void"))))
+        return run_of(self.store.select(connection, of_run, entries.c.kind.in_(OF_A_RUN)))
+
+    def _held(self, connection: Connection, run_id: str) -> Entry:
+        """The document of a run that waits for its owner's review."""
+        run = self._run(connection, run_id)
+        if run is None or run.document is None or run.state != "held":
+            if run is None:
+                raise RunConflict(f"run {run_id} is not in this ledger")
+            raise RunConflict(f"run {run_id} is {run.state}, not held; there is nothing to review")
+        return run.document
+
+    def _pinned(self, connection: Connection, dataset: str, before: int | None = None) -> str | None:
+        """The owner's key that counts for a dataset, now or before an entry."""
+        grants = [entries.c.dataset == dataset, entries.c.kind == "grant"]
+        if before is not None:
+            grants.append(entries.c.seq < before)
+        book = Book(self.identity)
+        for entry in self.store.select(connection, *grants):
+            book.add(entry)
+        grant = book.grants.get(dataset)
+        return None if grant is None else grant.owner_key
 
     def _spender(self, connection: Connection, run_id: str) -> RunRecord:
         run = self._run(connection, run_id)
@@ -327,12 +407,14 @@ class Ledger:
         return self._append(connection, "refuse", request, {"asked": asked, "why": why})
 
     def _book(self, connection: Connection, dataset: str) -> Book:
-        """What counts against a dataset's caps: all but the values of runs that still hold their reservation."""
+        """What counts against a dataset's caps: all but verdicts and the values of runs that are not voided."""
         voided = select(entries.c.run_id).where(entries.c.kind == "void", entries.c.dataset == dataset)
         released = and_(entries.c.name != DOCUMENT, entries.c.run_id.in_(voided))
         book = Book(self.identity)
         for entry in self.store.select(
-            connection, entries.c.dataset == dataset, or_(entries.c.kind != "release", released)
+            connection,
+            entries.c.dataset == dataset,
+            or_(entries.c.kind.not_in(("release", "approve", "reject")), released),
         ):
             book.add(entry)
         return book

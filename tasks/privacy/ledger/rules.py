@@ -5,13 +5,14 @@ from __future__ import annotations
 from decimal import Decimal
 
 from causalveil.schemas.amounts import amount_text, subtract
-from causalveil.schemas.errors import BudgetRefused, RunConflict, StudyError
+from causalveil.schemas.errors import BudgetRefused, ReleaseHeld, RunConflict, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.policy import Policy
 from causalveil.schemas.privacy import Charge, PrivacyCost
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, caps_in_force, keeps
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.grants import granted
+from causalveil.tasks.privacy.ledger.review import document_text
 
 # What must be the same when a run id comes back; units, estimator and the rest follow from the digests.
 BINDING = {
@@ -37,8 +38,8 @@ def refuse_another_run(run: RunRecord, request: Reservation) -> None:
         raise RunConflict(
             f"run id {request.run_id} is taken by a run with another {', '.join(differs)}; choose a new run id"
         )
-    if run.voided:
-        raise RunConflict(f"run {request.run_id} was voided; choose a new run id")
+    if run.state in ("voided", "rejected"):
+        raise RunConflict(f"run {request.run_id} was {run.state}; choose a new run id")
 
 
 def cap_with_room(book: Book, request: Reservation, policy: Policy) -> PrivacyCost:
@@ -101,3 +102,21 @@ def one_line(reason: str) -> str:
     if not text or not text.isprintable() or len(text) > 1000:
         raise StudyError("the reason must be a line of text of at most 1000 characters: it goes into the record")
     return text
+
+
+def document_that_may_leave(run: RunRecord) -> str | None:
+    """The text of a run's release; None as long as it has none.
+
+    Raises:
+        ReleaseHeld: its owner has not approved it yet.
+        RunConflict: its owner rejected it.
+    """
+    if run.document is None:
+        return None
+    if run.state == "held":
+        raise ReleaseHeld(run.reservation.run_id)
+    if run.state == "rejected":
+        raise RunConflict(
+            f"the release of run {run.reservation.run_id} was rejected by the data's owner; its charges stand"
+        )
+    return document_text(run.document)

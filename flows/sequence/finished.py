@@ -1,0 +1,129 @@
+"""A run that is finished already: its release is in the ledger and needs no policy, no data and no key any more."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from causalveil.flows.engine.engine import Engine
+from causalveil.flows.sequence.publish import budget_table
+from causalveil.schemas.errors import RunConflict, StudyError
+from causalveil.schemas.release import Release, load_release_text
+from causalveil.schemas.studies import load_study
+from causalveil.schemas.study import Study
+from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+RELEASE_FILE = "release.json"
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run leaves behind.
+
+    Attributes:
+        release: the release.
+        path: where its file lies.
+        run_id: the run.
+        resumed: whether the ledger knew the run before.
+        granted: whether the data granted themselves at this run.
+        returned: how many charges the ledger held already, whose values were returned and not drawn again; None if
+            the run was finished, so that its release was returned and no stage ran.
+    """
+
+    release: Release
+    path: Path
+    run_id: str
+    resumed: bool
+    granted: bool
+    returned: int | None = 0
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A study, and the release of its run as the ledger holds it."""
+
+    study: Study
+    text: str
+
+
+def find_stored(path: Path, run_id: str) -> Stored | None:
+    """The release of a finished run, looked for before anything else; None if the run is not finished.
+
+    Raises:
+        StudyError: the study file is wrong.
+        RunConflict: the run is another study's, or its release was rejected by the data's owner.
+        ReleaseHeld: the release waits for the data's owner.
+        LedgerError: the ledger cannot be used.
+    """
+    ledger = open_ledger()
+    text = ledger.stored_document(run_id)
+    if text is None:
+        return None
+    study, release = load_study(path), load_release_text(text)
+    if (study.name, study.digest) != (release.study, release.study_digest):
+        raise RunConflict(
+            f"run id {run_id} is taken by a finished run of another study; choose a new run id, or fetch that run's "
+            f"release: causalveil ledger release {run_id} --out DIR"
+        )
+    return Stored(study, text)
+
+
+def give_back(stored: Stored, out: str | Path | None, run_id: str, engine: Engine) -> RunResult:
+    """Write a stored release where it is wanted; no stage runs and nothing is charged.
+
+    Raises:
+        StudyError: the folder cannot be written, or holds another release.
+    """
+    return deliver(stored.text, folder_of(out, run_id), run_id, engine, resumed=True, granted=False, returned=None)
+
+
+def deliver(
+    text: str, folder: Path, run_id: str, engine: Engine, *, resumed: bool, granted: bool, returned: int | None
+) -> RunResult:
+    """Show what a finished run charged, and write its release."""
+    release = load_release_text(text)
+    engine.publish("privacy-budget", budget_table(release), f"What {run_id} charged to {release.dataset}")
+    return RunResult(release, write_release(folder, text), run_id, resumed, granted, returned)
+
+
+def folder_of(out: str | Path | None, run_id: str) -> Path:
+    """Where a run's release goes: by default ``releases/<run id>`` below the working directory."""
+    return Path(out) if out is not None else Path("releases") / run_id
+
+
+def check_folder(folder: Path) -> None:
+    """Whether a release could be written there: asked before any budget is reserved for it. Makes nothing.
+
+    Raises:
+        StudyError: another release lies there, it is no folder, or nothing can be written to it.
+    """
+    if (folder / RELEASE_FILE).is_symlink() or (folder / RELEASE_FILE).exists():
+        raise StudyError(f"{folder / RELEASE_FILE}: another release lies there; choose another --out")
+    nearest = folder.absolute()
+    while not (nearest.exists() or nearest.is_symlink()) and nearest != nearest.parent:
+        nearest = nearest.parent
+    try:
+        with tempfile.TemporaryFile(dir=nearest) as file:
+            file.write(bytes(4096))
+            file.flush()
+    except OSError as problem:
+        raise StudyError(
+            f"{folder}: no release can be written there ({type(problem).__name__}); choose another --out; nothing was "
+            "reserved"
+        ) from None
+
+
+def write_release(folder: Path, text: str) -> Path:
+    """Write release.json atomically.
+
+    Raises:
+        StudyError: the folder cannot be written, or holds another release.
+    """
+    return write_whole(
+        folder / RELEASE_FILE,
+        text,
+        taken="another release lies there; choose another --out (this run is in the ledger)",
+        failed="the release is in the ledger: run again with the same --run-id and another --out",
+    )
