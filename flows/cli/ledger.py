@@ -81,7 +81,10 @@ def show_(dataset: Dataset, json_: Json = False) -> None:
     """Show caps, use and what is left of DATASET, by level and block, and its runs."""
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
-    account = open_ledger().account(dataset)
+    ledger = open_ledger()
+    if not ledger.knows(dataset):
+        raise StudyError(f"dataset '{dataset}' is unknown to this ledger: nobody granted or asked anything of it")
+    account = ledger.account(dataset)
     if json_:
         show.document(account.model_dump(mode="json"))
     else:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from sqlalchemy import URL, Connection, and_, or_, select
 
-from causalveil.schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict, StudyError
+from causalveil.schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict
 from causalveil.schemas.ledger import DOCUMENT, Account, Reservation, Verified
 from causalveil.schemas.policy import DataClass, Policy
 from causalveil.schemas.privacy import Charge
@@ -328,17 +328,18 @@ class Ledger:
         """Caps in force, every charged block, every run. With a policy its caps bind as well.
 
         Raises:
-            StudyError: the ledger knows no such dataset.
             LedgerError: the ledger cannot be used, or an entry of the dataset breaks a rule.
         """
         with self.store.read() as connection:
-            book, known = Book(self.identity), False
+            book = Book(self.identity)
             for entry in self.store.select(connection, entries.c.dataset == dataset):
                 book.add(entry)
-                known = True
-        if not known:
-            raise StudyError(f"dataset '{dataset}' is unknown to this ledger: nobody granted or asked anything of it")
         return account_of(book, self.identity, dataset, policy)
+
+    def knows(self, dataset: str) -> bool:
+        """Whether anybody granted or asked anything of a dataset here."""
+        with self.store.read() as connection:
+            return next(iter(self.store.select(connection, entries.c.dataset == dataset)), None) is not None
 
     def verify(self, dataset: str | None = None) -> Verified:
         """Recompute the chain and the accounts (of one dataset, or of all). See ``ledger_verify``."""
