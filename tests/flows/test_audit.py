@@ -77,9 +77,9 @@ def test_no_server_is_named(study: Path, tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_run_that_failed_after_its_release_is_finished(study: Path, tmp_path: Path, no_prefect: None) -> None:
     out = tmp_path / "out"
-    out.write_text("in the way")
+    # What lay there before would be found before the reservation.
     with pytest.raises(CausalveilError):
-        run_study(study, out=out, run_id="stuck")
+        run_study(study, out=out, run_id="stuck", watch=lambda _: out.write_text("in the way"))
     trail = trail_of("stuck")
     assert trail.ledger is not None
     assert trail.ledger.state == "finished"
