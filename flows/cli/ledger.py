@@ -157,10 +157,10 @@ def reject(run: RunArgument, reason: Reason, key: Key = None, json_: Json = Fals
 
 def _review(run: str, verdict: str, reason: str | None, key: Path | None, *, json_: bool) -> None:
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
-    from causalveil.tasks.privacy.ledger.review import Verdict
+    from causalveil.tasks.privacy.ledger.review import ReviewVerdict
     from causalveil.tasks.privacy.owner import owner_key
 
-    open_ledger().review(run, Verdict(verdict), owner_key(key), reason)
+    open_ledger().review(run, ReviewVerdict(verdict), owner_key(key), reason)
     if json_:
         show.document({"run_id": run, "verdict": verdict})
     elif verdict == "approve":

@@ -13,7 +13,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import LedgerError, PolicyError, ReleaseHeld, RunConflict
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.privacy.ledger.review import Verdict
+from causalveil.tasks.privacy.ledger.review import ReviewVerdict
 from causalveil.tasks.privacy.owner import OwnerKey, owner_key
 from causalveil.tasks.sites.bundle import make_bundle, public_key
 from tests.studies import write_study
@@ -92,7 +92,7 @@ def test_only_the_owner_reviews(study: Path, tmp_path: Path) -> None:
         run_study(study, out=tmp_path / "out", run_id="one", engine="direct")
     ledger, other = open_ledger(), owner_key(tmp_path / "other.key", create=True)
     for act in (
-        lambda: ledger.review("one", Verdict.approve, other),
+        lambda: ledger.review("one", ReviewVerdict.approve, other),
         lambda: ledger.held_document("one", other),
     ):
         with pytest.raises(PolicyError, match="only the owner"):
@@ -113,7 +113,7 @@ def test_a_forged_approval_lets_nothing_go(study: Path, tmp_path: Path, owner: O
     if case == "another key":
         body["signature"] = owner_key(tmp_path / "other.key", create=True).sign(b"approved")
     if case == "another run's":
-        ledger.review("two", Verdict.approve, owner)
+        ledger.review("two", ReviewVerdict.approve, owner)
         theirs = ledger.record("two")
         assert theirs is not None
         assert theirs.verdict is not None

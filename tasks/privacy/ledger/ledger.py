@@ -26,7 +26,13 @@ from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.grants import Grant, grant_body
 from causalveil.tasks.privacy.ledger.log import amounts, audit, whose
-from causalveil.tasks.privacy.ledger.review import Verdict, check_verdict, document_text, refuse_stranger, verdict_body
+from causalveil.tasks.privacy.ledger.review import (
+    ReviewVerdict,
+    check_verdict,
+    document_text,
+    refuse_stranger,
+    verdict_body,
+)
 from causalveil.tasks.privacy.ledger.rules import (
     cap_with_room,
     document_that_may_leave,
@@ -271,7 +277,7 @@ class Ledger:
             refuse_stranger(document.dataset, self._pinned(connection, document.dataset), owner)
         return document_text(document)
 
-    def review(self, run_id: str, verdict: Verdict, owner: OwnerKey, reason: str | None = None) -> None:
+    def review(self, run_id: str, verdict: ReviewVerdict, owner: OwnerKey, reason: str | None = None) -> None:
         """Let a held release go, or keep it for good: the owner's signed word.
 
         Raises:
@@ -280,7 +286,7 @@ class Ledger:
             StudyError: a rejection without a reason.
             LedgerError: the ledger cannot be used.
         """
-        why = one_line(reason or "") if reason is not None or verdict is Verdict.reject else None
+        why = one_line(reason or "") if reason is not None or verdict is ReviewVerdict.reject else None
         with self.store.write() as connection:
             document = self._held(connection, run_id)
             pinned = self._pinned(connection, document.dataset)

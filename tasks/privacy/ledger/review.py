@@ -16,7 +16,7 @@ from causalveil.tasks.privacy.owner import OwnerKey, is_signed
 _LABEL = b"causalveil review 1\x00"
 
 
-class Verdict(StrEnum):
+class ReviewVerdict(StrEnum):
     """What the owner says; the kind of the entry that says it."""
 
     approve = "approve"
@@ -24,7 +24,7 @@ class Verdict(StrEnum):
 
 
 def verdict_body(
-    document: Entry, verdict: Verdict, reason: str | None, identity: str, pinned: str | None, owner: OwnerKey
+    document: Entry, verdict: ReviewVerdict, reason: str | None, identity: str, pinned: str | None, owner: OwnerKey
 ) -> dict[str, Any]:
     """What a verdict's entry says.
 
