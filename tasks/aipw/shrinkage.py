@@ -23,7 +23,10 @@ LEAST_DEVIATION = 0.02
 
 
 def positive_part(vector: FloatArray, noise: float) -> FloatArray:
-    """A noisy vector whose square is cut by what noise of deviation ``noise`` on each entry adds to it on average."""
+    """A noisy vector, shape (d,), shrunk so that its square loses what noise adds to it on average.
+
+    ``noise`` is the deviation of the noise on each entry.
+    """
     square = float(vector @ vector)
     return vector * math.sqrt(max(0.0, 1 - len(vector) * noise**2 / square)) if square > 0 else vector
 
@@ -35,6 +38,11 @@ def shrinkage_factor(cross: FloatArray, values: FloatArray, noise: float) -> flo
     s^2 tr(G^-1) that of their noise. S + N is what b'Gb of the noisy slopes is on average, with standard deviation
     sqrt((2 N^2 + 4 S N)/k), k = tr(G^-1)^2/tr(G^-2); the guess is the S from which the observed one is CAUTION such
     deviations away. Keeping 2 S/(S + N) or less is never worse than keeping nothing (section 3).
+
+    Args:
+        cross: noisy cross moments along eigenvectors, shape (d,).
+        values: eigenvalues, above 0, shape (d,).
+        noise: s, deviation of the noise on each entry of ``cross``.
     """
     observed = float(np.sum(cross**2 / values))
     added = noise**2 * float(np.sum(1 / values))
@@ -51,7 +59,13 @@ def shrinkage_factor(cross: FloatArray, values: FloatArray, noise: float) -> flo
 
 
 def signal_ratio(cross: FloatArray, values: FloatArray, noise: float) -> float:
-    """Signal over signal and noise as observed, in [0, 1], without :func:`shrinkage_factor`'s caution."""
+    """Signal over signal and noise as observed, in [0, 1], without :func:`shrinkage_factor`'s caution.
+
+    Args:
+        cross: noisy cross moments along eigenvectors, shape (d,).
+        values: eigenvalues, above 0, shape (d,).
+        noise: deviation of the noise on each entry of ``cross``.
+    """
     observed = float(np.sum(cross**2 / values))
     return max(0.0, 1 - noise**2 * float(np.sum(1 / values)) / observed) if observed > 0 else 0.0
 

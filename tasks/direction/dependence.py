@@ -89,7 +89,7 @@ def log_iqr(values: FloatArray) -> float:
 
 
 def iqr_score(a: FloatArray, b: FloatArray) -> float:
-    """log IQR(a) + log IQR(b); -infinity if one of them is 0."""
+    """log IQR(a) + log IQR(b) of vectors of shape (m,); -infinity if one of them is 0."""
     return log_iqr(a) + log_iqr(b)
 
 

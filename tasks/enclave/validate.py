@@ -63,7 +63,7 @@ def check_values(study: Study, schema: pa.DataFrameSchema, frame: pl.DataFrame, 
 
 
 def check_unique(hashes: list[HashArray], range_units: int = RANGE_UNITS) -> None:
-    """Check that no 128-bit hash occurs twice in arrays that each ascend.
+    """Check that no 128-bit hash occurs twice in arrays, each of shape (units, 2), that each ascend.
 
     Raises:
         DataError: a unit has two rows.
@@ -80,7 +80,7 @@ def range_edges(units: int, range_units: int = RANGE_UNITS) -> list[int]:
 
 
 def has_repeat(hashes: list[HashArray], low: int, high: int) -> bool:
-    """Whether a hash with its high word in [low, high) stands twice in arrays that each ascend."""
+    """Whether a hash with its high word in [low, high) stands twice in ascending arrays of shape (units, 2)."""
     return _repeats(
         np.concatenate([part[bisect_left(part[:, 0], low) : bisect_left(part[:, 0], high)] for part in hashes])
     )

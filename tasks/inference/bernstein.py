@@ -25,7 +25,7 @@ def half_width(
     """Half-width around (sum v)/n for the mean of the expectations of v in [-1, 1]; at most 2.
 
     Args:
-        released: (sum v, sum v^2), noisy.
+        released: (sum v, sum v^2), noisy, shape (2,).
         noise: on each of them; the two may depend on each other.
         sizes: units of each fold, n in all.
         confidence: the level, in [0.5, 1).

@@ -56,5 +56,5 @@ def release(study: IpwStudy, design: Design, sums: FloatArray, budget: Budget) -
 
 
 def perturb_stage(study: IpwStudy, design: Design, scratch: Path, budget: Budget) -> FloatArray:
-    """Release the sums that ``weigh`` left in the scratch folder."""
+    """Release the sums that ``weigh`` left in the scratch folder; shape as of :func:`release`."""
     return release(study, design, np.load(scratch / SUMS_FILE, allow_pickle=False), budget)

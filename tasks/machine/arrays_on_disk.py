@@ -18,13 +18,13 @@ from causalveil.tasks.machine.write import whole_file
 
 
 def load_array(path: Path) -> NDArray[Any]:
-    """Map an array read-only: pages are read when touched and may be dropped again by the system."""
+    """Map an array of any shape read-only: pages are read when touched and may be dropped again by the system."""
     # A plain view of the map: numpy.memmap's own slicing costs microseconds more.
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:
-    """Write a .npy file with mode 0600; whoever opens it finds all of it.
+    """Write an array of any shape to a .npy file with mode 0600; whoever opens it finds all of it.
 
     Raises:
         CausalveilError: the disk is full or fails.
@@ -35,7 +35,7 @@ def save_array(path: Path, array: NDArray[Any]) -> None:
 
 @contextmanager
 def new_array(path: Path, shape: tuple[int, ...], dtype: Any) -> Iterator[Callable[[int, NDArray[Any]], None]]:
-    """A .npy file (C order, mode 0600) that takes its name when the block is left without an error.
+    """A .npy file (``shape``, C order, mode 0600) that takes its name when the block is left without an error.
 
     Yields:
         ``write(first, rows)``, which writes C-contiguous ``rows`` of ``dtype`` from row number ``first`` on. Threads

@@ -1,6 +1,6 @@
 """Work on partitions that may leave this process: on threads here, or wherever the engine sends it.
 
-A stage gives :func:`distribute` a function of a partition's number. Without further ado it runs on threads, as
+A stage gives :func:`distribute` a function of a partition's number. By default it runs on threads, as
 :func:`map_partitions` runs it. An engine may put a distributor in place for the time of a run, which sends
 the function to other processes or machines. They share the file system: scratch, data and study files lie where the
 flow's process sees them, and function and result are pickled. The results come in order of partitions whoever computes

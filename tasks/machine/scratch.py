@@ -24,7 +24,11 @@ _LOCK = ".lock"
 
 
 def scratch_root() -> Path:
-    """The folder that holds every run's scratch: ``scratch`` in the state folder, mode 0700."""
+    """The folder that holds every run's scratch: ``scratch`` in the state folder, mode 0700.
+
+    Raises:
+        CausalveilError: it is a link, or other users can open it.
+    """
     root = home() / "scratch"
     root.mkdir(mode=0o700, exist_ok=True)
     if root.is_symlink() or root.stat().st_mode & 0o077:

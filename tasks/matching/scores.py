@@ -76,7 +76,7 @@ def release(study: MatchingStudy, scores: FloatArray, budget: Budget) -> FloatAr
 
 
 def traversal(scratch: Path, partitions: int) -> IntArray:
-    """The permutation that puts the units of all partitions, one after the other, into the order of traversal."""
+    """The permutation, shape (n,), that puts the units of all partitions, one after the other, into traversal order."""
     hashes = [load_array(partition_folder(scratch, index) / "h.npy") for index in range(partitions)]
     # One partition's rows ascend by hash already.
     return np.arange(len(hashes[0])) if partitions == 1 else ascending(np.concatenate(hashes))

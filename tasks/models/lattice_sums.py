@@ -30,7 +30,7 @@ BITS = 18
 
 
 def on_lattice(values: FloatArray) -> FloatArray:
-    """Cut to [-1, 1] and rounded towards 0 to multiples of 2^-BITS."""
+    """``values``, of any shape, cut to [-1, 1] and rounded towards 0 to multiples of 2^-BITS."""
     step = 2.0**BITS
     rounded: FloatArray = np.trunc(np.clip(values, -1.0, 1.0) * step) / step
     return rounded
@@ -41,6 +41,15 @@ def exact_sums(pieces: Pieces, of: Callable[[Rows], FloatArray], numbers: int, w
 
     Chunks are small enough for their sums of lattice products to be exact floats in any order of addition, and add up
     as whole numbers: 2^-36 n stays below 2^63 for n up to 10^8.
+
+    Args:
+        pieces: the rows.
+        of: from a chunk of rows to its sums, shape (numbers,), of products of at most two lattice numbers.
+        numbers: how many sums there are.
+        workers: threads, where work is not distributed otherwise.
+
+    Returns:
+        The sums, shape (numbers,).
     """
     step = 2.0 ** (2 * BITS)
 

@@ -184,7 +184,11 @@ def _read_on(coin: Digits, known: int, count: int, random_bytes: RandomBytes) ->
 
 
 def dyadic(p: float) -> Digits:
-    """The digits of a float in [0, 1), which end."""
+    """The binary digits of a float in [0, 1), which end: ``digits(k)`` is floor(2^k p).
+
+    Raises:
+        CausalveilError: p lies outside.
+    """
     ratio = Fraction(p)
     if not 0 <= ratio < 1:
         raise CausalveilError("a probability must lie in [0, 1)")

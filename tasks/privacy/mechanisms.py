@@ -64,10 +64,10 @@ class Budget(Protocol):
     """The only way to noise: a charge is committed together with what was drawn, once (``budget.FlowBudget``)."""
 
     def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
-        """Draw, commit value and charge, return the value; or return the value that is stored already."""
+        """Draw, commit value and charge, return the value, shape (d,); or return the value that is stored already."""
 
     def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
-        """The same for an array with one element per unit, which stays in the enclave."""
+        """The same for an array with an entry per unit, shape (n,), which stays in the enclave."""
 
 
 class Mechanism(Protocol):
@@ -89,7 +89,12 @@ class Mechanism(Protocol):
         """The declaration of one draw."""
 
     def release(self, value: NDArray[Any], slot: Slot, budget: Budget) -> NDArray[Any]:
-        """Add noise under ``slot`` and charge for it."""
+        """Add noise to ``value`` under ``slot`` and charge for it; same shape and type.
+
+        Raises:
+            BudgetRefused, LedgerError: as the budget says.
+            CausalveilError: the value cannot be released, or the sensitivity is not known yet. Nothing is charged.
+        """
 
 
 @dataclass(frozen=True)
@@ -318,7 +323,11 @@ class LatticeLaplace(Calibrated):
         return scales.lattice_scale(sensitivity, self._epsilon)
 
     def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
-        """Release one noisy value per unit, shape (n,), into the enclave."""
+        """Release one noisy value per unit, shape (n,), into the enclave.
+
+        Raises:
+            CausalveilError: the sensitivity is not known yet, or a value is not finite. Nothing is charged.
+        """
         scale, granularity = self._known_scale(), self.granularity
         if granularity is None:
             raise CausalveilError(f"{self.NAME}: the sensitivity is not known yet, so nothing can be released")
@@ -349,7 +358,11 @@ class RandomisedResponse(Calibrated):
         return self._known_scale()
 
     def release(self, value: ByteArray, slot: Slot, budget: Budget) -> ByteArray:
-        """Release one noisy bit per unit, shape (n,), into the enclave."""
+        """Release one noisy bit per unit, shape (n,), into the enclave.
+
+        Raises:
+            CausalveilError: ``value`` is no vector of zeros and ones. Nothing is charged.
+        """
         keep = self.keep_probability
         if value.ndim != 1 or value.dtype != np.uint8 or (value.size and value.max() > 1):
             raise CausalveilError(f"{self.NAME} takes a vector of zeros and ones")

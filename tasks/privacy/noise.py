@@ -63,27 +63,27 @@ class SecureNoise:
         return "operating_system"
 
     def laplace(self, value: FloatArray, scale: float) -> FloatArray:
-        """Add iid Laplace noise by OpenDP's ``make_laplace``; about 0.03 ms a coordinate."""
+        """Add iid Laplace noise to a vector, shape (d,), by OpenDP's ``make_laplace``; about 0.03 ms a coordinate."""
         check_input(value, scale)
         return np.array(_opendp_measurement("laplace", value.size, scale)(value.tolist()))
 
     def gaussian(self, value: FloatArray, scale: float) -> FloatArray:
-        """Add iid Gaussian noise by OpenDP's ``make_gaussian``; about 0.07 ms a coordinate."""
+        """Add iid Gaussian noise to a vector, shape (d,), by OpenDP's ``make_gaussian``; about 0.07 ms a coordinate."""
         check_input(value, scale)
         return np.array(_opendp_measurement("gaussian", value.size, scale)(value.tolist()))
 
     def l2_laplace(self, value: FloatArray, scale: float) -> FloatArray:
-        """Add L2-Laplace noise by ``lattice.add_l2_laplace``; about 0.2 ms a coordinate."""
+        """Add L2-Laplace noise to a vector, shape (d,), by ``lattice.add_l2_laplace``; about 0.2 ms a coordinate."""
         check_input(value, scale)
         return lattice.add_l2_laplace(value, scale, os.urandom)
 
     def lattice_laplace(self, values: FloatArray, scale: float, granularity: float) -> FloatArray:
-        """Add noise by ``lattice.add_lattice_laplace``; about 0.15 s per million."""
+        """Add noise to a vector, shape (n,), by ``lattice.add_lattice_laplace``; about 0.15 s per million."""
         check_input(values, scale)
         return lattice.add_lattice_laplace(values, scale, granularity, os.urandom)
 
     def randomised_response(self, bits: ByteArray, keep: float) -> ByteArray:
-        """Flip bits by ``lattice.flip_bits``; about 5 ms per million."""
+        """Flip bits, shape (n,), by ``lattice.flip_bits``; about 5 ms per million."""
         return lattice.flip_bits(bits, keep, os.urandom)
 
 
@@ -100,29 +100,29 @@ class SeededNoise:
         return "seeded"
 
     def laplace(self, value: FloatArray, scale: float) -> FloatArray:
-        """Add iid Laplace noise in plain floats."""
+        """Add iid Laplace noise in plain floats, shape (d,)."""
         check_input(value, scale)
         return value + self._generator.laplace(scale=scale, size=value.shape)
 
     def gaussian(self, value: FloatArray, scale: float) -> FloatArray:
-        """Add iid Gaussian noise in plain floats."""
+        """Add iid Gaussian noise in plain floats, shape (d,)."""
         check_input(value, scale)
         return value + self._generator.normal(scale=scale, size=value.shape)
 
     def l2_laplace(self, value: FloatArray, scale: float) -> FloatArray:
-        """Add L2-Laplace noise in plain floats."""
+        """Add L2-Laplace noise in plain floats, shape (d,)."""
         check_input(value, scale)
         direction = self._generator.normal(size=value.shape)
         norm = self._generator.gamma(value.size, scale)
         return np.asarray(value + direction * (norm / np.linalg.norm(direction)), dtype=np.float64)
 
     def lattice_laplace(self, values: FloatArray, scale: float, granularity: float) -> FloatArray:
-        """The secure sampler, fed with seeded bytes."""
+        """The secure sampler's steps, shape (n,), fed with seeded bytes."""
         check_input(values, scale)
         return lattice.add_lattice_laplace(values, scale, granularity, self._generator.bytes)
 
     def randomised_response(self, bits: ByteArray, keep: float) -> ByteArray:
-        """The secure sampler, fed with seeded bytes."""
+        """The secure sampler's steps, shape (n,), fed with seeded bytes."""
         return lattice.flip_bits(bits, keep, self._generator.bytes)
 
 

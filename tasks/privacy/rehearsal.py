@@ -25,11 +25,11 @@ class RehearsalBudget:
         self.charges: list[Charge] = []
 
     def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
-        """Remember the charge and draw."""
+        """Remember the charge and draw, shape (d,)."""
         self.charges.append(charge)
         return draw(self._noise)
 
     def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
-        """Remember the charge and draw."""
+        """Remember the charge and draw an entry per unit, shape (n,)."""
         self.charges.append(charge)
         return draw(self._noise)

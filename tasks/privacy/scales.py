@@ -17,7 +17,11 @@ LATTICE_BITS = 20
 
 
 def quotient_above(sensitivity: Fraction, epsilon: float | Decimal) -> float:
-    """The least float b with ``sensitivity / b <= epsilon``, exactly."""
+    """The least float b with ``sensitivity / b <= epsilon``, exactly.
+
+    Raises:
+        StudyError: no float is so large.
+    """
     exact = sensitivity / Fraction(epsilon)
     try:
         nearest = float(exact)

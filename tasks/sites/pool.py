@@ -24,7 +24,6 @@ from causalveil.tasks.inference.confounding import COVERS_CONFOUNDING
 from causalveil.tasks.machine.arrays import FloatArray
 
 RANDOM_COVERS = (*NOISY, "differences between sites")
-Range = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ class Pooled:
     leave_one_out: tuple[WithoutSite, ...]
 
 
-def pool(sites: Sequence[SiteEstimate], confidence: float, bounds: Range) -> Pooled:
+def pool(sites: Sequence[SiteEstimate], confidence: float, bounds: tuple[float, float]) -> Pooled:
     """Pool two sites or more.
 
     Args:
@@ -88,10 +87,15 @@ class _Table:
     half_widths: FloatArray
     biases: FloatArray
     confidence: float
-    bounds: Range
+    bounds: tuple[float, float]
 
     @classmethod
-    def of(cls, sites: Sequence[SiteEstimate], confidence: float, bounds: Range) -> _Table:
+    def of(cls, sites: Sequence[SiteEstimate], confidence: float, bounds: tuple[float, float]) -> _Table:
+        """The sites' estimates, checked.
+
+        Raises:
+            BundleError: a site reports no variance at all.
+        """
         for site in sites:
             if not site.variance.sampling + site.variance.noise > 0:
                 raise BundleError(
@@ -128,12 +132,12 @@ class _Table:
 
     @cached_property
     def variances(self) -> FloatArray:
-        """V_i: what a site's estimate is off by, whatever the reason. What weights and Q are made of."""
+        """V_i, shape (sites,): squared standard errors of sampling and noise, of which weights and Q are made."""
         return self.sampling + self.noise
 
     @cached_property
     def effective(self) -> FloatArray:
-        """What the sites' own intervals say: (h_i/z)^2, or what a bias of b_i leaves of it; at least V_i.
+        """What the sites' own intervals say, shape (sites,): (h_i/z)^2, or what a bias of b_i leaves; at least V_i.
 
         More than V_i where the sampling variance is itself noisy (the interval uses its upper bound) or where the
         noise has heavier tails than a normal. A single site then keeps the interval that it released.
