@@ -25,6 +25,8 @@ from tests.neighbours import neighbour_table
 from tests.studies import STUDY, merge, people, write_study
 
 SEED = 5
+# How often both tables are run before what Prefect stores of one alone counts as a difference.
+ATTEMPTS = 4
 # The only fields of a release that may depend on the data: declared noisy values and their post-processing.
 NOISY = {"estimate", "interval", "variance", "details", "scores", "verdict"}
 # Columns of Prefect's database that hold times, durations or counters of them.
@@ -222,15 +224,20 @@ def test_prefect_stores_nothing_of_the_data(
     # The first run of a flow registers it; only the runs after it add the same kinds of rows.
     observe_all(neighbours[0])
     before = settle()
-    # Twice each, since the test server now and then loses an event; what one run lost, the other shows.
-    for which in (0, 1, 0, 1):
-        seen.append(observe_all(neighbours[which]))
-        after = settle()
-        stored[which] |= {row for _, row in after.items() - before.items()}
-        before = after
+    # The server now and then loses an event, and what one run lost another shows. What the data did is in no run of
+    # the other table, however often it is made.
+    for _ in range(ATTEMPTS):
+        for which in (0, 1):
+            seen.append(observe_all(neighbours[which]))
+            after = settle()
+            stored[which] |= {row for _, row in after.items() - before.items()}
+            before = after
+        if stored[0] == stored[1]:
+            break
     for name in STUDIES:
         noisy = [run[name].pop("noisy") for run in seen]
-        assert noisy[0] == noisy[2] != noisy[1] == noisy[3], f"{name}: the data did differ"
+        assert noisy[0] != noisy[1], f"{name}: the data did differ"
+        assert all(run == noisy[number % 2] for number, run in enumerate(noisy)), f"{name}: noise is seeded"
         assert seen[0][name]["release"] == seen[1][name]["release"], name
         assert seen[0][name]["files"] == seen[1][name]["files"], name
     assert len(stored[0]) > 80, "Prefect did store the runs"
