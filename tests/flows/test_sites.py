@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,18 +20,38 @@ from causalveil.schemas.errors import BundleError
 from causalveil.schemas.release import load_release
 from causalveil.schemas.sites.pooled import PooledRelease, load_published
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.children import Command
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import write_study
 
 ROOT = Path(__file__).parents[2]
 
 
+SCRIPT = ROOT / "data" / "sites" / "run.py"
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """One command, as the documents have it; where it put everything, and what it printed."""
+    """The script's own steps, each command in a process of its own; where it put everything, and what it printed."""
     out = tmp_path_factory.mktemp("demo")
+    script = runpy.run_path(str(SCRIPT))
+
+    def start(party: Any, *words: str) -> Command:
+        return Command(words, {"CAUSALVEIL_HOME": str(party.folder / "home"), "CAUSALVEIL_LEDGER_URL": ""}, ROOT)
+
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(printed):
+        # The processes are forked and have imported all: eleven new interpreters take three times as long.
+        patch.setattr(script["Party"], "start", start)
+        script["main"](out, "direct")
+    return next(out.glob("round-*")), printed.getvalue()
+
+
+@pytest.mark.long
+def test_the_command_as_the_documents_have_it(tmp_path: Path) -> None:
+    out = tmp_path
     ran = subprocess.run(
-        [sys.executable, "data/sites/run.py", "--out", str(out)],
+        [sys.executable, str(SCRIPT), "--out", str(out)],
         cwd=ROOT,
         env={name: value for name, value in os.environ.items() if not name.startswith("CAUSALVEIL")},
         capture_output=True,
@@ -35,7 +59,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
         timeout=300,
     )
     assert ran.returncode == 0, ran.stderr
-    return next(out.glob("round-*")), ran.stdout
+    assert "random effects" in ran.stdout
+    assert isinstance(load_published(next(out.glob("round-*/coordinator/pooled/release.json"))), PooledRelease)
 
 
 def test_three_sites_answer_and_are_pooled(demo: tuple[Path, str]) -> None:
