@@ -10,6 +10,8 @@ from pathlib import Path
 
 FLOORS = {"schemas": {"schemas"}, "tasks": {"schemas", "tasks"}, "flows": {"schemas", "tasks", "flows"}}
 PACKAGE = "causalveil"
+# What makes or replaces a file.
+WRITERS = {"write_text", "write_bytes", "O_CREAT", "mkstemp", "NamedTemporaryFile", "touch"}
 # What opens a file of rows.
 READERS = {"scan_parquet", "read_parquet", "ParquetFile", "read_csv", "scan_csv"}
 
@@ -43,6 +45,23 @@ class Module:
     def reads_rows(self) -> bool:
         """Whether the module opens Parquet or CSV files of rows."""
         return any(isinstance(node, ast.Attribute) and node.attr in READERS for node in ast.walk(self.tree))
+
+    def writes_files(self) -> bool:
+        """Whether the module makes files by its own means: by name, or by ``open`` in a mode that writes."""
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Attribute) and node.attr in WRITERS:
+                return True
+            if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "open":
+                modes = [
+                    arg.value
+                    for arg in [*node.args, *(k.value for k in node.keywords)]
+                    if isinstance(arg, ast.Constant)
+                ]
+                if any(
+                    isinstance(mode, str) and set(mode) <= set("rwaxbt+") and set(mode) & set("wax+") for mode in modes
+                ):
+                    return True
+        return False
 
 
 def _imports(node: ast.AST) -> Iterator[str]:

@@ -47,7 +47,7 @@ def extracting(folder: Path) -> Iterator[None]:
     failure = None
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as problem:
         failure = f"{folder}: cannot be written ({type(problem).__name__})"
     if failure:

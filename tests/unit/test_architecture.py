@@ -32,6 +32,13 @@ RANDOM = {
 NOISE = {"flows/sequence/study.py"}
 # The only doors to Prefect: the flows themselves, the engine, and the command that reads Prefect's record.
 PREFECT = ("flows/study.py", "flows/extract.py", "flows/pool.py", "flows/engine/", "flows/cli/audit_prefect.py")
+# Who makes files by other means than ``whole_file``: that itself, locks, and the ledger's database.
+WRITES = {
+    "tasks/machine/write.py",
+    "tasks/machine/scratch.py",
+    "tasks/warehouse/blocks.py",
+    "tasks/privacy/ledger/store.py",
+}
 # Rooms that open files with people's rows.
 ROWS = ("tasks/enclave/", "tasks/warehouse/", "tasks/simulate.py", "flows/papers/")
 
@@ -79,6 +86,10 @@ def test_no_class_name_is_defined_twice() -> None:
     assert {name: where for name, where in HOUSE.classes().items() if len(where) > 1} == {}
 
 
+def test_files_are_written_in_one_way() -> None:
+    assert {where for where, module in HOUSE.modules.items() if module.writes_files()} == WRITES
+
+
 PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
     "a schema imports a flow": ("schemas/plan.py", "import causalveil.flows.api", test_imports_go_down_only),
     "a task imports a flow": (
@@ -93,6 +104,8 @@ PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
     ),
     "a crowd": ("tasks/inference/*", "", test_rooms_are_small),
     "an assert": ("tasks/ipw/weights.py", "assert True", test_no_guard_is_an_assert),
+    "a file by hand": ("tasks/ipw/weights.py", "open('x', 'w')", test_files_are_written_in_one_way),
+    "a text by hand": ("flows/api.py", "Path('x').write_text('x')", test_files_are_written_in_one_way),
     "a second class of one name": ("tasks/ipw/weights.py", "class Release: ...", test_no_class_name_is_defined_twice),
     "a draw by numpy": ("tasks/ipw/weights.py", "NOISE = np.random.default_rng()", test_randomness_has_one_room),
     "a draw by OpenDP": ("tasks/ipw/weights.py", "import opendp.prelude", test_randomness_has_one_room),
