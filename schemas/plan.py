@@ -42,12 +42,12 @@ class Layout(Frozen):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Design(Frozen):
-    """The public sizes that sensitivities depend on. None where the number of units is not known yet."""
+class Sizes(Frozen):
+    """The public numbers of units that sensitivities depend on: all, those that train, those that are estimated on."""
 
-    units: int | None
-    train: int | None
-    estimation: int | None
+    units: int
+    train: int
+    estimation: int
 
 
 class StandIn(Frozen):
@@ -62,11 +62,11 @@ class StandIn(Frozen):
 
 
 class Plan(Frozen):
-    """Every charge that a run may make, and their total."""
+    """Every charge that a run may make, and their total. Without ``sizes`` charges carry formulas in n."""
 
     study: str
     study_digest: str
-    design: Design
+    sizes: Sizes | None
     charges: tuple[Charge, ...]
     total: PrivacyCost
     epsilon_pld: float | None

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from pkgutil import iter_modules
+from typing import Any, get_args
 
+from causalveil.schemas import estimators
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.estimators.difference import DifferenceStudy
-from causalveil.schemas.estimators.direction import DirectionStudy
-from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.study import Study
 
+
+def _studies() -> dict[str, dict[str, type[Study]]]:
+    """Every study class in ``schemas/estimators/``, by its kind and by the name of its estimator.
+
+    Both are literals of the class, so that no second list of them is kept.
+    """
+    found: dict[str, dict[str, type[Study]]] = {}
+    for module in sorted(entry.name for entry in iter_modules(estimators.__path__)):
+        where = f"{estimators.__name__}.{module}"
+        for one in vars(import_module(where)).values():
+            if isinstance(one, type) and issubclass(one, Study) and one.__module__ == where:
+                kind, name = _literal(one, "kind"), _literal(one.model_fields["estimator"].annotation, "name")
+                found.setdefault(kind, {})[name] = one
+    return found
+
+
+def _literal(model: Any, field: str) -> str:
+    """The one value that a field of a model may have."""
+    (value,) = get_args(model.model_fields[field].annotation)
+    return str(value)
+
+
 # kind -> estimator name -> the study that declares it.
-STUDIES: dict[str, dict[str, type[Study]]] = {
-    "effect": {
-        "ipw": IpwStudy,
-        "matching": MatchingStudy,
-        "aipw": AipwStudy,
-        "difference_in_means": DifferenceStudy,
-        "regression": RegressionStudy,
-    },
-    "direction": {"direction": DirectionStudy},
-}
+STUDIES: Mapping[str, Mapping[str, type[Study]]] = _studies()
 
 
 def estimator_names() -> tuple[str, ...]:

@@ -147,7 +147,7 @@ Clip = Annotated[tuple[Finite, Finite], AfterValidator(_clip_interval)]
 Penalty = Annotated[Finite, Field(ge=1e-6, le=100)]
 
 
-class Estimator(Frozen):
+class EstimatorSettings(Frozen):
     """Base of an estimator's settings; ``schemas/studies.py`` knows them all by name."""
 
     name: str
@@ -184,7 +184,7 @@ class Study(Frozen):
     kind: str
     name: Slug
     data: DataSource
-    estimator: Estimator
+    estimator: EstimatorSettings
     privacy: PrivacyRequest
     purpose: Annotated[str | None, Field(max_length=500)] = None
     execution: Execution = Execution()

@@ -13,7 +13,7 @@ from causalveil.schemas.studies import parse_study
 from causalveil.tasks.aipw.stages import analyse
 from causalveil.tasks.enclave.folds import fold_sizes
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.studies import STUDY, merge
@@ -74,4 +74,4 @@ def in_folds(rows: Rows, folds: int = 2) -> list[Rows]:
 def analysed(study: AipwStudy, rows: Rows, seed: int = 0) -> EffectFindings:
     """The whole estimator with seeded noise."""
     folds = in_folds(rows, study.estimator.folds)
-    return analyse(study, design(study, len(rows)), folds, RehearsalBudget(seed))
+    return analyse(study, sizes_of(study, len(rows)), folds, RehearsalBudget(seed))

@@ -145,27 +145,27 @@ def plan(
 ) -> None:
     """Show what STUDY would cost and how wide its interval would be. Reads no row."""
     from causalveil.flows.planning import curves as planner
-    from causalveil.flows.planning.forecast import forecast
-    from causalveil.flows.sequence.study import plan_study
+    from causalveil.flows.planning import expected as planning
+    from causalveil.flows.sequence.study import known_sizes, plan_study
     from causalveil.schemas.plan import StandIn
 
     stand_in = StandIn(treated=treated, deviation=deviation)
     specification, declared = plan_study(study, units)
-    outlook = forecast(specification, declared, stand_in, effect)
+    foreseen = planning.expected(specification, declared, stand_in, effect)
     if sweep is not None:
         from causalveil.flows.planning.direction import sweep as penalties
 
-        outlook["sweep"] = penalties(specification, declared.design)
+        foreseen["sweep"] = penalties(specification, known_sizes(declared))
     if target_half_width is not None:
-        outlook["target"] = planner.target(specification, declared.design, stand_in, target_half_width)
-        outlook["sentences"].append(outlook["target"]["sentence"])
+        foreseen["target"] = planner.target(specification, known_sizes(declared), stand_in, target_half_width)
+        foreseen["sentences"].append(foreseen["target"]["sentence"])
     if curve is not None:
-        outlook["curve"] = str(planner.draw(specification, declared.design, stand_in, curve))
-        outlook["sentences"].append(f"Half-width against epsilon and units: {outlook['curve']}")
+        foreseen["curve"] = str(planner.draw(specification, known_sizes(declared), stand_in, curve))
+        foreseen["sentences"].append(f"Half-width against epsilon and units: {foreseen['curve']}")
     if json_:
-        show.document({**declared.model_dump(mode="json"), "forecast": outlook})
+        show.document({**declared.model_dump(mode="json"), "expected": foreseen})
     else:
-        show.plan(specification, declared, outlook)
+        show.plan(specification, declared, foreseen)
 
 
 @app.command()

@@ -186,27 +186,27 @@ def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:
     console.print(f"Ledger: {release.ledger.identity}, entry {release.ledger.entry_hash[:16]}", highlight=False)
 
 
-def plan(study: Study, declared: Plan, outlook: Mapping[str, Any]) -> None:
+def plan(study: Study, declared: Plan, expected: Mapping[str, Any]) -> None:
     """A plan, readable."""
     from causalveil.schemas.amounts import amount_text
 
     console = Console()
-    design = declared.design
-    size = "n units" if design.units is None else f"{design.units:,} units"
-    if design.units is not None and design.train != design.units:
-        size += f": {design.train:,} train, {design.estimation:,} estimate"
+    sizes = declared.sizes
+    size = "n units" if sizes is None else f"{sizes.units:,} units"
+    if sizes is not None and sizes.train != sizes.units:
+        size += f": {sizes.train:,} train, {sizes.estimation:,} estimate"
     console.print(f"[bold]{study.name}[/bold]: {study.question} by {study.estimator.name} on {size}", highlight=False)
     console.print(charge_table(declared.charges, title="Charges, before any row is read"))
     total = f"Total: epsilon {amount_text(declared.total.epsilon)}, delta {amount_text(declared.total.delta)}"
     if declared.epsilon_pld is not None:
         total += f" (epsilon {declared.epsilon_pld:.4g} by privacy loss distributions)"
     console.print(total, highlight=False)
-    for sentence in outlook["sentences"]:
+    for sentence in expected["sentences"]:
         console.print(f"- {sentence}", highlight=False, markup=False)
-    for sentence in outlook["warnings"]:
+    for sentence in expected["warnings"]:
         console.print(f"Warning: {sentence}", style="yellow", highlight=False, markup=False)
-    if "sweep" in outlook:
-        console.print(_sweep_table(outlook["sweep"]))
+    if "sweep" in expected:
+        console.print(_sweep_table(expected["sweep"]))
 
 
 def _sweep_table(rows: list[dict[str, float]]) -> Table:

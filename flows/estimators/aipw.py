@@ -14,29 +14,29 @@ A unit trains the models of K - 1 folds and is scored in its own, so it pays K -
 from __future__ import annotations
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.planning.aipw import outlook
+from causalveil.flows.planning.aipw import expected
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge, Guarantee
 from causalveil.tasks.aipw import stages as aipw
 from causalveil.tasks.aipw_asymptotic import stages as asymptotic_stage
 from causalveil.tasks.enclave import folds, normalise, validate
 from causalveil.tasks.inference.assemble import EffectFindings
 
-__all__ = ["declare", "estimate", "outlook"]
+__all__ = ["declare", "estimate", "expected"]
 
 
-def declare(study: AipwStudy, design: Design) -> tuple[Charge, ...]:
+def declare(study: AipwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
     if study.guarantee is Guarantee.asymptotic:
-        return asymptotic_stage.declare(study, design)
-    return aipw.declare(study, design)
+        return asymptotic_stage.declare(study, sizes)
+    return aipw.declare(study, sizes)
 
 
 def estimate(run: Run[AipwStudy], stage: Engine) -> EffectFindings:
     """The order of the stages."""
-    study, design, scratch, budget = run.study, run.design, run.scratch, run.budget
+    study, sizes, scratch, budget = run.study, run.sizes, run.scratch, run.budget
     stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
     stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
     stage(folds.folds_stage, run.layout, scratch, study.estimator.folds)
@@ -44,10 +44,10 @@ def estimate(run: Run[AipwStudy], stage: Engine) -> EffectFindings:
         return stage(asymptotic_stage.asymptotic_stage, study, scratch, run.run_id, run.seed, budget)
     summaries, models = [], []
     for fold in range(study.estimator.folds):
-        summary, model = stage(aipw.outcome_model_stage, study, design, scratch, fold, budget)
-        summary, coefficients = stage(aipw.propensity_stage, study, design, scratch, fold, summary, budget)
+        summary, model = stage(aipw.outcome_model_stage, study, sizes, scratch, fold, budget)
+        summary, coefficients = stage(aipw.propensity_stage, study, sizes, scratch, fold, summary, budget)
         summaries.append(summary)
         models.append(aipw.nuisances(study, summary, model, coefficients))
     stage(aipw.scores_stage, study, scratch, models)
-    released = stage(aipw.perturb_stage, study, design, scratch, budget)
-    return stage(aipw.interval_stage, study, design, summaries, models, released)
+    released = stage(aipw.perturb_stage, study, sizes, scratch, budget)
+    return stage(aipw.interval_stage, study, sizes, summaries, models, released)

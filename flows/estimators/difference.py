@@ -8,16 +8,16 @@ from causalveil.flows.engine.engine import Engine
 from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.difference import DifferenceStudy
-from causalveil.schemas.plan import Design, Plan, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave import folds, normalise, validate
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.trial import difference
 
 
-def declare(study: DifferenceStudy, design: Design) -> tuple[Charge, ...]:
+def declare(study: DifferenceStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
-    return difference.declare(study, design)
+    return difference.declare(study, sizes)
 
 
 def estimate(run: Run[DifferenceStudy], stage: Engine) -> EffectFindings:
@@ -26,19 +26,19 @@ def estimate(run: Run[DifferenceStudy], stage: Engine) -> EffectFindings:
     stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
     stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
     stage(folds.folds_stage, run.layout, scratch, 1)
-    return stage(difference.difference_stage, study, run.design, scratch, run.budget)
+    return stage(difference.difference_stage, study, run.sizes, scratch, run.budget)
 
 
-def outlook(study: DifferenceStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
     """Expected half-width and its parts.
 
     Args:
         study: the study.
-        plan: its plan, with a known number of units.
+        sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
-    found = difference.expected_findings(study, plan.design, stand_in)
+    found = difference.expected_findings(study, sizes, stand_in)
     half = (found.interval.upper - found.interval.lower) / 2
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,

@@ -13,10 +13,10 @@ The corrections are listed in ``docs/privacy.md``.
 from __future__ import annotations
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.planning.ipw import outlook
+from causalveil.flows.planning.ipw import expected
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave import normalise, split, validate
 from causalveil.tasks.inference.assemble import EffectFindings
@@ -25,25 +25,25 @@ from causalveil.tasks.ipw import perturb
 from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.models import logistic as propensity
 
-__all__ = ["declare", "estimate", "outlook"]
+__all__ = ["declare", "estimate", "expected"]
 
 
-def declare(study: IpwStudy, design: Design) -> tuple[Charge, ...]:
+def declare(study: IpwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
     steps = (
-        (propensity.SLOT, propensity.model(study, design).mechanism()),
-        (perturb.slot(study), perturb.mechanism(study, design)),
+        (propensity.SLOT, propensity.model(study, sizes).mechanism()),
+        (perturb.slot(study), perturb.mechanism(study, sizes)),
     )
     return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
 
 
 def estimate(run: Run[IpwStudy], stage: Engine) -> EffectFindings:
     """The order of the stages."""
-    study, design, scratch = run.study, run.design, run.scratch
+    study, sizes, scratch = run.study, run.sizes, run.scratch
     stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
     stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
     stage(split.split_stage, study, run.layout, scratch)
-    coefficients = stage(propensity.propensity_stage, study, design, scratch, run.budget)
-    stage(weigh.weigh_stage, study, design, scratch, coefficients)
-    statistics = stage(perturb.perturb_stage, study, design, scratch, run.budget)
-    return stage(ipw_interval.interval_stage, study, design, coefficients, statistics)
+    coefficients = stage(propensity.propensity_stage, study, sizes, scratch, run.budget)
+    stage(weigh.weigh_stage, study, sizes, scratch, coefficients)
+    statistics = stage(perturb.perturb_stage, study, sizes, scratch, run.budget)
+    return stage(ipw_interval.interval_stage, study, sizes, coefficients, statistics)

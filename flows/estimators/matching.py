@@ -14,14 +14,14 @@ At label level covariates and treatments are public, so only the last step is ch
 from __future__ import annotations
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.planning.matching import outlook
+from causalveil.flows.planning.matching import expected
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave import normalise, split, validate
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design as sizes_of
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval as matching_interval
@@ -31,13 +31,13 @@ from causalveil.tasks.matching import scores as match_scores
 from causalveil.tasks.matching import weights as match_weights
 from causalveil.tasks.privacy.mechanisms import Budget
 
-__all__ = ["declare", "estimate", "outlook", "rehearse"]
+__all__ = ["declare", "estimate", "expected", "rehearse"]
 
 
-def declare(study: MatchingStudy, design: Design) -> tuple[Charge, ...]:
+def declare(study: MatchingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
     steps = (
-        (match_scores.MODEL_SLOT, match_scores.model(study, design).mechanism()),
+        (match_scores.MODEL_SLOT, match_scores.model(study, sizes).mechanism()),
         (match_scores.SLOT, match_scores.mechanism(study)),
         (respond.SLOT, respond.mechanism(study)),
         (match_perturb.SLOT, match_perturb.mechanism(study)),
@@ -47,16 +47,16 @@ def declare(study: MatchingStudy, design: Design) -> tuple[Charge, ...]:
 
 def estimate(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
     """The order of the stages."""
-    study, design, scratch = run.study, run.design, run.scratch
+    study, sizes, scratch = run.study, run.sizes, run.scratch
     stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
     stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
     stage(split.split_stage, study, run.layout, scratch)
-    coefficients = stage(match_scores.propensity_stage, study, design, scratch, run.budget)
+    coefficients = stage(match_scores.propensity_stage, study, sizes, scratch, run.budget)
     stage(match_scores.scores_stage, study, scratch, coefficients, run.budget)
     stage(respond.respond_stage, study, scratch, run.budget)
     reuse = stage(match_weights.match_stage, study, scratch)
     sums = stage(match_perturb.perturb_stage, study, scratch, reuse, run.budget)
-    return stage(matching_interval.interval_stage, study, design, reuse, coefficients, sums)
+    return stage(matching_interval.interval_stage, study, sizes, reuse, coefficients, sums)
 
 
 def rehearse(study: MatchingStudy, rows: Rows, budget: Budget, fitted: FloatArray | None = None) -> EffectFindings:

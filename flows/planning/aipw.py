@@ -6,30 +6,30 @@ from typing import Any
 
 from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.plan import Plan, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Guarantee
 from causalveil.tasks.aipw import expected as aipw_theory
 from causalveil.tasks.aipw.interval import propensity_kind
 from causalveil.tasks.aipw_asymptotic import stages as asymptotic_stage
 
 
-def outlook(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
     """Expected half-width and its parts, and what the budget can learn; sentences for people, numbers for scripts.
 
     Args:
         study: the study.
-        plan: its plan, with a known number of units.
+        sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
     if study.guarantee is Guarantee.asymptotic:
-        return _asymptotic(study, plan, stand_in, effect)
-    expected = aipw_theory.expected(study, plan.design, stand_in)
-    found, recipe, folds = expected.findings, expected.recipe, study.estimator.folds
+        return _asymptotic(study, sizes, stand_in, effect)
+    foreseen = aipw_theory.expected(study, sizes, stand_in)
+    found, recipe, folds = foreseen.findings, foreseen.recipe, study.estimator.folds
     kind = propensity_kind(study, recipe)
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
-        "half_width": expected.half_width,
+        "half_width": foreseen.half_width,
         "noise_standard_error": found.details["noise_standard_error"],
         "sampling_standard_error": found.details["sampling_standard_error"],
         "score_range": found.details["score_range"],
@@ -69,11 +69,9 @@ def outlook(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | Non
     return {**numbers, "sentences": sentences, "warnings": warnings}
 
 
-def _asymptotic(study: AipwStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def _asymptotic(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
     """The paper's intervals: their caveats are the warnings."""
-    if plan.design.units is None:
-        raise ValueError("an outlook needs the number of units")
-    half = asymptotic_stage.expected_half_width(study, plan.design, stand_in)
+    half = asymptotic_stage.expected_half_width(study, sizes, stand_in)
     numbers: dict[str, Any] = {"treated": stand_in.treated, "half_width": half}
     sentences = [f"Expected {study.confidence:.0%} interval: estimate ± {half:.4g}."]
     warnings = [f"not protected: {sentence}." for sentence in study.unprotected]

@@ -1,6 +1,6 @@
 """How wide an interval will be, turned round: the least epsilon for a width, and curves of width. Reads no data.
 
-Widths are those that the study's estimator gives in its outlook, at other values of epsilon and of the number of units.
+Widths are those that the study's estimator expects, at other values of epsilon and of the number of units.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from causalveil.flows.sequence.estimators import METHODS
+from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.plan import Design, Plan, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Study
-from causalveil.tasks.enclave.sizes import design as sizes
+from causalveil.tasks.enclave.sizes import sizes_of
 
 # Amounts of three digits from 0.001 to 100: all that the search can answer.
 DECADES = (-3, 2)
@@ -28,24 +28,16 @@ CURVE_GROWTH = (0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 2.0, 3.0, 5.0, 10.0)
 CURVE_FILE = "half-width.svg"
 
 
-def half_width(study: Study, design: Design, stand_in: StandIn) -> float:
+def half_width(study: Study, sizes: Sizes, stand_in: StandIn) -> float:
     """The half-width that the study's estimator expects, in outcome units.
 
     Raises:
-        StudyError: the number of units is unknown, the estimator has no interval, or the study is impossible.
+        StudyError: the estimator has no interval, or the study is impossible.
     """
-    if design.units is None:
-        raise StudyError("a width needs the number of units: give --units N, or put the partitions in place")
-    method = METHODS[study.estimator.name]
-    plan = Plan(
-        study=study.name,
-        study_digest=study.digest,
-        design=design,
-        charges=method.declare(study, design),
-        total=study.privacy.cost,
-        epsilon_pld=None,
-    )
-    width = method.outlook(study, plan, stand_in, None).get("half_width")
+    estimator = estimator_of(study)
+    # A study that cannot be declared has no width either.
+    estimator.declare(study, sizes)
+    width = estimator.expected(study, sizes, stand_in, None).get("half_width")
     if width is None:
         raise StudyError(f"estimator '{study.estimator.name}' has no interval whose width could be foreseen")
     return float(width)
@@ -61,7 +53,7 @@ def with_epsilon(study: Study, epsilon: Decimal) -> Study:
     return validate(type(study), {**study.model_dump(), "privacy": privacy}, "study")
 
 
-def least_epsilon(study: Study, design: Design, stand_in: StandIn, width: float) -> tuple[Decimal, float]:
+def least_epsilon(study: Study, sizes: Sizes, stand_in: StandIn, width: float) -> tuple[Decimal, float]:
     """The least epsilon of three digits at which the expected half-width is at most ``width``, and that half-width.
 
     Every sixth of a decade is tried in order, then bisection finds the amount whose next smaller one is not enough: a
@@ -73,11 +65,11 @@ def least_epsilon(study: Study, design: Design, stand_in: StandIn, width: float)
     """
     if not width > 0:
         raise StudyError("a target half-width must be above 0")
-    half_width(study, design, stand_in)
+    half_width(study, sizes, stand_in)
 
     def expected(index: int) -> float:
         try:
-            return half_width(with_epsilon(study, _amount(index)), design, stand_in)
+            return half_width(with_epsilon(study, _amount(index)), sizes, stand_in)
         except CausalveilError:
             return math.inf
 
@@ -93,13 +85,13 @@ def least_epsilon(study: Study, design: Design, stand_in: StandIn, width: float)
     return _amount(high), expected(high)
 
 
-def target(study: Study, design: Design, stand_in: StandIn, width: float) -> dict[str, Any]:
+def target(study: Study, sizes: Sizes, stand_in: StandIn, width: float) -> dict[str, Any]:
     """The answer to `--target-half-width`: numbers for scripts, one sentence for people.
 
     Raises:
         StudyError: see ``least_epsilon``.
     """
-    epsilon, expected = least_epsilon(study, design, stand_in, width)
+    epsilon, expected = least_epsilon(study, sizes, stand_in, width)
     reached, text = expected <= width, amount_text(epsilon)
     if not reached:
         sentence = f"No epsilon gives a half-width of {width:g}: {text} still leaves {expected:.4g}. Bring more units."
@@ -125,29 +117,29 @@ def curves(study: Study, units: int, stand_in: StandIn) -> list[dict[str, float]
         for n in sorted({max(2, round(units * factor)) for factor in CURVE_GROWTH}):
             try:
                 asked = with_epsilon(study, epsilon)
-                width = half_width(asked, sizes(asked, n), stand_in)
+                width = half_width(asked, sizes_of(asked, n), stand_in)
             except CausalveilError:
                 continue
             rows.append({"epsilon": float(epsilon), "units": n, "half_width": width})
     return rows
 
 
-def draw(study: Study, design: Design, stand_in: StandIn, place: Path) -> Path:
+def draw(study: Study, sizes: Sizes, stand_in: StandIn, place: Path) -> Path:
     """Write the curves as a figure, and the same numbers as CSV beside it; return the figure's path.
 
     Args:
         study: the study.
-        design: its sizes.
+        sizes: its sizes.
         stand_in: the population that the reader assumes.
         place: an .svg file, or a folder to put one into.
 
     Raises:
-        StudyError: no number of units, no interval, or a file cannot be written.
+        StudyError: no interval, or a file cannot be written.
     """
     from causalveil.flows.papers.figures import figure, series, write_table
 
-    half_width(study, design, stand_in)
-    units, path = design.units or 0, place if place.suffix == ".svg" else place / CURVE_FILE
+    half_width(study, sizes, stand_in)
+    units, path = sizes.units, place if place.suffix == ".svg" else place / CURVE_FILE
     rows = curves(study, units, stand_in)
     write_table(path.with_suffix(".csv"), rows)
     level = "" if not hasattr(study, "confidence") else f"{study.confidence:.0%} "

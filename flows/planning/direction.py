@@ -6,7 +6,7 @@ from typing import Any
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy, Score
-from causalveil.schemas.plan import Design, Plan, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Half
 from causalveil.schemas.study import Study
 from causalveil.tasks.direction import expected as standin
@@ -22,12 +22,12 @@ ENOUGH = 0.75
 LARGEST = {Score.spearman: 1.0, Score.kendall: 1.0, Score.hsic: 0.25}
 
 
-def outlook(study: DirectionStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(study: DirectionStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
     """The margins that noise leaves in order, the tests' chances, and HSIC on a stand-in.
 
     Args:
         study: the study.
-        plan: its plan, with a known number of units.
+        sizes: its sizes.
         stand_in: that of effects says nothing of a pair; the pair's own is printed.
         effect: no effect is estimated.
     """
@@ -35,23 +35,23 @@ def outlook(study: DirectionStudy, plan: Plan, stand_in: StandIn, effect: float 
     numbers: dict[str, Any] = {}
     sentences: list[str] = []
     warnings: list[str] = []
-    for draw in draws(study, plan.design):
+    for draw in draws(study, sizes):
         if isinstance(draw.mechanism, Laplace):
             _margin(study, draw, numbers, sentences, warnings)
         else:
-            _test(study, plan.design, draw, numbers, sentences, warnings)
-    expected = standin.expected_order_kept(study, plan.design)
-    if expected is not None:
-        margin, scale, right = expected
+            _test(study, sizes, draw, numbers, sentences, warnings)
+    foreseen = standin.expected_order_kept(study, sizes)
+    if foreseen is not None:
+        margin, scale, right = foreseen
         numbers |= {"hsic_stand_in_margin": margin, "hsic_right_direction": right}
         sentences.append(
             f"hsic on a stand-in, {standin.STAND_IN}: margin {margin:.2g}, right with probability {right:.2g}."
         )
         if right < ENOUGH:
             warnings.append(f"noise of scale {scale:.2g} drowns a margin of hsic as small as the stand-in's.")
-    if plan.design.train is not None and Half.train in study.estimator.protect:
+    if Half.train in study.estimator.protect:
         estimator = study.estimator
-        movement = residual_movement(plan.design.train, estimator.penalty, estimator.variant)
+        movement = residual_movement(sizes.train, estimator.penalty, estimator.variant)
         numbers["residual_movement_bound"] = movement
         sentences.append(f"One training unit moves a residual, which lies in [-2, 2], by at most {movement:.2g}.")
     warnings += [f"not protected: {sentence}." for sentence in study.unprotected]
@@ -74,7 +74,7 @@ def _margin(
 
 def _test(
     study: DirectionStudy,
-    design: Design,
+    sizes: Sizes,
     draw: Draw,
     numbers: dict[str, Any],
     sentences: list[str],
@@ -83,7 +83,7 @@ def _test(
     """What a test needs, and whether spread-out values have it."""
     if isinstance(draw.mechanism, Laplace):
         return
-    distance = standin.expected_distance(study, design, draw)
+    distance = standin.expected_distance(study, sizes, draw)
     chance = draw.mechanism.answer_probability(distance)
     numbers[f"{draw.slot.name}_answer_probability"] = chance
     other, values = ("order", "random")
@@ -97,7 +97,7 @@ def _test(
     (sentences if chance >= ENOUGH else warnings).append(text)
 
 
-def sweep(study: Study, design: Design) -> list[dict[str, float]]:
+def sweep(study: Study, sizes: Sizes) -> list[dict[str, float]]:
     """What every penalty of a grid would mean for a direction study; see ``tasks/direction/expected.py``.
 
     Raises:
@@ -105,4 +105,4 @@ def sweep(study: Study, design: Design) -> list[dict[str, float]]:
     """
     if not isinstance(study, DirectionStudy):
         raise StudyError("--sweep penalty is for direction studies with the score 'hsic'")
-    return standin.sweep(study, design)
+    return standin.sweep(study, sizes)

@@ -7,7 +7,7 @@ from typing import Any
 
 from causalveil.flows.planning.sentences import say_interval
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.schemas.plan import Plan, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Variant
 from causalveil.tasks.ipw import expected as theory
@@ -17,23 +17,23 @@ from causalveil.tasks.models.logistic import coefficient_bound
 ENOUGH = 0.8
 
 
-def outlook(study: IpwStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
     """Expected half-width and its parts, biases and sign bounds; sentences for people, numbers for scripts.
 
     Args:
         study: the study.
-        plan: its plan, with a known number of units.
+        sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
-    expected = theory.outlook(study, plan.design, stand_in)
+    foreseen = theory.expected(study, sizes, stand_in)
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
-        "half_width": expected.half_width,
-        "noise_standard_error": expected.noise_standard_error,
-        "sampling_standard_error": expected.sampling_standard_error,
-        "propensity_noise": expected.propensity_noise,
-        "whole_range": expected.whole_range,
+        "half_width": foreseen.half_width,
+        "noise_standard_error": foreseen.noise_standard_error,
+        "sampling_standard_error": foreseen.sampling_standard_error,
+        "propensity_noise": foreseen.propensity_noise,
+        "whole_range": foreseen.whole_range,
     }
     sentences = [
         say_interval(study, numbers),
@@ -41,59 +41,59 @@ def outlook(study: IpwStudy, plan: Plan, stand_in: StandIn, effect: float | None
     warnings: list[str] = []
     if study.privacy.level is not Level.label:
         norm = coefficient_bound(study.estimator.penalty)
-        numbers["adjustment"] = expected.adjustment
+        numbers["adjustment"] = foreseen.adjustment
         sentences.append(
-            f"Propensity model: noise of standard deviation {expected.propensity_noise:.3g} on each coefficient; "
+            f"Propensity model: noise of standard deviation {foreseen.propensity_noise:.3g} on each coefficient; "
             f"penalty {study.estimator.penalty:g} keeps their norm below {norm:.3g} and about "
-            f"{expected.adjustment:.0%} of each. The interval covers neither this noise nor the shrinkage."
+            f"{foreseen.adjustment:.0%} of each. The interval covers neither this noise nor the shrinkage."
         )
-        if expected.adjustment < ENOUGH:
+        if foreseen.adjustment < ENOUGH:
             warnings.append(
-                f"penalty {study.estimator.penalty:g} keeps about {expected.adjustment:.0%} of what adjusts for "
+                f"penalty {study.estimator.penalty:g} keeps about {foreseen.adjustment:.0%} of what adjusts for "
                 "confounding, and no interval says so: unless treatment was randomised, lower it as far as the noise "
                 "on the coefficients allows."
             )
-        bias = theory.lemma3_bound(study, plan.design, stand_in)
+        bias = theory.lemma3_bound(study, sizes, stand_in)
         numbers["propensity_bias_bound"] = bias if bias != float("inf") else None
         sentences.append(f"Bias from the propensity noise (Lemma 3, corrected, unclipped scores): at most {bias:.3g}.")
-    if expected.whole_range:
+    if foreseen.whole_range:
         warnings.append("the noise exceeds the weight of an arm: expect the whole declared range as interval.")
-    pure = _half_width_of_pure_epsilon(study, plan, stand_in)
+    pure = _half_width_of_pure_epsilon(study, sizes, stand_in)
     if pure is not None:
         numbers["half_width_without_delta"] = pure
-        if pure < 0.98 * expected.half_width:
+        if pure < 0.98 * foreseen.half_width:
             sentences.append(
                 f"With delta: 0 the L2-Laplace mechanism would be narrower here: ± {pure:.4g}, and spend no delta."
             )
     if effect is not None:
-        numbers |= _effect(study, plan, effect, stand_in, sentences, warnings)
+        numbers |= _effect(study, sizes, effect, stand_in, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}
 
 
-def _half_width_of_pure_epsilon(study: IpwStudy, plan: Plan, stand_in: StandIn) -> float | None:
+def _half_width_of_pure_epsilon(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
     """Expected half-width if the study asked for delta = 0; None where that is no alternative."""
     if study.privacy.delta == 0 or study.privacy.level is Level.training_units:
         return None
     if study.estimator.variant is Variant.paper:
         return None
     privacy = study.privacy.model_copy(update={"delta": Decimal(0)})
-    return theory.outlook(study.model_copy(update={"privacy": privacy}), plan.design, stand_in).half_width
+    return theory.expected(study.model_copy(update={"privacy": privacy}), sizes, stand_in).half_width
 
 
 def _effect(
     study: IpwStudy,
-    plan: Plan,
+    sizes: Sizes,
     effect: float,
     stand_in: StandIn,
     sentences: list[str],
     warnings: list[str],
 ) -> dict[str, Any]:
     """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``; returns the numbers."""
-    verdict = theory.drowned(study, plan.design, effect, stand_in)
+    verdict = theory.drowned(study, sizes, effect, stand_in)
     (warnings if verdict.drowned else sentences).append(verdict.message + ".")
-    size, bias = abs(effect), -theory.lemma3_bound(study, plan.design, stand_in)
+    size, bias = abs(effect), -theory.lemma3_bound(study, sizes, stand_in)
     eta = theory.support_bound(study)
-    noise = verdict.outlook.noise_standard_error
+    noise = verdict.expected.noise_standard_error
     numbers: dict[str, Any] = {
         "effect": effect,
         "drowned": verdict.drowned,

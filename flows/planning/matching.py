@@ -7,7 +7,7 @@ from typing import Any
 from causalveil.flows.planning.sentences import say_interval
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.schemas.plan import Plan, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.matching import expected as theory
 
@@ -15,26 +15,26 @@ from causalveil.tasks.matching import expected as theory
 BLURRED = 0.1
 
 
-def outlook(study: MatchingStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
     """Expected half-width and its parts, caps, what randomised treatments leave; sentences and numbers.
 
     Args:
         study: the study.
-        plan: its plan, with a known number of units.
+        sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
     try:
-        expected = theory.outlook(study, plan.design, stand_in)
+        foreseen = theory.expected(study, sizes, stand_in)
     except DataError as problem:
         return {"sentences": [], "warnings": [f"for a treated share of {stand_in.treated:g} {problem}."]}
-    reuse = expected.reuse
+    reuse = foreseen.reuse
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
-        "half_width": expected.half_width,
-        "noise_standard_error": expected.noise_standard_error,
-        "sampling_standard_error": expected.sampling_standard_error,
-        "whole_range": expected.whole_range,
+        "half_width": foreseen.half_width,
+        "noise_standard_error": foreseen.noise_standard_error,
+        "sampling_standard_error": foreseen.sampling_standard_error,
+        "whole_range": foreseen.whole_range,
         "cap_treated": reuse.caps[0],
         "cap_controls": reuse.caps[1],
         "largest_weight": float(reuse.largest_weight),
@@ -47,16 +47,16 @@ def outlook(study: MatchingStudy, plan: Plan, stand_in: StandIn, effect: float |
     ]
     warnings: list[str] = []
     if study.privacy.level is not Level.label:
-        numbers |= _sample_level(study, expected, sentences, warnings)
-    if expected.whole_range:
+        numbers |= _sample_level(study, foreseen, sentences, warnings)
+    if foreseen.whole_range:
         warnings.append("expect the whole declared range as interval.")
     if effect is not None:
-        numbers |= _effect(study, plan, expected, effect, stand_in, sentences, warnings)
+        numbers |= _effect(study, sizes, foreseen, effect, stand_in, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}
 
 
 def _sample_level(
-    study: MatchingStudy, expected: theory.MatchingOutlook, sentences: list[str], warnings: list[str]
+    study: MatchingStudy, foreseen: theory.ExpectedMatching, sentences: list[str], warnings: list[str]
 ) -> dict[str, Any]:
     """What noisy scores and treatments do; adds to ``sentences`` and ``warnings``, returns the numbers."""
     parts = study.estimator.budget_shares.divide(study.privacy.epsilon)
@@ -64,51 +64,51 @@ def _sample_level(
     sentences.append(f"Epsilon is divided into {listed}.")
     corrected = study.estimator.correct_attenuation
     sentences.append(
-        f"A treatment is flipped with probability {1 - expected.keep:.3g}, which leaves {expected.attenuation:.3g} of "
+        f"A treatment is flipped with probability {1 - foreseen.keep:.3g}, which leaves {foreseen.attenuation:.3g} of "
         + ("the effect; the estimate is divided by that." if corrected else "the effect in the estimate.")
     )
-    if not corrected and expected.attenuation < 1 - BLURRED:
+    if not corrected and foreseen.attenuation < 1 - BLURRED:
         warnings.append(
-            f"the estimate is about {expected.attenuation:.3g} of the effect; with correct_attenuation: true it is "
+            f"the estimate is about {foreseen.attenuation:.3g} of the effect; with correct_attenuation: true it is "
             "about the effect, and wider."
         )
-    if expected.score_noise > BLURRED:
+    if foreseen.score_noise > BLURRED:
         warnings.append(
-            f"each score gets noise of standard deviation {expected.score_noise:.3g} against a range of 1: neighbours "
+            f"each score gets noise of standard deviation {foreseen.score_noise:.3g} against a range of 1: neighbours "
             "are near by chance, so unless treatment was randomised most confounding stays."
         )
     return {
         "budget_shares": {name: float(part) for name, part in parts.items()},
-        "flip_probability": 1 - expected.keep,
-        "attenuation_factor": expected.attenuation,
-        "score_noise": expected.score_noise,
+        "flip_probability": 1 - foreseen.keep,
+        "attenuation_factor": foreseen.attenuation,
+        "score_noise": foreseen.score_noise,
     }
 
 
 def _effect(
     study: MatchingStudy,
-    plan: Plan,
-    expected: theory.MatchingOutlook,
+    sizes: Sizes,
+    foreseen: theory.ExpectedMatching,
     effect: float,
     stand_in: StandIn,
     sentences: list[str],
     warnings: list[str],
 ) -> dict[str, Any]:
     """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``; returns the numbers."""
-    left = 1.0 if study.estimator.correct_attenuation else expected.attenuation
-    wrong = theory.sign_wrong(study, plan.design, effect, stand_in)
-    drowned = expected.half_width >= abs(effect) * left
-    needed = theory.units_needed(study, effect, stand_in) if drowned else plan.design.units
+    left = 1.0 if study.estimator.correct_attenuation else foreseen.attenuation
+    wrong = theory.sign_wrong(study, sizes, effect, stand_in)
+    drowned = foreseen.half_width >= abs(effect) * left
+    needed = theory.units_needed(study, effect, stand_in) if drowned else sizes.units
     if drowned:
-        cause = "noise" if expected.noise_standard_error > expected.sampling_standard_error else "sampling error"
+        cause = "noise" if foreseen.noise_standard_error > foreseen.sampling_standard_error else "sampling error"
         enough = f"about {needed:,} units would be needed" if needed else "no number of units would do"
         warnings.append(
-            f"{cause} will drown an effect of {effect:g}: expected half-width {expected.half_width:.3g}, wrong sign "
+            f"{cause} will drown an effect of {effect:g}: expected half-width {foreseen.half_width:.3g}, wrong sign "
             f"with probability {wrong:.2g}; {enough}."
         )
     else:
         sentences.append(
-            f"an effect of {effect:g} stands out: expected half-width {expected.half_width:.3g}, wrong sign with "
+            f"an effect of {effect:g} stands out: expected half-width {foreseen.half_width:.3g}, wrong sign with "
             f"probability {wrong:.2g}."
         )
     return {"effect": effect, "drowned": drowned, "sign_wrong": wrong, "units_needed": needed}

@@ -6,24 +6,24 @@ from typing import Any
 
 from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.schemas.plan import Plan, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.regression import expected as theory
 
 
-def outlook(study: RegressionStudy, plan: Plan, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
     """Expected half-width and its parts, and what is adjusted for; sentences for people, numbers for scripts.
 
     Args:
         study: the study.
-        plan: its plan, with a known number of units.
+        sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
-    expected = theory.expected(study, plan.design, stand_in)
-    found, recipe = expected.findings, expected.recipe
+    foreseen = theory.expected(study, sizes, stand_in)
+    found, recipe = foreseen.findings, foreseen.recipe
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
-        "half_width": expected.half_width,
+        "half_width": foreseen.half_width,
         "noise_standard_error": found.details["noise_standard_error"],
         "sampling_standard_error": found.details["sampling_standard_error"],
         "adjustment": found.details["adjustment"],
@@ -55,7 +55,7 @@ def outlook(study: RegressionStudy, plan: Plan, stand_in: StandIn, effect: float
         warnings.append(
             "covariates are adjusted for linearly: squares and products would cost more than they bring at this size."
         )
-    least = theory.least_share(study, plan.design)
+    least = theory.least_share(study, sizes)
     if least is not None and min(stand_in.treated, 1 - stand_in.treated) < least:
         warnings.append(
             f"the smaller arm needs about {least:.1%} of the units to be adjusted for; with less the estimate is "

@@ -9,7 +9,7 @@ from causalveil.schemas.study import EffectStudy
 
 
 def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
-    """The expected interval and what it is made of: ``numbers`` of an outlook, in outcome units."""
+    """The expected interval and what it is made of: ``numbers`` in outcome units."""
     return (
         f"Expected {study.confidence:.0%} interval: estimate ± {numbers['half_width']:.4g} (standard error "
         f"{numbers['sampling_standard_error']:.3g} from sampling, {numbers['noise_standard_error']:.3g} from noise), "

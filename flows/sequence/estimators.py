@@ -1,49 +1,68 @@
-"""Every estimator's flow by name. A new one is one line here."""
+"""The registry of estimators: a new one is one entry here, one module in ``schemas/estimators/``, one in
+``flows/estimators/`` and one folder in ``tasks/``."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.estimators import aipw, difference, direction, ipw, matching, regression
 from causalveil.flows.sequence.run import Run
-from causalveil.schemas.plan import Design, Plan, StandIn
+from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.estimators.direction import DirectionStudy
+from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
+from causalveil.schemas.study import Study
+
+S = TypeVar("S", bound=Study)
 
 
 class Result(Protocol):
-    """What a flow found: the fields that its kind of release has beside those of every release."""
+    """What an estimator found: the fields that its kind of release has beside those of every release."""
 
     def fields(self, study: Any) -> dict[str, Any]:
         """By name, as the release's model wants them."""
         ...
 
 
-class Method(Protocol):
-    """An estimator's flow. ``study`` is of the estimator's own class, which the registry of studies pairs with it."""
+@dataclass(frozen=True)
+class Estimator(Generic[S]):
+    """An estimator.
 
-    def declare(self, study: Any, design: Design) -> tuple[Charge, ...]:
-        """Every charge of the study, from public facts alone."""
-        ...
+    Attributes:
+        study: what a study file declares for it.
+        declare: every charge of a study, from public facts alone; formulas in n where sizes are None.
+        estimate: the order of the stages, the same on every engine, on files and in memory.
+        expected: what can be expected of sizes, a stand-in population and the effect that the reader hopes to see:
+            ``sentences`` and ``warnings`` for people, numbers by name for scripts. ``half_width`` is among them if the
+            estimator has an interval.
+    """
 
-    def estimate(self, run: Run[Any], stage: Engine) -> Result:
-        """The order of the stages."""
-        ...
-
-    def outlook(self, study: Any, plan: Plan, stand_in: StandIn, effect: float | None) -> Mapping[str, Any]:
-        """What can be expected: ``sentences`` and ``warnings`` for people, numbers by name for scripts.
-
-        Called with a known number of units only. ``half_width`` is there if the estimator has an interval.
-        """
-        ...
+    study: type[S]
+    declare: Callable[[S, Sizes | None], tuple[Charge, ...]]
+    estimate: Callable[[Run[S], Engine], Result]
+    expected: Callable[[S, Sizes, StandIn, float | None], Mapping[str, Any]]
 
 
-METHODS: dict[str, Method] = {
-    "ipw": ipw,
-    "matching": matching,
-    "aipw": aipw,
-    "difference_in_means": difference,
-    "regression": regression,
-    "direction": direction,
-}
+_ENTRIES: tuple[Estimator[Any], ...] = (
+    Estimator(IpwStudy, ipw.declare, ipw.estimate, ipw.expected),
+    Estimator(MatchingStudy, matching.declare, matching.estimate, matching.expected),
+    Estimator(AipwStudy, aipw.declare, aipw.estimate, aipw.expected),
+    Estimator(DifferenceStudy, difference.declare, difference.estimate, difference.expected),
+    Estimator(RegressionStudy, regression.declare, regression.estimate, regression.expected),
+    Estimator(DirectionStudy, direction.declare, direction.estimate, direction.expected),
+)
+
+# By what a study file declares.
+ESTIMATORS: dict[type[Study], Estimator[Any]] = {estimator.study: estimator for estimator in _ENTRIES}
+
+
+def estimator_of(study: S) -> Estimator[S]:
+    """The estimator that a study asks for."""
+    return cast(Estimator[S], ESTIMATORS[type(study)])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from causalveil.schemas.plan import Design, Layout
+from causalveil.schemas.plan import Layout, Sizes
 from causalveil.schemas.study import Study
 from causalveil.tasks.privacy.budget import FlowBudget
 
@@ -20,7 +20,7 @@ class Run(Generic[S]):
     study: S
     folder: Path
     layout: Layout
-    design: Design
+    sizes: Sizes
     scratch: Path
     budget: FlowBudget
     seed: int | None

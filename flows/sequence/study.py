@@ -13,20 +13,20 @@ from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.guard import guarded
-from causalveil.flows.sequence.estimators import METHODS
+from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.finished import RunResult, check_folder, deliver, folder_of
 from causalveil.flows.sequence.publish import assemble_release
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.errors import CausalveilError, ConvergenceError, DataError, LedgerError, StudyError
 from causalveil.schemas.ledger import Reservation
-from causalveil.schemas.plan import Design, Layout, Plan
+from causalveil.schemas.plan import Layout, Plan, Sizes
 from causalveil.schemas.policy import POLICY_FILE, Policy, Review, check_allowed, load_policy
 from causalveil.schemas.release import release_text
 from causalveil.schemas.studies import load_study
 from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.enclave.manifest import check_manifest
 from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.scratch import open_scratch
 from causalveil.tasks.privacy.accountant import epsilon_pld, total
 from causalveil.tasks.privacy.budget import FlowBudget, records_folder
@@ -56,16 +56,17 @@ class Request:
     folder: Path
     policy: Policy
     layout: Layout
+    sizes: Sizes
     plan: Plan
 
 
-def declare(study: Study, design: Design) -> Plan:
+def declare(study: Study, sizes: Sizes | None) -> Plan:
     """Every charge of ``study`` from public facts; no row is read.
 
     Raises:
         StudyError: the charges do not compose to what the study requests (a defect, not a user's mistake).
     """
-    charges = METHODS[study.estimator.name].declare(study, design)
+    charges = estimator_of(study).declare(study, sizes)
     cost = total(charges, study.privacy.cost)
     if cost != study.privacy.cost:
         raise StudyError(f"the plan adds up to {cost} but the study requests {study.privacy.cost}; report this")
@@ -73,7 +74,7 @@ def declare(study: Study, design: Design) -> Plan:
     return Plan(
         study=study.name,
         study_digest=study.digest,
-        design=design,
+        sizes=sizes,
         charges=charges,
         total=cost,
         epsilon_pld=epsilon_pld(charges, cost.delta) if known else None,
@@ -92,7 +93,18 @@ def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]
     folder = data_folder(path, study)
     if units is None and folder.is_dir() and any(folder.rglob("*.parquet")):
         units = read_layout(study, folder).units
-    return study, declare(study, design(study, units))
+    return study, declare(study, None if units is None else sizes_of(study, units))
+
+
+def known_sizes(plan: Plan) -> Sizes:
+    """The sizes of a plan that has them.
+
+    Raises:
+        StudyError: the number of units is unknown.
+    """
+    if plan.sizes is None:
+        raise StudyError("this needs the number of units: give --units N, or put the partitions in place")
+    return plan.sizes
 
 
 def load(path: Path) -> Loaded:
@@ -133,7 +145,8 @@ def prepare(loaded: Loaded, *, simulate: bool) -> Request:
         policy = policy.for_simulation
     layout = read_layout(study, folder)
     check_manifest(study, folder, layout)
-    return Request(study, folder, policy, layout, declare(study, design(study, layout.units)))
+    sizes = sizes_of(study, layout.units)
+    return Request(study, folder, policy, layout, sizes, declare(study, sizes))
 
 
 def data_folder(path: Path, study: Study) -> Path:
@@ -211,8 +224,8 @@ def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | N
     """Run the stages and store the finished document in the ledger."""
     study = request.study
     with open_scratch(budget.run_id) as scratch, engine.distributing(study.execution):
-        run = Run(study, request.folder, request.layout, request.plan.design, scratch, budget, seed)
-        findings = METHODS[study.estimator.name].estimate(run, engine)
+        run = Run(study, request.folder, request.layout, request.sizes, scratch, budget, seed)
+        findings = estimator_of(study).estimate(run, engine)
     text = release_text(guarded(assemble_release, study, request.policy, request.plan, findings, budget))
     budget.finish(text)
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from causalveil.schemas.amounts import Amount, add
 from causalveil.schemas.estimators.asymptotic import CAVEATS
 from causalveil.schemas.privacy import Coverage, Frozen, Guarantee, Level
-from causalveil.schemas.study import Clip, EffectStudy, Estimand, Estimator, Finite, Penalty
+from causalveil.schemas.study import Clip, EffectStudy, Estimand, EstimatorSettings, Finite, Penalty
 
 Auto = Literal["auto"]
 # Of a closed registry of installed code, never an import path: a study file travels.
@@ -79,7 +79,7 @@ class OmittedConfounding(Frozen):
     treatment: Annotated[Finite, Field(gt=0, le=1)]
 
 
-class AipwEstimator(Estimator):
+class AipwEstimator(EstimatorSettings):
     """Doubly robust scores from private nuisance models, cross-fitted over folds.
 
     ``effect_share`` is the paper's eps1/eps and belongs to ``guarantee: asymptotic``; ``budget_shares`` and

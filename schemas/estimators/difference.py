@@ -7,10 +7,10 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import EffectStudy, Estimand, Estimator
+from causalveil.schemas.study import EffectStudy, Estimand, EstimatorSettings
 
 
-class DifferenceEstimator(Estimator):
+class DifferenceEstimator(EstimatorSettings):
     """Plain arm means: no covariate is used, so treatment must have been randomised."""
 
     name: Literal["difference_in_means"]

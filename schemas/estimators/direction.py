@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from causalveil.schemas.columns import Column, Holds
 from causalveil.schemas.privacy import Frozen, Half, Level
-from causalveil.schemas.study import Bounds, Estimator, Finite, Name, Study, Variant
+from causalveil.schemas.study import Bounds, EstimatorSettings, Finite, Name, Study, Variant
 
 
 class Score(StrEnum):
@@ -60,7 +60,7 @@ def _once(values: tuple[Any, ...]) -> tuple[Any, ...]:
 Bandwidth = Annotated[Finite, Field(ge=0.02, le=10)]
 
 
-class DirectionEstimator(Estimator):
+class DirectionEstimator(EstimatorSettings):
     """Additive noise models with private scores (Kusner et al. 2016).
 
     ``bandwidth``: of the Gaussian kernels of the regressions and of HSIC, on variables scaled to [-1, 1];

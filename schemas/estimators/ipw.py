@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import Clip, EffectStudy, Estimator, Finite, Penalty, Variant
+from causalveil.schemas.study import Clip, EffectStudy, EstimatorSettings, Finite, Penalty, Variant
 
 
 class Weighting(StrEnum):
@@ -18,7 +18,7 @@ class Weighting(StrEnum):
     horvitz_thompson = "horvitz_thompson"
 
 
-class IpwEstimator(Estimator):
+class IpwEstimator(EstimatorSettings):
     """Inverse probability weighting with a private propensity model (Lee et al. 2019a, 2019b)."""
 
     name: Literal["ipw"]

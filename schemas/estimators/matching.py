@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from causalveil.schemas.amounts import Amount, subtract
 from causalveil.schemas.privacy import Frozen, Level
-from causalveil.schemas.study import EffectStudy, Estimand, Estimator, Finite, Penalty, Variant
+from causalveil.schemas.study import EffectStudy, Estimand, EstimatorSettings, Finite, Penalty, Variant
 
 # The paper's c (label level) and h (sample level).
 ERROR_COEFFICIENTS = {Level.label: 0.01, Level.sample: 0.001}
@@ -39,7 +39,7 @@ class BudgetShares(Frozen):
         return {**parts, "outcome": subtract(epsilon, sum(parts.values(), Decimal(0)))}
 
 
-class MatchingEstimator(Estimator):
+class MatchingEstimator(EstimatorSettings):
     """Each unit against the mean of its N nearest units of the other arm by propensity score.
 
     ``ratio``: N. ``cap``: how often a unit of the smaller arm may serve, in multiples of N; ``adaptive`` weighs noise

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.privacy import Frozen, Level
-from causalveil.schemas.study import EffectStudy, Estimator, Finite
+from causalveil.schemas.study import EffectStudy, EstimatorSettings, Finite
 
 
 class Unadjusted(Frozen):
@@ -22,7 +22,7 @@ class Unadjusted(Frozen):
     distance: Annotated[Finite, Field(ge=0, le=10)] = 1.0
 
 
-class RegressionEstimator(Estimator):
+class RegressionEstimator(EstimatorSettings):
     """Outcome slopes and balancing weights from noisy moments, then one pair of orthogonal scores.
 
     ``trial``: treatment was randomised, so that nothing confounds and nothing needs to be allowed for. ``basis``:

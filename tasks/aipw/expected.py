@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.aipw.interval import findings
 from causalveil.tasks.aipw.outcome_model import OutcomeModel, residual_limit, summary_from
 from causalveil.tasks.aipw.recipe import Recipe, recipe
@@ -32,25 +32,20 @@ class Expected:
         return (self.findings.interval.upper - self.findings.interval.lower) / 2
 
 
-def expected(study: AipwStudy, design: Design, stand_in: StandIn = StandIn()) -> Expected:
+def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> Expected:
     """Both arms centred in the declared range, everybody's score the treated share, clipped.
 
     A fitted outcome model is expected to reach EXPECTED_REACH cuts to both sides; a fitted propensity
     model leaves the share's neighbourhood by as much as a log odds of standard deviation 1/2 does.
-
-    Raises:
-        ValueError: the number of units is not known.
     """
-    plan = recipe(study, design)
-    if design.units is None or plan.sizes is None:
-        raise ValueError("theory needs the number of units")
+    plan = recipe(study, sizes)
     clip = study.estimator.propensity.bounds
     share = min(max(stand_in.treated, clip[0]), clip[1])
     half = study.outcome.width / 2
     deviation = min(1.0, (stand_in.deviation if stand_in.deviation is not None else half / 2) / half)
     summaries, models = [], []
     for fold in range(plan.folds):
-        units = plan.trained_on(fold) or design.units
+        units = plan.trained_on(fold)
         exact = np.array([0.0, 0.0, math.sqrt(2) * share * units, units * deviation**2])
         known = summary_from(exact, units, plan, fold, (share, share))
         reach = 0.0 if plan.slopes_cost is None else EXPECTED_REACH * residual_limit(known, plan)
@@ -65,5 +60,5 @@ def expected(study: AipwStudy, design: Design, stand_in: StandIn = StandIn()) ->
     bound = score_range(study, models)
     square = deviation**2 * (1 / share + 1 / (1 - share)) / bound.half**2
     middle = -bound.middle / bound.half
-    sums = np.array([middle, square + middle**2]) * design.units
+    sums = np.array([middle, square + middle**2]) * sizes.units
     return Expected(plan, findings(study, plan, summaries, models, bound, sums))

@@ -46,13 +46,8 @@ def findings(
         nuisances: by which each fold was scored.
         bound: what v = (Gamma - middle)/half was scaled by.
         released: (sum v, sum v^2), noisy.
-
-    Raises:
-        ValueError: the number of units is not known.
     """
-    if recipe.sizes is None:
-        raise ValueError("an interval needs the number of units")
-    noise, units = Noise.of(recipe.effect_mechanism(), 2), sum(recipe.sizes)
+    noise, units = Noise.of(recipe.effect_mechanism(), 2), sum(recipe.known_sizes)
     estimate = _estimate(released, bound, units, study.outcome.width / 2)
     models = nuisance_variance(study, recipe, summaries, nuisances) * (study.outcome.width / 2) ** 2
     # Both are symmetric around zero and independent: their variances add up.
@@ -68,7 +63,7 @@ def findings(
     also = [words for words, said in ((COVERS, models > 0), (COVERS_CONFOUNDING, omitted is not None)) if said]
     interval = interval.model_copy(update={"covers": (*interval.covers, *also)})
     if study.estimator.coverage is Coverage.finite_sample:
-        half = bernstein.half_width(released, noise, recipe.sizes, study.confidence, recipe.rounding)
+        half = bernstein.half_width(released, noise, recipe.known_sizes, study.confidence, recipe.rounding)
         value, interval = around(estimate.value, half * bound.half * width / 2, study.confidence, (-width, width))
         interval = interval.model_copy(update={"coverage": Coverage.finite_sample})
     details: dict[str, float | int | str | bool] = {
@@ -120,15 +115,15 @@ def nuisance_variance(
     product of two errors, which double robustness leaves. Both vanish where a propensity model or a known propensity
     balances the arms; then part/used - 1 is sampling error, which the scores' own variance holds. Folds are averaged.
     """
-    if study.estimator.propensity.known is not None or recipe.sizes is None or recipe.penalty is not None:
+    if study.estimator.propensity.known is not None or recipe.penalty is not None:
         return 0.0
-    total, units = 0.0, sum(recipe.sizes)
+    total, units = 0.0, sum(recipe.known_sizes)
     for fold, (found, models) in enumerate(zip(summaries, nuisances, strict=True)):
-        trained = recipe.trained_on(fold) or units
+        trained = recipe.trained_on(fold)
         share_variance = found.treated_share_variance + found.treated_share * (1 - found.treated_share) / trained
         pairs = zip(found.mean_variances, (found.treated_share, 1 - found.treated_share), strict=True)
         constants = sum(variance * share_variance / part**2 for variance, part in pairs)
-        total += (recipe.sizes[fold] / units) ** 2 * (constants + models.outcome.variance)
+        total += (recipe.known_sizes[fold] / units) ** 2 * (constants + models.outcome.variance)
     return total
 
 

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy
 from causalveil.tasks.enclave.folds import fold_sizes
@@ -99,9 +99,24 @@ class Recipe:
     penalty: float | None
     effect_cost: PrivacyCost
 
-    def trained_on(self, fold: int) -> int | None:
-        """Number of units outside ``fold``."""
-        return None if self.sizes is None else sum(self.sizes) - self.sizes[fold]
+    @property
+    def known_sizes(self) -> tuple[int, ...]:
+        """Units of each fold of a run.
+
+        Raises:
+            ValueError: the number of units is unknown.
+        """
+        if self.sizes is None:
+            raise ValueError("this needs the number of units")
+        return self.sizes
+
+    def trained_on(self, fold: int) -> int:
+        """Number of units outside ``fold``, in a run."""
+        return sum(self.known_sizes) - self.known_sizes[fold]
+
+    def trained_or_unknown(self, fold: int) -> int | None:
+        """The same; None while the number of units is unknown."""
+        return None if self.sizes is None else self.trained_on(fold)
 
     @property
     def gram(self) -> bool:
@@ -121,28 +136,29 @@ class Recipe:
 
     def arm_sums_mechanism(self, fold: int) -> Mechanism:
         """Four numbers of sensitivity 2 (``docs/proofs/aipw.md``, section 1)."""
-        return vector_mechanism(sums_sensitivity(4, self.trained_on(fold)), self.arms_cost)
+        return vector_mechanism(sums_sensitivity(4, self.trained_or_unknown(fold)), self.arms_cost)
 
     def slopes_mechanism(self, fold: int) -> Mechanism | None:
         """Cross moments, first and second moments of sensitivity 2 + w^2 (section 2); None: arm means only."""
         if self.slopes_cost is None:
             return None
         size = 2 + MEANS_WEIGHT**2
-        return vector_mechanism(sums_sensitivity(self.slope_numbers, self.trained_on(fold), size), self.slopes_cost)
+        return vector_mechanism(
+            sums_sensitivity(self.slope_numbers, self.trained_or_unknown(fold), size), self.slopes_cost
+        )
 
     def propensity_model(self, fold: int) -> PropensityModel | None:
         """The logistic model; None: a constant score."""
         if self.propensity_cost is None or self.penalty is None:
             return None
         slot = self.slot("propensity", "propensity", fold)
-        return PropensityModel(self.penalty, self.columns, self.trained_on(fold), self.propensity_cost, slot)
+        return PropensityModel(self.penalty, self.columns, self.trained_or_unknown(fold), self.propensity_cost, slot)
 
     def treated_count_mechanism(self, fold: int) -> Mechanism | None:
         """The number of treated units, of sensitivity 1, where a study pays for a model that is a constant."""
         if self.propensity_cost is None or self.penalty is not None:
             return None
-        units = self.trained_on(fold)
-        bound = Sensitivity(None if units is None else 1.0, Norm.l2, "1")
+        bound = Sensitivity(None if self.trained_or_unknown(fold) is None else 1.0, Norm.l2, "1")
         return vector_mechanism(bound, self.propensity_cost)
 
     def effect_mechanism(self) -> Mechanism:
@@ -156,7 +172,8 @@ class Recipe:
     @property
     def rounding(self) -> float:
         """How far rounding scores to their lattice can move either of the released sums."""
-        return 0.0 if self.sizes is None else sum(self.sizes) * 2.0 ** -lattice_exponent(sum(self.sizes)) / 2
+        units = sum(self.known_sizes)
+        return units * 2.0 ** -lattice_exponent(units) / 2
 
     def charges(self) -> Iterator[Charge]:
         """Every draw in the order in which it is made."""
@@ -178,17 +195,16 @@ class Recipe:
 EFFECT = Slot(name="effect", stage="perturb", scope=Scope.all)
 
 
-def recipe(study: AipwStudy, design: Design) -> Recipe:
+def recipe(study: AipwStudy, sizes: Sizes | None) -> Recipe:
     """Decide. A study whose number of units is unknown is taken for a large one.
 
     Raises:
         StudyError: too few units for the folds, or a budget of so many digits that it cannot be divided exactly.
     """
     estimator = study.estimator
-    sizes = None if design.units is None else fold_sizes(design.units, estimator.folds)
     blank = Recipe(
         folds=estimator.folds,
-        sizes=sizes,
+        sizes=None if sizes is None else fold_sizes(sizes.units, estimator.folds),
         columns=dimension(study),
         radius=_radius(study, TIGHTEST.row_sds),
         residuals=TIGHTEST.residual_sds,
@@ -243,7 +259,7 @@ def _divide(study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Dec
     chosen = replace(
         blank, arms_cost=costs["arms"], propensity_cost=costs.get("propensity"), effect_cost=costs["effect"]
     )
-    part = _arm_part(study.privacy.cost, outcome / meets["arms"], chosen.trained_on(0))
+    part = _arm_part(study.privacy.cost, outcome / meets["arms"], chosen.trained_or_unknown(0))
     costs = divide(study.privacy.cost, {"arms": outcome * part, "slopes": outcome * (1 - part), **rest}, meets)
     split = replace(chosen, arms_cost=costs["arms"], slopes_cost=costs["slopes"], effect_cost=costs["effect"])
     signal = _signal(split)
@@ -269,7 +285,7 @@ def _signal(chosen: Recipe) -> float:
     A residual over its cut has variance 1/residuals^2; cross moments G b have the signal m b'Gb, and noise of deviation
     s on each of both arms' adds 2 s^2 tr(G^-1)/m.
     """
-    units = chosen.trained_on(0)
+    units = chosen.trained_or_unknown(0)
     if units is None or chosen.slopes_cost is None:
         return math.inf if units is None else 0.0
     d = chosen.columns - 1

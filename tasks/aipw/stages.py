@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.aipw import outcome_model, slopes
 from causalveil.tasks.aipw.interval import findings
@@ -30,9 +30,9 @@ from causalveil.tasks.privacy.mechanisms import Budget
 SUMS_FILE = "scores.npy"
 
 
-def declare(study: AipwStudy, design: Design) -> tuple[Charge, ...]:
+def declare(study: AipwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
-    return tuple(recipe(study, design).charges())
+    return tuple(recipe(study, sizes).charges())
 
 
 def release_outcome_model(
@@ -78,16 +78,16 @@ def release_scores(plan: Recipe, sums: FloatArray, budget: Budget) -> FloatArray
     return plan.effect_mechanism().release(sums, EFFECT, budget)
 
 
-def analyse(study: AipwStudy, design: Design, folds: Sequence[Rows], budget: Budget) -> EffectFindings:
+def analyse(study: AipwStudy, sizes: Sizes, folds: Sequence[Rows], budget: Budget) -> EffectFindings:
     """The whole estimator on rows in memory, for replications and tests.
 
     Args:
         study: the study.
-        design: its sizes.
-        folds: the units of each fold, of the sizes that the design says.
+        sizes: its sizes.
+        folds: the units of each fold, as a run would cut them.
         budget: where noise is drawn and charged.
     """
-    plan, found = recipe(study, design), []
+    plan, found = recipe(study, sizes), []
     for fold in range(plan.folds):
         trained = in_memory([rows for index, rows in enumerate(folds) if index != fold])
         summary, model = release_outcome_model(study, plan, fold, trained, budget)
@@ -116,15 +116,15 @@ def _treated(trained: Pieces) -> int:
 
 
 def outcome_model_stage(
-    study: AipwStudy, design: Design, scratch: Path, fold: int, budget: Budget
+    study: AipwStudy, sizes: Sizes, scratch: Path, fold: int, budget: Budget
 ) -> tuple[ArmSummary, OutcomeModel]:
     """Release the outcome model by which ``fold`` is scored, from all other folds."""
     trained = Folds.open(scratch).without(fold)
-    return release_outcome_model(study, recipe(study, design), fold, trained, budget)
+    return release_outcome_model(study, recipe(study, sizes), fold, trained, budget)
 
 
 def propensity_stage(
-    study: AipwStudy, design: Design, scratch: Path, fold: int, summary: ArmSummary, budget: Budget
+    study: AipwStudy, sizes: Sizes, scratch: Path, fold: int, summary: ArmSummary, budget: Budget
 ) -> tuple[ArmSummary, FloatArray | None]:
     """Release the propensity model by which ``fold`` is scored, from all other folds.
 
@@ -132,7 +132,7 @@ def propensity_stage(
         ConvergenceError: before anything is drawn.
     """
     trained = Folds.open(scratch).without(fold)
-    return release_propensity(study, recipe(study, design), fold, trained, summary, budget)
+    return release_propensity(study, recipe(study, sizes), fold, trained, summary, budget)
 
 
 def scores_stage(study: AipwStudy, scratch: Path, models: Sequence[Nuisances]) -> None:
@@ -143,13 +143,13 @@ def scores_stage(study: AipwStudy, scratch: Path, models: Sequence[Nuisances]) -
     save_array(scratch / SUMS_FILE, sums)
 
 
-def perturb_stage(study: AipwStudy, design: Design, scratch: Path, budget: Budget) -> FloatArray:
+def perturb_stage(study: AipwStudy, sizes: Sizes, scratch: Path, budget: Budget) -> FloatArray:
     """Release the sums that the scores' stage left in the scratch folder."""
-    return release_scores(recipe(study, design), np.load(scratch / SUMS_FILE, allow_pickle=False), budget)
+    return release_scores(recipe(study, sizes), np.load(scratch / SUMS_FILE, allow_pickle=False), budget)
 
 
 def interval_stage(
-    study: AipwStudy, design: Design, summaries: Sequence[ArmSummary], models: Sequence[Nuisances], released: FloatArray
+    study: AipwStudy, sizes: Sizes, summaries: Sequence[ArmSummary], models: Sequence[Nuisances], released: FloatArray
 ) -> EffectFindings:
     """The last stage: reads nothing but released and public values."""
-    return findings(study, recipe(study, design), summaries, models, score_range(study, models), released)
+    return findings(study, recipe(study, sizes), summaries, models, score_range(study, models), released)

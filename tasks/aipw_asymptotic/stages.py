@@ -13,7 +13,7 @@ import numpy as np
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge, PrivacyCost
 from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.aipw_asymptotic import influence as asymptotic
@@ -53,14 +53,15 @@ def learners(study: AipwStudy, units: int | None) -> tuple[Learner, Learner]:
     return outcome, propensity
 
 
-def declare(study: AipwStudy, design: Design) -> tuple[Charge, ...]:
+def declare(study: AipwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone.
 
     Raises:
         StudyError: a model is not in the registry, or not for so many units.
     """
-    learners(study, design.units)
-    effect, variance = mechanisms(study, design.units)
+    units = None if sizes is None else sizes.units
+    learners(study, units)
+    effect, variance = mechanisms(study, units)
     return effect.charge(EFFECT), variance.charge(VARIANCE)
 
 
@@ -137,19 +138,17 @@ def asymptotic_stage(study: AipwStudy, scratch: Path, run_id: str, seed: int | N
     return analyse(study, folds, budget, drawn)
 
 
-def expected_half_width(study: AipwStudy, design: Design, stand_in: StandIn) -> float:
+def expected_half_width(study: AipwStudy, sizes: Sizes, stand_in: StandIn) -> float:
     """A rough half-width for a stand-in population: mean outcomes at the middle of the range.
 
     Somewhere in the declared domain a fitted score reaches its clip; the largest influence is taken to be that of an
     outcome at an end of the range there. What a run finds depends on its models: half of it, or twice.
     """
-    if design.units is None:
-        raise ValueError("a width needs the number of units")
     half, (low, high) = study.outcome.width / 2, study.estimator.propensity.bounds
     share = min(max(stand_in.treated, low), high)
     deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
     sigma2 = deviation**2 * (1 / share + 1 / (1 - share))
-    found = InfluenceMoments(design.units, 0.0, sigma2, half / min(low, 1 - high), 1.0)
+    found = InfluenceMoments(sizes.units, 0.0, sigma2, half / min(low, 1 - high), 1.0)
     interval = findings(study, found, (0.0, sigma2)).interval
     return (interval.upper - interval.lower) / 2
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Favours, Releases, Score
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.release import ScoreRelease, Verdict
 from causalveil.tasks.direction.draws import BESIDE, Draw
 from causalveil.tasks.direction.sensitivity import (
@@ -57,22 +57,20 @@ class DirectionFindings:
         }
 
 
-def findings(study: DirectionStudy, design: Design, released: Sequence[ReleasedDraw]) -> DirectionFindings:
+def findings(study: DirectionStudy, sizes: Sizes, released: Sequence[ReleasedDraw]) -> DirectionFindings:
     """The answer of every score and the verdict.
 
     Args:
         study: the study.
-        design: its sizes.
+        sizes: its sizes.
         released: every draw of ``tasks.direction.draws.draws``, made.
     """
     scores = tuple(score_release(study, score, released) for score in study.estimator.scores)
-    if design.train is None or design.estimation is None:
-        raise ValueError("an answer needs the number of units")
     estimator = study.estimator
     details: dict[str, float | int | str | bool] = {
-        "training_units": design.train,
-        "test_units": design.estimation,
-        "residual_movement_bound": residual_movement(design.train, estimator.penalty, estimator.variant),
+        "training_units": sizes.train,
+        "test_units": sizes.estimation,
+        "residual_movement_bound": residual_movement(sizes.train, estimator.penalty, estimator.variant),
     }
     for part in released:
         if part.draw.vectors:
@@ -96,7 +94,7 @@ def score_release(study: DirectionStudy, score: Score, released: Sequence[Releas
         y_to_x=y_to_x,
         margin=margin,
         favours=favoured(margin),
-        order_kept=None if margin is None else kept(abs(margin), parts[0].draw.mechanism.noise_scale or 0.0),
+        order_kept=None if margin is None else kept(abs(margin), parts[0].draw.mechanism.known_scale),
         theorem=theorem,
         charges=tuple(part.draw.slot.name for part in parts),
     )

@@ -19,7 +19,7 @@ from decimal import Decimal
 from causalveil.schemas.amounts import add, subtract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Score
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import Variant
 from causalveil.tasks.direction import sensitivity as theory
@@ -83,9 +83,9 @@ class Fit:
     mechanism: Mechanism
 
 
-def draws(study: DirectionStudy, design: Design) -> tuple[Draw, ...]:
-    """The draws on scores, in the order of the study's scores."""
-    plan = _Plan(study, design)
+def draws(study: DirectionStudy, sizes: Sizes | None) -> tuple[Draw, ...]:
+    """The draws on scores, in the order of the study's scores; without sizes their sensitivities are formulas."""
+    plan = _Plan(study, sizes)
     result: list[Draw] = []
     ranks = [score for score in study.estimator.scores if score in RANKS]
     for score in study.estimator.scores:
@@ -99,9 +99,9 @@ def draws(study: DirectionStudy, design: Design) -> tuple[Draw, ...]:
     return tuple(result)
 
 
-def fits(study: DirectionStudy, design: Design) -> tuple[Fit, ...]:
+def fits(study: DirectionStudy, sizes: Sizes | None) -> tuple[Fit, ...]:
     """The releases of regressions: of both, if ranks are to be released with both halves protected, else none."""
-    plan = _Plan(study, design)
+    plan = _Plan(study, sizes)
     ranks = [score for score in study.estimator.scores if score in RANKS]
     if not ranks or len(study.estimator.protect) < 2:
         return ()
@@ -146,11 +146,11 @@ class _Plan:
     """A study, its sizes, and the shares of its budget."""
 
     study: DirectionStudy
-    design: Design
+    sizes: Sizes | None
 
     def __post_init__(self) -> None:
         """Refuse a test half that has no pairs of units."""
-        if self.design.estimation is not None and self.design.estimation < 2:
+        if self.sizes is not None and self.sizes.estimation < 2:
             raise StudyError("a direction study needs at least two test units; lower 'train_fraction' or bring more")
 
     @property
@@ -182,10 +182,8 @@ class _Plan:
         return Scope.all if len(protect) == 2 else (Scope.train if Half.train in protect else Scope.estimation)
 
     def sensitivity(self, bound: Bound, formula: str, norm: Norm = Norm.l1) -> Sensitivity:
-        n, m = self.design.train, self.design.estimation
-        if n is None or m is None:
-            return Sensitivity(value=None, norm=norm, formula=formula)
-        return Sensitivity(value=bound(n, m), norm=norm, formula=formula)
+        value = None if self.sizes is None else bound(self.sizes.train, self.sizes.estimation)
+        return Sensitivity(value=value, norm=norm, formula=formula)
 
     def laplace(self, score: Score) -> Draw:
         """A rank score or HSIC. Both values move by the sensitivity, so the pair, or the difference, by twice it."""

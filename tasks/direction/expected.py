@@ -13,7 +13,7 @@ import numpy as np
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy, Releases, Score
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half
 from causalveil.tasks.direction import dependence
 from causalveil.tasks.direction.draws import Draw, draws
@@ -55,30 +55,19 @@ def order_kept(study: DirectionStudy, margin: float, scale: float) -> float:
 
 
 def sure_margin(study: DirectionStudy, draw: Draw, sure: float) -> float:
-    """The margin whose order a draw of Laplace noise keeps with probability ``sure``, in [0.5, 1).
-
-    Raises:
-        ValueError: the number of units is unknown.
-    """
+    """The margin whose order a draw of Laplace noise keeps with probability ``sure``, in [0.5, 1)."""
     from scipy.optimize import brentq
 
-    if draw.mechanism.noise_scale is None:
-        raise ValueError("a margin needs the number of units")
-    return float(brentq(lambda ratio: order_kept(study, ratio, 1.0) - sure, 0.0, 100.0)) * draw.mechanism.noise_scale
+    return float(brentq(lambda ratio: order_kept(study, ratio, 1.0) - sure, 0.0, 100.0)) * draw.mechanism.known_scale
 
 
-def expected_distance(study: DirectionStudy, design: Design, draw: Draw) -> int:
+def expected_distance(study: DirectionStudy, sizes: Sizes, draw: Draw) -> int:
     """The distance that a test would see: of evenly spread values to another bin, or of random ones to another order.
 
     The smallest of m - 1 gaps between random values of an interval of width 2 is about 2/m^2.
-
-    Raises:
-        ValueError: the number of units is unknown.
     """
-    if design.train is None or design.estimation is None:
-        raise ValueError("a distance needs the number of units")
-    estimator, m = study.estimator, design.estimation
-    movement = residual_movement(design.train, estimator.penalty, estimator.variant)
+    estimator, m = study.estimator, sizes.estimation
+    movement = residual_movement(sizes.train, estimator.penalty, estimator.variant)
     if isinstance(draw.mechanism, StableRelease):
         return math.ceil(2 / m**2 / (2 * movement))
     values = QuartileRange(np.linspace(-1.0, 1.0, m))
@@ -86,11 +75,11 @@ def expected_distance(study: DirectionStudy, design: Design, draw: Draw) -> int:
     return max(bin_distances(values, draw.bin, draw.cap, replace=Half.test in estimator.protect, movement=trained))
 
 
-def expected_order_kept(study: DirectionStudy, design: Design) -> tuple[float, float, float] | None:
+def expected_order_kept(study: DirectionStudy, sizes: Sizes) -> tuple[float, float, float] | None:
     """HSIC's margin on the stand-in, its noise scale, and the probability of the right direction; None without HSIC."""
-    for draw in draws(study, design):
-        scale = draw.mechanism.noise_scale
-        if Score.hsic in draw.scores and isinstance(draw.mechanism, Laplace) and scale is not None:
+    for draw in draws(study, sizes):
+        if Score.hsic in draw.scores and isinstance(draw.mechanism, Laplace):
+            scale = draw.mechanism.known_scale
             estimator = study.estimator
             margin = hsic_margin(estimator.penalty, estimator.bandwidth, estimator.kernel_of_residuals)
             kept = order_kept(study, abs(margin), scale)
@@ -98,26 +87,24 @@ def expected_order_kept(study: DirectionStudy, design: Design) -> tuple[float, f
     return None
 
 
-def sweep(study: DirectionStudy, design: Design) -> list[dict[str, float]]:
+def sweep(study: DirectionStudy, sizes: Sizes) -> list[dict[str, float]]:
     """Every penalty of a grid: what it costs in noise and in fit, on the stand-in. Reads no data.
 
     A small penalty lets one training unit move the residuals far, a large one fits no curve: under training-set
     privacy the probability of the right direction rises and falls between (Kusner et al. 2016, Figure 2).
 
     Raises:
-        StudyError: the study has no HSIC, or the number of units is unknown.
+        StudyError: the study has no HSIC.
     """
     if Score.hsic not in study.estimator.scores:
         raise StudyError("--sweep penalty is for direction studies with the score 'hsic'")
-    if design.train is None:
-        raise StudyError("--sweep penalty needs the number of units: give --units N, or put the partitions in place")
     rows = []
     for penalty in PENALTIES:
         estimator = study.estimator.model_copy(update={"penalty": penalty})
-        expected = expected_order_kept(study.model_copy(update={"estimator": estimator}), design)
+        expected = expected_order_kept(study.model_copy(update={"estimator": estimator}), sizes)
         if expected is not None:
             margin, scale, right = expected
-            movement = residual_movement(design.train, penalty, estimator.variant)
+            movement = residual_movement(sizes.train, penalty, estimator.variant)
             rows.append(
                 {
                     "penalty": penalty,

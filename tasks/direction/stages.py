@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Releases, Score
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half
 from causalveil.tasks.direction import dependence
 from causalveil.tasks.direction import sensitivity as theory
@@ -45,10 +45,10 @@ def regress(study: DirectionStudy, pairs: Pairs, partitions: int) -> tuple[Regre
 
 
 def release_regressions(
-    study: DirectionStudy, design: Design, exact: tuple[Regression, Regression], budget: Budget
+    study: DirectionStudy, sizes: Sizes, exact: tuple[Regression, Regression], budget: Budget
 ) -> tuple[Regression, Regression] | None:
     """Both with noise on their weights, or None where no draw needs them so."""
-    declared = fits(study, design)
+    declared = fits(study, sizes)
     if not declared:
         return None
     f, g = (
@@ -81,12 +81,12 @@ def score_values(study: DirectionStudy, score: Score, found: Vectors, test: Test
     return forwards, backwards
 
 
-def measure(study: DirectionStudy, design: Design, draw: Draw, found: Vectors, test: TestRows) -> FloatArray:
+def measure(study: DirectionStudy, sizes: Sizes, draw: Draw, found: Vectors, test: TestRows) -> FloatArray:
     """What ``draw`` is made on, exactly: values, then the distances of its test. It stays in the enclave."""
     if not draw.vectors:
         values = [_asked(study, score_values(study, score, found, test)) for score in draw.scores]
-        return np.concatenate([*values, _order_distances(study, design, draw, found)])
-    distances = np.array([_bin_distances(study, design, draw, name, found[name]) for name in draw.vectors], np.float64)
+        return np.concatenate([*values, _order_distances(study, sizes, draw, found)])
+    distances = np.array([_bin_distances(study, sizes, draw, name, found[name]) for name in draw.vectors], np.float64)
     if len(draw.vectors) > 1:
         # One test for all: the better bin of each vector, the worst vector.
         value = _asked(study, score_values(study, Score.iqr, found, test))
@@ -117,45 +117,45 @@ def answer(study: DirectionStudy, train: FloatArray, test: TestRows, budget: Bud
     Raises:
         ConvergenceError: see ``residuals.fit``.
     """
-    design = Design(units=len(train) + len(test.pairs), train=len(train), estimation=len(test.pairs))
+    sizes = Sizes(units=len(train) + len(test.pairs), train=len(train), estimation=len(test.pairs))
     exact = regress(study, lambda _: train, 1)
     found = vectors(test, exact)
-    noisy = release_regressions(study, design, exact, budget)
+    noisy = release_regressions(study, sizes, exact, budget)
     seen = found if noisy is None else vectors(test, noisy)
     released = []
-    for draw in draws(study, design):
-        measured = measure(study, design, draw, seen if draw.scores[0] in RANKS else found, test)
+    for draw in draws(study, sizes):
+        measured = measure(study, sizes, draw, seen if draw.scores[0] in RANKS else found, test)
         released.append(ReleasedDraw(draw, release(draw, measured, budget)))
-    return findings(study, design, released)
+    return findings(study, sizes, released)
 
 
-def regress_stage(study: DirectionStudy, design: Design, scratch: Path, budget: Budget) -> None:
+def regress_stage(study: DirectionStudy, sizes: Sizes, scratch: Path, budget: Budget) -> None:
     """Fit both regressions on the training rows; release them too if the study needs them noisy.
 
     Raises:
         ConvergenceError: before anything is drawn.
     """
     exact = regress(study, lambda index: training_rows(scratch, index), len(training_sizes(scratch)))
-    noisy = release_regressions(study, design, exact, budget) or exact
+    noisy = release_regressions(study, sizes, exact, budget) or exact
     save_array(scratch / WEIGHTS_FILE, np.array([[side.weights for side in pair] for pair in (exact, noisy)]))
 
 
-def score_stage(study: DirectionStudy, design: Design, scratch: Path) -> None:
+def score_stage(study: DirectionStudy, sizes: Sizes, scratch: Path) -> None:
     """Measure every draw on the test rows and leave the numbers in the scratch folder."""
     kernel, weights = Kernel(study.estimator.bandwidth, 1.0), load_array(scratch / WEIGHTS_FILE)
     test = test_rows(scratch)
     exact, noisy = (vectors(test, (Regression(kernel, f), Regression(kernel, g))) for f, g in weights)
-    for draw in draws(study, design):
-        measured = measure(study, design, draw, noisy if draw.scores[0] in RANKS else exact, test)
+    for draw in draws(study, sizes):
+        measured = measure(study, sizes, draw, noisy if draw.scores[0] in RANKS else exact, test)
         save_array(_file(scratch, draw), measured)
 
 
-def answer_stage(study: DirectionStudy, design: Design, scratch: Path, budget: Budget) -> DirectionFindings:
+def answer_stage(study: DirectionStudy, sizes: Sizes, scratch: Path, budget: Budget) -> DirectionFindings:
     """Draw once for each declared charge and put the released values together."""
-    declared = draws(study, design)
+    declared = draws(study, sizes)
     measured = [np.load(_file(scratch, draw), allow_pickle=False) for draw in declared]
     released = [ReleasedDraw(draw, release(draw, part, budget)) for draw, part in zip(declared, measured, strict=True)]
-    return findings(study, design, released)
+    return findings(study, sizes, released)
 
 
 def _file(scratch: Path, draw: Draw) -> Path:
@@ -172,26 +172,24 @@ def _quartile_range(values: FloatArray) -> QuartileRange:
     return QuartileRange(np.sort(values))
 
 
-def _movement(study: DirectionStudy, design: Design) -> float:
-    if design.train is None:
-        raise ValueError("scores need the number of units")
-    return theory.residual_movement(design.train, study.estimator.penalty, study.estimator.variant)
+def _movement(study: DirectionStudy, sizes: Sizes) -> float:
+    return theory.residual_movement(sizes.train, study.estimator.penalty, study.estimator.variant)
 
 
-def _bin_distances(study: DirectionStudy, design: Design, draw: Draw, name: str, values: FloatArray) -> tuple[int, int]:
+def _bin_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, name: str, values: FloatArray) -> tuple[int, int]:
     protect, trained = study.estimator.protect, name in BESIDE and Half.train in study.estimator.protect
     return bin_distances(
         _quartile_range(values),
         draw.bin,
         draw.cap,
         replace=Half.test in protect,
-        movement=_movement(study, design) if trained else None,
+        movement=_movement(study, sizes) if trained else None,
     )
 
 
-def _order_distances(study: DirectionStudy, design: Design, draw: Draw, found: Vectors) -> FloatArray:
+def _order_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, found: Vectors) -> FloatArray:
     """The distance to another order of the residuals on either side; nothing for a draw without a test."""
     if isinstance(draw.mechanism, Laplace):
         return np.zeros(0)
-    movement = _movement(study, design)
+    movement = _movement(study, sizes)
     return np.array([float(min(order_distance(found[name], movement, draw.cap) for name in BESIDE))])

@@ -5,32 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.split import training_size
 
 MOST_UNITS = 10**13
 
 
-def design(study: Study, units: int | None) -> Design:
+def sizes_of(study: Study, units: int) -> Sizes:
     """Sizes that every sensitivity depends on; public, since replace-one leaves the number of units alone.
 
     Args:
         study: the study.
-        units: number of units, or None while it is unknown; then every size is None.
+        units: number of units.
 
     Raises:
         StudyError: so few units that one of the two halves is empty.
         DataError: no units at all.
     """
-    if units is None:
-        return Design(units=None, train=None, estimation=None)
     if units < 1:
         raise DataError("there are no units")
     if study.training_share is None:
-        return Design(units=units, train=units, estimation=units)
+        return Sizes(units=units, train=units, estimation=units)
     train = training_size(units, study.training_share)
-    return Design(units=units, train=train, estimation=units - train)
+    return Sizes(units=units, train=train, estimation=units - train)
 
 
 def least_units(enough: Callable[[int], bool]) -> int | None:

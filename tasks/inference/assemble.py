@@ -70,13 +70,11 @@ class Noise:
         """The noise of one release of ``dimension`` numbers.
 
         Raises:
-            ValueError: the mechanism's scale is not known yet.
+            CausalveilError: the number of units is not known yet.
         """
         if mechanism is None:
             return cls(0.0)
-        if mechanism.noise_scale is None:
-            raise ValueError("the noise scale needs the number of units")
-        return cls(mechanism.noise_scale, (dimension + 1) / 2 if isinstance(mechanism, L2Laplace) else None)
+        return cls(mechanism.known_scale, (dimension + 1) / 2 if isinstance(mechanism, L2Laplace) else None)
 
     @property
     def deviation(self) -> float:

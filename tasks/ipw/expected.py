@@ -14,12 +14,11 @@ import numpy as np
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
-from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.normalise import dimension
-from causalveil.tasks.enclave.sizes import design as sizes
-from causalveil.tasks.enclave.sizes import least_units
+from causalveil.tasks.enclave.sizes import least_units, sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.ipw import perturb
 from causalveil.tasks.ipw import weights as weigh
@@ -29,7 +28,7 @@ from causalveil.tasks.models import logistic as propensity
 
 
 @dataclass(frozen=True)
-class Outlook:
+class ExpectedWeighting:
     """What to expect of a study: outcome units; ``propensity_noise`` is the standard deviation of the noise on
     each coefficient, ``adjustment`` the share of the covariates' coefficients that the penalty leaves."""
 
@@ -47,17 +46,17 @@ class Drowning:
 
     drowned: bool
     sign_wrong: float
-    outlook: Outlook
+    expected: ExpectedWeighting
     units_needed: int | None
     message: str
 
 
-def expected_statistics(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> FloatArray:
+def expected_statistics(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> FloatArray:
     """The sums that the stand-in population would give without noise, in the order of ``statistic_names``.
 
     Both arms' outcomes are centred in the declared range; everybody's score is the treated share, clipped.
     """
-    n = _known(design.estimation)
+    n = sizes.estimation
     share = stand_in.treated
     low, high = study.estimator.clip
     score = np.full(2, min(max(share, low), high))
@@ -82,16 +81,16 @@ def expected_statistics(study: IpwStudy, design: Design, stand_in: StandIn = Sta
     return np.array([n * (mean - scale.middle) / scale.half, squares])
 
 
-def expected_findings(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> EffectFindings:
+def expected_findings(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:
     """The estimate and interval that the stand-in population would give if no noise happened to be drawn."""
-    return findings(study, design, expected_statistics(study, design, stand_in))
+    return findings(study, sizes, expected_statistics(study, sizes, stand_in))
 
 
-def outlook(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> Outlook:
+def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> ExpectedWeighting:
     """Expected half-width of the interval, and what it is made of. Reads no data."""
-    found = expected_findings(study, design, stand_in)
-    model = propensity.model(study, design).mechanism()
-    return Outlook(
+    found = expected_findings(study, sizes, stand_in)
+    model = propensity.model(study, sizes).mechanism()
+    return ExpectedWeighting(
         half_width=(found.interval.upper - found.interval.lower) / 2,
         noise_standard_error=math.sqrt(found.variance.noise),
         sampling_standard_error=math.sqrt(found.variance.sampling),
@@ -113,35 +112,35 @@ def adjustment_share(study: IpwStudy, stand_in: StandIn = StandIn()) -> float:
     return curvature / (curvature + study.estimator.penalty)
 
 
-def sign_wrong(study: IpwStudy, design: Design, effect: float, stand_in: StandIn = StandIn()) -> float:
+def sign_wrong(study: IpwStudy, sizes: Sizes, effect: float, stand_in: StandIn = StandIn()) -> float:
     """P(the released estimate has the wrong sign) for an effect of the stated size, by sampling and noise."""
-    found = expected_findings(study, design, stand_in)
-    noise = Noise.of(perturb.mechanism(study, design), len(weigh.private_entries(study)))
+    found = expected_findings(study, sizes, stand_in)
+    noise = Noise.of(perturb.mechanism(study, sizes), len(weigh.private_entries(study)))
     factor = math.sqrt(found.variance.noise) / noise.deviation if noise.deviation > 0 else 0.0
     return noise.tail(abs(effect), found.variance.sampling, factor)
 
 
-def drowned(study: IpwStudy, design: Design, effect: float, stand_in: StandIn = StandIn()) -> Drowning:
+def drowned(study: IpwStudy, sizes: Sizes, effect: float, stand_in: StandIn = StandIn()) -> Drowning:
     """Whether an effect of size ``effect`` is expected to be told from zero, and how many units would do.
 
     Drowned: the expected half-width is not below the effect's size.
     """
-    expected = outlook(study, design, stand_in)
-    wrong = sign_wrong(study, design, effect, stand_in)
-    if expected.half_width < abs(effect):
+    foreseen = expected(study, sizes, stand_in)
+    wrong = sign_wrong(study, sizes, effect, stand_in)
+    if foreseen.half_width < abs(effect):
         message = (
-            f"an effect of {effect:g} stands out: expected half-width {expected.half_width:.3g}, "
+            f"an effect of {effect:g} stands out: expected half-width {foreseen.half_width:.3g}, "
             f"wrong sign with probability {wrong:.2g}"
         )
-        return Drowning(False, wrong, expected, design.units, message)
+        return Drowning(False, wrong, foreseen, sizes.units, message)
     needed = units_needed(study, effect, stand_in)
-    cause = "noise" if expected.noise_standard_error > expected.sampling_standard_error else "sampling error"
+    cause = "noise" if foreseen.noise_standard_error > foreseen.sampling_standard_error else "sampling error"
     message = (
-        f"{cause} will drown an effect of {effect:g}: expected half-width {expected.half_width:.3g}, wrong sign "
+        f"{cause} will drown an effect of {effect:g}: expected half-width {foreseen.half_width:.3g}, wrong sign "
         f"with probability {wrong:.2g}; "
         + (f"about {needed:,} units would be needed" if needed else "no number of units would do")
     )
-    return Drowning(True, wrong, expected, needed, message)
+    return Drowning(True, wrong, foreseen, needed, message)
 
 
 def units_needed(study: IpwStudy, effect: float, stand_in: StandIn = StandIn()) -> int | None:
@@ -149,7 +148,7 @@ def units_needed(study: IpwStudy, effect: float, stand_in: StandIn = StandIn()) 
 
     def enough(units: int) -> bool:
         try:
-            return outlook(study, sizes(study, units), stand_in).half_width < abs(effect)
+            return expected(study, sizes_of(study, units), stand_in).half_width < abs(effect)
         except StudyError:
             return False
 
@@ -183,13 +182,13 @@ def lemma3_bias(
     return float(np.mean(alpha * np.expm1(s**2 * np.sum(x**2, axis=1) / 2)))
 
 
-def lemma3_bound(study: IpwStudy, design: Design, stand_in: StandIn = StandIn()) -> float:
+def lemma3_bound(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> float:
     """Upper bound on |g| of Lemma 3 from declared bounds and the stand-in's share, outcome units; may be inf.
 
     |y| <= C, ||x|| <= 1, everybody's score the treated share: each arm adds at most C times the odds against
     it. For pure epsilon the noise is not normal: E exp(z'x) = (1 - s^2 ||x||^2)^(-(d + 1)/2) while s < 1.
     """
-    model = propensity.model(study, design).mechanism()
+    model = propensity.model(study, sizes).mechanism()
     if model is None:
         return 0.0
     noise = Noise.of(model, dimension(study))
@@ -249,9 +248,3 @@ def sign_wrong_probability(tau: float, bias: float, eta: float, size: float, sig
 
 def _normal(value: float) -> float:
     return math.erfc(-value / math.sqrt(2)) / 2
-
-
-def _known(size: int | None) -> int:
-    if size is None:
-        raise ValueError("theory needs the number of units")
-    return size

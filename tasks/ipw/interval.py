@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.normalise import dimension, feature_names
@@ -26,24 +26,19 @@ FLOOR_DEVIATIONS = 5.0
 NOT_COVERED = "confounding; clipping, misspecification, shrinkage and noise of the propensity model"
 
 
-def findings(study: IpwStudy, design: Design, statistics: FloatArray) -> EffectFindings:
+def findings(study: IpwStudy, sizes: Sizes, statistics: FloatArray) -> EffectFindings:
     """Estimate and interval from released sums.
 
     Args:
         study: the study.
-        design: its sizes.
+        sizes: its sizes.
         statistics: what ``perturb`` released, in the order of ``weigh.statistic_names``.
-
-    Raises:
-        ValueError: ``design`` has no sizes yet.
     """
-    if design.estimation is None:
-        raise ValueError("an interval needs the number of units")
-    noise = Noise.of(perturb.mechanism(study, design), len(weigh.private_entries(study)))
+    noise = Noise.of(perturb.mechanism(study, sizes), len(weigh.private_entries(study)))
     if study.estimator.weighting is Weighting.hajek:
         estimate, details = _hajek(study, statistics, noise)
     else:
-        estimate, details = _horvitz_thompson(study, statistics, design.estimation)
+        estimate, details = _horvitz_thompson(study, statistics, sizes.estimation)
     width = study.outcome.width
     bounds = None if study.estimator.variant is Variant.paper else (-width, width)
     value, interval, variance, upper = assemble(estimate, noise, study.confidence, bounds)
@@ -51,14 +46,14 @@ def findings(study: IpwStudy, design: Design, statistics: FloatArray) -> EffectF
         "noise_standard_error": math.sqrt(variance.noise),
         "sampling_standard_error": math.sqrt(variance.sampling),
         "sampling_standard_error_upper": math.sqrt(upper),
-        "propensity_noise_standard_error_bound": propensity_noise_bound(study, design),
+        "propensity_noise_standard_error_bound": propensity_noise_bound(study, sizes),
         "denominator_clamped": estimate.drowned,
         "not_covered": NOT_COVERED,
     }
     return EffectFindings(value, interval, variance, details)
 
 
-def propensity_noise_bound(study: IpwStudy, design: Design) -> float:
+def propensity_noise_bound(study: IpwStudy, sizes: Sizes) -> float:
     """Upper bound, to first order, on what noise of the propensity model adds to the estimate's standard error.
 
     From declared values alone, so it is wide; the interval does not cover this source. A weighted mean of u
@@ -66,7 +61,7 @@ def propensity_noise_bound(study: IpwStudy, design: Design) -> float:
     ||x|| <= 1 and a standard deviation of u is at most 1: k = 1 - score and score for the arms of ATE, 1 for
     the arm that is weighted in ATT and ATC. Horvitz-Thompson means are not centred: |y| <= C, weight times k.
     """
-    model = propensity.model(study, design).mechanism()
+    model = propensity.model(study, sizes).mechanism()
     if model is None:
         return 0.0
     deviation = Noise.of(model, dimension(study)).deviation
@@ -141,17 +136,17 @@ def _horvitz_thompson(
     return estimate, {"normalisation": "number of estimation units"}
 
 
-def interval_stage(study: IpwStudy, design: Design, coefficients: FloatArray, statistics: FloatArray) -> EffectFindings:
+def interval_stage(study: IpwStudy, sizes: Sizes, coefficients: FloatArray, statistics: FloatArray) -> EffectFindings:
     """The last stage: reads nothing but released and public values.
 
     Args:
         study: the study.
-        design: its sizes.
+        sizes: its sizes.
         coefficients: the propensity model, shape (d,). Where it was released with noise it joins the findings;
             at label level it is an exact function of rows that the owner has not published, and stays.
         statistics: what ``perturb`` released.
     """
-    found = findings(study, design, statistics)
+    found = findings(study, sizes, statistics)
     if study.privacy.level is Level.label:
         return found
     names = (f"propensity_coefficient[{name}]" for name in feature_names(study))

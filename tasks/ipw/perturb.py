@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Scope
 from causalveil.schemas.study import Variant
 from causalveil.tasks.ipw.weights import SUMS_FILE, private_entries, sensitivity
@@ -23,7 +23,7 @@ def slot(study: IpwStudy) -> Slot:
     return LABEL_SLOT if study.privacy.level is Level.label else SLOT
 
 
-def mechanism(study: IpwStudy, design: Design) -> Mechanism | None:
+def mechanism(study: IpwStudy, sizes: Sizes | None) -> Mechanism | None:
     """What the sums are released by; None at training_units level, where the estimation half is unprotected.
 
     The paper's noise on its estimate (Lee et al. 2019a, section 3.2: sensitivity (2C/n) max weight) is this
@@ -31,22 +31,22 @@ def mechanism(study: IpwStudy, design: Design) -> Mechanism | None:
     """
     if study.privacy.level is Level.training_units:
         return None
-    bound = sensitivity(study, design)
+    bound = sensitivity(study, sizes)
     if study.estimator.variant is Variant.paper:
         return GaussianClassic(sensitivity=bound, cost=study.privacy.cost)
     return vector_mechanism(bound, study.privacy.cost)
 
 
-def release(study: IpwStudy, design: Design, sums: FloatArray, budget: Budget) -> FloatArray:
+def release(study: IpwStudy, sizes: Sizes, sums: FloatArray, budget: Budget) -> FloatArray:
     """The sums with noise on every private entry; public entries (label level) pass through exactly.
 
     Args:
         study: the study.
-        design: its sizes.
+        sizes: its sizes.
         sums: exact sums, shape (numbers,), in the order of ``weigh.statistic_names``.
         budget: where noise is drawn and charged.
     """
-    release_by = mechanism(study, design)
+    release_by = mechanism(study, sizes)
     if release_by is None:
         return sums
     entries = private_entries(study)
@@ -55,6 +55,6 @@ def release(study: IpwStudy, design: Design, sums: FloatArray, budget: Budget) -
     return released
 
 
-def perturb_stage(study: IpwStudy, design: Design, scratch: Path, budget: Budget) -> FloatArray:
+def perturb_stage(study: IpwStudy, sizes: Sizes, scratch: Path, budget: Budget) -> FloatArray:
     """Release the sums that ``weigh`` left in the scratch folder; shape as of :func:`release`."""
-    return release(study, design, np.load(scratch / SUMS_FILE, allow_pickle=False), budget)
+    return release(study, sizes, np.load(scratch / SUMS_FILE, allow_pickle=False), budget)

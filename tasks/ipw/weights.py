@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.rows import Enclave, Rows
@@ -168,7 +168,7 @@ def private_entries(study: IpwStudy) -> list[int]:
     return list(range(len(names)))
 
 
-def sensitivity(study: IpwStudy, design: Design) -> Sensitivity:
+def sensitivity(study: IpwStudy, sizes: Sizes | None) -> Sensitivity:
     """L2 distance between the private entries of the sums of two tables that differ in one unit.
 
     sample, Hajek: sqrt(4 + 6 c^2), attained when the unit changes arm; the same formula for every estimand
@@ -189,26 +189,20 @@ def sensitivity(study: IpwStudy, design: Design) -> Sensitivity:
         formula, value = (f"sqrt(4 + {c:g}^2)", math.sqrt(4 + c * c)) if label else ("2", 2.0)
     numbers = len(private_entries(study))
     formula += f" + sqrt({numbers}) 2^-G, G = min({LARGEST_EXPONENT}, 52 - ceil(log2 n)), n estimation units"
-    if design.estimation is None:
+    if sizes is None:
         return Sensitivity(value=None, norm=Norm.l2, formula=formula)
-    rounding = math.sqrt(numbers) * 2.0 ** -lattice_exponent(design.estimation) * (1 + 2.0**-10)
+    rounding = math.sqrt(numbers) * 2.0 ** -lattice_exponent(sizes.estimation) * (1 + 2.0**-10)
     return Sensitivity(value=(value + rounding) * (1 + 1e-12), norm=Norm.l2, formula=formula)
 
 
-def weigh_stage(study: IpwStudy, design: Design, scratch: Path, coefficients: FloatArray) -> None:
-    """Write the exact sums over the estimation units to ``sums.npy`` in the scratch folder. They are private.
-
-    Raises:
-        ValueError: ``design`` has no sizes yet.
-    """
-    if design.estimation is None:
-        raise ValueError("the weigh stage needs the number of units")
+def weigh_stage(study: IpwStudy, sizes: Sizes, scratch: Path, coefficients: FloatArray) -> None:
+    """Write the exact sums over the estimation units to ``sums.npy`` in the scratch folder. They are private."""
     enclave = Enclave.open(scratch, everyone=study.training_share is None)
     sums = exact_sums(
         study,
         enclave.estimation,
         enclave.partitions,
-        design.estimation,
+        sizes.estimation,
         coefficients,
         study.execution.workers,
     )

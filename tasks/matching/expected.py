@@ -14,11 +14,10 @@ import numpy as np
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
-from causalveil.tasks.enclave.sizes import design as sizes
-from causalveil.tasks.enclave.sizes import least_units
+from causalveil.tasks.enclave.sizes import least_units, sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.matching import attenuation, respond
 from causalveil.tasks.matching import perturb as match_perturb
@@ -29,7 +28,7 @@ from causalveil.tasks.matching.weights import NEAREST, Reuse, effect_epsilon
 
 
 @dataclass(frozen=True)
-class MatchingOutlook:
+class ExpectedMatching:
     """What to expect of a study; outcome units. ``score_noise``: standard deviation of the noise on each score."""
 
     half_width: float
@@ -93,43 +92,43 @@ def expected_reuse(study: MatchingStudy, units: int, stand_in: StandIn = StandIn
     )
 
 
-def expected_findings(study: MatchingStudy, design: Design, stand_in: StandIn = StandIn()) -> EffectFindings:
+def expected_findings(study: MatchingStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:
     """The estimate and interval of the stand-in population without an effect, if no noise happened to be drawn."""
-    reuse = expected_reuse(study, _known(design.units), stand_in)
+    reuse = expected_reuse(study, sizes.units, stand_in)
     deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
     square = (deviation / (study.outcome.width / 2)) ** 2
     total = 2 * reuse.queries * square
     total += sum(float(squares - reuse.queries) * square for squares in reuse.weight_squares)
     second = total / float(match_perturb.variance_unit(reuse)) if reuse.measurable else 0.0
-    return findings(study, design, reuse, np.array([0.0, study.estimator.variance_share * second]))
+    return findings(study, sizes, reuse, np.array([0.0, study.estimator.variance_share * second]))
 
 
-def outlook(study: MatchingStudy, design: Design, stand_in: StandIn = StandIn()) -> MatchingOutlook:
+def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> ExpectedMatching:
     """Expected half-width of the interval, and what it is made of. Reads no data.
 
     Raises:
         DataError: an arm would have fewer than N units.
     """
-    found = expected_findings(study, design, stand_in)
+    found = expected_findings(study, sizes, stand_in)
     scores, keep = match_scores.mechanism(study), _keep(study)
-    return MatchingOutlook(
+    return ExpectedMatching(
         half_width=(found.interval.upper - found.interval.lower) / 2,
         noise_standard_error=math.sqrt(found.variance.noise),
         sampling_standard_error=math.sqrt(found.variance.sampling),
         whole_range=found.interval.whole_range,
-        reuse=expected_reuse(study, _known(design.units), stand_in),
-        score_noise=0.0 if scores is None else math.sqrt(2) * float(scores.noise_scale or 0.0),
+        reuse=expected_reuse(study, sizes.units, stand_in),
+        score_noise=0.0 if scores is None else math.sqrt(2) * scores.known_scale,
         keep=keep,
         attenuation=attenuation.attenuation(stand_in.treated, keep),
     )
 
 
-def sign_wrong(study: MatchingStudy, design: Design, effect: float, stand_in: StandIn = StandIn()) -> float:
+def sign_wrong(study: MatchingStudy, sizes: Sizes, effect: float, stand_in: StandIn = StandIn()) -> float:
     """P(the released estimate has the wrong sign) for an effect of the stated size, by sampling and noise.
 
     At sample level the attenuated effect is what the estimate is about.
     """
-    found = expected_findings(study, design, stand_in)
+    found = expected_findings(study, sizes, stand_in)
     noise = Noise(1.0, 1.0)
     factor = math.sqrt(found.variance.noise) / noise.deviation
     left = 1.0 if study.estimator.correct_attenuation else attenuation.attenuation(stand_in.treated, _keep(study))
@@ -142,7 +141,7 @@ def units_needed(study: MatchingStudy, effect: float, stand_in: StandIn = StandI
 
     def enough(units: int) -> bool:
         try:
-            return outlook(study, sizes(study, units), stand_in).half_width < abs(effect) * left
+            return expected(study, sizes_of(study, units), stand_in).half_width < abs(effect) * left
         except CausalveilError:
             return False
 
@@ -153,9 +152,3 @@ def _keep(study: MatchingStudy) -> float:
     """The probability that a treatment is kept; 1 at label level."""
     release_by = respond.mechanism(study)
     return 1.0 if release_by is None else release_by.keep_probability
-
-
-def _known(size: int | None) -> int:
-    if size is None:
-        raise ValueError("theory needs the number of units")
-    return size

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import Variant
@@ -53,18 +53,16 @@ class Contrast(Noise):
         return (one - self.ratio**2 * other) / (1 - self.ratio**2)
 
 
-def findings(study: MatchingStudy, design: Design, reuse: Reuse, statistics: FloatArray) -> EffectFindings:
+def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: FloatArray) -> EffectFindings:
     """Estimate and interval from what was released.
 
     Args:
         study: the study.
-        design: its sizes.
+        sizes: its sizes.
         reuse: what the matching may say of itself.
         statistics: the two numbers that ``match_perturb`` released.
     """
-    scale = match_perturb.mechanism(study).noise_scale
-    if scale is None:
-        raise ValueError("the noise of a matching has a known scale")
+    scale = match_perturb.mechanism(study).known_scale
     estimate, noise = _estimate(study, reuse, statistics, scale)
     width = study.outcome.width
     details: Details = {"not_covered": NOT_COVERED if study.privacy.level is Level.label else SAMPLE_NOT_COVERED}
@@ -81,7 +79,7 @@ def findings(study: MatchingStudy, design: Design, reuse: Reuse, statistics: Flo
         "sampling_standard_error_upper": math.sqrt(upper),
         "drowned": estimate.drowned,
     }
-    release_by = model(study, design).mechanism()
+    release_by = model(study, sizes).mechanism()
     if release_by is not None:
         details["propensity_noise"] = Noise.of(release_by, dimension(study)).deviation
     return EffectFindings(value, interval, variance, details)
@@ -209,18 +207,18 @@ def _said_of(study: MatchingStudy, reuse: Reuse) -> Details:
 
 
 def interval_stage(
-    study: MatchingStudy, design: Design, reuse: Reuse, coefficients: FloatArray, statistics: FloatArray
+    study: MatchingStudy, sizes: Sizes, reuse: Reuse, coefficients: FloatArray, statistics: FloatArray
 ) -> EffectFindings:
     """The last stage: reads nothing but released and public values.
 
     Args:
         study: the study.
-        design: its sizes.
+        sizes: its sizes.
         reuse: what the matching may say of itself.
         coefficients: the propensity model, shape (d,); released with the findings where it has noise.
         statistics: what ``perturb`` released.
     """
-    found = findings(study, design, reuse, statistics)
+    found = findings(study, sizes, reuse, statistics)
     if study.privacy.level is Level.label:
         return found
     names = (f"propensity_coefficient[{name}]" for name in feature_names(study))

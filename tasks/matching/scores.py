@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
 from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.rows import Enclave, Rows, partition_folder
@@ -34,14 +34,14 @@ CHUNK = 8_192
 RANGE = Sensitivity(value=1.0, norm=Norm.l1, formula="1: a unit's own score, in [0, 1]")
 
 
-def model(study: MatchingStudy, design: Design) -> PropensityModel:
+def model(study: MatchingStudy, sizes: Sizes | None) -> PropensityModel:
     """The propensity model: every unit trains it, at its share of epsilon and with all of delta."""
     label = study.privacy.level is Level.label
     part = study.privacy.epsilon if label else study.estimator.budget_shares.divide(study.privacy.epsilon)["weights"]
     return PropensityModel(
         penalty=study.estimator.penalty,
         dimension=dimension(study),
-        units=design.train,
+        units=None if sizes is None else sizes.train,
         cost=PrivacyCost(epsilon=part, delta=study.privacy.delta),
         slot=MODEL_SLOT,
         variant=study.estimator.variant,
@@ -82,39 +82,35 @@ def traversal(scratch: Path, partitions: int) -> IntArray:
     return np.arange(len(hashes[0])) if partitions == 1 else ascending(np.concatenate(hashes))
 
 
-def coefficients(study: MatchingStudy, design: Design, w: FloatArray, budget: Budget) -> FloatArray:
+def coefficients(study: MatchingStudy, sizes: Sizes, w: FloatArray, budget: Budget) -> FloatArray:
     """Release fitted coefficients, shape (d,); at label level they are public.
 
     Public ones are rounded to a lattice: where the solver stops depends on the order of rows in the eleventh digit,
     and near ties between scores would show it.
     """
-    release_by = model(study, design)
+    release_by = model(study, sizes)
     if release_by.exact:
         return np.rint(w * COEFFICIENT_LATTICE) / COEFFICIENT_LATTICE
     return release_by.perturb(w, budget)
 
 
-def fitted(study: MatchingStudy, design: Design, rows: Callable[[int], Rows], partitions: int) -> FloatArray:
+def fitted(study: MatchingStudy, sizes: Sizes, rows: Callable[[int], Rows], partitions: int) -> FloatArray:
     """Coefficients fitted on every unit, shape (d,), still private at sample level.
 
     Raises:
         ConvergenceError: before anything is drawn.
-        ValueError: ``design`` has no sizes yet.
     """
-    if design.units is None:
-        raise ValueError("the propensity model needs the number of units")
-    return fit(rows, partitions, design.units, study.estimator.penalty, study.execution.workers)
+    return fit(rows, partitions, sizes.units, study.estimator.penalty, study.execution.workers)
 
 
-def propensity_stage(study: MatchingStudy, design: Design, scratch: Path, budget: Budget) -> FloatArray:
+def propensity_stage(study: MatchingStudy, sizes: Sizes, scratch: Path, budget: Budget) -> FloatArray:
     """Fit the propensity model on every unit and release its coefficients, shape (d,); exact at label level.
 
     Raises:
         ConvergenceError: before anything is drawn.
-        ValueError: ``design`` has no sizes yet.
     """
     enclave = Enclave.open(scratch, everyone=True)
-    return coefficients(study, design, fitted(study, design, enclave.all, enclave.partitions), budget)
+    return coefficients(study, sizes, fitted(study, sizes, enclave.all, enclave.partitions), budget)
 
 
 def scores_stage(study: MatchingStudy, scratch: Path, w: FloatArray, budget: Budget) -> None:

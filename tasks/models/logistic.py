@@ -17,7 +17,7 @@ import numpy as np
 
 from causalveil.schemas.errors import ConvergenceError
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import Variant
 from causalveil.tasks.enclave.normalise import dimension
@@ -163,12 +163,12 @@ class PropensityModel:
         return w if release_by is None else release_by.release(w, self.slot, budget)
 
 
-def model(study: IpwStudy, design: Design) -> PropensityModel:
+def model(study: IpwStudy, sizes: Sizes | None) -> PropensityModel:
     """The propensity model of inverse probability weighting: the whole cost, on the training units."""
     return PropensityModel(
         penalty=study.estimator.penalty,
         dimension=dimension(study),
-        units=design.train,
+        units=None if sizes is None else sizes.train,
         cost=study.privacy.cost,
         slot=SLOT,
         variant=study.estimator.variant,
@@ -279,17 +279,16 @@ def _slope(k: float, radius: float) -> float:
     return radius * _sigmoid(-radius * k) - k / max((1 - k) * (1 + k), 1e-300)
 
 
-def propensity_stage(study: IpwStudy, design: Design, scratch: Path, budget: Budget) -> FloatArray:
+def propensity_stage(study: IpwStudy, sizes: Sizes, scratch: Path, budget: Budget) -> FloatArray:
     """Fit on the training units and release the coefficients, shape (d,).
 
     At label level nothing is drawn: covariates and treatments are public there, and so is w.
 
     Raises:
         ConvergenceError: before anything is drawn.
-        ValueError: ``design`` has no sizes yet.
     """
     enclave = Enclave.open(scratch, everyone=study.training_share is None)
-    return model(study, design).release(enclave.train, enclave.partitions, budget, study.execution.workers)
+    return model(study, sizes).release(enclave.train, enclave.partitions, budget, study.execution.workers)
 
 
 def clipped_scores(x: FloatArray, coefficients: FloatArray, clip: tuple[float, float]) -> FloatArray:

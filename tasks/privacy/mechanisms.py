@@ -85,6 +85,10 @@ class Mechanism(Protocol):
     def noise_scale(self) -> float | None:
         """The scale of the noise in units of the value; None while the sensitivity is."""
 
+    @property
+    def known_scale(self) -> float:
+        """The same where the number of units is known, as in every run; a ``CausalveilError`` where it is not."""
+
     def charge(self, slot: Slot) -> Charge:
         """The declaration of one draw."""
 
@@ -136,7 +140,13 @@ class Calibrated(ABC):
     @abstractmethod
     def _scale(self, sensitivity: float) -> float: ...
 
-    def _known_scale(self) -> float:
+    @property
+    def known_scale(self) -> float:
+        """The scale of the noise of a run.
+
+        Raises:
+            CausalveilError: the number of units is not known yet.
+        """
         if self.noise_scale is None:
             raise CausalveilError(f"{self.NAME}: the number of units is not known yet, so nothing can be released")
         return self.noise_scale
@@ -182,7 +192,7 @@ class Laplace(Calibrated):
 
     def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
         """Release ``value``, shape (d,), whose L1 sensitivity is the mechanism's."""
-        scale = self._known_scale()
+        scale = self.known_scale
         check_input(value, scale)
         return budget.spend(self.charge(slot), lambda noise: noise.laplace(value, scale))
 
@@ -195,7 +205,7 @@ class GaussianNoise(Calibrated):
 
     def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
         """Release ``value``, shape (d,), whose L2 sensitivity is the mechanism's."""
-        scale = self._known_scale()
+        scale = self.known_scale
         check_input(value, scale)
         return budget.spend(self.charge(slot), lambda noise: noise.gaussian(value, scale))
 
@@ -288,7 +298,7 @@ class L2Laplace(Calibrated):
 
     def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
         """Release ``value``, shape (d,), whose L2 sensitivity is the mechanism's."""
-        scale = self._known_scale()
+        scale = self.known_scale
         check_input(value, scale)
         return budget.spend(self.charge(slot), lambda noise: noise.l2_laplace(value, scale))
 
@@ -328,7 +338,7 @@ class LatticeLaplace(Calibrated):
         Raises:
             CausalveilError: the sensitivity is not known yet, or a value is not finite. Nothing is charged.
         """
-        scale, granularity = self._known_scale(), self.granularity
+        scale, granularity = self.known_scale, self.granularity
         if granularity is None:
             raise CausalveilError(f"{self.NAME}: the sensitivity is not known yet, so nothing can be released")
         check_input(value, scale)
@@ -355,7 +365,7 @@ class RandomisedResponse(Calibrated):
     @property
     def keep_probability(self) -> float:
         """p, in [1/2, 1): with which a bit is released as it is."""
-        return self._known_scale()
+        return self.known_scale
 
     def release(self, value: ByteArray, slot: Slot, budget: Budget) -> ByteArray:
         """Release one noisy bit per unit, shape (n,), into the enclave.

@@ -82,7 +82,7 @@ class _Tested(Calibrated):
         if distances.shape != (self.tests,):
             raise CausalveilError(f"{self.NAME} declared {self.tests} test(s)")
         check_input(distances, self.test_scale)
-        check_input(value, self._known_scale())
+        check_input(value, self.known_scale)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class ProposeTestRelease(_Tested):
     def release(self, value: FloatArray, distances: FloatArray, slot: Slot, budget: Budget) -> FloatArray | None:
         """Release ``value``, shape (d,), or None; ``distances`` has shape (tests,)."""
         self._check(value, distances)
-        scale = self._known_scale()
+        scale = self.known_scale
 
         def draw(noise: NoiseSource) -> FloatArray:
             # Both are drawn whether or not they are needed, so that a draw takes the same time.

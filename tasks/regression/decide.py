@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.regression.adjustment import Adjustment, Seen, adjust, unadjusted
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import JointMoments
@@ -25,20 +25,20 @@ EXPLAINED, DISTANCE = 0.3, 1.0
 ALIKE = 0.5
 
 
-def recipe(study: RegressionStudy, design: Design) -> RegressionRecipe:
+def recipe(study: RegressionStudy, sizes: Sizes | None) -> RegressionRecipe:
     """What the study does with its budget.
 
     Raises:
         StudyError: a budget of so many digits that it cannot be divided exactly.
     """
-    full = full_recipe(study, design)
-    if full.units is None:
+    full = full_recipe(study, sizes)
+    if sizes is None:
         return full
     if full.noise_ratio(full.columns.features(False)) > PARTLY:
-        return arms_recipe(study, design)
-    scales = expected_scales(study, full, full.units, StandIn())
-    _, choice, _ = choose(study, full, scales, expected_moments(study, full, full.units, scales))
-    return full if choice.adjusted else arms_recipe(study, design)
+        return arms_recipe(study, sizes)
+    scales = expected_scales(study, full, sizes.units, StandIn())
+    _, choice, _ = choose(study, full, scales, expected_moments(study, full, sizes.units, scales))
+    return full if choice.adjusted else arms_recipe(study, sizes)
 
 
 def choose(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.regression.decide import choose, expected_moments, expected_scales, recipe
 from causalveil.tasks.regression.interval import ThreeReleases, findings
@@ -27,7 +27,7 @@ class ExpectedRegression:
         return (self.findings.interval.upper - self.findings.interval.lower) / 2
 
 
-def expected(study: RegressionStudy, design: Design, stand_in: StandIn = StandIn()) -> ExpectedRegression:
+def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> ExpectedRegression:
     """Uncorrelated features, both arms centred in the declared range.
 
     Released lengths are what they are on average with their noise, so that what is taken off later is there.
@@ -35,7 +35,7 @@ def expected(study: RegressionStudy, design: Design, stand_in: StandIn = StandIn
     Raises:
         ValueError: the number of units is not known.
     """
-    plan = recipe(study, design)
+    plan = recipe(study, sizes)
     if plan.units is None:
         raise ValueError("theory needs the number of units")
     scales = expected_scales(study, plan, plan.units, stand_in)
@@ -46,9 +46,9 @@ def expected(study: RegressionStudy, design: Design, stand_in: StandIn = StandIn
     return ExpectedRegression(plan, findings(study, plan, ThreeReleases(scales, features, choice, seen, scores)))
 
 
-def least_share(study: RegressionStudy, design: Design) -> float | None:
+def least_share(study: RegressionStudy, sizes: Sizes) -> float | None:
     """The smallest treated share, to 1 %, that bears an adjustment; None if none does, or nothing is adjusted for."""
-    plan = recipe(study, design)
+    plan = recipe(study, sizes)
     if plan.units is None or plan.moments is None:
         return None
     features = plan.columns.features(False)

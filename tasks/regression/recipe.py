@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
@@ -144,23 +144,24 @@ class RegressionRecipe:
         yield self.effect_mechanism().charge(EFFECT)
 
 
-def full_recipe(study: RegressionStudy, design: Design) -> RegressionRecipe:
+def full_recipe(study: RegressionStudy, sizes: Sizes | None) -> RegressionRecipe:
     """Three releases. A study whose number of units is unknown is taken for a large one."""
     total, columns = study.privacy.cost, Columns.of(study)
     scales, moments, effect = divide(total, GAUSSIAN_SHARES if total.delta > 0 else PURE_SHARES)
-    full = RegressionRecipe(design.units, columns, scales, moments, effect, pairs=False, partly=False)
+    units = None if sizes is None else sizes.units
+    full = RegressionRecipe(units, columns, scales, moments, effect, pairs=False, partly=False)
     pairs = study.estimator.basis == "pairs" or (
         study.estimator.basis == "auto" and full.noise_ratio(columns.features(True)) <= PAIRS
     )
     return replace(full, pairs=pairs, partly=full.noise_ratio(columns.features(False)) > ADJUSTED)
 
 
-def arms_recipe(study: RegressionStudy, design: Design) -> RegressionRecipe:
+def arms_recipe(study: RegressionStudy, sizes: Sizes) -> RegressionRecipe:
     """Arms and scores alone: nothing is adjusted for."""
     total = study.privacy.cost
     first = (GAUSSIAN_SHARES if total.delta > 0 else PURE_SHARES)[0]
     scales, effect = divide(total, (first, 1 - first))
-    return RegressionRecipe(design.units, Columns.of(study), scales, None, effect, pairs=False, partly=False)
+    return RegressionRecipe(sizes.units, Columns.of(study), scales, None, effect, pairs=False, partly=False)
 
 
 def divide(total: PrivacyCost, shares: tuple[Decimal, ...]) -> tuple[PrivacyCost, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.enclave.rows import Rows
@@ -23,9 +23,9 @@ from causalveil.tasks.regression.scales import Scales, scale_sums, scales_from
 from causalveil.tasks.regression.scores import score_sums
 
 
-def declare(study: RegressionStudy, design: Design) -> tuple[Charge, ...]:
+def declare(study: RegressionStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
-    return tuple(recipe(study, design).charges())
+    return tuple(recipe(study, sizes).charges())
 
 
 def release_scales(study: RegressionStudy, plan: RegressionRecipe, pieces: Pieces, budget: Budget) -> Scales:
@@ -78,33 +78,33 @@ def regression(study: RegressionStudy, plan: RegressionRecipe, pieces: Pieces, b
     return interval.findings(study, plan, ThreeReleases(scales, features, choice, seen, scores))
 
 
-def analyse(study: RegressionStudy, design: Design, rows: Rows, budget: Budget) -> EffectFindings:
+def analyse(study: RegressionStudy, sizes: Sizes, rows: Rows, budget: Budget) -> EffectFindings:
     """The whole estimator on rows in memory, for replications and tests."""
-    return regression(study, recipe(study, design), Pieces(lambda _: rows, 1, len(rows)), budget)
+    return regression(study, recipe(study, sizes), Pieces(lambda _: rows, 1, len(rows)), budget)
 
 
-def scales_stage(study: RegressionStudy, design: Design, scratch: Path, budget: Budget) -> Scales:
+def scales_stage(study: RegressionStudy, sizes: Sizes, scratch: Path, budget: Budget) -> Scales:
     """Release where covariates and outcomes lie, from all units."""
-    return release_scales(study, recipe(study, design), Folds.open(scratch).fold(0), budget)
+    return release_scales(study, recipe(study, sizes), Folds.open(scratch).fold(0), budget)
 
 
 def moments_stage(
-    study: RegressionStudy, design: Design, scratch: Path, scales: Scales, budget: Budget
+    study: RegressionStudy, sizes: Sizes, scratch: Path, scales: Scales, budget: Budget
 ) -> JointMoments | None:
     """Release the moments, from all units; None where nothing is adjusted for."""
-    return release_moments(study, recipe(study, design), scales, Folds.open(scratch).fold(0), budget)
+    return release_moments(study, recipe(study, sizes), scales, Folds.open(scratch).fold(0), budget)
 
 
 def adjustment_stage(
-    study: RegressionStudy, design: Design, scales: Scales, moments: JointMoments | None
+    study: RegressionStudy, sizes: Sizes, scales: Scales, moments: JointMoments | None
 ) -> tuple[Features | None, Adjustment, Seen | None]:
     """Decide what is adjusted for; reads nothing but released and public values."""
-    return choose(study, recipe(study, design), scales, moments)
+    return choose(study, recipe(study, sizes), scales, moments)
 
 
 def scores_stage(
     study: RegressionStudy,
-    design: Design,
+    sizes: Sizes,
     scratch: Path,
     scales: Scales,
     features: Features | None,
@@ -113,9 +113,9 @@ def scores_stage(
 ) -> FloatArray:
     """Release the sums of scores, from all units."""
     pieces = Folds.open(scratch).fold(0)
-    return release_scores(study, recipe(study, design), scales, features, choice, pieces, budget)
+    return release_scores(study, recipe(study, sizes), scales, features, choice, pieces, budget)
 
 
-def interval_stage(study: RegressionStudy, design: Design, found: ThreeReleases) -> EffectFindings:
+def interval_stage(study: RegressionStudy, sizes: Sizes, found: ThreeReleases) -> EffectFindings:
     """The last stage: reads nothing but released and public values."""
-    return interval.findings(study, recipe(study, design), found)
+    return interval.findings(study, recipe(study, sizes), found)

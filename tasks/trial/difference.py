@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from causalveil.schemas.estimators.difference import DifferenceStudy
-from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge, Level, Scope
 from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.enclave.rows import Rows
@@ -36,14 +36,16 @@ def private_entries(study: DifferenceStudy) -> list[int]:
     return [index for index in range(NUMBERS) if index != COUNT or study.privacy.level is not Level.label]
 
 
-def mechanism(study: DifferenceStudy, design: Design) -> Mechanism:
+def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
     """What the sums are released by."""
-    return vector_mechanism(sums_sensitivity(len(private_entries(study)), design.units), study.privacy.cost)
+    return vector_mechanism(
+        sums_sensitivity(len(private_entries(study)), None if sizes is None else sizes.units), study.privacy.cost
+    )
 
 
-def declare(study: DifferenceStudy, design: Design) -> tuple[Charge, ...]:
+def declare(study: DifferenceStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """The one charge of the study."""
-    return (mechanism(study, design).charge(SLOT),)
+    return (mechanism(study, sizes).charge(SLOT),)
 
 
 def sums(pieces: Pieces, workers: int = 1) -> FloatArray:
@@ -57,32 +59,27 @@ def sums(pieces: Pieces, workers: int = 1) -> FloatArray:
     return exact_sums(pieces, of, NUMBERS, workers) * weights
 
 
-def release(study: DifferenceStudy, design: Design, pieces: Pieces, budget: Budget) -> FloatArray:
+def release(study: DifferenceStudy, sizes: Sizes, pieces: Pieces, budget: Budget) -> FloatArray:
     """The sums with noise on every private one, shape (5,)."""
     released = sums(pieces, study.execution.workers)
     entries = private_entries(study)
-    released[entries] = mechanism(study, design).release(released[entries], SLOT, budget)
+    released[entries] = mechanism(study, sizes).release(released[entries], SLOT, budget)
     return released
 
 
-def findings(study: DifferenceStudy, design: Design, released: FloatArray) -> EffectFindings:
+def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> EffectFindings:
     """Estimate and interval from released sums.
 
     mean - mu = (e_sum - mu e_count)/count holds exactly for the noisy count; one count serves both arms, with opposite
     signs, so its part in the difference is (mu_1/n_1 + mu_0/n_0) e. The variance's noise: of the second moments over
     their weight, of the means twice their value.
-
-    Raises:
-        ValueError: the number of units is not known.
     """
-    if design.units is None:
-        raise ValueError("an interval needs the number of units")
-    noise = Noise.of(mechanism(study, design), len(private_entries(study)))
+    noise = Noise.of(mechanism(study, sizes), len(private_entries(study)))
     label = study.privacy.level is Level.label
     floor = max(0.0 if label else FLOOR_DEVIATIONS * noise.deviation, 1e-9)
     first, second, count, square_first, square_second = released.tolist()
     means, variance, sums_noise, count_noise, variance_noise, clamped = [], 0.0, 0.0, 0.0, 0.0, 0
-    for total, square, units in ((first, square_first, count), (second, square_second, design.units - count)):
+    for total, square, units in ((first, square_first, count), (second, square_second, sizes.units - count)):
         clamped += units < floor
         size = max(units, floor)
         mean = min(max(total / size, -1.0), 1.0)
@@ -117,27 +114,21 @@ def findings(study: DifferenceStudy, design: Design, released: FloatArray) -> Ef
     )
 
 
-def analyse(study: DifferenceStudy, design: Design, rows: Rows, budget: Budget) -> EffectFindings:
+def analyse(study: DifferenceStudy, sizes: Sizes, rows: Rows, budget: Budget) -> EffectFindings:
     """The whole estimator on rows in memory, for replications and tests."""
-    return findings(study, design, release(study, design, Pieces(lambda _: rows, 1, len(rows)), budget))
+    return findings(study, sizes, release(study, sizes, Pieces(lambda _: rows, 1, len(rows)), budget))
 
 
-def expected_findings(study: DifferenceStudy, design: Design, stand_in: StandIn = StandIn()) -> EffectFindings:
-    """What the stand-in population would give if no noise happened to be drawn.
-
-    Raises:
-        ValueError: the number of units is not known.
-    """
-    if design.units is None:
-        raise ValueError("theory needs the number of units")
+def expected_findings(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:
+    """What the stand-in population would give if no noise happened to be drawn."""
     deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
     square = (deviation / (study.outcome.width / 2)) ** 2 * SECOND_MOMENT
-    treated = stand_in.treated * design.units
-    numbers = [0.0, 0.0, treated, treated * square, (design.units - treated) * square]
-    return findings(study, design, np.array(numbers))
+    treated = stand_in.treated * sizes.units
+    numbers = [0.0, 0.0, treated, treated * square, (sizes.units - treated) * square]
+    return findings(study, sizes, np.array(numbers))
 
 
-def difference_stage(study: DifferenceStudy, design: Design, scratch: Path, budget: Budget) -> EffectFindings:
+def difference_stage(study: DifferenceStudy, sizes: Sizes, scratch: Path, budget: Budget) -> EffectFindings:
     """Release the sums over all units, which ``folds`` left as one fold, and make the interval."""
     everybody = Folds.open(scratch).fold(0)
-    return findings(study, design, release(study, design, everybody, budget))
+    return findings(study, sizes, release(study, sizes, everybody, budget))

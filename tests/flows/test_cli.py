@@ -138,11 +138,11 @@ def test_errors_as_json(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> No
 def test_plan_reads_no_row_and_warns(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write_study(tmp_path / "study")
     planned = call_json(capfd, "plan", path, "--effect", "0.5")
-    assert planned["design"]["units"] == 400
+    assert planned["sizes"]["units"] == 400
     assert [charge["name"] for charge in planned["charges"]] == ["propensity", "effect"]
-    assert planned["forecast"]["half_width"] > 0
-    assert planned["forecast"]["warnings"]
-    assert any("penalty" in sentence for sentence in planned["forecast"]["warnings"])
+    assert planned["expected"]["half_width"] > 0
+    assert planned["expected"]["warnings"]
+    assert any("penalty" in sentence for sentence in planned["expected"]["warnings"])
     small = write_study(tmp_path / "study", study={"estimator": {"penalty": 0.001}})
     code, out, _ = call(capfd, "plan", small, "--units", "1000000", "--effect", "2")
     assert code == 0

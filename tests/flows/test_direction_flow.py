@@ -232,8 +232,8 @@ def test_the_observer_would_see_a_leak(
 
     honest = direction.score_stage
 
-    def leaky(study: Any, design: Any, scratch: Path) -> None:
-        honest(study, design, scratch)
+    def leaky(study: Any, sizes: Any, scratch: Path) -> None:
+        honest(study, sizes, scratch)
         logging.getLogger("causalveil.stages").info("first score %s", np.load(scratch / "score-hsic.npy"))
 
     leaky.__name__ = "score_stage"

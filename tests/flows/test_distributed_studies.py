@@ -16,10 +16,10 @@ import cloudpickle
 import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.estimators import METHODS
 from causalveil.flows.sequence.study import execute, load
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.release import Release
+from causalveil.schemas.studies import estimator_names
 from causalveil.tasks.machine.distribute import distributing_by, gathered, worker_part, worker_parts
 from tests.studies import people, write_study
 
@@ -57,7 +57,7 @@ def released(path: Path, out: Path, engine: DirectEngine) -> dict[str, Any]:
     return release.model_dump(mode="json", exclude={"ledger"})
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", sorted(estimator_names()))
 def test_sent_away_or_not_gives_one_release(name: str, tmp_path: Path) -> None:
     change = CHANGES.get(name, {}) | {
         "estimator": {"name": name, "penalty": ...} | CHANGES.get(name, {}).get("estimator", {})

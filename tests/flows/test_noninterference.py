@@ -257,9 +257,9 @@ def test_the_observer_would_see_a_leak(
 
     honest = weigh.weigh_stage
 
-    def leaky(study: Any, design: Any, scratch: Path, coefficients: Any) -> None:
+    def leaky(study: Any, sizes: Any, scratch: Path, coefficients: Any) -> None:
         logging.getLogger("causalveil.stages").info("first coefficient %s", coefficients[0])
-        honest(study, design, scratch, coefficients)
+        honest(study, sizes, scratch, coefficients)
 
     leaky.__name__ = "weigh_stage"
     monkeypatch.setattr(weigh, "weigh_stage", leaky)

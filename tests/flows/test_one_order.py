@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 import pytest
-from studies import STUDY, merge, people, write_study
 
 from causalveil.flows.api import run_study
 from causalveil.flows.estimators.matching import rehearse
@@ -29,6 +28,7 @@ from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.enclave.validate import HASH_LABEL
 from causalveil.tasks.privacy.keys import RunKey, key_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from tests.studies import STUDY, merge, people, write_study
 
 SEED, RUN, PEOPLE = 5, "twin", people(900)
 PAIR: dict[str, Any] = {

@@ -19,10 +19,10 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.schemas.study import Study
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from tests.studies import STUDY, merge, write_study
 
-# Every estimator of an effect that this site knows; each has an outlook with a half-width.
+# Every estimator of an effect that this site knows; each expects a half-width.
 ESTIMATORS = sorted(STUDIES["effect"])
 
 
@@ -35,7 +35,7 @@ def study_of(name: str, **privacy: Any) -> Study:
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_answer_is_enough_and_the_next_smaller_amount_is_not(name: str) -> None:
     study, stand_in = study_of(name), StandIn()
-    sizes = design(study, 50_000)
+    sizes = sizes_of(study, 50_000)
     wanted = 1.3 * half_width(with_epsilon(study, Decimal("1.37")), sizes, stand_in)
     epsilon, expected = least_epsilon(study, sizes, stand_in, wanted)
     assert expected == half_width(with_epsilon(study, epsilon), sizes, stand_in) <= wanted
@@ -67,13 +67,13 @@ def test_the_least_epsilon_is_found_where_a_width_rises_in_between(monkeypatch: 
         return 1 / epsilon + (3.0 if epsilon >= 1 else 0.0) - (2.9 if epsilon >= 20 else 0.0)
 
     monkeypatch.setattr(planner, "half_width", stepped)
-    epsilon, _ = least_epsilon(study, design(study, 5_000), StandIn(), 2.0)
+    epsilon, _ = least_epsilon(study, sizes_of(study, 5_000), StandIn(), 2.0)
     assert epsilon == Decimal("0.5")
 
 
 def test_a_width_beyond_sampling_error_is_not_promised() -> None:
     study = study_of("ipw")
-    sizes = design(study, 5_000)
+    sizes = sizes_of(study, 5_000)
     floor = half_width(with_epsilon(study, Decimal(100)), sizes, StandIn())
     answer = planner.target(study, sizes, StandIn(), floor * 0.9)
     assert answer["epsilon"] is None
@@ -83,14 +83,14 @@ def test_a_width_beyond_sampling_error_is_not_promised() -> None:
 
 def test_a_wide_target_takes_the_smallest_amount() -> None:
     study = study_of("ipw")
-    epsilon, _ = least_epsilon(study, design(study, 10**9), StandIn(), 10.0)
+    epsilon, _ = least_epsilon(study, sizes_of(study, 10**9), StandIn(), 10.0)
     assert epsilon == Decimal("0.001")
 
 
 def test_a_variant_that_ends_at_epsilon_1_is_searched_below_it() -> None:
     paper = {"weighting": "horvitz_thompson", "variant": "paper"}
     study = parse_study(merge(STUDY, {"estimator": paper, "privacy": {"epsilon": "0.5", "delta": "1e-6"}}))
-    sizes = design(study, 10**6)
+    sizes = sizes_of(study, 10**6)
     epsilon, expected = least_epsilon(study, sizes, StandIn(), 1e-9)
     assert epsilon == Decimal("0.999")
     assert expected > 1e-9
@@ -100,7 +100,7 @@ def test_a_variant_that_ends_at_epsilon_1_is_searched_below_it() -> None:
 def test_a_target_is_above_zero(width: float) -> None:
     study = study_of("ipw")
     with pytest.raises(StudyError, match="above 0"):
-        least_epsilon(study, design(study, 5_000), StandIn(), width)
+        least_epsilon(study, sizes_of(study, 5_000), StandIn(), width)
 
 
 def test_amounts_are_in_order_and_have_three_digits() -> None:
@@ -132,17 +132,17 @@ def test_the_command_answers_and_draws_without_reading_rows(
         capfd, str(path), "--units", "50000", "--target-half-width", "0.3", "--curve", str(tmp_path / "out"), "--json"
     )
     assert code == 0
-    forecast = json.loads(out)["forecast"]
-    assert 0.01 < forecast["target"]["epsilon"] < 10
-    assert forecast["target"]["expected"] <= 0.3
-    figure = Path(forecast["curve"])
+    told = json.loads(out)["expected"]
+    assert 0.01 < told["target"]["epsilon"] < 10
+    assert told["target"]["expected"] <= 0.3
+    figure = Path(told["curve"])
     assert ElementTree.parse(figure).getroot().tag.endswith("svg")
     with figure.with_suffix(".csv").open() as stream:
         rows = list(csv.DictReader(stream))
     assert {"epsilon", "units", "half_width"} == set(rows[0])
     assert {float(row["units"]) for row in rows} >= {5_000, 50_000, 500_000}
     code, out = run(capfd, str(path), "--units", "50000", "--target-half-width", "0.3")
-    assert f"takes epsilon {forecast['target']['epsilon']:g}" in " ".join(out.split())
+    assert f"takes epsilon {told['target']['epsilon']:g}" in " ".join(out.split())
 
 
 def test_a_width_needs_units(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -66,7 +66,7 @@ def test_plan_without_data_has_formulas(tmp_path: Path) -> None:
     for part in path.parent.glob("*.parquet"):
         part.unlink()
     _, plan = plan_study(path)
-    assert plan.design.units is None
+    assert plan.sizes is None
     assert all(charge.sensitivity is None and charge.noise_scale is None for charge in plan.charges)
     assert any("n" in charge.formula or "m" in charge.formula for charge in plan.charges)
     _, counted = plan_study(path, units=400)

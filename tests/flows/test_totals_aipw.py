@@ -57,10 +57,10 @@ def test_plan_says_what_cross_fitting_costs_and_what_is_not_learnt(tmp_path: Pat
         main(["plan", str(path), "--effect", "2", "--json"])
     assert ended.value.code == 0
     shown = json.loads(capsys.readouterr().out)
-    said = " ".join(shown["forecast"]["sentences"])
+    said = " ".join(shown["expected"]["sentences"])
     assert "models of 2 of 3 folds" in said
-    assert shown["forecast"]["half_width"] > 0
-    assert any("arm means" in warning for warning in shown["forecast"]["warnings"])
+    assert shown["expected"]["half_width"] > 0
+    assert any("arm means" in warning for warning in shown["expected"]["warnings"])
     scopes = {charge["scope"] for charge in shown["charges"]}
     assert scopes == {"all", *(f"all but fold {fold} of 3" for fold in (1, 2, 3))}
 

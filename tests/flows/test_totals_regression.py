@@ -62,7 +62,7 @@ def test_plan_says_what_is_adjusted_for(tmp_path: Path, capsys: Any) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["plan", str(path), "--effect", "2", "--json"])
     assert ended.value.code == 0
-    shown = json.loads(capsys.readouterr().out)["forecast"]
+    shown = json.loads(capsys.readouterr().out)["expected"]
     assert shown["adjustment"] == "unadjusted"
     assert shown["bias"] > 0
     assert any("not used" in warning for warning in shown["warnings"])

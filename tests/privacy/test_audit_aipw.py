@@ -18,7 +18,7 @@ from causalveil.tasks.aipw.recipe import EFFECT, recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
 from causalveil.tasks.aipw.stages import in_memory
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise
@@ -42,7 +42,7 @@ def others() -> Rows:
 def cases() -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     """Name -> mechanism, and the exact values on two neighbouring tables."""
     study = make_aipw(2, epsilon="3", delta=DELTA, outcome_model={"model": "ridge", "radius": 0.5})
-    made = recipe(study, design(study, 100_000))
+    made = recipe(study, sizes_of(study, 100_000))
     tables = [neighbour(others(), row([0.9, 0.0], 1, 1.0)), neighbour(others(), row([-0.9, 0.0], 1, 1.0))]
     mirrored = [neighbour(others(), row([0.0, 0.0], 0, u)) for u in (1.0, -1.0)]
     arms = ArmSummary(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.25)
@@ -58,7 +58,7 @@ def cases() -> dict[str, tuple[Mechanism, list[FloatArray]]]:
         "slopes": (slopes, [outcome_model.slope_sums(in_memory([t]), arms, made) for t in tables]),
         "effect": (made.effect_mechanism(), [score_sums(study, [in_memory([t])], [models], reach) for t in mirrored]),
         "difference": (
-            difference.mechanism(plain, design(plain, 21)),
+            difference.mechanism(plain, sizes_of(plain, 21)),
             [difference.sums(in_memory([t])) for t in mirrored],
         ),
     }

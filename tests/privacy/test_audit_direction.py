@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.estimators.direction import DirectionStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.tasks.direction.draws import Draw, draws
 from causalveil.tasks.direction.pairs import TestRows
 from causalveil.tasks.direction.stages import answer, measure, regress, release, release_regressions, vectors
@@ -54,14 +54,14 @@ def replaced(pairs: FloatArray, place: int, *pair: float) -> FloatArray:
     return result
 
 
-def the_draw(study: DirectionStudy, sizes: Design, name: str) -> Draw:
+def the_draw(study: DirectionStudy, sizes: Sizes, name: str) -> Draw:
     (draw,) = (draw for draw in draws(study, sizes) if draw.slot.name == name)
     return draw
 
 
 def exact(study: DirectionStudy, name: str, train: FloatArray, test: FloatArray) -> tuple[Draw, FloatArray]:
     """A draw and what it is made on."""
-    sizes = Design(units=len(train) + len(test), train=len(train), estimation=len(test))
+    sizes = Sizes(units=len(train) + len(test), train=len(train), estimation=len(test))
     table = TestRows(test, np.arange(len(test))[::-1].copy())
     draw = the_draw(study, sizes, name)
     return draw, measure(study, sizes, draw, vectors(table, regress(study, lambda _: train, 1)), table)
@@ -179,7 +179,7 @@ def test_noisy_regressions_carry_the_training_half() -> None:
     """Both halves: what ranks see of the training rows is the released weights, and those alone."""
     study = make_direction(scores=["kendall"], protect=["train", "test"], epsilon="2", delta="0", penalty=1.0)
     train = flat(40)
-    sizes = Design(units=81, train=40, estimation=41)
+    sizes = Sizes(units=81, train=40, estimation=41)
     fitted = regress(study, lambda _: train, 1)
     noisy = release_regressions(study, sizes, fitted, OpenBudget(SeededNoise(0)))
     assert noisy is not None

@@ -23,11 +23,11 @@ import polars as pl
 import pytest
 
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm
 from causalveil.tasks.enclave import normalise
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.enclave.split import leading_rows, training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.ipw import perturb
@@ -108,16 +108,16 @@ class Mutant:
     sensitivity: Callable[[FloatArray], float] | None = None
     memory: list[Mechanism | None] = field(default_factory=list)
 
-    def coefficients_by(self, study: IpwStudy, sizes: Design) -> Any:
+    def coefficients_by(self, study: IpwStudy, sizes: Sizes) -> Any:
         """The mechanism of the coefficients, made once: its bound takes 1 ms to find."""
         if not self.memory:
             self.memory.append(propensity.model(study, sizes).mechanism())
         return self.memory[0]
 
 
-def halves(study: IpwStudy, table: Table, key: bytes) -> tuple[IntArray, IntArray, Design]:
+def halves(study: IpwStudy, table: Table, key: bytes) -> tuple[IntArray, IntArray, Sizes]:
     """Training and estimation rows under a new key, and the public sizes."""
-    sizes = design(study, UNITS)
+    sizes = sizes_of(study, UNITS)
     order = ascending(hashes := keyed_hash(table.units, key))
     if study.privacy.level is Level.label:
         return order, order, sizes
@@ -154,7 +154,7 @@ def exact(study: IpwStudy, table: Table, statistic: str, inside: bool = True) ->
 
     Sums at the coefficients of a table without it: a score needs no more, whatever was released.
     """
-    sizes = design(study, UNITS)
+    sizes = sizes_of(study, UNITS)
     size = sizes.train if statistic == "coefficients" else sizes.estimation
     side = np.arange(UNITS)[: size if inside else None][-(size or 0) :]
     if statistic == "coefficients":
@@ -187,7 +187,7 @@ def scores(study: IpwStudy, tables: tuple[Table, Table], statistic: str) -> Scor
 
 def both(study: IpwStudy, tables: tuple[Table, Table]) -> Scores:
     """The likelihood ratio of coefficients and sums together: the special unit is in one half or in the other."""
-    sizes, d = design(study, UNITS), normalise.dimension(study)
+    sizes, d = sizes_of(study, UNITS), normalise.dimension(study)
     scales = [propensity.model(study, sizes).mechanism().noise_scale, perturb.mechanism(study, sizes).noise_scale]
 
     def log_density(z: FloatArray, table: Table, trains: bool) -> FloatArray:

@@ -24,7 +24,7 @@ import pytest
 
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.matching import perturb as match_perturb
 from causalveil.tasks.matching import respond
@@ -72,7 +72,7 @@ class Case:
     def steps(self) -> dict[str, Any]:
         """Mechanisms by release name; some take a millisecond to make."""
         return {
-            "propensity": match_scores.model(self.study, design(self.study, UNITS)).mechanism(),
+            "propensity": match_scores.model(self.study, sizes_of(self.study, UNITS)).mechanism(),
             "scores": match_scores.mechanism(self.study),
             "treatment": respond.mechanism(self.study),
             "effect": match_perturb.mechanism(self.study),
@@ -135,7 +135,7 @@ def sampler(name: str, noise: NoiseSource) -> Callable[[int], tuple[FloatArray, 
     """So many more runs -> the scores of as many on either table."""
     case = CASES[name]
     pair = neighbours(case.study, name)
-    sizes = design(case.study, UNITS)
+    sizes = sizes_of(case.study, UNITS)
     fits = [match_scores.fitted(case.study, sizes, lambda _, r=rows: r, 1) for rows in pair]
 
     def sample(runs: int) -> tuple[FloatArray, FloatArray]:

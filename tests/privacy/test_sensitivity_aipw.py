@@ -19,7 +19,7 @@ from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe, recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
 from causalveil.tasks.aipw.stages import in_memory
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.trial import difference
 from tests.aipw_help import make_aipw, make_difference
 from tests.neighbours import neighbour
@@ -41,7 +41,7 @@ def table(draw: st.DrawFn, size: int, d: int = 3) -> Rows:
 
 def plan(delta: str = "1e-6", n: int = 100_000, radius: float = 0.5) -> Recipe:
     study = make_aipw(2, delta=delta, outcome_model={"model": "ridge", "radius": radius})
-    found = recipe(study, design(study, n))
+    found = recipe(study, sizes_of(study, n))
     assert found.slopes_cost is not None
     return found
 
@@ -111,7 +111,7 @@ def test_difference_sums_of_neighbours_are_as_close_as_declared(data: st.DataObj
     rows, other = data.draw(table(n)), data.draw(table(1))
     entries = difference.private_entries(study)
     one, two = (difference.sums(in_memory([t]))[entries] for t in (rows, neighbour(rows, other, level)))
-    assert np.linalg.norm(one - two) <= bound(difference.mechanism(study, design(study, n + 1)))
+    assert np.linalg.norm(one - two) <= bound(difference.mechanism(study, sizes_of(study, n + 1)))
 
 
 def test_the_difference_bound_is_attained() -> None:
@@ -120,7 +120,7 @@ def test_the_difference_bound_is_attained() -> None:
     assert np.linalg.norm(one - two) == pytest.approx(2.0)
     one, two = (difference.sums(in_memory([r])) for r in (row([0, 0], 1, 1.0), row([0, 0], 1, -1.0)))
     assert np.linalg.norm(one - two) == pytest.approx(2.0)
-    assert bound(difference.mechanism(study, design(study, 2))) >= 2
+    assert bound(difference.mechanism(study, sizes_of(study, 2))) >= 2
 
 
 slopes = st.lists(st.floats(-2, 2), min_size=2, max_size=2).map(np.array)
@@ -142,7 +142,7 @@ def test_score_sums_of_neighbours_are_as_close_as_declared(data: st.DataObject, 
     rows, other = data.draw(table(n)), data.draw(table(1))
     reach = score_range(study, [models])
     one, two = (score_sums(study, [in_memory([t])], [models], reach) for t in (rows, neighbour(rows, other)))
-    made = recipe(study, design(study, 4))
+    made = recipe(study, sizes_of(study, 4))
     assert np.linalg.norm(one - two) <= bound(made.effect_mechanism())
 
 
@@ -152,13 +152,13 @@ def test_the_score_bound_is_attained() -> None:
     models = Nuisances(OutcomeModel((0.0, 0.0), np.zeros(2), 0.0, 1.0, 0.0), 0.5)
     reach = score_range(study, [models])
     sums = [score_sums(study, [in_memory([row([0, 0], 0, u)])], [models], reach) for u in (1.0, -1.0)]
-    made = recipe(study, design(study, 4))
+    made = recipe(study, sizes_of(study, 4))
     assert 0.999 * bound(made.effect_mechanism()) <= np.linalg.norm(sums[0] - sums[1])
 
 
 def test_a_trained_units_share_moves_by_one() -> None:
     shares = {"propensity": "0.2", "outcome_model": "0.4", "effect": "0.4"}
     study = make_aipw(30, budget_shares=shares)
-    mechanism = recipe(study, design(study, 400)).treated_count_mechanism(0)
+    mechanism = recipe(study, sizes_of(study, 400)).treated_count_mechanism(0)
     assert mechanism is not None
     assert bound(mechanism) == 1.0

@@ -18,7 +18,7 @@ from scipy.special import expit
 
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.models import lattice_sums
 from causalveil.tasks.models import logistic as propensity
@@ -48,7 +48,7 @@ def fit(rows: Rows, penalty: float) -> np.ndarray:
 
 def coefficient_sensitivity(penalty: float, m: int) -> float:
     study = make_study(penalty=penalty)
-    value = propensity.model(study, design(study, 2 * m)).sensitivity().value
+    value = propensity.model(study, sizes_of(study, 2 * m)).sensitivity().value
     assert value is not None
     return value
 
@@ -111,7 +111,7 @@ def private_sums(study: IpwStudy, rows: Rows) -> np.ndarray:
 
 
 def sum_sensitivity(study: IpwStudy, n: int) -> float:
-    sizes = design(study, n).model_copy(update={"estimation": n})
+    sizes = sizes_of(study, n).model_copy(update={"estimation": n})
     value = weigh.sensitivity(study, sizes).value
     assert value is not None
     return value

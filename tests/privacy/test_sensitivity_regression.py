@@ -18,7 +18,7 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.tasks.aipw.stages import in_memory
 from causalveil.tasks.enclave.normalise import blocks, dimension, scale
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.adjustment import Adjustment
 from causalveil.tasks.regression.decide import recipe
@@ -44,7 +44,7 @@ def study_of(missing: str = "refuse", **changes: Any) -> RegressionStudy:
 
 
 def plan_of(study: RegressionStudy) -> RegressionRecipe:
-    return recipe(study, design(study, UNITS))
+    return recipe(study, sizes_of(study, UNITS))
 
 
 def bound(mechanism: Any) -> float:
@@ -93,7 +93,7 @@ def moved(sums: Any, rows: Rows, other: Rows) -> FloatArray:
 @given(st.data(), st.integers(1, 3), st.sampled_from(["refuse", "indicator"]), st.booleans())
 def test_scales_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: int, missing: str, alone: bool) -> None:
     study = study_of(missing)
-    plan = plan_of(study) if not alone else recipe(study, design(study, 20))
+    plan = plan_of(study) if not alone else recipe(study, sizes_of(study, 20))
     assert (plan.moments is None) == alone
     rows, other = data.draw(table(study, n)), data.draw(table(study, 1))
     difference = moved(lambda p: scale_sums(p, plan.measured, plan.columns.covariates), rows, other)

@@ -17,7 +17,7 @@ from causalveil.tasks.aipw.recipe import recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
 from causalveil.tasks.aipw.stages import in_memory, release_outcome_model
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.trial import difference
 from tests.aipw_help import analysed, confounded, encode, in_folds, make_aipw, make_difference
@@ -85,7 +85,7 @@ def test_either_model_may_be_wrong(wrong: str) -> None:
     """
     study = make_aipw(2, epsilon="500", propensity={"penalty": 1e-5})
     train, test = (confounded(200_000, seed=seed, strength=1.5, curved=wrong == "outcome")[0] for seed in (1, 2))
-    plan = recipe(study, design(study, 400_000))
+    plan = recipe(study, sizes_of(study, 400_000))
     pieces, budget = in_memory([train]), RehearsalBudget(0)
     arms, fitted = release_outcome_model(study, plan, 0, pieces, budget)
     _, weights = aipw.release_propensity(study, plan, 0, pieces, arms, budget)
@@ -120,7 +120,7 @@ def test_a_known_score_is_at_least_as_narrow_as_the_difference_in_means() -> Non
         rows, _ = confounded(1_000, p=1, seed=seed, strength=0.0)
         both = {
             "aipw": analysed(trial, rows, seed),
-            "difference": difference.analyse(plain, design(plain, 1_000), rows, RehearsalBudget(seed)),
+            "difference": difference.analyse(plain, sizes_of(plain, 1_000), rows, RehearsalBudget(seed)),
         }
         for name, found in both.items():
             widths[name].append((found.interval.upper - found.interval.lower) / 2)

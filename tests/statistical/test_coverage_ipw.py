@@ -15,7 +15,7 @@ import pytest
 
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.ipw import perturb
 from causalveil.tasks.ipw import weights as weigh
@@ -61,7 +61,7 @@ def truth(estimand: str) -> float:
 
 def simulate(study: IpwStudy, n: int, runs: int, seed: int) -> list[EffectFindings]:
     """`runs` studies with `n` estimation units and the true scores; noise from the production mechanism."""
-    sizes = design(study, n).model_copy(update={"estimation": n})
+    sizes = sizes_of(study, n).model_copy(update={"estimation": n})
     random, budget = np.random.default_rng(seed), RehearsalBudget(seed)
     results = []
     for _ in range(runs):
@@ -128,7 +128,7 @@ def test_a_fitted_propensity_model_that_is_hardly_shrunk_keeps_the_coverage() ->
     large here. That the scores are estimated makes the estimate less variable than the interval says.
     """
     study = make_study(penalty=1e-4, level="label", epsilon="4")
-    sizes, runs, target = design(study, 3_000), 300, truth("ATE")
+    sizes, runs, target = sizes_of(study, 3_000), 300, truth("ATE")
     random, budget = np.random.default_rng(5), RehearsalBudget(5)
     results = []
     for _ in range(runs):

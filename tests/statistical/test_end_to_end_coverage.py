@@ -20,7 +20,7 @@ import pytest
 
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.enclave.split import leading_rows, training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.inference.assemble import EffectFindings
@@ -114,7 +114,7 @@ class Run:
 
 
 def one_run(study: IpwStudy, rows: Rows, assignment: FloatArray, key: bytes, budget: RehearsalBudget) -> Run:
-    sizes = design(study, UNITS)
+    sizes = sizes_of(study, UNITS)
     hashes = keyed_hash(pl.Series(range(UNITS)), key)
     order = ascending(hashes)
     first = int(leading_rows([hashes[order]], training_size(UNITS, study.estimator.train_fraction))[0])

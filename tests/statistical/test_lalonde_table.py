@@ -15,7 +15,7 @@ import pytest
 
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.models import logistic as propensity
@@ -32,7 +32,7 @@ M = 500
 def noise_scale(epsilon: str) -> float:
     """The paper's noise on the coefficients at m = 500, with our charge for the optimiser's tolerance."""
     study = make_study(variant="paper", weighting="horvitz_thompson", epsilon=epsilon, penalty=0.1)
-    mechanism = propensity.model(study, design(study, 2 * M)).mechanism()
+    mechanism = propensity.model(study, sizes_of(study, 2 * M)).mechanism()
     assert mechanism is not None
     assert mechanism.noise_scale is not None
     expected = math.sqrt(2 * math.log(1.25 / 1e-6)) / float(epsilon) * 2 / (M * 0.1)

@@ -16,7 +16,7 @@ from scipy.stats import ks_2samp
 
 from causalveil.flows.estimators.matching import rehearse
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.matching import scores as match_scores
@@ -26,7 +26,7 @@ from tests.matching_help import population, two_covariates
 KEYS, N = 250, 300
 STUDY = two_covariates(level="label", epsilon="1000", ratio=3, cap=2)
 ROWS = population(N, np.random.default_rng(11), slope=2.0)
-FITTED = match_scores.fitted(STUDY, design(STUDY, N), lambda _: ROWS, 1)
+FITTED = match_scores.fitted(STUDY, sizes_of(STUDY, N), lambda _: ROWS, 1)
 Order = Callable[[IntArray, int], IntArray]
 
 

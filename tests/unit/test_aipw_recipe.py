@@ -7,14 +7,14 @@ import pytest
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Scope
 from causalveil.tasks.aipw.recipe import recipe
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.division import mu_of
 from tests.aipw_help import make_aipw, make_difference
 
 
 def made(n: int | None, p: int = 2, **changes: object) -> object:
     study = make_aipw(p, **changes)
-    return recipe(study, design(study, n))
+    return recipe(study, None if n is None else sizes_of(study, n))
 
 
 def test_more_units_let_more_be_learnt() -> None:
@@ -34,7 +34,7 @@ def test_declared_shares_are_spent_as_declared() -> None:
     shares = {"propensity": "0.25", "outcome_model": "0.25", "effect": "0.5"}
     for n in (500, 1_000_000):
         study = make_aipw(10, budget_shares=shares)
-        found = recipe(study, design(study, n))
+        found = recipe(study, sizes_of(study, n))
         charges = {charge.name: charge for charge in found.charges()}
         whole = mu_of(study.privacy.cost)
         assert float(charges["effect"].mu ** 2 / whole**2) == pytest.approx(0.5, rel=1e-10)

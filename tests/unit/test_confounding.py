@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtri
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence.estimators import METHODS
+from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.study import plan_study
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.aipw import OmittedConfounding
@@ -148,7 +148,7 @@ def test_plan_and_release_say_what_is_allowed_for(tmp_path: object, capfd: pytes
     estimator = {"name": "aipw", "penalty": ..., "omitted_confounding": SHARES}
     path = write_study(tmp_path / "study", study={"estimator": estimator}, policy={"estimators": ["aipw"]})
     study, plan = plan_study(path)
-    told = METHODS["aipw"].outlook(study, plan, StandIn(), None)
+    told = estimator_of(study).expected(study, plan.sizes, StandIn(), None)
     assert told["bias"] > 0
     assert any("declared omitted confounding" in sentence for sentence in told["sentences"])
     assert not any("omitted_confounding: ..." in warning for warning in told["warnings"])

@@ -9,7 +9,7 @@ import pytest
 
 from causalveil.tasks.aipw.stages import in_memory
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.trial import difference
 from tests.aipw_help import confounded, make_difference
@@ -18,7 +18,7 @@ from tests.aipw_help import confounded, make_difference
 @pytest.mark.parametrize("level", ["sample", "label"])
 def test_without_noise_it_is_the_textbooks(level: str) -> None:
     study, (rows, _) = make_difference(level=level), confounded(20_000, seed=1)
-    found = difference.findings(study, design(study, 20_000), difference.sums(in_memory([rows])))
+    found = difference.findings(study, sizes_of(study, 20_000), difference.sums(in_memory([rows])))
     arms = [5 * rows.u[rows.t == arm] for arm in (1, 0)]
     assert found.estimate == pytest.approx(arms[0].mean() - arms[1].mean(), abs=1e-4)
     assert found.variance.sampling == pytest.approx(sum(arm.var() / len(arm) for arm in arms), rel=1e-3)
@@ -29,7 +29,7 @@ def test_without_noise_it_is_the_textbooks(level: str) -> None:
 def test_the_declared_noise_error_is_that_of_repeated_releases(level: str) -> None:
     """2000 seeded releases; the Monte-Carlo error of a standard deviation is 1.6 %; alarm at 5 %."""
     study, (rows, _) = make_difference(level=level), confounded(5_000, seed=2)
-    sizes, exact = design(study, 5_000), difference.sums(in_memory([rows]))
+    sizes, exact = sizes_of(study, 5_000), difference.sums(in_memory([rows]))
     entries, scale = difference.private_entries(study), difference.mechanism(study, sizes).noise_scale
     random, estimates = np.random.default_rng(3), []
     for _ in range(2000):
@@ -43,7 +43,7 @@ def test_the_declared_noise_error_is_that_of_repeated_releases(level: str) -> No
 def test_an_empty_arm_gives_the_whole_range() -> None:
     study, (rows, _) = make_difference(), confounded(300, seed=4)
     found = difference.analyse(
-        study, design(study, 300), Rows(rows.x, np.zeros(300, np.uint8), rows.u), RehearsalBudget(0)
+        study, sizes_of(study, 300), Rows(rows.x, np.zeros(300, np.uint8), rows.u), RehearsalBudget(0)
     )
     assert found.interval.whole_range
     assert found.details["denominator_clamped"]

@@ -11,9 +11,10 @@ import numpy as np
 import polars as pl
 import pytest
 
+from causalveil.flows.sequence.study import declare, known_sizes
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.estimators.direction import Favours, Releases, Score
-from causalveil.schemas.plan import Design, StandIn
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Scope
 from causalveil.schemas.release import ScoreRelease
 from causalveil.schemas.study import Variant
@@ -37,8 +38,7 @@ from tests.direction_help import (
     write_direction,
 )
 
-SIZES = Design(units=4_000, train=2_000, estimation=2_000)
-UNKNOWN = Design(units=None, train=None, estimation=None)
+SIZES = Sizes(units=4_000, train=2_000, estimation=2_000)
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=option_name)
@@ -50,7 +50,7 @@ def test_charges_add_up_exactly(option: dict[str, Any], scores: list[str], amoun
     """With and without a known number of units, whatever does not divide evenly."""
     delta = amounts[1] if "iqr" in scores or "train" in option["protect"] else "0"
     study = make_direction(**option, scores=scores, epsilon=amounts[0], delta=delta)
-    for sizes in (SIZES, UNKNOWN):
+    for sizes in (SIZES, None):
         charges = [step.mechanism.charge(step.slot) for step in (*fits(study, sizes), *draws(study, sizes))]
         assert total(charges, study.privacy.cost) == study.privacy.cost
         assert len({charge.name for charge in charges}) == len(charges)
@@ -87,7 +87,7 @@ def test_both_halves_take_the_larger_sensitivity() -> None:
     one = {half: make_direction(scores=["hsic"], protect=[half], delta="0") for half in ("train", "test")}
     both = make_direction(scores=["hsic"], protect=["train", "test"], delta="0")
     for n, m in ((200, 2_000), (20_000, 20)):
-        sizes = Design(units=n + m, train=n, estimation=m)
+        sizes = Sizes(units=n + m, train=n, estimation=m)
         scales = [draws(study, sizes)[0].mechanism.noise_scale for study in one.values()]
         (draw,) = draws(both, sizes)
         assert draw.mechanism.noise_scale == max(scales)
@@ -191,7 +191,7 @@ def test_stand_in_is_evenly_spread_and_has_the_direction_that_it_states() -> Non
 def test_sweep_has_the_papers_hump() -> None:
     """Training-set privacy: small penalties drown in noise, large ones fit nothing, the best lies between."""
     study = make_direction(scores=["hsic"], protect=["train"], delta="0", epsilon="10", bandwidth=0.1)
-    table = sweep(study, Design(units=400_000, train=200_000, estimation=200_000))
+    table = sweep(study, Sizes(units=400_000, train=200_000, estimation=200_000))
     right = [row["right_direction"] for row in table]
     best = int(np.argmax(right))
     assert 0 < best < len(right) - 1
@@ -211,19 +211,18 @@ def test_sweep_refusals() -> None:
     with pytest.raises(StudyError, match="hsic"):
         sweep(make_direction(scores=["kendall"], delta="0"), SIZES)
     with pytest.raises(StudyError, match="number of units"):
-        sweep(make_direction(scores=["hsic"], delta="0"), UNKNOWN)
+        known_sizes(declare(make_direction(scores=["hsic"], delta="0"), None))
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=option_name)
-def test_outlook(option: dict[str, Any]) -> None:
+def test_what_is_expected(option: dict[str, Any]) -> None:
     """Every option has sentences; a half without a bound is a warning; few units drown."""
-    from causalveil.flows.estimators.direction import outlook
-    from causalveil.flows.sequence.study import declare
+    from causalveil.flows.estimators.direction import expected
 
     study = make_direction(**option)
     for units in (40, 400_000):
-        sizes = Design(units=units, train=units // 2, estimation=units // 2)
-        found = outlook(study, declare(study, sizes), StandIn(), None)
+        sizes = Sizes(units=units, train=units // 2, estimation=units // 2)
+        found = expected(study, sizes, StandIn(), None)
         assert found["sentences"] or found["warnings"]
         unprotected = [line for line in found["warnings"] if "no privacy bound" in line]
         assert len(unprotected) == 2 - len(option["protect"])
@@ -243,7 +242,7 @@ def test_plan_sweep_on_the_command_line(tmp_path: Any, capsys: pytest.CaptureFix
         main(["plan", str(path), "--units", "4000", "--sweep", "penalty", "--json"])
     assert ended.value.code == 0
     document = json.loads(capsys.readouterr().out)
-    assert len(document["forecast"]["sweep"]) == 9
+    assert len(document["expected"]["sweep"]) == 9
     with pytest.raises(SystemExit) as ended:
         main(["plan", str(path), "--units", "4000", "--sweep", "penalty"])
     shown = capsys.readouterr().out

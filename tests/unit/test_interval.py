@@ -14,7 +14,7 @@ from scipy.special import ndtri
 from scipy.stats import beta as beta_distribution
 
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
 from causalveil.tasks.ipw import perturb
 from causalveil.tasks.ipw import weights as weigh
@@ -107,7 +107,7 @@ def test_the_noise_of_the_variance_widens_the_interval() -> None:
 
 def exact_findings(study: object, rows: Rows) -> tuple[object, np.ndarray]:
     sums = weigh.exact_sums(study, lambda _: rows, 1, len(rows), W)
-    sizes = design(study, len(rows)).model_copy(update={"estimation": len(rows)})
+    sizes = sizes_of(study, len(rows)).model_copy(update={"estimation": len(rows)})
     return findings(study, sizes, sums), sums
 
 
@@ -155,7 +155,7 @@ def test_the_declared_noise_error_is_that_of_repeated_releases(weighting: str, l
     """4000 seeded releases; the Monte-Carlo error of a standard deviation is 1.1 %, the delta method's below 1 %."""
     study, rows = make_study(weighting=weighting, level=level, delta="1e-6"), random_rows(60_000, 4, 2)
     found, sums = exact_findings(study, rows)
-    sizes = design(study, len(rows)).model_copy(update={"estimation": len(rows)})
+    sizes = sizes_of(study, len(rows)).model_copy(update={"estimation": len(rows)})
     entries, mechanism = weigh.private_entries(study), perturb.mechanism(study, sizes)
     assert mechanism is not None
     random, estimates, uppers = np.random.default_rng(3), [], []
@@ -188,7 +188,7 @@ def test_an_empty_or_drowned_arm_gives_the_whole_range() -> None:
 def test_negative_noisy_numbers_do_no_harm() -> None:
     for changes in ({}, {"weighting": "horvitz_thompson"}, {"delta": 0}, {"level": "label"}):
         study = make_study(**changes)
-        sizes = design(study, 4000)
+        sizes = sizes_of(study, 4000)
         count = len(weigh.statistic_names(study))
         for statistics in (np.full(count, -1e6), np.full(count, 1e6), np.zeros(count), np.arange(count) - 3e3):
             found = findings(study, sizes, statistics)
@@ -199,7 +199,7 @@ def test_negative_noisy_numbers_do_no_harm() -> None:
 
 def test_the_papers_estimate_is_not_projected() -> None:
     study = make_study(variant="paper", weighting="horvitz_thompson", epsilon="0.5")
-    found = findings(study, design(study, 100), np.array([40.0, 30.0]))
+    found = findings(study, sizes_of(study, 100), np.array([40.0, 30.0]))
     assert found.estimate == pytest.approx(40 * 100 / 50)
     assert found.interval.lower < found.estimate < found.interval.upper
     assert not found.interval.whole_range

@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import Noise, laplace_tail
 from causalveil.tasks.matching import interval as matching_interval
 from causalveil.tasks.matching import perturb as match_perturb
@@ -85,7 +85,7 @@ def test_the_released_variance_is_that_of_abadie_and_imbens() -> None:
         rows = population(1_500, np.random.default_rng(seed), varying=0.3)
         weighted = match_weights.weigh(study, np.rint(rows.x[:, 0] * 2**30) / 2**30, rows.t)
         exact = match_perturb.sums(study, weighted, rows.t, rows.u)
-        found = findings(study, design(study, 1_500), weighted.reuse, exact)
+        found = findings(study, sizes_of(study, 1_500), weighted.reuse, exact)
         estimates.append(found.estimate)
         variances.append(found.variance.sampling)
     assert np.mean(variances) == pytest.approx(np.var(estimates), rel=0.3)
@@ -93,12 +93,12 @@ def test_the_released_variance_is_that_of_abadie_and_imbens() -> None:
 
 def test_noise_of_the_estimate_is_the_largest_weight_over_epsilon() -> None:
     study = two_covariates(level="label", epsilon="2", variance_share=0.2)
-    found = findings(study, design(study, 1000), REUSE, np.array([0.8, 5.0]))
+    found = findings(study, sizes_of(study, 1000), REUSE, np.array([0.8, 5.0]))
     scale = 4 * 2 / 1000 / 2 / 0.8
     assert found.details["noise_standard_error"] == pytest.approx(np.sqrt(2) * scale, rel=1e-5)
     assert found.estimate == pytest.approx(1.0 * 4 * 2 / 1000)
     paper = two_covariates(level="label", epsilon="2", variant="paper")
-    found = findings(paper, design(paper, 1000), replace(REUSE, pairs=(0, 0, 0)), np.array([0.5, 0.25]))
+    found = findings(paper, sizes_of(paper, 1000), replace(REUSE, pairs=(0, 0, 0)), np.array([0.5, 0.25]))
     assert found.estimate == pytest.approx((0.5 * 4 - 0.25 * 3) * 2 / 1000)
     assert found.details["noise_standard_error"] == pytest.approx(np.sqrt(2 * (4**2 + 3**2)) * 2 / 1000 / 2, rel=1e-5)
 
@@ -106,7 +106,7 @@ def test_noise_of_the_estimate_is_the_largest_weight_over_epsilon() -> None:
 def test_the_variance_is_never_above_what_any_population_has() -> None:
     study = two_covariates(level="label", epsilon="0.01")
     for second in (-1e9, 0.0, 1e9):
-        found = findings(study, design(study, 1000), REUSE, np.array([0.1, second]))
+        found = findings(study, sizes_of(study, 1000), REUSE, np.array([0.1, second]))
         assert 0 <= found.variance.sampling <= matching_interval.largest_variance(REUSE)
         upper = found.details["sampling_standard_error_upper"] ** 2
         assert upper <= matching_interval.largest_variance(REUSE) * (1 + 1e-12)
@@ -126,7 +126,7 @@ def test_no_population_has_a_larger_variance(queries: int) -> None:
 
 def test_without_pairs_the_largest_variance_is_used() -> None:
     study = two_covariates(level="label")
-    found = findings(study, design(study, 1000), replace(REUSE, pairs=(0, 300, 0)), np.array([0.1, 0.0]))
+    found = findings(study, sizes_of(study, 1000), replace(REUSE, pairs=(0, 300, 0)), np.array([0.1, 0.0]))
     assert found.variance.sampling == pytest.approx(matching_interval.largest_variance(REUSE))
 
 
@@ -135,7 +135,7 @@ def test_correction_divides_and_widens() -> None:
     pair = []
     for correct in (False, True):
         study = two_covariates(epsilon="4", budget_shares=shares, correct_attenuation=correct)
-        pair.append(findings(study, design(study, 1000), REUSE, np.array([12.0, 5.0])))
+        pair.append(findings(study, sizes_of(study, 1000), REUSE, np.array([12.0, 5.0])))
     plain, corrected = pair
     factor = plain.details["attenuation_factor"]
     assert 0 < factor < 1
@@ -151,6 +151,6 @@ def test_correction_divides_and_widens() -> None:
 
 def test_a_share_that_may_be_nought_gives_the_whole_range() -> None:
     study = two_covariates(epsilon="0.1", correct_attenuation=True)
-    found = findings(study, design(study, 1000), replace(REUSE, treated=5, controls=995), np.array([1.0, 1.0]))
+    found = findings(study, sizes_of(study, 1000), replace(REUSE, treated=5, controls=995), np.array([1.0, 1.0]))
     assert found.interval.whole_range
     assert (found.interval.lower, found.interval.upper) == (-2.0, 2.0)

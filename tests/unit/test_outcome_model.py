@@ -15,7 +15,7 @@ from causalveil.tasks.aipw.shrinkage import second_moment_error, shrinkage_facto
 from causalveil.tasks.aipw.slopes import moments_from, slopes_from
 from causalveil.tasks.aipw.stages import in_memory
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from tests.aipw_help import confounded, encode, make_aipw
 
 FINE = 2.0**-17
@@ -23,7 +23,7 @@ FINE = 2.0**-17
 
 def plan(p: int = 2, n: int = 200_000, delta: str = "1e-6", epsilon: str = "1") -> Recipe:
     study = make_aipw(p, delta=delta, epsilon=epsilon)
-    found = recipe(study, design(study, n))
+    found = recipe(study, sizes_of(study, n))
     assert found.slopes_cost is not None
     return found
 

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from causalveil.schemas.errors import ConvergenceError
 from causalveil.schemas.privacy import Level, Scope
 from causalveil.tasks.enclave.rows import Enclave, Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.models import logistic as propensity
 from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -136,7 +136,7 @@ def test_a_computed_gradient_errs_by_less_than_is_charged(penalty: float) -> Non
 
 
 def test_sensitivity_is_the_formula_and_never_above_the_papers() -> None:
-    sizes = design(make_study(), 20_000)
+    sizes = sizes_of(make_study(), 20_000)
     for penalty in PENALTIES:
         ours = propensity.model(make_study(penalty=penalty), sizes).sensitivity().value
         paper_study = make_study(penalty=penalty, variant="paper", weighting="horvitz_thompson", epsilon="0.5")
@@ -152,14 +152,14 @@ def test_sensitivity_is_the_formula_and_never_above_the_papers() -> None:
 
 def test_which_mechanism_releases_the_coefficients() -> None:
     assert propensity.SLOT.scope is Scope.train
-    sizes = design(make_study(), 100)
+    sizes = sizes_of(make_study(), 100)
     assert isinstance(propensity.model(make_study(), sizes).mechanism(), GaussianAnalytic)
     assert isinstance(propensity.model(make_study(delta=0), sizes).mechanism(), L2Laplace)
     assert isinstance(propensity.model(make_study(level="training_units"), sizes).mechanism(), GaussianAnalytic)
     paper = make_study(variant="paper", weighting="horvitz_thompson", epsilon="0.5")
     assert isinstance(propensity.model(paper, sizes).mechanism(), GaussianClassic)
     assert propensity.model(make_study(level="label"), sizes).mechanism() is None
-    unknown = propensity.model(make_study(), design(make_study(), None)).mechanism()
+    unknown = propensity.model(make_study(), None).mechanism()
     assert unknown is not None
     assert unknown.noise_scale is None
     assert "m training units" in unknown.sensitivity.formula
@@ -173,7 +173,7 @@ def test_the_stage_reads_training_units_only_and_draws_once(tmp_path: Path) -> N
     study, rows = make_study(), random_rows(400, 6, 5)
     write_enclave(tmp_path, rows, 200)
     budget = RehearsalBudget(0)
-    released = propensity.propensity_stage(study, design(study, 400), tmp_path, budget)
+    released = propensity.propensity_stage(study, sizes_of(study, 400), tmp_path, budget)
     exact = fit(Rows(rows.x[:200], rows.t[:200], rows.u[:200]), 0.1)
     assert len(budget.charges) == 1
     assert budget.charges[0].scope is Scope.train
@@ -186,7 +186,7 @@ def test_at_label_level_the_fit_is_public_and_uses_every_unit(tmp_path: Path) ->
     study, rows = make_study(level="label"), random_rows(400, 6, 5)
     write_enclave(tmp_path, rows, 200, Level.label)
     budget = RehearsalBudget(0)
-    released = propensity.propensity_stage(study, design(study, 400), tmp_path, budget)
+    released = propensity.propensity_stage(study, sizes_of(study, 400), tmp_path, budget)
     np.testing.assert_array_equal(released, fit(rows, 0.1))
     assert budget.charges == []
 
@@ -197,6 +197,6 @@ def test_no_convergence_is_a_typed_error_before_any_draw(tmp_path: Path, monkeyp
     monkeypatch.setattr(propensity, "MAX_ITERATIONS", 1)
     budget = RehearsalBudget(0)
     with pytest.raises(ConvergenceError, match="tolerance") as caught:
-        propensity.propensity_stage(study, design(study, 400), tmp_path, budget)
+        propensity.propensity_stage(study, sizes_of(study, 400), tmp_path, budget)
     assert budget.charges == []
     assert "\n" not in str(caught.value)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.ipw import expected as theory
 from causalveil.tasks.ipw import perturb
 from causalveil.tasks.ipw import weights as weigh
@@ -38,7 +38,7 @@ def test_expected_sums_are_those_of_the_stand_in_population(changes: dict[str, o
     study = make_study(**changes)
     stand_in = theory.StandIn(treated=0.3, deviation=2.0)
     n, half = 1000, study.outcome.width / 2
-    sizes = design(study, n).model_copy(update={"estimation": n})
+    sizes = sizes_of(study, n).model_copy(update={"estimation": n})
     t = np.repeat([1, 1, 0, 0], [150, 150, 350, 350]).astype(np.uint8)
     u = np.where(np.arange(n) % 2 == 0, 2.0, -2.0) / half
     rows = weigh.Rows(np.full((n, 1), 1.0), t, u)
@@ -50,17 +50,17 @@ def test_expected_sums_are_those_of_the_stand_in_population(changes: dict[str, o
 @pytest.mark.parametrize("changes", VARIANTS)
 def test_wider_with_less_budget_and_fewer_units(changes: dict[str, object]) -> None:
     study = make_study(**changes)
-    half = [theory.outlook(study, design(study, n)).half_width for n in (2_000, 20_000, 200_000)]
+    half = [theory.expected(study, sizes_of(study, n)).half_width for n in (2_000, 20_000, 200_000)]
     assert half[0] > half[1] > half[2]
     if changes.get("level") != "training_units":
         frugal = make_study(**{**changes, "epsilon": "0.1"})
-        assert theory.outlook(frugal, design(frugal, 20_000)).half_width > half[1]
+        assert theory.expected(frugal, sizes_of(frugal, 20_000)).half_width > half[1]
 
 
 def test_the_expected_half_width_is_that_of_releases() -> None:
     """The mean of 2000 seeded releases of the stand-in population; its Monte-Carlo error is below 0.5 %."""
     study = make_study()
-    sizes = design(study, 20_000)
+    sizes = sizes_of(study, 20_000)
     mechanism, sums = perturb.mechanism(study, sizes), theory.expected_statistics(study, sizes)
     assert mechanism is not None
     random = np.random.default_rng(0)
@@ -68,12 +68,12 @@ def test_the_expected_half_width_is_that_of_releases() -> None:
     for _ in range(2000):
         found = findings(study, sizes, sums + random.normal(0, mechanism.noise_scale, 10))
         widths.append(found.interval.upper - found.interval.lower)
-    assert theory.outlook(study, sizes).half_width == pytest.approx(np.mean(widths) / 2, rel=0.02)
+    assert theory.expected(study, sizes).half_width == pytest.approx(np.mean(widths) / 2, rel=0.02)
 
 
 def test_the_wrong_sign_is_as_frequent_as_said() -> None:
     study, effect = make_study(), 0.5
-    sizes = design(study, 3_000)
+    sizes = sizes_of(study, 3_000)
     found, mechanism = theory.expected_findings(study, sizes), perturb.mechanism(study, sizes)
     assert mechanism is not None
     sums = theory.expected_statistics(study, sizes)
@@ -90,15 +90,15 @@ def test_the_wrong_sign_is_as_frequent_as_said() -> None:
 
 def test_a_drowned_effect_is_said_to_be_and_how_many_units_would_do() -> None:
     study = make_study(outcome={"lower": 0, "upper": 60_000})
-    verdict = theory.drowned(study, design(study, 445), 1800)
+    verdict = theory.drowned(study, sizes_of(study, 445), 1800)
     assert verdict.drowned
     assert verdict.sign_wrong > 0.4
     assert verdict.units_needed is not None
     assert f"{verdict.units_needed:,} units" in verdict.message
     assert "drown" in verdict.message
-    enough = theory.drowned(study, design(study, verdict.units_needed), 1800)
+    enough = theory.drowned(study, sizes_of(study, verdict.units_needed), 1800)
     assert not enough.drowned
-    assert theory.drowned(study, design(study, int(verdict.units_needed * 0.97)), 1800).drowned
+    assert theory.drowned(study, sizes_of(study, int(verdict.units_needed * 0.97)), 1800).drowned
     assert theory.units_needed(study, 0.0) is None
 
 
@@ -154,7 +154,7 @@ def test_lemma_3_in_corrected_form_is_the_bias_of_simulated_noise(estimand: str)
 
 def test_lemma_3_bound_is_above_the_bias_of_any_table_with_that_share() -> None:
     study = make_study(epsilon="0.1", outcome={"lower": -2, "upper": 5})
-    sizes = design(study, 2_000)
+    sizes = sizes_of(study, 2_000)
     model = propensity.model(study, sizes).mechanism()
     assert model is not None
     x = np.tile([1.0, 0.0], (100, 1))
@@ -164,12 +164,12 @@ def test_lemma_3_bound_is_above_the_bias_of_any_table_with_that_share() -> None:
     assert bias == pytest.approx(theory.lemma3_bound(study, sizes), rel=1e-9)
     assert theory.lemma3_bound(make_study(level="label"), sizes) == 0
     pure = make_study(delta=0, penalty=1e-6)
-    assert theory.lemma3_bound(pure, design(pure, 100)) == math.inf
+    assert theory.lemma3_bound(pure, sizes_of(pure, 100)) == math.inf
 
 
 def test_pure_epsilon_bias_is_that_of_l2_laplace_noise() -> None:
     study = make_study(delta=0, outcome={"lower": -1, "upper": 1})
-    sizes = design(study, 100)
+    sizes = sizes_of(study, 100)
     model = propensity.model(study, sizes).mechanism()
     assert model is not None
     d, s = propensity.dimension(study), float(model.noise_scale or 0)

@@ -10,7 +10,7 @@ import pytest
 from scipy.special import expit
 
 from causalveil.tasks.enclave.rows import Enclave, Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.models import lattice_sums
 from tests.ipw_help import ESTIMANDS, cut, make_study, random_rows
@@ -148,10 +148,10 @@ def test_the_sensitivity_formulas() -> None:
         ({"level": "label", "weighting": "horvitz_thompson"}, 2, math.sqrt(4 + k**2)),
     ):
         study = make_study(**changes)
-        value = weigh.sensitivity(study, design(study, n)).value
+        value = weigh.sensitivity(study, sizes_of(study, n)).value
         assert value is not None
         assert expected + math.sqrt(numbers) * step <= value <= expected + 1.01 * math.sqrt(numbers) * step + 1e-11
-        unknown = weigh.sensitivity(study, design(study, None))
+        unknown = weigh.sensitivity(study, None)
         assert unknown.value is None
         assert "n estimation units" in unknown.formula
 
@@ -159,7 +159,7 @@ def test_the_sensitivity_formulas() -> None:
 def test_the_stage_reads_estimation_units_and_writes_for_the_owner_only(tmp_path: Path) -> None:
     study, rows = make_study(), random_rows(400, 4, 5)
     Enclave.create(tmp_path, [(p.x, p.t, p.u) for p in cut(rows, 2)[:2]], [60, 140])
-    weigh.weigh_stage(study, design(study, 400), tmp_path, W)
+    weigh.weigh_stage(study, sizes_of(study, 400), tmp_path, W)
     path = tmp_path / weigh.SUMS_FILE
     assert path.stat().st_mode & 0o777 == 0o600
     kept = np.r_[60:100, 240:400]

@@ -16,7 +16,7 @@ import numpy as np
 
 from causalveil.flows.papers.kusner2016.pairs import CausePair, halves
 from causalveil.schemas.estimators.direction import DirectionStudy, Favours, Score
-from causalveil.schemas.plan import Design
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half
 from causalveil.schemas.study import Variant
 from causalveil.tasks.direction import sensitivity as theory
@@ -64,12 +64,12 @@ def study_of(
 
 def exact(
     pair: CausePair, split: int, penalty: float = PENALTY, bandwidth: float = BANDWIDTH
-) -> tuple[Vectors, TestRows, Design]:
+) -> tuple[Vectors, TestRows, Sizes]:
     """Variables and residuals of one split's test rows, and its sizes."""
     train, test = halves(pair, split)
     study = study_of(Score.hsic, "1", Variant.ours, penalty=penalty, bandwidth=bandwidth)
-    design = Design(units=len(pair.rows), train=len(train), estimation=len(test.pairs))
-    return vectors(test, regress(study, lambda _: train, 1)), test, design
+    sizes = Sizes(units=len(pair.rows), train=len(train), estimation=len(test.pairs))
+    return vectors(test, regress(study, lambda _: train, 1)), test, sizes
 
 
 def rehearse_scores(pair: CausePair, split: int, bandwidth: float, penalty: float) -> list[Row]:
@@ -84,14 +84,14 @@ def rehearse_scores(pair: CausePair, split: int, bandwidth: float, penalty: floa
 
 def rehearse_test(pair: CausePair, split: int, epsilons: Sequence[str] = EPSILONS, seed: int = 0) -> list[Row]:
     """Test-set privacy: every score at every epsilon, by our sensitivities and by the paper's."""
-    found, test, design = exact(pair, split)
+    found, test, sizes = exact(pair, split)
     budget, rows = RehearsalBudget(seed), []
     for score in Score:
         values = score_values(study_of(score, "1", Variant.ours), score, found, test)
         for epsilon in epsilons:
             for variant in Variant:
                 study = study_of(score, epsilon, variant)
-                result = _rehearse(pair, study, design, (found, test), values, budget)
+                result = _rehearse(pair, study, sizes, (found, test), values, budget)
                 rows.append({**_about(pair, split), "score": str(score), "epsilon": float(epsilon), **result})
     return rows
 
@@ -102,12 +102,12 @@ def rehearse_training(
     """Training-set privacy of HSIC over penalties (Theorem 7)."""
     budget, rows = RehearsalBudget(seed), []
     for penalty in penalties:
-        found, test, design = exact(pair, split, penalty)
+        found, test, sizes = exact(pair, split, penalty)
         values = score_values(study_of(Score.hsic, "1", Variant.ours, penalty=penalty), Score.hsic, found, test)
         for epsilon in epsilons:
             for variant in Variant:
                 study = study_of(Score.hsic, epsilon, variant, Half.train, penalty)
-                result = _rehearse(pair, study, design, (found, test), values, budget)
+                result = _rehearse(pair, study, sizes, (found, test), values, budget)
                 rows.append({**_about(pair, split), "penalty": penalty, "epsilon": float(epsilon), **result})
     return rows
 
@@ -124,7 +124,7 @@ def _right(pair: CausePair, values: tuple[float, float]) -> float:
 def _rehearse(
     pair: CausePair,
     study: DirectionStudy,
-    design: Design,
+    sizes: Sizes,
     data: tuple[Vectors, TestRows],
     values: tuple[float, float],
     budget: RehearsalBudget,
@@ -135,10 +135,10 @@ def _rehearse(
         ``right`` without privacy; ``answered``, P(answer); ``kept``, P(noise keeps the order | answer); ``correct``,
         P(the true direction); ``drawn``: 1, 0 or, for no answer, a half, by one draw.
     """
-    score, declared = study.estimator.scores[0], draws(study, design)
-    measured = [_measured(study, design, draw, data, values) for draw in declared]
+    score, declared = study.estimator.scores[0], draws(study, sizes)
+    measured = [_measured(study, sizes, draw, data, values) for draw in declared]
     answered = math.prod(_answer_probability(draw, part) for draw, part in zip(declared, measured, strict=True))
-    kept = order_kept(study, declared)(abs(values[1] - values[0]), declared[0].mechanism.noise_scale or math.inf)
+    kept = order_kept(study, declared)(abs(values[1] - values[0]), declared[0].mechanism.known_scale)
     right = _right(pair, values)
     released = [ReleasedDraw(draw, release(draw, part, budget)) for draw, part in zip(declared, measured, strict=True)]
     favours = score_release(study, score, released).favours
@@ -160,11 +160,11 @@ def order_kept(study: DirectionStudy, declared: Sequence[Draw]) -> Callable[[flo
 
 
 def _measured(
-    study: DirectionStudy, design: Design, draw: Draw, data: tuple[Vectors, TestRows], values: tuple[float, float]
+    study: DirectionStudy, sizes: Sizes, draw: Draw, data: tuple[Vectors, TestRows], values: tuple[float, float]
 ) -> FloatArray:
     """What ``direction.measure`` gives; values that are known already are not computed again."""
     if not isinstance(draw.mechanism, Laplace):
-        return measure(study, design, draw, *data)
+        return measure(study, sizes, draw, *data)
     return np.array([values[1] - values[0]] if study.estimator.variant is Variant.ours else values)
 
 
@@ -185,8 +185,8 @@ def rehearse_theorems(ratios: Sequence[float], count: int, seed: int = 0) -> lis
     """
     budget, rows = RehearsalBudget(seed), []
     for name, study in THEOREMS.items():
-        declared = draws(study, Design(units=2000, train=1000, estimation=1000))
-        scale = declared[0].mechanism.noise_scale or math.inf
+        declared = draws(study, Sizes(units=2000, train=1000, estimation=1000))
+        scale = declared[0].mechanism.known_scale
         for ratio in ratios:
             expected = order_kept(study, declared)(ratio * scale, scale)
             measured = [_margin(study, draw, ratio * scale) for draw in declared]

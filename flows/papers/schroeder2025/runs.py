@@ -27,7 +27,7 @@ from causalveil.tasks.aipw_asymptotic import influence as asymptotic
 from causalveil.tasks.aipw_asymptotic import stages as asymptotic_stage
 from causalveil.tasks.enclave.folds import fold_sizes
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.ipw import interval as ipw_interval
 from causalveil.tasks.ipw import perturb
@@ -188,7 +188,7 @@ def _answers(run: int, findings: Sequence[EffectFindings]) -> list[Answer]:
 
 
 def _finite(study: EffectStudy, rows: Rows, budget: Budget) -> EffectFindings:
-    sizes = design(study, len(rows))
+    sizes = sizes_of(study, len(rows))
     if isinstance(study, AipwStudy):
         return aipw.analyse(study, sizes, _cut(rows, study.estimator.folds), budget)
     if isinstance(study, DifferenceStudy):

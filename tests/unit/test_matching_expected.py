@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from causalveil.flows.cli.main import main
-from causalveil.flows.estimators.matching import declare, outlook, rehearse
-from causalveil.flows.sequence.study import declare as plan_of
+from causalveil.flows.estimators.matching import declare, expected, rehearse
 from causalveil.schemas.plan import StandIn
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.matching import expected as matching_theory
 from causalveil.tasks.matching.nearest import most_used
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -21,8 +20,8 @@ from tests.matching_help import POLICY, matching_changes, population, two_covari
 from tests.studies import write_study
 
 
-def expected(study: Any, n: int, effect: float | None = None, **stand_in: Any) -> dict[str, Any]:
-    return dict(outlook(study, plan_of(study, design(study, n)), StandIn(**stand_in), effect))
+def expected_at(study: Any, n: int, effect: float | None = None, **stand_in: Any) -> dict[str, Any]:
+    return dict(expected(study, sizes_of(study, n), StandIn(**stand_in), effect))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +43,7 @@ def test_the_expected_width_is_near_the_width_of_runs(changes: dict[str, Any]) -
         rows = population(2_000, np.random.default_rng(seed), slope=0.1, effect=0.0, outcome=0.0)
         found = rehearse(study, rows, RehearsalBudget(seed))
         widths.append((found.interval.upper - found.interval.lower) / 2)
-    assert expected(study, 2_000, deviation=0.15)["half_width"] == pytest.approx(np.mean(widths), rel=0.4)
+    assert expected_at(study, 2_000, deviation=0.15)["half_width"] == pytest.approx(np.mean(widths), rel=0.4)
 
 
 @pytest.mark.parametrize(("ratio", "share"), [(1, 0.5), (5, 0.5), (5, 0.2), (5, 0.05), (20, 0.3)])
@@ -58,10 +57,10 @@ def test_the_rule_of_thumb_for_the_busiest_unit(ratio: int, share: float) -> Non
 
 
 def test_warnings_where_they_belong() -> None:
-    label = expected(two_covariates(level="label", epsilon="10"), 100_000, effect=0.1)
+    label = expected_at(two_covariates(level="label", epsilon="10"), 100_000, effect=0.1)
     assert label["warnings"] == []
     assert not label["drowned"]
-    sample = expected(two_covariates(epsilon="1"), 445, effect=0.1)
+    sample = expected_at(two_covariates(epsilon="1"), 445, effect=0.1)
     told = " ".join(sample["warnings"])
     assert "correct_attenuation" in told
     assert "near by chance" in told
@@ -70,7 +69,7 @@ def test_warnings_where_they_belong() -> None:
     assert sample["units_needed"] > 445
     assert sample["attenuation_factor"] == pytest.approx(0.336, abs=1e-3)
     assert sample["budget_shares"] == {"weights": 0.05, "scores": 0.05, "treatment": 0.7, "outcome": 0.2}
-    corrected = expected(two_covariates(epsilon="1", correct_attenuation=True), 445)
+    corrected = expected_at(two_covariates(epsilon="1", correct_attenuation=True), 445)
     assert "is about the effect" not in " ".join(corrected["warnings"])
 
 
@@ -78,18 +77,18 @@ def test_units_needed_are_enough_and_hardly_more() -> None:
     study = two_covariates(level="label", epsilon="0.5")
     needed = matching_theory.units_needed(study, 0.05)
     assert needed is not None
-    assert expected(study, needed)["half_width"] < 0.05 < expected(study, int(needed * 0.97))["half_width"]
+    assert expected_at(study, needed)["half_width"] < 0.05 < expected_at(study, int(needed * 0.97))["half_width"]
 
 
 def test_an_arm_that_would_be_too_small_is_said_and_no_error() -> None:
-    found = expected(two_covariates(level="label", ratio=20), 60, treated=0.1)
+    found = expected_at(two_covariates(level="label", ratio=20), 60, treated=0.1)
     assert "half_width" not in found
     assert "fewer than 20 units" in found["warnings"][0]
 
 
 def test_charges_need_no_number_of_units_but_for_the_model() -> None:
     study = two_covariates(epsilon="1")
-    charges = declare(study, design(study, None))
+    charges = declare(study, None)
     assert [charge.name for charge in charges if charge.noise_scale is None] == ["propensity"]
     assert "at most (1/n + 1/5) B" in charges[-1].formula
     assert "max_i b_i B/m" in charges[-1].formula
