@@ -1,4 +1,4 @@
-"""Run a study from Python: the one place that chooses an engine.
+"""What ``import causalveil`` offers, and the one place that chooses an engine.
 
     from causalveil.flows.api import run_study
     outcome = run_study("data/fertility/study.yaml", engine="direct")
@@ -15,8 +15,41 @@ from typing import Literal
 
 from causalveil.flows.engine.engine import DirectEngine, Watcher
 from causalveil.flows.engine.guard import guarded
+from causalveil.flows.planning.study_plan import StudyPlan, plan
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back
+from causalveil.flows.sequence.sites import PooledResult, pool_sites
 from causalveil.flows.sequence.study import already, check_run_id, execute, load, new_run_id
+from causalveil.schemas.documents import painted_by
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.plan import Plan
+from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
+from causalveil.schemas.sites.pooled import PooledRelease, load_published
+from causalveil.schemas.studies import load_study
+from causalveil.schemas.study import Study
+from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.report.page import head_html, plan_html, report_html
+
+__all__ = [
+    "DirectionRelease",
+    "EffectRelease",
+    "Plan",
+    "PooledRelease",
+    "PooledResult",
+    "Release",
+    "RunResult",
+    "Study",
+    "StudyPlan",
+    "load_release",
+    "load_study",
+    "plan",
+    "pool",
+    "report",
+    "run_study",
+]
+
+painted_by(Release, head_html)
+painted_by(PooledRelease, head_html)
+painted_by(StudyPlan, lambda study_plan: plan_html(study_plan, study_plan.specification))
 
 EngineName = Literal["prefect", "direct"]
 
@@ -66,3 +99,52 @@ def _with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: int
     from causalveil.flows.study import run_with_prefect
 
     return run_with_prefect(path, out, run_id, simulate, watch)
+
+
+def pool(sites: str | Path, *, out: str | Path | None = None) -> PooledResult:
+    """Verify the bundle of every expected site and pool them. Reads no row.
+
+    Args:
+        sites: the round's sites.yaml; the study and the folder of bundles lie where it says.
+        out: folder for release.json (default ``releases/<round>`` below the working directory).
+
+    Raises:
+        StudyError: sites.yaml or the study is wrong, or another release lies in ``out``.
+        BundleError: a bundle is refused; nothing was pooled.
+    """
+    return pool_sites(Path(sites), out, DirectEngine())
+
+
+def load_release(path: str | Path) -> Release | PooledRelease:
+    """Read a release.json of any kind back.
+
+    Raises:
+        StudyError: missing, not JSON, of an unknown kind, or not of its schema.
+    """
+    return load_published(Path(path))
+
+
+def report(
+    release: str | Path | RunResult | PooledResult | Release | PooledRelease, *, out: str | Path | None = None
+) -> Path:
+    """Write a release as one self-contained HTML page; return the page's path.
+
+    Args:
+        release: a release, what ``run`` or ``pool`` returned, or the path of a release.json.
+        out: the file to write (default: report.html beside the release.json).
+
+    Raises:
+        StudyError: the release cannot be read, the page cannot be written, or nobody says where to.
+    """
+    source: Path | None = None
+    if isinstance(release, RunResult | PooledResult):
+        source, document = release.path, release.release
+    elif isinstance(release, Release | PooledRelease):
+        document = release
+    else:
+        source, document = Path(release), load_release(release)
+    if out is not None:
+        return write_whole(Path(out), report_html(document))
+    if source is None:
+        raise StudyError("report: name the file to write, as in report(release, out='report.html')")
+    return write_whole(source.with_name("report.html"), report_html(document))

@@ -1,4 +1,7 @@
-"""Reading the YAML that people write: decimals from text, no surprises, unknown keys met with the nearest known one."""
+"""Reading the YAML that people write: decimals from text, no surprises, unknown keys met with the nearest known one.
+
+And how notebooks show what was read.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import os
 import re
 import stat
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -215,3 +219,23 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for part in getattr(annotation, "__args__", ()) for model in _models_in(part)]
+
+
+_PAINTERS: dict[type, Callable[[Any], str]] = {}
+
+
+class Shown:
+    """Base of what a notebook shows as HTML once a painter of its class is known, and as text before.
+
+    The words and figures live on a higher floor, which hands its painters down here.
+    """
+
+    def _repr_html_(self) -> str | None:
+        """A fragment of HTML, as IPython and Jupyter ask for it; None: they show the text."""
+        painter = next((_PAINTERS[kind] for kind in type(self).__mro__ if kind in _PAINTERS), None)
+        return None if painter is None else painter(self)
+
+
+def painted_by(kind: type[Shown], painter: Callable[[Any], str]) -> None:
+    """Have documents of ``kind`` and of its subclasses shown by ``painter``."""
+    _PAINTERS[kind] = painter

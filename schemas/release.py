@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, TypeAdapter
 
 from causalveil.schemas.amounts import Amount
-from causalveil.schemas.documents import parse_json, read_text, validate
+from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
 from causalveil.schemas.privacy import Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
@@ -86,7 +86,7 @@ class LedgerStatement(Frozen):
     entry_hash: str
 
 
-class Release(Frozen):
+class Release(Frozen, Shown):
     """What every release states: which study, what it cost, where the charge stands."""
 
     kind: str

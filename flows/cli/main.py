@@ -7,9 +7,14 @@ is held for the data's owner; 1 anything else.
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__" and not __package__:
+    # Before the imports, which fail with a traceback where nothing is installed.
+    sys.exit("causalveil: this file is part of a package; install it and run `causalveil` or `python -m causalveil`")
+
 import json
 import logging
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any

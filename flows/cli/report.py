@@ -17,11 +17,9 @@ def report(
     json_: Json = False,
 ) -> None:
     """Write RELEASE as one self-contained HTML page. Reads nothing else, asks no network."""
-    from causalveil.schemas.sites.pooled import load_published
-    from causalveil.tasks.machine.write import write_whole
-    from causalveil.tasks.report.page import report_html
+    from causalveil.flows import api
 
-    path = write_whole(out or release.with_name("report.html"), report_html(load_published(release)))
+    path = api.report(release, out=out)
     if json_:
         show.document({"report": str(path)})
     else:

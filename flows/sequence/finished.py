@@ -39,6 +39,10 @@ class RunResult:
     granted: bool
     returned: int | None = 0
 
+    def _repr_html_(self) -> str | None:
+        """In a notebook a result is shown as its release."""
+        return self.release._repr_html_()
+
 
 @dataclass(frozen=True)
 class Stored:

@@ -32,6 +32,10 @@ class PooledResult:
     release: PooledRelease
     path: Path
 
+    def _repr_html_(self) -> str | None:
+        """In a notebook a result is shown as its release."""
+        return self.release._repr_html_()
+
 
 def load_round(path: Path) -> tuple[Sites, EffectStudy, Path]:
     """The terms of a round, the study that travelled, and the folder of the bundles.

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, TypeAdapter
 
 from causalveil.schemas.amounts import Amount
-from causalveil.schemas.documents import parse_json, read_text, validate
+from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Frozen, Guarantee, Level, Neighbours
 from causalveil.schemas.release import Interval, LedgerStatement, Release, Software, Variance, load_release_text
@@ -90,7 +90,7 @@ class PooledPrivacy(Frozen):
     unprotected: tuple[str, ...]
 
 
-class PooledRelease(Frozen):
+class PooledRelease(Frozen, Shown):
     """A treatment effect over several sites."""
 
     kind: Literal["pooled"] = "pooled"

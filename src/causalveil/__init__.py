@@ -1,8 +1,10 @@
 """Differentially private causal inference over Parquet partitions.
 
     import causalveil as cv
-    outcome = cv.run("study.yaml", engine="direct")
-    outcome.release.estimate, outcome.release.interval
+    print(cv.plan("study.yaml"))
+    result = cv.run("study.yaml", engine="direct")
+    if isinstance(result.release, cv.EffectRelease):
+        print(result.release.estimate, result.release.interval)
 
 Names are imported at their first use, so that ``import causalveil`` costs nothing.
 """
@@ -10,33 +12,75 @@ Names are imported at their first use, so that ``import causalveil`` costs nothi
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from causalveil.flows.api import load_release, plan, pool, report
     from causalveil.flows.api import run_study as run
+    from causalveil.flows.planning.study_plan import StudyPlan
     from causalveil.flows.sequence.finished import RunResult
-    from causalveil.flows.sequence.study import plan_study as plan
-    from causalveil.schemas.errors import CausalveilError
-    from causalveil.schemas.release import load_release
+    from causalveil.flows.sequence.sites import PooledResult
+    from causalveil.schemas.errors import (
+        BudgetRefused,
+        BundleError,
+        CausalveilError,
+        ConvergenceError,
+        DataError,
+        LedgerError,
+        PolicyError,
+        ReleaseHeld,
+        RunConflict,
+        StudyError,
+    )
+    from causalveil.schemas.plan import Plan
+    from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
+    from causalveil.schemas.sites.pooled import PooledRelease
+    from causalveil.schemas.studies import load_study
+    from causalveil.schemas.study import Study
 
-__all__ = ["CausalveilError", "RunResult", "load_release", "plan", "run"]
+__all__ = [
+    "BudgetRefused",
+    "BundleError",
+    "CausalveilError",
+    "ConvergenceError",
+    "DataError",
+    "DirectionRelease",
+    "EffectRelease",
+    "LedgerError",
+    "Plan",
+    "PolicyError",
+    "PooledRelease",
+    "PooledResult",
+    "Release",
+    "ReleaseHeld",
+    "RunConflict",
+    "RunResult",
+    "Study",
+    "StudyError",
+    "StudyPlan",
+    "load_release",
+    "load_study",
+    "plan",
+    "pool",
+    "report",
+    "run",
+]
 
-# Where each name lives.
-_HOMES = {
-    "run": ("flows.api", "run_study"),
-    "plan": ("flows.sequence.study", "plan_study"),
-    "RunResult": ("flows.sequence.finished", "RunResult"),
-    "CausalveilError": ("schemas.errors", "CausalveilError"),
-    "load_release": ("schemas.release", "load_release"),
-}
+# Where names live that are neither errors nor called otherwise at home. All else that is public is in ``flows.api``,
+# whose import also teaches releases how notebooks show them.
+_ERRORS = {name for name in __all__ if name.endswith("Error")} | {"BudgetRefused", "ReleaseHeld", "RunConflict"}
+_AT_HOME = {"run": "run_study"}
 
 
-def __getattr__(name: str) -> Any:
-    """Import a name of the public face at its first use (PEP 562)."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'causalveil' has no attribute '{name}'")
-    module, attribute = _HOMES[name]
-    return getattr(import_module(f"causalveil.{module}"), attribute)
+# Not for type checkers, which would then take every name for a name of ours.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        """Import a name of the public face at its first use (PEP 562)."""
+        if name not in __all__:
+            raise AttributeError(f"module 'causalveil' has no attribute '{name}'")
+        home = import_module("causalveil.schemas.errors" if name in _ERRORS else "causalveil.flows.api")
+        return getattr(home, _AT_HOME.get(name, name))
 
 
 def __dir__() -> list[str]:

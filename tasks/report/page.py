@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.amounts import amount_text, parse_amount
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import DirectionRelease, Release
 from causalveil.schemas.sites.pooled import PooledRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
@@ -42,14 +44,54 @@ def report_html(release: Release | PooledRelease) -> str:
 
     Returns:
         One HTML document: styles and figures inside, no script, no reference to anything outside.
+
+    Raises:
+        CausalveilError: this installation lacks its templates.
     """
+    return _render(release, "base.html.j2", "style.css")
+
+
+def head_html(release: Release | PooledRelease) -> str:
+    """The head of a report as a fragment for a notebook: question, answer with its figure, guarantee.
+
+    Raises:
+        CausalveilError: this installation lacks its templates.
+    """
+    return _render(release, "head.html.j2", "notebook.css")
+
+
+def plan_html(plan: Plan, specification: Mapping[str, Any]) -> str:
+    """A plan as a fragment for a notebook: the question, what to expect if the plan says so, and every charge.
+
+    Raises:
+        CausalveilError: this installation lacks its templates.
+    """
+    context = {
+        "p": plan,
+        "r": {"estimand": specification.get("estimand")},
+        "spec": specification,
+        "css": _style("notebook.css"),
+        "populations": POPULATIONS,
+    }
+    return _environment().get_template("plan.html.j2").render(context)
+
+
+def _style(name: str) -> str:
+    if not (TEMPLATES / name).exists():
+        raise CausalveilError(f"this installation of causalveil lacks its report's {name}; install a whole wheel")
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def _render(release: Release | PooledRelease, layout: str, style: str) -> str:
+    """The templates of the release's kind within a layout: the whole page, or its head."""
     environment = _environment()
     kind = release.kind if (TEMPLATES / f"{release.kind}.html.j2").exists() else "any"
     document = release.model_dump(mode="json")
     context: dict[str, Any] = {
         "r": document,
         "spec": document["specification"],
-        "css": (TEMPLATES / "style.css").read_text(encoding="utf-8"),
+        "layout": layout,
+        "css": _style(style),
         "populations": POPULATIONS,
         "bounds": _bounds(document["specification"]),
         "arms": _arms(document["specification"]["estimator"]),

@@ -1,0 +1,80 @@
+"""A study's plan with all that can be said before a row is read: what ``causalveil.plan`` returns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from causalveil.flows.planning.expected import expected as expected_of
+from causalveil.flows.sequence.study import plan_study
+from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.documents import Shown
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.plan import Plan, StandIn
+
+
+class StudyPlan(Plan, Shown):
+    """A plan, and what its study can be expected to find. ``str`` of it reads as the command's output.
+
+    ``expected`` has numbers by name, in outcome units (``half_width`` for an estimator with an interval); it is empty
+    where the number of units is unknown. ``sentences`` and ``warnings`` say the same in words.
+    """
+
+    specification: dict[str, Any]
+    question: str
+    estimator: str
+    expected: dict[str, Any]
+    sentences: tuple[str, ...]
+    warnings: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """The command's plan as plain text."""
+        size = "n units" if self.sizes is None else f"{self.sizes.units:,} units"
+        lines = [f"{self.study}: {self.question} by {self.estimator} on {size}"]
+        for charge in self.charges:
+            cost = f"epsilon {amount_text(charge.epsilon)}, delta {amount_text(charge.delta)}"
+            lines.append(f"  {charge.name}: {charge.mechanism}, {charge.scope} units, {cost}")
+        lines.append(f"Total: epsilon {amount_text(self.total.epsilon)}, delta {amount_text(self.total.delta)}")
+        lines += [f"- {sentence}" for sentence in self.sentences]
+        lines += [f"Warning: {sentence}" for sentence in self.warnings]
+        return "\n".join(lines)
+
+
+def plan(
+    path: str | Path,
+    *,
+    units: int | None = None,
+    effect: float | None = None,
+    treated: float = 0.5,
+    deviation: float | None = None,
+) -> StudyPlan:
+    """Plan a study: every charge, and how wide its interval would be. Reads no row.
+
+    Args:
+        path: the study file.
+        units: number of units; default: what Parquet footers say, else formulas in n.
+        effect: an effect in outcome units that the reader hopes to see: will the noise drown it?
+        treated: assumed share of treated units, from 0.01 to 0.99.
+        deviation: assumed standard deviation of the outcome in its units; default: a quarter of the declared width.
+
+    Raises:
+        StudyError: the study or an argument is wrong.
+        DataError: partitions are there but cannot be read.
+    """
+    if units is not None and units < 2:
+        raise StudyError(f"units must be at least 2, not {units}")
+    if not 0.01 <= treated <= 0.99:
+        raise StudyError(f"treated, an assumed share, must lie in [0.01, 0.99], not {treated:g}")
+    if deviation is not None and not deviation >= 0:
+        raise StudyError(f"deviation must be at least 0, not {deviation:g}")
+    study, declared = plan_study(path, units)
+    found = expected_of(study, declared, StandIn(treated=treated, deviation=deviation), effect)
+    return StudyPlan(
+        **dict(declared),
+        specification=study.specification(),
+        question=study.question,
+        estimator=study.estimator.name,
+        expected={key: value for key, value in found.items() if key not in ("sentences", "warnings")},
+        sentences=tuple(found["sentences"]),
+        warnings=tuple(found["warnings"]),
+    )
