@@ -24,6 +24,7 @@ MOST_MODULES = 15
 # Who may touch randomness outside tasks/privacy, and for what other than noise on a release.
 RANDOM = {
     "flows/sequence/study.py": {"secrets"},  # run ids
+    "flows/accuracy/populations.py": {"np.random"},  # synthetic data
     "flows/papers/schroeder2025/data.py": {"np.random"},  # synthetic data
     "flows/papers/yuan2026/data.py": {"np.random"},  # the simulated data set of a paper
     "tasks/simulate.py": {"np.random"},  # synthetic data

@@ -1,0 +1,1 @@
+"""How right answers are: error, coverage and width of every estimator on populations whose effect is known."""

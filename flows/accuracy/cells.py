@@ -1,0 +1,155 @@
+"""One cell of the benchmark: many runs of one estimator on one population at one size and budget.
+
+Estimators are called by the functions that a study's stages call, with seeded noise and no ledger. Nothing here
+computes an estimate of its own but ordinary least squares, which is private to nobody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from causalveil.flows.accuracy.populations import KnownPopulation
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.studies import parse_study
+from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.aipw import stages as aipw
+from causalveil.tasks.enclave.folds import fold_sizes
+from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.regression import stages as regression
+from causalveil.tasks.regression.expected import expected
+from causalveil.tasks.trial import difference
+
+# Noise of run k has this seed plus k.
+NOISE_SEED = 10**6
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What many runs say, in outcome units.
+
+    Attributes:
+        runs: how many.
+        error: root mean square error.
+        bias: mean error.
+        coverage: share of intervals that hold the truth.
+        half_width: mean half-width.
+        planned: what `plan` expects of it; NaN where it says nothing.
+        said: how often the release said what of its adjustment.
+    """
+
+    runs: int
+    error: float
+    bias: float
+    coverage: float
+    half_width: float
+    planned: float
+    said: Mapping[str, int]
+
+
+def run_cell(
+    population: KnownPopulation,
+    estimator: Mapping[str, Any],
+    units: int,
+    epsilon: str,
+    delta: str = "1e-6",
+    runs: int = 100,
+    confidence: float = 0.95,
+) -> Cell:
+    """Runs 0 to ``runs`` - 1 of an estimator.
+
+    Args:
+        population: whom to draw.
+        estimator: what a study file says under ``estimator``.
+        units: n.
+        epsilon, delta: the budget of a run.
+        runs: how many; other calls of as many runs see the same people.
+        confidence: the level.
+
+    Raises:
+        StudyError: an estimator that has no rehearsal here.
+    """
+    study = parse_study(population.study(estimator, epsilon, delta, confidence))
+    if not isinstance(study, EffectStudy):
+        raise StudyError("accuracy is measured of effects")
+    errors, hits, widths = [], 0, []
+    said: dict[str, int] = {}
+    for run in range(runs):
+        found = rehearse(study, rows_of(study, population, units, run), NOISE_SEED + run)
+        errors.append(found.estimate - population.truth)
+        hits += found.interval.lower <= population.truth <= found.interval.upper
+        widths.append((found.interval.upper - found.interval.lower) / 2)
+        words = str(found.details.get("adjustment", ""))
+        said[words] = said.get(words, 0) + 1
+    planned = expected(study, design(study, units)).half_width if isinstance(study, RegressionStudy) else math.nan
+    return Cell(
+        runs=runs,
+        error=float(np.sqrt(np.mean(np.square(errors)))),
+        bias=float(np.mean(errors)),
+        coverage=hits / runs,
+        half_width=float(np.mean(widths)),
+        planned=planned,
+        said=said,
+    )
+
+
+def rehearse(study: EffectStudy, rows: Rows, seed: int) -> EffectFindings:
+    """One run in memory with seeded noise.
+
+    Raises:
+        StudyError: an estimator that has no rehearsal here.
+    """
+    sizes, budget = design(study, len(rows)), RehearsalBudget(seed)
+    if isinstance(study, RegressionStudy):
+        return regression.analyse(study, sizes, rows, budget)
+    if isinstance(study, DifferenceStudy):
+        return difference.analyse(study, sizes, rows, budget)
+    if isinstance(study, AipwStudy):
+        edges = np.cumsum((0, *fold_sizes(len(rows), study.estimator.folds))).tolist()
+        folds = [Rows(rows.x[a:b], rows.t[a:b], rows.u[a:b]) for a, b in pairwise(edges)]
+        return aipw.analyse(study, sizes, folds, budget)
+    raise StudyError(f"estimator '{study.estimator.name}' has no rehearsal in memory")
+
+
+def rows_of(study: EffectStudy, population: KnownPopulation, units: int, run: int) -> Rows:
+    """The people of a run, normalised by what the study declares."""
+    frame = population.draw(units, run)
+    treatment = frame[study.treatment].to_numpy()
+    x = encode(study, columns(study, frame), np.arange(units))
+    return Rows(x, treatment, scaled_outcome(study, frame[study.outcome.name]))
+
+
+def least_squares_error(population: KnownPopulation, units: int, runs: int = 100) -> float:
+    """Root mean square error of ordinary least squares on the covariates as drawn, without privacy."""
+    errors = [_least_squares(population, units, run) - population.truth for run in range(runs)]
+    return float(np.sqrt(np.mean(np.square(errors))))
+
+
+def _least_squares(population: KnownPopulation, units: int, run: int) -> float:
+    frame = population.draw(units, run)
+    names = list(population.covariates)
+    ones: FloatArray = np.ones(units)
+    design_matrix = np.column_stack([ones, frame["t"].to_numpy(), frame.select(names).to_numpy()])
+    found, *_ = np.linalg.lstsq(design_matrix.astype(np.float64), frame["y"].to_numpy(), rcond=None)
+    return float(found[1])
+
+
+Estimators = Mapping[str, Callable[[KnownPopulation], Mapping[str, Any]]]
+ESTIMATORS: Estimators = {
+    "regression": lambda population: {"name": "regression", "trial": population.trial},
+    "aipw": lambda population: {"name": "aipw", "propensity": {"known": 0.5}} if population.trial else {"name": "aipw"},
+    "difference_in_means": lambda _: {"name": "difference_in_means"},
+}
