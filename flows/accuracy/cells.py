@@ -38,7 +38,7 @@ NOISE_SEED = 10**6
 
 
 @dataclass(frozen=True)
-class Cell:
+class AccuracyCell:
     """What many runs say, in outcome units.
 
     Attributes:
@@ -68,7 +68,7 @@ def run_cell(
     delta: str = "1e-6",
     runs: int = 100,
     confidence: float = 0.95,
-) -> Cell:
+) -> AccuracyCell:
     """Runs 0 to ``runs`` - 1 of an estimator.
 
     Args:
@@ -94,8 +94,10 @@ def run_cell(
         widths.append((found.interval.upper - found.interval.lower) / 2)
         words = str(found.details.get("adjustment", ""))
         said[words] = said.get(words, 0) + 1
-    planned = expected(study, design(study, units)).half_width if isinstance(study, RegressionStudy) else math.nan
-    return Cell(
+    planned = math.nan
+    if isinstance(study, RegressionStudy):
+        planned = expected(study, design(study, units), population.stand_in()).half_width
+    return AccuracyCell(
         runs=runs,
         error=float(np.sqrt(np.mean(np.square(errors)))),
         bias=float(np.mean(errors)),

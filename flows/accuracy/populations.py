@@ -15,9 +15,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from causalveil.schemas.plan import StandIn
 from causalveil.tasks.machine.arrays import FloatArray
 
 SEED = 20261121
+# No study has so many runs.
+STAND_IN_RUN = 10**9
 Draw = Callable[[np.random.Generator, int], tuple[FloatArray, FloatArray, FloatArray]]
 
 
@@ -51,6 +54,14 @@ class KnownPopulation:
         for place, (name, declared) in enumerate(self.covariates.items()):
             columns[name] = x[:, place].astype(np.int64) if "levels" in declared else x[:, place]
         return pl.DataFrame(columns)
+
+    def stand_in(self) -> StandIn:
+        """What a planner would have to guess: treated share and deviation within an arm, of 20,000 other people."""
+        frame = self.draw(20_000, run=STAND_IN_RUN)
+        t, y = frame["t"].to_numpy(), frame["y"].to_numpy()
+        share = float(t.mean())
+        within = share * float(np.var(y[t == 1])) + (1 - share) * float(np.var(y[t == 0]))
+        return StandIn(treated=share, deviation=math.sqrt(within))
 
     def study(self, estimator: Mapping[str, Any], epsilon: str, delta: str, confidence: float = 0.95) -> dict[str, Any]:
         """A study document that asks for the average effect."""

@@ -66,12 +66,11 @@ def expected_scales(study: RegressionStudy, plan: RegressionRecipe, units: int, 
     """What release 1 says of the stand-in population."""
     half = study.outcome.width / 2
     deviation = min(1.0, (stand_in.deviation if stand_in.deviation is not None else half / 2) / half)
-    covariates = plan.columns.covariates
-    # Covariates are uniform within their bounds; nothing below depends on it.
-    square = np.full(plan.measured, 1 / (3 * math.sqrt(covariates + 1)))
-    arms = [0.0, 0.0, math.sqrt(2) * stand_in.treated, deviation**2]
-    exact = np.concatenate([arms, np.zeros(plan.measured), square]) * units
-    return scales_from(exact, units, plan.scales_noise(), covariates)
+    arms = np.array([0.0, 0.0, math.sqrt(2) * stand_in.treated, deviation**2])
+    # Nothing that is expected depends on where the covariates lie.
+    nothing = np.zeros(plan.scale_numbers - len(arms))
+    columns = None if plan.moments is None else plan.columns
+    return scales_from(np.concatenate([arms, nothing]) * units, units, plan.scales_noise(), columns)
 
 
 def expected_moments(study: RegressionStudy, plan: RegressionRecipe, units: int, scales: Scales) -> JointMoments:

@@ -21,10 +21,12 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
+from causalveil.tasks.privacy.division import divide
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
-from causalveil.tasks.regression.features import Columns, Features
+from causalveil.tasks.regression.columns import Columns
+from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import moment_numbers
-from causalveil.tasks.regression.scales import ARM_NUMBERS, Scales
+from causalveil.tasks.regression.scales import ARM_NUMBERS, Scales, column_numbers
 
 # Shares of scales, moments and scores: of mu^2 where there is a delta, of epsilon without one.
 GAUSSIAN_SHARES = (Decimal("0.12"), Decimal("0.48"), Decimal("0.40"))
@@ -66,11 +68,6 @@ class RegressionRecipe:
     pairs: bool
     partly: bool
 
-    @property
-    def measured(self) -> int:
-        """Columns of x whose moments release 1 takes."""
-        return 0 if self.moments is None else self.columns.encoded
-
     def scales_mechanism(self) -> Mechanism:
         """Of sensitivity sqrt(4 + 4 p/(p + 1)), or 2 for the arms alone (section 1)."""
         p = self.columns.covariates
@@ -80,7 +77,7 @@ class RegressionRecipe:
     @property
     def scale_numbers(self) -> int:
         """How many numbers release 1 has."""
-        return ARM_NUMBERS + 2 * self.measured
+        return ARM_NUMBERS if self.moments is None else ARM_NUMBERS + column_numbers(self.columns)
 
     def moments_mechanism(self) -> Mechanism | None:
         """Of sensitivity sqrt(8) (section 2), and rounding for as many numbers as there may be."""
@@ -145,11 +142,15 @@ class RegressionRecipe:
 
 
 def full_recipe(study: RegressionStudy, sizes: Sizes | None) -> RegressionRecipe:
-    """Three releases. A study whose number of units is unknown is taken for a large one."""
+    """Three releases. A study whose number of units is unknown is taken for a large one.
+
+    Raises:
+        StudyError: a budget of so many digits that it cannot be divided exactly.
+    """
     total, columns = study.privacy.cost, Columns.of(study)
-    scales, moments, effect = divide(total, GAUSSIAN_SHARES if total.delta > 0 else PURE_SHARES)
+    shares = dict(zip(("scales", "moments", "effect"), _shares(total), strict=True))
     units = None if sizes is None else sizes.units
-    full = RegressionRecipe(units, columns, scales, moments, effect, pairs=False, partly=False)
+    full = RegressionRecipe(units, columns, **divide(total, shares), pairs=False, partly=False)
     pairs = study.estimator.basis == "pairs" or (
         study.estimator.basis == "auto" and full.noise_ratio(columns.features(True)) <= PAIRS
     )
@@ -157,14 +158,16 @@ def full_recipe(study: RegressionStudy, sizes: Sizes | None) -> RegressionRecipe
 
 
 def arms_recipe(study: RegressionStudy, sizes: Sizes) -> RegressionRecipe:
-    """Arms and scores alone: nothing is adjusted for."""
+    """Arms and scores alone: nothing is adjusted for.
+
+    Raises:
+        StudyError: a budget of so many digits that it cannot be divided exactly.
+    """
     total = study.privacy.cost
-    first = (GAUSSIAN_SHARES if total.delta > 0 else PURE_SHARES)[0]
-    scales, effect = divide(total, (first, 1 - first))
-    return RegressionRecipe(sizes.units, Columns.of(study), scales, None, effect, pairs=False, partly=False)
+    first = _shares(total)[0]
+    costs = divide(total, {"scales": first, "effect": 1 - first})
+    return RegressionRecipe(sizes.units, Columns.of(study), **costs, moments=None, pairs=False, partly=False)
 
 
-def divide(total: PrivacyCost, shares: tuple[Decimal, ...]) -> tuple[PrivacyCost, ...]:
-    """What each release may spend."""
-    parts = [PrivacyCost(epsilon=total.epsilon * share, delta=total.delta * share) for share in shares]
-    return tuple(parts)
+def _shares(total: PrivacyCost) -> tuple[Decimal, Decimal, Decimal]:
+    return GAUSSIAN_SHARES if total.delta > 0 else PURE_SHARES

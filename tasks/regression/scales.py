@@ -1,9 +1,9 @@
 """Release 1: where covariates and outcomes lie and how far they spread, and how many are treated.
 
 All later releases are scaled by what is released here, so that declared ranges need not be tight. The vector is
-(sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2, sum x_j, sqrt(p + 1) sum x_j^2), of p covariates in any number of
-columns with |x_j| <= 1/sqrt(p + 1): its sensitivity is sqrt(4 + 4 p/(p + 1)), and 2 without the covariates
-(``docs/proofs/regression.md``, section 1).
+(sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), and for each number (sum x_j, sqrt(p + 1) sum x_j^2), for each column
+that is 0 or c a weighted sum. Entries of p covariates are at most c = 1/sqrt(p + 1): its sensitivity is
+sqrt(4 + 4 p/(p + 1)), and 2 without the covariates (``docs/proofs/regression.md``, section 1).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
+from causalveil.tasks.regression.columns import Columns
 
 # Numbers of the release that do not depend on covariates.
 ARM_NUMBERS = 4
@@ -43,8 +44,8 @@ class Scales:
         means: of u among treated and controls, shrunk, in [-1, 1].
         mean_errors: standard deviations of their noise.
         spread: standard deviation of u within an arm.
-        centre: mean of each column of x, shape (columns,); those that noise hides are 0.
-        deviation: standard deviation of each column, shape (columns,), above 0.
+        centre: mean of each kept column of x, shape (columns,); those that noise hides are 0.
+        deviation: standard deviation of each kept column, shape (columns,), above 0.
     """
 
     share: float
@@ -76,40 +77,51 @@ class Scales:
         return found
 
 
-def scale_sums(pieces: Pieces, columns: int, covariates: int, workers: int = 1) -> FloatArray:
-    """The exact sums of release 1, shape (4 + 2 columns,).
+def column_numbers(columns: Columns) -> int:
+    """How many numbers of release 1 are of covariates."""
+    return len(columns.kept) + len(columns.numbers)
+
+
+def scale_sums(pieces: Pieces, columns: Columns | None, workers: int = 1) -> FloatArray:
+    """The exact sums of release 1, shape (4 + column_numbers(columns),), or (4,) without columns.
 
     Args:
         pieces: all units.
-        columns: columns of x whose moments are taken: all but the intercept, or 0.
-        covariates: p.
+        columns: whose sums and squares are taken; None: the arms' alone.
         workers: threads; the sums do not depend on it.
     """
+    kept = [] if columns is None else list(columns.kept)
+    numbers = [] if columns is None else list(columns.numbers)
 
     def of(rows: Rows) -> FloatArray:
-        u, t, x = on_lattice(rows.u), (rows.t != 0).astype(np.float64), on_lattice(rows.x[:, :columns])
+        u, t, x = on_lattice(rows.u), (rows.t != 0).astype(np.float64), on_lattice(rows.x[:, kept])
         arms = np.array([u @ t, u @ (1 - t), t.sum(), u @ u])
-        return np.concatenate([arms, x.sum(axis=0), np.einsum("ij,ij->j", x, x)])
+        return np.concatenate([arms, x.sum(axis=0), np.einsum("ij,ij->j", x[:, numbers], x[:, numbers])])
 
-    sums = exact_sums(pieces, of, ARM_NUMBERS + 2 * columns, workers)
-    sums[2] *= math.sqrt(2)
-    sums[ARM_NUMBERS + columns :] *= math.sqrt(covariates + 1)
-    return sums
+    sums = exact_sums(pieces, of, ARM_NUMBERS + len(kept) + len(numbers), workers)
+    return sums if columns is None else sums * _weights(columns)
 
 
-def scales_from(released: FloatArray, units: int, noise: float, covariates: int) -> Scales:
+def _weights(columns: Columns) -> FloatArray:
+    """By what each exact sum is multiplied."""
+    squares = [math.sqrt(columns.covariates + 1)] * len(columns.numbers)
+    return np.array([1.0, 1.0, math.sqrt(2), 1.0, *columns.weights, *squares])
+
+
+def scales_from(released: FloatArray, units: int, noise: float, columns: Columns | None) -> Scales:
     """What the released sums say; every denominator is kept away from 0.
 
     Args:
         released: of :func:`scale_sums`, noisy.
         units: n.
         noise: standard deviation of the noise on each number.
-        covariates: p.
+        columns: whose sums they are; None: the arms' alone.
     """
     error = noise / units
     treated, controls, count, squares = (released[:ARM_NUMBERS] / units).tolist()
+    count /= math.sqrt(2)
     least = min(max(LEAST_SHARE, SHARE_DEVIATIONS * error / math.sqrt(2)), MOST_LEAST_SHARE)
-    share = min(max(count / math.sqrt(2), least), 1 - least)
+    share = min(max(count, least), 1 - least)
     means, errors = [], []
     for total, part in ((treated, share), (controls, 1 - share)):
         variance = (error / part) ** 2
@@ -117,11 +129,8 @@ def scales_from(released: FloatArray, units: int, noise: float, covariates: int)
         means.append(kept * min(max(total / part, -1.0), 1.0))
         errors.append(min(math.sqrt(variance), PRIOR_MEAN_DEVIATION))
     within = squares - share * means[0] ** 2 - (1 - share) * means[1] ** 2
-    first, second = released[ARM_NUMBERS:].reshape(2, -1) / units
-    # A mean is moved towards 0 by its noise, so that what is not known shifts nothing.
-    centre = np.clip(np.sign(first) * np.maximum(np.abs(first) - error, 0.0), -1.0, 1.0)
-    root = math.sqrt(covariates + 1)
-    variances = np.maximum(second / root - centre**2, VARIANCE_DEVIATIONS * error / root)
+    nothing = np.zeros(0)
+    centre, deviation = (nothing, nothing) if columns is None else _columns_from(released / units, error, columns)
     return Scales(
         share=share,
         share_error=error / math.sqrt(2),
@@ -130,5 +139,20 @@ def scales_from(released: FloatArray, units: int, noise: float, covariates: int)
         # The noise of the squares is a floor: a spread cannot be known better.
         spread=min(1.0, math.sqrt(max(within, error, LEAST_SPREAD**2))),
         centre=centre,
-        deviation=np.minimum(np.sqrt(variances), 1.0),
+        deviation=deviation,
     )
+
+
+def _columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[FloatArray, FloatArray]:
+    """Mean and standard deviation of each column, from noisy means of everything, whose noise is ``error``."""
+    parts, places = means / _weights(columns), list(columns.numbers)
+    first, second = np.split(parts[ARM_NUMBERS:], [len(columns.kept)])
+    errors = error / np.array(columns.weights)
+    # A mean is moved towards 0 by its noise, so that what is not known shifts nothing.
+    centre = np.clip(np.sign(first) * np.maximum(np.abs(first) - errors, 0.0), -1.0, 1.0)
+    # A column that is 0 or c has the variance m (c - m).
+    variances = np.clip(centre, 0.0, columns.span) * (columns.span - np.clip(centre, 0.0, columns.span))
+    variances[places] = second - centre[places] ** 2
+    floors = errors * columns.span
+    floors[places] = error / math.sqrt(columns.covariates + 1)
+    return centre, np.minimum(np.sqrt(np.maximum(variances, VARIANCE_DEVIATIONS * floors)), 1.0)

@@ -30,10 +30,10 @@ def declare(study: RegressionStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
 
 def release_scales(study: RegressionStudy, plan: RegressionRecipe, pieces: Pieces, budget: Budget) -> Scales:
     """Release 1."""
-    columns = plan.columns
-    sums = scale_sums(pieces, plan.measured, columns.covariates, study.execution.workers)
+    columns = None if plan.moments is None else plan.columns
+    sums = scale_sums(pieces, columns, study.execution.workers)
     released = plan.scales_mechanism().release(sums, SCALES, budget)
-    return scales_from(released, pieces.units, plan.scales_noise(), columns.covariates)
+    return scales_from(released, pieces.units, plan.scales_noise(), columns)
 
 
 def release_moments(

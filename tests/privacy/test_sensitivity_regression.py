@@ -21,6 +21,7 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.adjustment import Adjustment
+from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import moment_sums
@@ -35,6 +36,7 @@ corner = st.one_of(st.floats(-1, 1, allow_nan=False), st.sampled_from([-1.0, 0.0
 KINDS: dict[str, Any] = {
     "age": {"lower": 0, "upper": 1},
     "group": {"levels": ["a", "b", "c"]},
+    "half": {"levels": ["a", "b"]},
     "height": {"lower": 0, "upper": 1},
 }
 
@@ -61,7 +63,7 @@ def table(draw: st.DrawFn, study: RegressionStudy, size: int) -> Rows:
     for row in x:
         for block in blocks(study):
             place = draw(st.integers(0, len(block.features) - 1))
-            category = block.name == "group"
+            category = block.name in ("group", "half")
             if category or place == 1:
                 row[block.start + place] = s
             else:
@@ -71,7 +73,7 @@ def table(draw: st.DrawFn, study: RegressionStudy, size: int) -> Rows:
 
 
 def scales_of(study: RegressionStudy, share: float = 0.3, shift: float = 0.1, deviation: float = 0.2) -> Scales:
-    columns = dimension(study) - 1
+    columns = len(Columns.of(study).kept)
     return Scales(
         share,
         0.0,
@@ -96,7 +98,8 @@ def test_scales_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: i
     plan = plan_of(study) if not alone else recipe(study, sizes_of(study, 20))
     assert (plan.moments is None) == alone
     rows, other = data.draw(table(study, n)), data.draw(table(study, 1))
-    difference = moved(lambda p: scale_sums(p, plan.measured, plan.columns.covariates), rows, other)
+    columns = None if alone else plan.columns
+    difference = moved(lambda p: scale_sums(p, columns), rows, other)
     assert len(difference) == plan.scale_numbers
     assert np.linalg.norm(difference) <= bound(plan.scales_mechanism())
 
@@ -141,19 +144,17 @@ def row(x: list[float], t: int, u: float) -> Rows:
 def test_bounds_are_attained() -> None:
     study = study_of()
     plan, s = plan_of(study), scale(study)
-    # age, three groups, height: every covariate moves as far as it can, and the treated one's outcome with it.
-    near, far = [s, s, 0.0, 0.0, s], [-s, 0.0, 0.0, s, -s]
+    # age, three groups, two halves, height: each moves as far as it can, and an outcome or an arm with them.
+    near, far = [s, 0.0, s, 0.0, 0.0, s, s], [-s, 0.0, 0.0, s, s, 0.0, -s]
     for one, other in (((1, 1.0), (1, -1.0)), ((1, 1.0), (0, 1.0))):
-        difference = moved(
-            lambda p: scale_sums(p, plan.measured, plan.columns.covariates), row(near, *one), row(far, *other)
-        )
+        difference = moved(lambda p: scale_sums(p, plan.columns), row(near, *one), row(far, *other))
         assert np.linalg.norm(difference) == pytest.approx(bound(plan.scales_mechanism()), rel=1e-3)
     # Opposite rows beyond the cut, in one arm, with residuals of one sign: the products and tau.
     share = 0.5
     scales = scales_of(study, share, shift=0.0, deviation=0.01)
     features = Features(plan.columns, scales, False, 1.25)
     difference = moved(
-        lambda p: moment_sums(p, features), row([s, 0, 0, 0, s], 1, -1.0), row([-s, 0, 0, 0, -s], 1, -1.0)
+        lambda p: moment_sums(p, features), row([s, 0, 0, 0, 0, 0, s], 1, -1.0), row([-s, 0, 0, 0, 0, 0, -s], 1, -1.0)
     )
     assert np.linalg.norm(difference) == pytest.approx(bound(plan.moments_mechanism()), rel=1e-3)
     nothing = np.zeros(features.count)
@@ -217,7 +218,7 @@ def test_sums_do_not_depend_on_order_or_partition() -> None:
         0.0, 0.0, True,
     )  # fmt: skip
     for sums in (
-        lambda p: scale_sums(p, plan.measured, plan.columns.covariates),
+        lambda p: scale_sums(p, plan.columns),
         lambda p: moment_sums(p, features),
         lambda p: score_sums(p, scales, features, choice),
     ):

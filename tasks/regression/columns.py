@@ -1,0 +1,78 @@
+"""Which columns of the encoded covariates a regression uses, from what the study declares."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from itertools import combinations
+
+from causalveil.schemas.study import CategoricalCovariate, EffectStudy
+from causalveil.tasks.enclave.normalise import blocks, feature_names, scale
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which columns of x enter, from the declared covariates alone.
+
+    Attributes:
+        covariates: p.
+        kept: positions of the columns that enter. The first level of a category is the one that others are compared
+            with: all levels add up to a constant.
+        names: of the kept columns.
+        span: c, the largest entry of a column.
+        weights: of the kept columns' sums in release 1: 1 for a number, which has squares there too; 2 for the one
+            column of two levels, sqrt(2) for one of many, and for an indicator, which are 0 or c and need no squares.
+        numbers: places within ``kept`` of numbers, which have squares.
+        owners: of which covariate each kept column is; products are of columns of different covariates.
+    """
+
+    covariates: int
+    kept: tuple[int, ...]
+    names: tuple[str, ...]
+    span: float
+    weights: tuple[float, ...]
+    numbers: tuple[int, ...]
+    owners: tuple[int, ...]
+
+    @classmethod
+    def of(cls, study: EffectStudy) -> Columns:
+        """The columns of a study."""
+        kept: list[int] = []
+        owners: list[int] = []
+        numbers: list[int] = []
+        weights: list[float] = []
+        for owner, block in enumerate(blocks(study)):
+            category = isinstance(block.covariate, CategoricalCovariate)
+            if not category:
+                numbers.append(len(kept))
+                weights.append(1.0)
+            # Of a category all levels but the first, of a number the indicator of what is missing.
+            others = len(block.features) - 1
+            weights += [2.0 if category and others == 1 else math.sqrt(2)] * others
+            columns = range(1 if category else 0, len(block.features))
+            kept += [block.start + offset for offset in columns]
+            owners += [owner] * len(columns)
+        names = feature_names(study)
+        return cls(
+            covariates=len(study.covariates),
+            kept=tuple(kept),
+            names=tuple(names[place] for place in kept),
+            span=scale(study),
+            weights=tuple(weights),
+            numbers=tuple(numbers),
+            owners=tuple(owners),
+        )
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Pairs of places within ``kept`` that have a product."""
+        places = range(len(self.kept))
+        return [(i, j) for i, j in combinations(places, 2) if self.owners[i] != self.owners[j]]
+
+    def features(self, pairs: bool) -> int:
+        """d, the number of features with or without squares and products."""
+        if not pairs:
+            return len(self.kept)
+        alike = sum(math.comb(size, 2) for size in Counter(self.owners).values())
+        return len(self.kept) + len(self.numbers) + math.comb(len(self.kept), 2) - alike
