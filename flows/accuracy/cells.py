@@ -25,7 +25,7 @@ from causalveil.tasks.aipw import stages as aipw
 from causalveil.tasks.enclave.folds import fold_sizes
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import design
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -96,7 +96,7 @@ def run_cell(
         said[words] = said.get(words, 0) + 1
     planned = math.nan
     if isinstance(study, RegressionStudy):
-        planned = expected(study, design(study, units), population.stand_in()).half_width
+        planned = expected(study, sizes_of(study, units), population.stand_in()).half_width
     return AccuracyCell(
         runs=runs,
         error=float(np.sqrt(np.mean(np.square(errors)))),
@@ -114,7 +114,7 @@ def rehearse(study: EffectStudy, rows: Rows, seed: int) -> EffectFindings:
     Raises:
         StudyError: an estimator that has no rehearsal here.
     """
-    sizes, budget = design(study, len(rows)), RehearsalBudget(seed)
+    sizes, budget = sizes_of(study, len(rows)), RehearsalBudget(seed)
     if isinstance(study, RegressionStudy):
         return regression.analyse(study, sizes, rows, budget)
     if isinstance(study, DifferenceStudy):
@@ -144,8 +144,8 @@ def _least_squares(population: KnownPopulation, units: int, run: int) -> float:
     frame = population.draw(units, run)
     names = list(population.covariates)
     ones: FloatArray = np.ones(units)
-    design_matrix = np.column_stack([ones, frame["t"].to_numpy(), frame.select(names).to_numpy()])
-    found, *_ = np.linalg.lstsq(design_matrix.astype(np.float64), frame["y"].to_numpy(), rcond=None)
+    matrix = np.column_stack([ones, frame["t"].to_numpy(), frame.select(names).to_numpy()])
+    found, *_ = np.linalg.lstsq(matrix.astype(np.float64), frame["y"].to_numpy(), rcond=None)
     return float(found[1])
 
 

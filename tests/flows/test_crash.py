@@ -48,6 +48,7 @@ ASYMPTOTIC = {
         "propensity": {"model": "neural_network"},
     }
 }
+REGRESSION = {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}}
 GAMMA = "gross_error_sensitivity"
 
 Write = Callable[..., Path]
@@ -74,6 +75,7 @@ STUDIES: dict[str, tuple[str, Write]] = {
     "ipw": effect("ipw", {}),
     "matching": effect("matching", matching_changes(level="sample")),
     "aipw": effect("aipw", AIPW),
+    "regression": effect("regression", REGRESSION),
     "aipw, networks": effect("aipw", ASYMPTOTIC, 300),
     "difference in means": effect(
         "difference_in_means", {"estimator": {"name": "difference_in_means", "penalty": ...}}

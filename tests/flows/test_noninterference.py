@@ -115,6 +115,8 @@ MORE: dict[str, dict[str, Any]] = {
         STUDIES["aipw"], {"estimator": {"propensity": {"penalty": 0.1}}, "privacy": {"epsilon": "9"}}
     ),
     "difference": STUDY | {"estimator": {"name": "difference_in_means"}},
+    "regression": merge(STUDY, {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}}),
+    "regression unadjusted": STUDY | {"estimator": {"name": "regression"}},
     "networks": merge(STUDIES["asymptotic"], {"estimator": {"outcome_model": NETWORK, "propensity": NETWORK}}),
 }
 DIRECT = [name for name in {**STUDIES, **MORE} if name not in {"matching", "direction"}]

@@ -23,11 +23,13 @@ from causalveil.tasks.direction import stages as direction
 from causalveil.tasks.direction.pairs import TestRows, scaled
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.rows import HashArray, Rows
+from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.enclave.split import training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.enclave.validate import HASH_LABEL
 from causalveil.tasks.privacy.keys import RunKey, key_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.regression import stages as regression
 from tests.studies import STUDY, merge, people, write_study
 
 SEED, RUN, PEOPLE = 5, "twin", people(900)
@@ -54,6 +56,12 @@ EFFECTS: dict[str, dict[str, Any]] = {
         "estimator": {"name": "aipw", "penalty": ..., "propensity": {"penalty": 0.1}},
         "privacy": {"epsilon": "9"},
     },
+    "regression": {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}},
+    "regression without delta": {
+        "estimator": {"name": "regression", "penalty": ..., "basis": "pairs"},
+        "privacy": {"epsilon": "90", "delta": 0},
+    },
+    "regression unadjusted": {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "0.2"}},
     "matching": {"estimator": {"name": "matching"}, "privacy": {"delta": 0}},
     "matching label": {"estimator": {"name": "matching"}, "privacy": {"delta": 0, "level": "label"}},
     "asymptotic": {"estimator": {**ASYMPTOTIC, "outcome_model": {"model": "kernel_ridge"}}},
@@ -104,6 +112,8 @@ def in_memory(study: Any, rows: Rows) -> Any:
     budget = RehearsalBudget(SEED)
     if study.estimator.name == "matching":
         return rehearse(study, rows, budget)
+    if study.estimator.name == "regression":
+        return regression.analyse(study, sizes_of(study, len(rows)), rows, budget)
     if study.guarantee == "asymptotic":
         drawn = int.from_bytes(key().subkey(asymptotic.SEED_LABEL)[:4], "big")
         return asymptotic.analyse(study, _cut(rows, study.estimator.folds), budget, drawn)
