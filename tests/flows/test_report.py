@@ -13,7 +13,7 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.release import Release
 from causalveil.schemas.sites.pooled import load_published
 from causalveil.tasks.report.figures import Axis, Line, axis_of, waterfalls
-from causalveil.tasks.report.page import TEMPLATES, amount, beside, figure
+from causalveil.tasks.report.page import TEMPLATES, amount, beside, figure, head_html, report_html
 from tests.report_help import LONG, Documents, load
 
 
@@ -180,3 +180,18 @@ def test_templates_ship_with_the_package() -> None:
     assert TEMPLATES.parent.parent.name == "tasks"
     names = {path.name for path in TEMPLATES.iterdir()}
     assert {"base.html.j2", "effect.html.j2", "pooled.html.j2", "any.html.j2", "style.css"} <= names
+
+
+def test_heads_for_notebooks_are_fragments_of_the_pages(documents: Documents) -> None:
+    """Question and answer word for word as on the page; nothing that a notebook would run or fetch."""
+    for name, document in documents.items():
+        release = load(document)
+        reader, fragment, page = Reader(), head_html(release), report_html(release)
+        reader.feed(fragment)
+        assert reader.outside == [], name
+        assert not {"script", "html", "body", "link", "main", "h1"} & set(reader.tags), name
+        assert reader.tags[0] == "div", name
+        assert release._repr_html_() == fragment, name
+        assert re.findall(r"<h3>(.*?)</h3>", fragment)[0] == re.findall(r"<h1>(.*?)</h1>", page)[0], name
+        answer = r'<p class="answer">.*?</p>'
+        assert re.findall(answer, fragment, re.DOTALL) == re.findall(answer, page, re.DOTALL), name
