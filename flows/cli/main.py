@@ -149,23 +149,22 @@ def plan(
     json_: Json = False,
 ) -> None:
     """Show what STUDY would cost and how wide its interval would be. Reads no row."""
-    from causalveil.flows.planning import curves as planner
-    from causalveil.flows.planning import expected as planning
+    from causalveil.flows.planning import curves, expected
     from causalveil.flows.sequence.study import known_sizes, plan_study
     from causalveil.schemas.plan import StandIn
 
     stand_in = StandIn(treated=treated, deviation=deviation)
     specification, declared = plan_study(study, units)
-    foreseen = planning.expected(specification, declared, stand_in, effect)
+    foreseen = expected.expected(specification, declared, stand_in, effect)
     if sweep is not None:
         from causalveil.flows.planning.direction import sweep as penalties
 
         foreseen["sweep"] = penalties(specification, known_sizes(declared))
     if target_half_width is not None:
-        foreseen["target"] = planner.target(specification, known_sizes(declared), stand_in, target_half_width)
+        foreseen["target"] = curves.target(specification, known_sizes(declared), stand_in, target_half_width)
         foreseen["sentences"].append(foreseen["target"]["sentence"])
     if curve is not None:
-        foreseen["curve"] = str(planner.draw(specification, known_sizes(declared), stand_in, curve))
+        foreseen["curve"] = str(curves.draw(specification, known_sizes(declared), stand_in, curve))
         foreseen["sentences"].append(f"Half-width against epsilon and units: {foreseen['curve']}")
     if json_:
         show.document({**declared.model_dump(mode="json"), "expected": foreseen})

@@ -24,11 +24,8 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching import interval as matching_interval
-from causalveil.tasks.matching import perturb as match_perturb
-from causalveil.tasks.matching import respond
-from causalveil.tasks.matching import scores as match_scores
-from causalveil.tasks.matching import weights as match_weights
+from causalveil.tasks.matching import interval, perturb, respond, weights
+from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.privacy.mechanisms import Budget
 
 __all__ = ["declare", "estimate", "expected", "rehearse"]
@@ -37,10 +34,10 @@ __all__ = ["declare", "estimate", "expected", "rehearse"]
 def declare(study: MatchingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
     steps = (
-        (match_scores.MODEL_SLOT, match_scores.model(study, sizes).mechanism()),
-        (match_scores.SLOT, match_scores.mechanism(study)),
+        (matching_scores.MODEL_SLOT, matching_scores.model(study, sizes).mechanism()),
+        (matching_scores.SLOT, matching_scores.mechanism(study)),
         (respond.SLOT, respond.mechanism(study)),
-        (match_perturb.SLOT, match_perturb.mechanism(study)),
+        (perturb.SLOT, perturb.mechanism(study)),
     )
     return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
 
@@ -51,24 +48,24 @@ def estimate(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
     stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
     stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
     stage(split.split_stage, study, run.layout, scratch)
-    coefficients = stage(match_scores.propensity_stage, study, sizes, scratch, run.budget)
-    stage(match_scores.scores_stage, study, scratch, coefficients, run.budget)
+    coefficients = stage(matching_scores.propensity_stage, study, sizes, scratch, run.budget)
+    stage(matching_scores.scores_stage, study, scratch, coefficients, run.budget)
     stage(respond.respond_stage, study, scratch, run.budget)
-    reuse = stage(match_weights.match_stage, study, scratch)
-    sums = stage(match_perturb.perturb_stage, study, scratch, reuse, run.budget)
-    return stage(matching_interval.interval_stage, study, sizes, reuse, coefficients, sums)
+    reuse = stage(weights.match_stage, study, scratch)
+    sums = stage(perturb.perturb_stage, study, scratch, reuse, run.budget)
+    return stage(interval.interval_stage, study, sizes, reuse, coefficients, sums)
 
 
 def rehearse(study: MatchingStudy, rows: Rows, budget: Budget, fitted: FloatArray | None = None) -> EffectFindings:
     """The same steps on rows in memory, already in the order of traversal: for replications and tests.
 
-    ``fitted``: the coefficients of :func:`match_scores.fitted` for these rows, where they are known already.
+    ``fitted``: the coefficients of :func:`matching_scores.fitted` for these rows, where they are known already.
     """
     sizes = sizes_of(study, len(rows))
-    fitted = match_scores.fitted(study, sizes, lambda _: rows, 1) if fitted is None else fitted
-    coefficients = match_scores.coefficients(study, sizes, fitted, budget)
-    scores = match_scores.release(study, match_scores.exact_scores(rows, coefficients), budget)
+    fitted = matching_scores.fitted(study, sizes, lambda _: rows, 1) if fitted is None else fitted
+    coefficients = matching_scores.coefficients(study, sizes, fitted, budget)
+    scores = matching_scores.release(study, matching_scores.exact_scores(rows, coefficients), budget)
     arms = respond.release(study, rows.t, budget)
-    weighted = match_weights.weigh(study, scores, arms)
-    sums = match_perturb.release(study, match_perturb.sums(study, weighted, arms, rows.u), budget)
-    return matching_interval.findings(study, sizes, weighted.reuse, sums)
+    weighted = weights.weigh(study, scores, arms)
+    sums = perturb.release(study, perturb.sums(study, weighted, arms, rows.u), budget)
+    return interval.findings(study, sizes, weighted.reuse, sums)

@@ -8,9 +8,9 @@ from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Guarantee
-from causalveil.tasks.aipw import expected as aipw_theory
+from causalveil.tasks.aipw import expected as aipw_expected
 from causalveil.tasks.aipw.interval import propensity_kind
-from causalveil.tasks.aipw_asymptotic import stages as asymptotic_stage
+from causalveil.tasks.aipw_asymptotic import stages
 
 
 def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | 
     """
     if study.guarantee is Guarantee.asymptotic:
         return _asymptotic(study, sizes, stand_in, effect)
-    foreseen = aipw_theory.expected(study, sizes, stand_in)
+    foreseen = aipw_expected.expected(study, sizes, stand_in)
     found, recipe, folds = foreseen.findings, foreseen.recipe, study.estimator.folds
     kind = propensity_kind(study, recipe)
     numbers: dict[str, Any] = {
@@ -71,7 +71,7 @@ def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | 
 
 def _asymptotic(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
     """The paper's intervals: their caveats are the warnings."""
-    half = asymptotic_stage.expected_half_width(study, sizes, stand_in)
+    half = stages.expected_half_width(study, sizes, stand_in)
     numbers: dict[str, Any] = {"treated": stand_in.treated, "half_width": half}
     sentences = [f"Expected {study.confidence:.0%} interval: estimate ± {half:.4g}."]
     warnings = [f"not protected: {sentence}." for sentence in study.unprotected]

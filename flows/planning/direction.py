@@ -9,7 +9,7 @@ from causalveil.schemas.estimators.direction import DirectionStudy, Score
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Half
 from causalveil.schemas.study import Study
-from causalveil.tasks.direction import expected as standin
+from causalveil.tasks.direction import expected as direction_expected
 from causalveil.tasks.direction.draws import Draw, draws
 from causalveil.tasks.direction.sensitivity import residual_movement
 from causalveil.tasks.privacy.mechanisms import Laplace
@@ -40,12 +40,13 @@ def expected(study: DirectionStudy, sizes: Sizes, stand_in: StandIn, effect: flo
             _margin(study, draw, numbers, sentences, warnings)
         else:
             _test(study, sizes, draw, numbers, sentences, warnings)
-    foreseen = standin.expected_order_kept(study, sizes)
+    foreseen = direction_expected.expected_order_kept(study, sizes)
     if foreseen is not None:
         margin, scale, right = foreseen
         numbers |= {"hsic_stand_in_margin": margin, "hsic_right_direction": right}
         sentences.append(
-            f"hsic on a stand-in, {standin.STAND_IN}: margin {margin:.2g}, right with probability {right:.2g}."
+            f"hsic on a stand-in, {direction_expected.STAND_IN}: margin {margin:.2g}, "
+            f"right with probability {right:.2g}."
         )
         if right < ENOUGH:
             warnings.append(f"noise of scale {scale:.2g} drowns a margin of hsic as small as the stand-in's.")
@@ -63,7 +64,7 @@ def _margin(
 ) -> None:
     """What margin Laplace noise leaves in order."""
     (score,) = draw.scores
-    margin, largest = standin.sure_margin(study, draw, SURE), LARGEST[score]
+    margin, largest = direction_expected.sure_margin(study, draw, SURE), LARGEST[score]
     numbers[f"{score}_sure_margin"] = margin
     text = f"{score}: a margin of {margin:.3g} keeps its order with probability {SURE:g}"
     if margin < largest:
@@ -83,7 +84,7 @@ def _test(
     """What a test needs, and whether spread-out values have it."""
     if isinstance(draw.mechanism, Laplace):
         return
-    distance = standin.expected_distance(study, sizes, draw)
+    distance = direction_expected.expected_distance(study, sizes, draw)
     chance = draw.mechanism.answer_probability(distance)
     numbers[f"{draw.slot.name}_answer_probability"] = chance
     other, values = ("order", "random")
@@ -105,4 +106,4 @@ def sweep(study: Study, sizes: Sizes) -> list[dict[str, float]]:
     """
     if not isinstance(study, DirectionStudy):
         raise StudyError("--sweep penalty is for direction studies with the score 'hsic'")
-    return standin.sweep(study, sizes)
+    return direction_expected.sweep(study, sizes)

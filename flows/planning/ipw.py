@@ -10,7 +10,7 @@ from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Variant
-from causalveil.tasks.ipw import expected as theory
+from causalveil.tasks.ipw import expected as ipw_expected
 from causalveil.tasks.models.logistic import coefficient_bound
 
 # The share of a coefficient below which the planner warns of shrinkage.
@@ -26,7 +26,7 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | N
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
-    foreseen = theory.expected(study, sizes, stand_in)
+    foreseen = ipw_expected.expected(study, sizes, stand_in)
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
         "half_width": foreseen.half_width,
@@ -53,7 +53,7 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | N
                 "confounding, and no interval says so: unless treatment was randomised, lower it as far as the noise "
                 "on the coefficients allows."
             )
-        bias = theory.lemma3_bound(study, sizes, stand_in)
+        bias = ipw_expected.lemma3_bound(study, sizes, stand_in)
         numbers["propensity_bias_bound"] = bias if bias != float("inf") else None
         sentences.append(f"Bias from the propensity noise (Lemma 3, corrected, unclipped scores): at most {bias:.3g}.")
     if foreseen.whole_range:
@@ -77,7 +77,7 @@ def _half_width_of_pure_epsilon(study: IpwStudy, sizes: Sizes, stand_in: StandIn
     if study.estimator.variant is Variant.paper:
         return None
     privacy = study.privacy.model_copy(update={"delta": Decimal(0)})
-    return theory.expected(study.model_copy(update={"privacy": privacy}), sizes, stand_in).half_width
+    return ipw_expected.expected(study.model_copy(update={"privacy": privacy}), sizes, stand_in).half_width
 
 
 def _effect(
@@ -89,21 +89,21 @@ def _effect(
     warnings: list[str],
 ) -> dict[str, Any]:
     """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``; returns the numbers."""
-    verdict = theory.drowned(study, sizes, effect, stand_in)
+    verdict = ipw_expected.drowned(study, sizes, effect, stand_in)
     (warnings if verdict.drowned else sentences).append(verdict.message + ".")
-    size, bias = abs(effect), -theory.lemma3_bound(study, sizes, stand_in)
-    eta = theory.support_bound(study)
+    size, bias = abs(effect), -ipw_expected.lemma3_bound(study, sizes, stand_in)
+    eta = ipw_expected.support_bound(study)
     noise = verdict.expected.noise_standard_error
     numbers: dict[str, Any] = {
         "effect": effect,
         "drowned": verdict.drowned,
         "sign_wrong": verdict.sign_wrong,
         "units_needed": verdict.units_needed,
-        "sign_flip_bound": theory.sign_flip_bound(size, bias, eta),
+        "sign_flip_bound": ipw_expected.sign_flip_bound(size, bias, eta),
     }
     if noise > 0:
-        numbers["joint_sign_bound"] = theory.joint_sign_bound(size, bias, eta, size, noise)
-        numbers["released_sign_bound"] = theory.sign_wrong_probability(size, bias, eta, size, noise)
+        numbers["joint_sign_bound"] = ipw_expected.joint_sign_bound(size, bias, eta, size, noise)
+        numbers["released_sign_bound"] = ipw_expected.sign_wrong_probability(size, bias, eta, size, noise)
         sentences.append(
             f"Distribution-free bounds for that effect (Theorems 4 and 5, corrected): weighted estimate has the wrong "
             f"sign {numbers['sign_flip_bound']:.2g}, it and the release both {numbers['joint_sign_bound']:.2g}, the "

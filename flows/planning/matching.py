@@ -9,7 +9,7 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
-from causalveil.tasks.matching import expected as theory
+from causalveil.tasks.matching import expected as matching_expected
 
 # Noise on a score, against its range of 1, beyond which neighbours are hardly near each other.
 BLURRED = 0.1
@@ -25,7 +25,7 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         effect: an effect in outcome units that the reader hopes to see.
     """
     try:
-        foreseen = theory.expected(study, sizes, stand_in)
+        foreseen = matching_expected.expected(study, sizes, stand_in)
     except DataError as problem:
         return {"sentences": [], "warnings": [f"for a treated share of {stand_in.treated:g} {problem}."]}
     reuse = foreseen.reuse
@@ -56,7 +56,7 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: floa
 
 
 def _sample_level(
-    study: MatchingStudy, foreseen: theory.ExpectedMatching, sentences: list[str], warnings: list[str]
+    study: MatchingStudy, foreseen: matching_expected.ExpectedMatching, sentences: list[str], warnings: list[str]
 ) -> dict[str, Any]:
     """What noisy scores and treatments do; adds to ``sentences`` and ``warnings``, returns the numbers."""
     parts = study.estimator.budget_shares.divide(study.privacy.epsilon)
@@ -88,7 +88,7 @@ def _sample_level(
 def _effect(
     study: MatchingStudy,
     sizes: Sizes,
-    foreseen: theory.ExpectedMatching,
+    foreseen: matching_expected.ExpectedMatching,
     effect: float,
     stand_in: StandIn,
     sentences: list[str],
@@ -96,9 +96,9 @@ def _effect(
 ) -> dict[str, Any]:
     """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``; returns the numbers."""
     left = 1.0 if study.estimator.correct_attenuation else foreseen.attenuation
-    wrong = theory.sign_wrong(study, sizes, effect, stand_in)
+    wrong = matching_expected.sign_wrong(study, sizes, effect, stand_in)
     drowned = foreseen.half_width >= abs(effect) * left
-    needed = theory.units_needed(study, effect, stand_in) if drowned else sizes.units
+    needed = matching_expected.units_needed(study, effect, stand_in) if drowned else sizes.units
     if drowned:
         cause = "noise" if foreseen.noise_standard_error > foreseen.sampling_standard_error else "sampling error"
         enough = f"about {needed:,} units would be needed" if needed else "no number of units would do"

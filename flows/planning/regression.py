@@ -7,7 +7,7 @@ from typing import Any
 from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.regression import expected as theory
+from causalveil.tasks.regression import expected as regression_expected
 
 
 def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
-    foreseen = theory.expected(study, sizes, stand_in)
+    foreseen = regression_expected.expected(study, sizes, stand_in)
     found, recipe = foreseen.findings, foreseen.recipe
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
@@ -55,7 +55,7 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
         warnings.append(
             "covariates are adjusted for linearly: squares and products would cost more than they bring at this size."
         )
-    least = theory.least_share(study, sizes)
+    least = regression_expected.least_share(study, sizes)
     if least is not None and min(stand_in.treated, 1 - stand_in.treated) < least:
         warnings.append(
             f"the smaller arm needs about {least:.1%} of the units to be adjusted for; with less the estimate is "

@@ -11,7 +11,7 @@ from causalveil.flows.engine.secret_blocks import secret_of
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.policy import POLICY_FILE, load_policy
 from causalveil.schemas.warehouse import Manifest, Source, Warehouse, load_source
-from causalveil.tasks.warehouse import blocks as extract
+from causalveil.tasks.warehouse import blocks as warehouse_blocks
 from causalveil.tasks.warehouse.intervals import intervals
 
 
@@ -27,12 +27,12 @@ def extract_source(path: Path, stage: Engine) -> Manifest:
     place, folder = path.parent.resolve(), target_folder(path, source)
     url = warehouse_url(source)
     blocks = intervals(source.key, datetime.now(UTC).date())
-    with extract.extracting(folder):
+    with warehouse_blocks.extracting(folder):
         policy = folder / POLICY_FILE
-        extract.check_dataset(source, load_policy(policy).dataset if policy.exists() else None)
-        stage(extract.probe_stage, source, place, url)
-        taken = tuple(stage(extract.extract_stage, source, place, url, folder, block) for block in blocks)
-        return stage(extract.manifest_stage, source, folder, blocks, taken)
+        warehouse_blocks.check_dataset(source, load_policy(policy).dataset if policy.exists() else None)
+        stage(warehouse_blocks.probe_stage, source, place, url)
+        taken = tuple(stage(warehouse_blocks.extract_stage, source, place, url, folder, block) for block in blocks)
+        return stage(warehouse_blocks.manifest_stage, source, folder, blocks, taken)
 
 
 def target_folder(path: Path, source: Source) -> Path:

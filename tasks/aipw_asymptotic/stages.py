@@ -16,7 +16,7 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge, PrivacyCost
 from causalveil.schemas.study import CategoricalCovariate
-from causalveil.tasks.aipw_asymptotic import influence as asymptotic
+from causalveil.tasks.aipw_asymptotic import influence
 from causalveil.tasks.aipw_asymptotic.influence import EFFECT, VARIANCE, Domain, InfluenceMoments, Table
 from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, constant, learner
 from causalveil.tasks.enclave.folds import Folds, Pieces
@@ -35,7 +35,7 @@ def mechanisms(study: AipwStudy, units: int | None) -> tuple[GrossErrorGaussian,
     """How effect and variance are released: the declared share of epsilon and delta, and the rest."""
     share, cost = study.estimator.effect_share, study.privacy.cost
     effect = PrivacyCost(epsilon=cost.epsilon * share, delta=cost.delta * share)
-    return asymptotic.mechanisms(units, cost, effect)
+    return influence.mechanisms(units, cost, effect)
 
 
 def learners(study: AipwStudy, units: int | None) -> tuple[Learner, Learner]:
@@ -120,8 +120,8 @@ def analyse(study: AipwStudy, folds: Sequence[Rows], budget: Budget, seed: int) 
     """
     tables = [table(study, rows) for rows in folds]
     units = sum(len(part) for part in tables)
-    found = asymptotic.moments(tables, domain(study), learners(study, units), seed)
-    return findings(study, found, asymptotic.release(found, mechanisms(study, units), budget))
+    found = influence.moments(tables, domain(study), learners(study, units), seed)
+    return findings(study, found, influence.release(found, mechanisms(study, units), budget))
 
 
 def asymptotic_stage(study: AipwStudy, scratch: Path, run_id: str, seed: int | None, budget: Budget) -> EffectFindings:

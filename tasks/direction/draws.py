@@ -22,7 +22,7 @@ from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Score
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import Variant
-from causalveil.tasks.direction import sensitivity as theory
+from causalveil.tasks.direction import sensitivity as direction_sensitivity
 from causalveil.tasks.direction.stability import useful_distance
 from causalveil.tasks.privacy.division import divide
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
@@ -114,7 +114,7 @@ def fits(study: DirectionStudy, sizes: Sizes | None) -> tuple[Fit, ...]:
         else [PrivacyCost(epsilon=epsilon, delta=Decimal(0)) for epsilon in shares(request.epsilon, 2)]
     )
     bound = plan.sensitivity(
-        lambda n, _: theory.weight_movement(n, study.estimator.penalty, study.estimator.variant),
+        lambda n, _: direction_sensitivity.weight_movement(n, study.estimator.penalty, study.estimator.variant),
         "4 (sqrt(p) + sqrt(1/2))/(n p^1.5)",
         Norm.l2,
     )
@@ -195,10 +195,16 @@ class _Plan:
         }
 
         def bound(n: int, m: int) -> float:
-            found = [theory.score_sensitivity(score, m, estimator.variant)] if Half.test in halves else []
+            found = (
+                [direction_sensitivity.score_sensitivity(score, m, estimator.variant)] if Half.test in halves else []
+            )
             if Half.train in halves:
                 bandwidth = estimator.kernel_of_residuals
-                found.append(theory.hsic_training_sensitivity(n, m, estimator.penalty, bandwidth, estimator.variant))
+                found.append(
+                    direction_sensitivity.hsic_training_sensitivity(
+                        n, m, estimator.penalty, bandwidth, estimator.variant
+                    )
+                )
             return 2 * max(found)
 
         text = ", ".join(formulas[half] for half in Half if half in halves)
@@ -215,7 +221,9 @@ class _Plan:
         if estimator.variant is Variant.ours:
             bare = ProposeTestRelease(Sensitivity(1.0, Norm.l1, "1"), cost)
             bound = self.sensitivity(
-                lambda _, m: len(moving) * ((estimator.bin or theory.default_bin(m, bare.threshold)) + ROUNDING),
+                lambda _, m: (
+                    len(moving) * ((estimator.bin or direction_sensitivity.default_bin(m, bare.threshold)) + ROUNDING)
+                ),
                 f"{len(moving)} bins of log IQR",
             )
             mechanism = ProposeTestRelease(bound, cost)

@@ -3,7 +3,7 @@
 Log IQR is put into bins of a public width, and into the same bins shifted by half a width (Dwork & Lei 2009). While it
 stays in a bin it moves by at most the width. The distance is the fewest units to replace until a bin is left: test
 units exactly, by windows of the sorted values; training units by a lower bound, since each moves every residual by at
-most D (``direction_theory.residual_movement``). The larger distance of the two bins counts, and the smallest of all
+most D (``sensitivity.residual_movement``). The larger distance of the two bins counts, and the smallest of all
 vectors. Proofs that it moves by at most 1, and is at most 1 where a bin can be left: ``docs/proofs/direction.md``, 7.
 """
 

@@ -15,8 +15,7 @@ import numpy as np
 from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Releases, Score
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half
-from causalveil.tasks.direction import dependence
-from causalveil.tasks.direction import sensitivity as theory
+from causalveil.tasks.direction import dependence, sensitivity
 from causalveil.tasks.direction.answers import DirectionFindings, ReleasedDraw, findings
 from causalveil.tasks.direction.draws import BESIDE, VECTORS, Draw, draws, fits
 from causalveil.tasks.direction.gaussian_kernel import Kernel
@@ -173,7 +172,7 @@ def _quartile_range(values: FloatArray) -> QuartileRange:
 
 
 def _movement(study: DirectionStudy, sizes: Sizes) -> float:
-    return theory.residual_movement(sizes.train, study.estimator.penalty, study.estimator.variant)
+    return sensitivity.residual_movement(sizes.train, study.estimator.penalty, study.estimator.variant)
 
 
 def _bin_distances(study: DirectionStudy, sizes: Sizes, draw: Draw, name: str, values: FloatArray) -> tuple[int, int]:

@@ -20,11 +20,10 @@ from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.sizes import least_units, sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
-from causalveil.tasks.ipw import perturb
-from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.ipw import perturb, weights
 from causalveil.tasks.ipw.interval import findings
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.models import logistic
 
 
 @dataclass(frozen=True)
@@ -60,24 +59,24 @@ def expected_statistics(study: IpwStudy, sizes: Sizes, stand_in: StandIn = Stand
     share = stand_in.treated
     low, high = study.estimator.clip
     score = np.full(2, min(max(share, low), high))
-    raw = weigh.weights(study.estimand, score, np.array([1, 0], dtype=np.uint8))
-    largest = weigh.largest_weights(study.estimand, study.estimator.clip)
+    raw = weights.weights(study.estimand, score, np.array([1, 0], dtype=np.uint8))
+    largest = weights.largest_weights(study.estimand, study.estimator.clip)
     counts = np.array([share, 1 - share]) * n
     half = study.outcome.width / 2
     deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
     if study.estimator.weighting is Weighting.hajek:
-        a, c = raw / np.array(largest), weigh.SECOND_MOMENT
+        a, c = raw / np.array(largest), weights.SECOND_MOMENT
         square = (deviation / half) ** 2
         return np.concatenate(
             [k * np.array([0.0, b, c * b * b * square, 0.0, c * b * b]) for k, b in zip(counts, a, strict=True)]
         )
-    scale, middle = weigh.horvitz_thompson_scale(study), study.outcome.middle
+    scale, middle = weights.horvitz_thompson_scale(study), study.outcome.middle
     mean = float(counts @ (np.array([1.0, -1.0]) * raw)) * middle / n
     second = float(counts @ raw**2) * (middle**2 + deviation**2) / n
     squares = n * (second - 2 * scale.middle * mean + scale.middle**2) / scale.half**2
     if study.privacy.level is Level.label:
         signed = float(counts @ (np.array([1.0, -1.0]) * raw)) / max(largest)
-        return np.array([0.0, weigh.LABEL_SQUARE * squares, signed])
+        return np.array([0.0, weights.LABEL_SQUARE * squares, signed])
     return np.array([n * (mean - scale.middle) / scale.half, squares])
 
 
@@ -89,7 +88,7 @@ def expected_findings(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn
 def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> ExpectedWeighting:
     """Expected half-width of the interval, and what it is made of. Reads no data."""
     found = expected_findings(study, sizes, stand_in)
-    model = propensity.model(study, sizes).mechanism()
+    model = logistic.model(study, sizes).mechanism()
     return ExpectedWeighting(
         half_width=(found.interval.upper - found.interval.lower) / 2,
         noise_standard_error=math.sqrt(found.variance.noise),
@@ -115,7 +114,7 @@ def adjustment_share(study: IpwStudy, stand_in: StandIn = StandIn()) -> float:
 def sign_wrong(study: IpwStudy, sizes: Sizes, effect: float, stand_in: StandIn = StandIn()) -> float:
     """P(the released estimate has the wrong sign) for an effect of the stated size, by sampling and noise."""
     found = expected_findings(study, sizes, stand_in)
-    noise = Noise.of(perturb.mechanism(study, sizes), len(weigh.private_entries(study)))
+    noise = Noise.of(perturb.mechanism(study, sizes), len(weights.private_entries(study)))
     factor = math.sqrt(found.variance.noise) / noise.deviation if noise.deviation > 0 else 0.0
     return noise.tail(abs(effect), found.variance.sampling, factor)
 
@@ -188,7 +187,7 @@ def lemma3_bound(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -
     |y| <= C, ||x|| <= 1, everybody's score the treated share: each arm adds at most C times the odds against
     it. For pure epsilon the noise is not normal: E exp(z'x) = (1 - s^2 ||x||^2)^(-(d + 1)/2) while s < 1.
     """
-    model = propensity.model(study, sizes).mechanism()
+    model = logistic.model(study, sizes).mechanism()
     if model is None:
         return 0.0
     noise = Noise.of(model, dimension(study))
@@ -219,7 +218,7 @@ def lemma6_width(x: FloatArray, t: ByteArray, y: FloatArray, w: FloatArray, s: f
 def support_bound(study: IpwStudy) -> float:
     """eta with |tau_n| <= eta for clipped scores, from declared values: C times the largest weight."""
     largest = max(abs(study.outcome.lower), abs(study.outcome.upper))
-    return largest * max(weigh.largest_weights(study.estimand, study.estimator.clip))
+    return largest * max(weights.largest_weights(study.estimand, study.estimator.clip))
 
 
 def sign_flip_bound(tau: float, bias: float, eta: float) -> float:

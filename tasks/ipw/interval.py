@@ -16,10 +16,9 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.normalise import dimension, feature_names
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.ipw import perturb
-from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.ipw import perturb, weights
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.models import logistic
 
 # A noisy sum of weights below this many noise standard deviations does not carry a mean.
 FLOOR_DEVIATIONS = 5.0
@@ -32,9 +31,9 @@ def findings(study: IpwStudy, sizes: Sizes, statistics: FloatArray) -> EffectFin
     Args:
         study: the study.
         sizes: its sizes.
-        statistics: what ``perturb`` released, in the order of ``weigh.statistic_names``.
+        statistics: what ``perturb`` released, in the order of ``weights.statistic_names``.
     """
-    noise = Noise.of(perturb.mechanism(study, sizes), len(weigh.private_entries(study)))
+    noise = Noise.of(perturb.mechanism(study, sizes), len(weights.private_entries(study)))
     if study.estimator.weighting is Weighting.hajek:
         estimate, details = _hajek(study, statistics, noise)
     else:
@@ -61,7 +60,7 @@ def propensity_noise_bound(study: IpwStudy, sizes: Sizes) -> float:
     ||x|| <= 1 and a standard deviation of u is at most 1: k = 1 - score and score for the arms of ATE, 1 for
     the arm that is weighted in ATT and ATC. Horvitz-Thompson means are not centred: |y| <= C, weight times k.
     """
-    model = propensity.model(study, sizes).mechanism()
+    model = logistic.model(study, sizes).mechanism()
     if model is None:
         return 0.0
     deviation = Noise.of(model, dimension(study)).deviation
@@ -83,7 +82,7 @@ def _hajek(
     """
     label = study.privacy.level is Level.label
     means, variance, noise_square, variance_noise_square, clamped = [], 0.0, 0.0, 0.0, 0
-    c = weigh.SECOND_MOMENT
+    c = weights.SECOND_MOMENT
     floor = max(0.0 if label else FLOOR_DEVIATIONS * noise.deviation, 1e-9)
     for numerator, total, square, linear, constant in np.asarray(statistics).reshape(2, 5).tolist():
         clamped += total < floor
@@ -115,11 +114,11 @@ def _horvitz_thompson(
     study: IpwStudy, statistics: FloatArray, units: int
 ) -> tuple[Estimate, dict[str, float | int | str | bool]]:
     """Sum of signed weighted outcomes over the number of units; its variance is that of a mean."""
-    scale = weigh.horvitz_thompson_scale(study)
+    scale = weights.horvitz_thompson_scale(study)
     if study.privacy.level is Level.label:
         first, square, constant = statistics.tolist()
-        largest = max(weigh.largest_weights(study.estimand, study.estimator.clip))
-        unit, c = largest * study.outcome.width / 2, weigh.LABEL_SQUARE
+        largest = max(weights.largest_weights(study.estimand, study.estimator.clip))
+        unit, c = largest * study.outcome.width / 2, weights.LABEL_SQUARE
         value = (unit * first + largest * study.outcome.middle * constant) / units
     else:
         first, square = statistics.tolist()

@@ -19,9 +19,8 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.sizes import least_units, sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
-from causalveil.tasks.matching import attenuation, respond
-from causalveil.tasks.matching import perturb as match_perturb
-from causalveil.tasks.matching import scores as match_scores
+from causalveil.tasks.matching import attenuation, perturb, respond
+from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.matching.interval import findings
 from causalveil.tasks.matching.nearest import adaptive_limit, integer_caps
 from causalveil.tasks.matching.weights import NEAREST, Reuse, effect_epsilon
@@ -99,7 +98,7 @@ def expected_findings(study: MatchingStudy, sizes: Sizes, stand_in: StandIn = St
     square = (deviation / (study.outcome.width / 2)) ** 2
     total = 2 * reuse.queries * square
     total += sum(float(squares - reuse.queries) * square for squares in reuse.weight_squares)
-    second = total / float(match_perturb.variance_unit(reuse)) if reuse.measurable else 0.0
+    second = total / float(perturb.variance_unit(reuse)) if reuse.measurable else 0.0
     return findings(study, sizes, reuse, np.array([0.0, study.estimator.variance_share * second]))
 
 
@@ -110,7 +109,7 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn = StandIn()) 
         DataError: an arm would have fewer than N units.
     """
     found = expected_findings(study, sizes, stand_in)
-    scores, keep = match_scores.mechanism(study), _keep(study)
+    scores, keep = matching_scores.mechanism(study), _keep(study)
     return ExpectedMatching(
         half_width=(found.interval.upper - found.interval.lower) / 2,
         noise_standard_error=math.sqrt(found.variance.noise),

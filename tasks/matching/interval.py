@@ -17,8 +17,7 @@ from causalveil.schemas.study import Variant
 from causalveil.tasks.enclave.normalise import dimension, feature_names
 from causalveil.tasks.inference.assemble import VARIANCE_SHARE, EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching import attenuation, respond
-from causalveil.tasks.matching import perturb as match_perturb
+from causalveil.tasks.matching import attenuation, perturb, respond
 from causalveil.tasks.matching.scores import model
 from causalveil.tasks.matching.weights import Reuse
 
@@ -62,7 +61,7 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
         reuse: what the matching may say of itself.
         statistics: the two numbers that ``match_perturb`` released.
     """
-    scale = match_perturb.mechanism(study).known_scale
+    scale = perturb.mechanism(study).known_scale
     estimate, noise = _estimate(study, reuse, statistics, scale)
     width = study.outcome.width
     details: Details = {"not_covered": NOT_COVERED if study.privacy.level is Level.label else SAMPLE_NOT_COVERED}
@@ -112,7 +111,7 @@ def _estimate(study: MatchingStudy, reuse: Reuse, statistics: FloatArray, scale:
     value = factor * first
     if not reuse.measurable:
         return Estimate(value * half, most * half**2, factor * half, 0.0), noise
-    unit = float(match_perturb.variance_unit(reuse)) / m**2 / share
+    unit = float(perturb.variance_unit(reuse)) / m**2 / share
     # The twins' differences hold the effect itself; its share is taken off with the estimate.
     variance = unit * second - min(abs(value), 2.0) ** 2 / m
     return (

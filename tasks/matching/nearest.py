@@ -165,11 +165,11 @@ def _match_into(
     caliper: float | None,
 ) -> None:
     """One direction: ``queries``, traversed in ``sequence``, served by ``candidates``."""
-    from causalveil.tasks.matching import nearest_numba as match_kernel
+    from causalveil.tasks.matching import nearest_numba
 
     starts = np.empty(len(scores), dtype=np.int32)
-    match_kernel.starts(queries.ranked, candidates.ranked, scores, starts)
-    complete = match_kernel.match(
+    nearest_numba.starts(queries.ranked, candidates.ranked, scores, starts)
+    complete = nearest_numba.match(
         sequence,
         starts,
         scores,

@@ -37,7 +37,7 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn = StandIn()
     """
     plan = recipe(study, sizes)
     if plan.units is None:
-        raise ValueError("theory needs the number of units")
+        raise ValueError("what is expected needs the number of units")
     scales = expected_scales(study, plan, plan.units, stand_in)
     moments = None if plan.moments is None else expected_moments(study, plan, plan.units, scales)
     features, choice, seen = choose(study, plan, scales, moments)

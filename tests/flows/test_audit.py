@@ -94,13 +94,13 @@ def test_a_run_that_nobody_knows_is_an_error(study: Path, tmp_path: Path, no_pre
 
 
 def test_what_was_never_drawn_is_said(study: Path, no_prefect: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from causalveil.tasks.ipw import weights as weigh
+    from causalveil.tasks.ipw import weights
 
     def fails(*_: Any) -> None:
         raise RuntimeError("power cut")
 
     fails.__name__ = "weigh_stage"
-    monkeypatch.setattr(weigh, "weigh_stage", fails)
+    monkeypatch.setattr(weights, "weigh_stage", fails)
     with pytest.raises(CausalveilError):
         run_study(study, run_id="half")
     open_ledger().void("half", "power cut on 3 May")

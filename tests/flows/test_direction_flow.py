@@ -228,15 +228,15 @@ def test_the_observer_would_see_a_leak(
     caplog: Any,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from causalveil.tasks.direction import stages as direction
+    from causalveil.tasks.direction import stages
 
-    honest = direction.score_stage
+    honest = stages.score_stage
 
     def leaky(study: Any, sizes: Any, scratch: Path) -> None:
         honest(study, sizes, scratch)
         logging.getLogger("causalveil.stages").info("first score %s", np.load(scratch / "score-hsic.npy"))
 
     leaky.__name__ = "score_stage"
-    monkeypatch.setattr(direction, "score_stage", leaky)
+    monkeypatch.setattr(stages, "score_stage", leaky)
     seen = [strip(observe(frame, tmp_path, home, caplog)) for frame in neighbours]
     assert seen[0]["logs"] != seen[1]["logs"]

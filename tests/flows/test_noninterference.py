@@ -255,15 +255,15 @@ def test_the_observer_would_see_a_leak(
     caplog: Any,
 ) -> None:
     """Test of the test: a stage that logs one data-dependent number is caught."""
-    from causalveil.tasks.ipw import weights as weigh
+    from causalveil.tasks.ipw import weights
 
-    honest = weigh.weigh_stage
+    honest = weights.weigh_stage
 
     def leaky(study: Any, sizes: Any, scratch: Path, coefficients: Any) -> None:
         logging.getLogger("causalveil.stages").info("first coefficient %s", coefficients[0])
         honest(study, sizes, scratch, coefficients)
 
     leaky.__name__ = "weigh_stage"
-    monkeypatch.setattr(weigh, "weigh_stage", leaky)
+    monkeypatch.setattr(weights, "weigh_stage", leaky)
     seen = [observe(frame, tmp_path, home, "direct", capfd, caplog) for frame in neighbours]
     assert seen[0]["logs"] != seen[1]["logs"]

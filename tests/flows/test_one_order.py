@@ -18,8 +18,8 @@ from causalveil.flows.estimators.matching import rehearse
 from causalveil.flows.papers.schroeder2025.runs import _cut, _finite
 from causalveil.schemas.release import DirectionRelease, EffectRelease
 from causalveil.schemas.studies import load_study
-from causalveil.tasks.aipw_asymptotic import stages as asymptotic
-from causalveil.tasks.direction import stages as direction
+from causalveil.tasks.aipw_asymptotic import stages as aipw_asymptotic_stages
+from causalveil.tasks.direction import stages as direction_stages
 from causalveil.tasks.direction.pairs import TestRows, scaled
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.rows import HashArray, Rows
@@ -115,8 +115,8 @@ def in_memory(study: Any, rows: Rows) -> Any:
     if study.estimator.name == "regression":
         return regression.analyse(study, sizes_of(study, len(rows)), rows, budget)
     if study.guarantee == "asymptotic":
-        drawn = int.from_bytes(key().subkey(asymptotic.SEED_LABEL)[:4], "big")
-        return asymptotic.analyse(study, _cut(rows, study.estimator.folds), budget, drawn)
+        drawn = int.from_bytes(key().subkey(aipw_asymptotic_stages.SEED_LABEL)[:4], "big")
+        return aipw_asymptotic_stages.analyse(study, _cut(rows, study.estimator.folds), budget, drawn)
     return _finite(study, rows, budget)
 
 
@@ -147,7 +147,7 @@ def test_directions_have_one_order(name: str, tmp_path: Path) -> None:
     pairs = np.column_stack([scaled(one, PEOPLE[one.name])[made.order] for one in (study.pair.x, study.pair.y)])
     cut = training_size(len(pairs), study.training_share)
     ties = np.argsort(np.lexsort((made.hashes[cut:, 0], made.hashes[cut:, 1])))
-    found = direction.answer(study, pairs[:cut], TestRows(pairs[cut:], ties), RehearsalBudget(SEED))
+    found = direction_stages.answer(study, pairs[:cut], TestRows(pairs[cut:], ties), RehearsalBudget(SEED))
     release = staged(made, tmp_path)
     assert isinstance(release, DirectionRelease)
     assert {name: getattr(release, name) for name in found.fields(study)} == found.fields(study)

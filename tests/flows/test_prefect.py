@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.sequence import study as sequence
+from causalveil.flows.sequence import study as sequence_study
 from causalveil.schemas.errors import BudgetRefused, DataError
 from causalveil.schemas.studies import load_study
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -70,7 +70,7 @@ def test_run_through_prefect_is_charged_once(study: Path, tmp_path: Path, caplog
 
 def test_a_run_parses_its_study_once(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[Path] = []
-    monkeypatch.setattr(sequence, "load_study", lambda path: parsed.append(path) or load_study(path))
+    monkeypatch.setattr(sequence_study, "load_study", lambda path: parsed.append(path) or load_study(path))
     run_study(study, engine="prefect", out=tmp_path / "out", run_id="once", simulate=1)
     assert parsed == [study]
 

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from causalveil.flows.cli.main import main
-from causalveil.flows.papers.schroeder2025 import runs as interval_runs
-from causalveil.flows.papers.schroeder2025 import tables as replicate_intervals
+from causalveil.flows.papers.schroeder2025 import runs, tables
 from causalveil.flows.papers.schroeder2025.data import DATASET_1, RHC_FILE, TRIAL, draw, rows_of
 from causalveil.flows.papers.schroeder2025.runs import (
     DIFFERENCE,
@@ -72,7 +71,7 @@ def test_tables_figures_and_page_come_from_one_command_and_runs_are_kept(
             assert batches == []
             return []
 
-    monkeypatch.setattr(replicate_intervals, "ProcessPoolExecutor", Closed)
+    monkeypatch.setattr(tables, "ProcessPoolExecutor", Closed)
     write_intervals(tmp_path, None, runs=3, workers=2, cells=SMALL)
     assert (tmp_path / "intervals.csv").read_bytes() == before
     write_intervals(tmp_path, None, runs=2, workers=2, cells=SMALL)
@@ -81,21 +80,21 @@ def test_tables_figures_and_page_come_from_one_command_and_runs_are_kept(
 
 @pytest.mark.parametrize("method", [KERNEL, NETWORK, FINITE, KNOWN, DIFFERENCE, IPW], ids=lambda method: method.name)
 def test_a_run_is_one_draw_read_at_three_levels_and_can_be_made_again(method: Analysis) -> None:
-    study = interval_runs.study_of(TRIAL.document(), method, 400, "0.5", "1e-5")
+    study = runs.study_of(TRIAL.document(), method, 400, "0.5", "1e-5")
     rows = rows_of(study, draw(TRIAL, 400, 1))
-    found, again = (interval_runs.analyse(study, rows, 9) for _ in range(2))
+    found, again = (runs.analyse(study, rows, 9) for _ in range(2))
     assert len({one.estimate for one in found}) == 1
     widths = [one.interval.upper - one.interval.lower for one in found]
     assert widths == sorted(widths)
     assert [one.interval.confidence for one in found] == list(LEVELS)
     assert [one.interval for one in found] == [one.interval for one in again]
-    other = interval_runs.analyse(study, rows, 10)
+    other = runs.analyse(study, rows, 10)
     assert other[0].estimate != found[0].estimate
 
 
 def test_noise_of_a_run_shares_no_bits_with_its_data() -> None:
     """SeededNoise of the data's own seed would replay the bits that made the data."""
-    first = np.random.default_rng(interval_runs.NOISE_SEED + 3).random(1000)
+    first = np.random.default_rng(runs.NOISE_SEED + 3).random(1000)
     assert np.intersect1d(first, np.random.default_rng(3).random(1000)).size == 0
 
 
@@ -113,8 +112,8 @@ def test_summaries_by_hand() -> None:
 def test_the_command_covers_the_papers_tables() -> None:
     """Every printed coverage has its cell, at the paper's sizes."""
     cells = {(cell.population.name, cell.method.name): cell.units for cell in CELLS if cell.units < 30_000}
-    assert {key: cells[key] for key in replicate_intervals.PAPER_COVERAGE} == {
-        key: 1_000 if key[0] == "trial" else 3_000 for key in replicate_intervals.PAPER_COVERAGE
+    assert {key: cells[key] for key in tables.PAPER_COVERAGE} == {
+        key: 1_000 if key[0] == "trial" else 3_000 for key in tables.PAPER_COVERAGE
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.matching import rehearse
-from causalveil.flows.papers.yuan2026 import command as replicate_matching
+from causalveil.flows.papers.yuan2026 import command
 from causalveil.flows.papers.yuan2026.command import SETTINGS, Setting, prepare
 from causalveil.flows.papers.yuan2026.data import load
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -22,8 +22,8 @@ DATA = Path(__file__).parents[2] / "data"
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every mechanism and every cap, but two epsilons and, beside N = 5, N = 1 with adaptive caps only."""
     few = [one for one in SETTINGS if one.ratio == 5 or (one.ratio, one.cap) == (1, "adaptive")]
-    monkeypatch.setattr(replicate_matching, "SETTINGS", few)
-    monkeypatch.setattr(replicate_matching, "EPSILONS", ("0.5", "4"))
+    monkeypatch.setattr(command, "SETTINGS", few)
+    monkeypatch.setattr(command, "EPSILONS", ("0.5", "4"))
 
 
 @pytest.mark.usefixtures("few")
@@ -48,7 +48,7 @@ def test_tables_page_and_figures(tmp_path: Path, capfd: pytest.CaptureFixture[st
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
     with (tmp_path / "one" / "matching-errors.csv").open() as stream:
         rows = list(csv.DictReader(stream))
-    assert len(rows) == len(document["errors"]) == 2 * 2 * len(replicate_matching.SETTINGS) == 52
+    assert len(rows) == len(document["errors"]) == 2 * 2 * len(command.SETTINGS) == 52
     assert {row["data"] for row in rows} == {"LaLonde", "Synth"}
     assert {row["cap"] for row in rows} == {"adaptive", "1", "10", "50"}
     page = (tmp_path / "one" / "matching.md").read_text()

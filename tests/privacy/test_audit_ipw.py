@@ -30,10 +30,9 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.enclave.split import leading_rows, training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
-from causalveil.tasks.ipw import perturb
-from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.ipw import perturb, weights
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.models import logistic
 from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity
 from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from tests.audit import OpenBudget, epsilon_lower_bound
@@ -79,7 +78,7 @@ class Table:
         rows = self.take(which)
         key = rows.t.tobytes() + rows.x.tobytes()
         if key not in self.memory:
-            self.memory[key] = propensity.fit(lambda _: rows, 1, len(rows), penalty)
+            self.memory[key] = logistic.fit(lambda _: rows, 1, len(rows), penalty)
         return self.memory[key]
 
 
@@ -111,7 +110,7 @@ class Mutant:
     def coefficients_by(self, study: IpwStudy, sizes: Sizes) -> Any:
         """The mechanism of the coefficients, made once: its bound takes 1 ms to find."""
         if not self.memory:
-            self.memory.append(propensity.model(study, sizes).mechanism())
+            self.memory.append(logistic.model(study, sizes).mechanism())
         return self.memory[0]
 
 
@@ -131,15 +130,15 @@ def run(study: IpwStudy, table: Table, mutant: Mutant, statistic: str, budget: O
     w = exact_w = table.fit(train, study.estimator.penalty)
     by = mutant.coefficients_by(study, sizes)
     if by is not None:
-        w = by.release(w, propensity.SLOT, budget)
+        w = by.release(w, logistic.SLOT, budget)
     if statistic == "coefficients":
         return np.stack([w, exact_w])
     rows = table.take(estimation)
-    sums = weigh.exact_sums(study, lambda _: rows, 1, len(rows), w)
+    sums = weights.exact_sums(study, lambda _: rows, 1, len(rows), w)
     if mutant.sensitivity is None:
         z = perturb.release(study, sizes, sums, budget)
     else:
-        value = mutant.sensitivity(weigh.contributions(study, rows, w))
+        value = mutant.sensitivity(weights.contributions(study, rows, w))
         by = replace(perturb.mechanism(study, sizes), sensitivity=Sensitivity(value, Norm.l2, "a mutant's"))
         z = by.release(sums, perturb.slot(study), budget)
     effect = np.stack([z, sums])
@@ -160,7 +159,7 @@ def exact(study: IpwStudy, table: Table, statistic: str, inside: bool = True) ->
     if statistic == "coefficients":
         return table.fit(side, study.estimator.penalty)
     w = table.fit(np.arange(1, UNITS), study.estimator.penalty)
-    return weigh.exact_sums(study, lambda _: table.take(side), 1, len(side), w)
+    return weights.exact_sums(study, lambda _: table.take(side), 1, len(side), w)
 
 
 Scores = Callable[[FloatArray], list[FloatArray]]
@@ -188,7 +187,7 @@ def scores(study: IpwStudy, tables: tuple[Table, Table], statistic: str) -> Scor
 def both(study: IpwStudy, tables: tuple[Table, Table]) -> Scores:
     """The likelihood ratio of coefficients and sums together: the special unit is in one half or in the other."""
     sizes, d = sizes_of(study, UNITS), normalise.dimension(study)
-    scales = [propensity.model(study, sizes).mechanism().noise_scale, perturb.mechanism(study, sizes).noise_scale]
+    scales = [logistic.model(study, sizes).mechanism().noise_scale, perturb.mechanism(study, sizes).noise_scale]
 
     def log_density(z: FloatArray, table: Table, trains: bool) -> FloatArray:
         centres = exact(study, table, "coefficients", trains), exact(study, table, "effect", not trains)

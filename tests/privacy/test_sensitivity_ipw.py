@@ -19,9 +19,8 @@ from scipy.special import expit
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.ipw import weights as weigh
-from causalveil.tasks.models import lattice_sums
-from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.ipw import weights
+from causalveil.tasks.models import lattice_sums, logistic
 from tests.ipw_help import ESTIMANDS, make_study
 from tests.neighbours import neighbour
 
@@ -43,12 +42,12 @@ def table_rows(draw: st.DrawFn, size: int, d: int) -> Rows:
 
 
 def fit(rows: Rows, penalty: float) -> np.ndarray:
-    return propensity.fit(lambda _: rows, 1, len(rows), penalty)
+    return logistic.fit(lambda _: rows, 1, len(rows), penalty)
 
 
 def coefficient_sensitivity(penalty: float, m: int) -> float:
     study = make_study(penalty=penalty)
-    value = propensity.model(study, sizes_of(study, 2 * m)).sensitivity().value
+    value = logistic.model(study, sizes_of(study, 2 * m)).sensitivity().value
     assert value is not None
     return value
 
@@ -66,11 +65,11 @@ def test_coefficients_of_neighbours_are_as_close_as_declared(
 @pytest.mark.parametrize("penalty", [0.01, 0.1, 0.3, 1.0, 10.0])
 def test_the_bound_on_coefficients_is_nearly_attained(penalty: float) -> None:
     """All rows push w as far as it goes; the row that is replaced lies almost across it, on either side."""
-    m, radius = 4000, propensity.coefficient_bound(penalty)
+    m, radius = 4000, logistic.coefficient_bound(penalty)
     k = np.linspace(0, 1, 10_001)
     k = float(k[np.argmax(np.sqrt(1 - k**2) * expit(radius * k))])
     x = np.zeros((m, 2))
-    x[:, 0] = min(1.0, propensity.PEAK_AT / radius)
+    x[:, 0] = min(1.0, logistic.PEAK_AT / radius)
     t = np.ones(m, dtype=np.uint8)
     t[-1] = 0
     fits = []
@@ -106,13 +105,13 @@ W = np.array([9.0, -3.0])
 
 
 def private_sums(study: IpwStudy, rows: Rows) -> np.ndarray:
-    sums = weigh.exact_sums(study, lambda _: rows, 1, len(rows), W)
-    return sums[weigh.private_entries(study)]
+    sums = weights.exact_sums(study, lambda _: rows, 1, len(rows), W)
+    return sums[weights.private_entries(study)]
 
 
 def sum_sensitivity(study: IpwStudy, n: int) -> float:
     sizes = sizes_of(study, n).model_copy(update={"estimation": n})
-    value = weigh.sensitivity(study, sizes).value
+    value = weights.sensitivity(study, sizes).value
     assert value is not None
     return value
 
@@ -161,10 +160,10 @@ def test_what_is_public_at_label_level_does_not_move_with_the_outcome(level: str
         study = make_study(level=level, weighting=weighting)
         rows = Rows(np.array([[0.3, 0.1], [-0.2, 0.5]]), np.array([0, 1], np.uint8), np.array([0.2, -0.9]))
         moved = Rows(rows.x, rows.t, np.array([0.2, 1.0]))
-        before, after = (weigh.exact_sums(study, lambda _, r=r: r, 1, 2, W) for r in (rows, moved))
+        before, after = (weights.exact_sums(study, lambda _, r=r: r, 1, 2, W) for r in (rows, moved))
         changed = set(np.flatnonzero(before != after).tolist())
-        assert changed <= set(weigh.private_entries(study))
-        public = set(range(len(before))) - set(weigh.private_entries(study))
+        assert changed <= set(weights.private_entries(study))
+        public = set(range(len(before))) - set(weights.private_entries(study))
         assert bool(public) == (level == "label")
 
 
@@ -174,10 +173,10 @@ def test_rounding_to_the_lattice_moves_a_unit_by_half_a_step(data: st.DataObject
     """The surcharge sqrt(numbers) 2^-G covers what rounding and float products do to two units."""
     study = STUDIES[case]
     rows = data.draw(table_rows(n, 2))
-    numbers = weigh.contributions(study, rows, W)
+    numbers = weights.contributions(study, rows, W)
     assert np.all(np.abs(numbers) <= 1)
     step = 2.0 ** -lattice_sums.lattice_exponent(n)
-    sums = weigh.exact_sums(study, lambda _: rows, 1, n, W)
+    sums = weights.exact_sums(study, lambda _: rows, 1, n, W)
     loose = numbers.sum(axis=1)
     if study.estimator.weighting == "hajek":
         loose = np.concatenate([numbers @ (rows.t != 0), numbers @ (rows.t == 0)])

@@ -16,10 +16,8 @@ from hypothesis import strategies as st
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.matching import perturb as match_perturb
-from causalveil.tasks.matching import respond
-from causalveil.tasks.matching import scores as match_scores
-from causalveil.tasks.matching import weights as match_weights
+from causalveil.tasks.matching import perturb, respond, weights
+from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.matching.weights import Weighted
 from causalveil.tasks.privacy.noise import SeededNoise
 from tests.matching_help import Transcript, two_covariates
@@ -50,14 +48,14 @@ def tables(draw: st.DrawFn, size: int) -> Rows:
 def sums(study: MatchingStudy, rows: Rows, records: dict[str, Any]) -> tuple[np.ndarray, Weighted]:
     """The exact sums of a table after its noisy records: the order of the flow, matching and all."""
     budget = Transcript(SeededNoise(0), records)
-    scores = match_scores.release(study, match_scores.exact_scores(rows, W), budget)
+    scores = matching_scores.release(study, matching_scores.exact_scores(rows, W), budget)
     arms = respond.release(study, rows.t, budget)
-    weighted = match_weights.weigh(study, scores, arms)
-    return match_perturb.sums(study, weighted, arms, rows.u), weighted
+    weighted = weights.weigh(study, scores, arms)
+    return perturb.sums(study, weighted, arms, rows.u), weighted
 
 
 def declared(study: MatchingStudy) -> float:
-    value = match_perturb.mechanism(study).sensitivity.value
+    value = perturb.mechanism(study).sensitivity.value
     assert value is not None
     return value
 
@@ -148,7 +146,7 @@ def test_without_noisy_records_the_bound_breaks() -> None:
         try:
             pair = []
             for table in (rows, neighbour(rows, other)):
-                exact = {"scores": match_scores.exact_scores(table, W), "treatment": table.t}
+                exact = {"scores": matching_scores.exact_scores(table, W), "treatment": table.t}
                 pair.append(sums(study, table, exact)[0])
         except DataError:
             continue

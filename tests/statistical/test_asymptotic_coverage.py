@@ -10,7 +10,7 @@ import math
 
 import pytest
 
-from causalveil.flows.papers.schroeder2025 import runs as interval_runs
+from causalveil.flows.papers.schroeder2025 import runs as schroeder2025_runs
 from causalveil.flows.papers.schroeder2025.data import DATASET_1, DATASET_2, Population
 from causalveil.flows.papers.schroeder2025.runs import FINITE, KERNEL, LEVELS, NETWORK, Analysis, Summary
 
@@ -25,9 +25,9 @@ PRINTED = {
 
 
 def measure(population: Population, method: Analysis, runs: int) -> list[Summary]:
-    study = interval_runs.study_of(population.document(), method, 3_000, "0.5", "1e-5")
-    found = interval_runs.summarise(
-        interval_runs.synthetic_runs(study, population, 3_000, range(runs)), population.truth
+    study = schroeder2025_runs.study_of(population.document(), method, 3_000, "0.5", "1e-5")
+    found = schroeder2025_runs.summarise(
+        schroeder2025_runs.synthetic_runs(study, population, 3_000, range(runs)), population.truth
     )
     print(population.title, method.title, *found, sep="\n")
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from causalveil.flows.papers.schroeder2025 import runs as interval_runs
+from causalveil.flows.papers.schroeder2025 import runs
 from causalveil.flows.papers.schroeder2025.data import DATASET_2
 from causalveil.flows.papers.schroeder2025.runs import ALLOWING, FINITE
 from causalveil.schemas.estimators.aipw import AipwStudy
@@ -18,10 +18,10 @@ def covered() -> dict[str, dict[float, float]]:
     """Coverage of 250 runs with and without declared shares, seeds 0 to 249: Monte-Carlo error 2.5 % at 80 %."""
     found = {}
     for method in (FINITE, ALLOWING):
-        study = interval_runs.study_of(DATASET_2.document(), method, UNITS, "0.5", "1e-5")
+        study = runs.study_of(DATASET_2.document(), method, UNITS, "0.5", "1e-5")
         assert isinstance(study, AipwStudy)
-        answers = interval_runs.synthetic_runs(study, DATASET_2, UNITS, range(250))
-        found[method.name] = {row.level: row.coverage for row in interval_runs.summarise(answers, 1.0)}
+        answers = runs.synthetic_runs(study, DATASET_2, UNITS, range(250))
+        found[method.name] = {row.level: row.coverage for row in runs.summarise(answers, 1.0)}
     print(found)
     return found
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from causalveil.tasks.aipw import stages as aipw
+from causalveil.tasks.aipw import stages
 from causalveil.tasks.aipw.outcome_model import OutcomeModel
 from causalveil.tasks.aipw.recipe import recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
@@ -88,7 +88,7 @@ def test_either_model_may_be_wrong(wrong: str) -> None:
     plan = recipe(study, sizes_of(study, 400_000))
     pieces, budget = in_memory([train]), RehearsalBudget(0)
     arms, fitted = release_outcome_model(study, plan, 0, pieces, budget)
-    _, weights = aipw.release_propensity(study, plan, 0, pieces, arms, budget)
+    _, weights = stages.release_propensity(study, plan, 0, pieces, arms, budget)
     flat = OutcomeModel((0.0, 0.0), np.zeros(2), 0.0, 1.0, 0.0)
     right = Nuisances(flat, 0.5, weights) if wrong == "outcome" else Nuisances(fitted, 0.5)
     both_wrong = Nuisances(flat, 0.5)

@@ -17,10 +17,9 @@ from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.ipw import perturb
-from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.ipw import perturb, weights
 from causalveil.tasks.ipw.interval import findings
-from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.models import logistic
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.ipw_help import make_study
 
@@ -66,7 +65,7 @@ def simulate(study: IpwStudy, n: int, runs: int, seed: int) -> list[EffectFindin
     results = []
     for _ in range(runs):
         rows = people(n, random)
-        sums = weigh.exact_sums(study, lambda _, rows=rows: rows, 1, n, SCORE)
+        sums = weights.exact_sums(study, lambda _, rows=rows: rows, 1, n, SCORE)
         results.append(findings(study, sizes, perturb.release(study, sizes, sums, budget)))
     return results
 
@@ -133,8 +132,8 @@ def test_a_fitted_propensity_model_that_is_hardly_shrunk_keeps_the_coverage() ->
     results = []
     for _ in range(runs):
         rows = people(3_000, random)
-        w = propensity.fit(lambda _, rows=rows: rows, 1, 3_000, 1e-4)
-        sums = weigh.exact_sums(study, lambda _, rows=rows: rows, 1, 3_000, w)
+        w = logistic.fit(lambda _, rows=rows: rows, 1, 3_000, 1e-4)
+        sums = weights.exact_sums(study, lambda _, rows=rows: rows, 1, 3_000, w)
         results.append(findings(study, sizes, perturb.release(study, sizes, sums, budget)))
     found = measure(results, target)
     print("fitted: " + " ".join(f"{key}={value:.3f}" for key, value in found.items()))

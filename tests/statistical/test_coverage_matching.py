@@ -15,7 +15,7 @@ import pytest
 
 from causalveil.flows.estimators.matching import rehearse
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.matching import interval as matching_interval
+from causalveil.tasks.matching import interval
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.matching_help import population, two_covariates
 
@@ -81,11 +81,11 @@ def test_intervals_cover_and_are_not_idle(name: str) -> None:
 
 def test_an_interval_without_the_noise_does_not_cover(monkeypatch: pytest.MonkeyPatch) -> None:
     """Test of the test."""
-    honest = matching_interval.assemble
+    honest = interval.assemble
 
     def naive(estimate: Any, noise: Any, confidence: float, bounds: Any) -> Any:
         return honest(replace(estimate, noise=0.0, variance_noise=0.0), noise, confidence, bounds)
 
-    monkeypatch.setattr(matching_interval, "assemble", naive)
+    monkeypatch.setattr(interval, "assemble", naive)
     case = Case(LABEL | {"epsilon": "0.5"}, {})
     assert share_covered(case, run(case, 60)) < 0.75

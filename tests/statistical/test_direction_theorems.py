@@ -10,13 +10,13 @@ from __future__ import annotations
 import pytest
 
 from causalveil.flows.papers.kusner2016.runs import THEOREMS, rehearse_theorems
-from causalveil.tasks.direction import sensitivity as theory
+from causalveil.tasks.direction import sensitivity
 
 DRAWS = 10_000
 FORMULAS = dict(
     zip(
         THEOREMS,
-        (theory.order_kept_one_draw, theory.order_kept_two_draws, theory.order_kept_four_draws),
+        (sensitivity.order_kept_one_draw, sensitivity.order_kept_two_draws, sensitivity.order_kept_four_draws),
         strict=True,
     )
 )

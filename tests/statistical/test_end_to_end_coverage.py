@@ -24,12 +24,11 @@ from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.enclave.split import leading_rows, training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.ipw import perturb
-from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.ipw import perturb, weights
 from causalveil.tasks.ipw.interval import findings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
-from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.models import logistic as models_logistic
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.ipw_help import make_study
 
@@ -85,7 +84,7 @@ def weighted_limit(study: IpwStudy, assignment: FloatArray, coefficients: FloatA
     model = logistic.clipped_scores(GRID, coefficients, study.estimator.clip)
     arms = []
     for arm, share, mean in ((1, score, sides[0]), (0, 1 - score, sides[1])):
-        weight = weigh.weights(study.estimand, model, np.full(len(GRID), arm, np.uint8))
+        weight = weights.weights(study.estimand, model, np.full(len(GRID), arm, np.uint8))
         arms.append(float(np.average(mean, weights=share * weight)))
     return (arms[0] - arms[1]) * study.outcome.width / 2
 
@@ -120,12 +119,12 @@ def one_run(study: IpwStudy, rows: Rows, assignment: FloatArray, key: bytes, bud
     first = int(leading_rows([hashes[order]], training_size(UNITS, study.estimator.train_fraction))[0])
     train, half = (Rows(rows.x[part], rows.t[part], rows.u[part]) for part in (order[:first], order[first:]))
 
-    w = propensity.fit(lambda _: train, 1, len(train), study.estimator.penalty)
-    w = propensity.model(study, sizes).mechanism().release(w, propensity.SLOT, budget)
-    sums = weigh.exact_sums(study, lambda _: half, 1, len(half), w)
+    w = models_logistic.fit(lambda _: train, 1, len(train), study.estimator.penalty)
+    w = models_logistic.model(study, sizes).mechanism().release(w, models_logistic.SLOT, budget)
+    sums = weights.exact_sums(study, lambda _: half, 1, len(half), w)
     found = findings(study, sizes, perturb.release(study, sizes, sums, budget))
 
-    weight = weigh.weights(study.estimand, sigmoid(half.x @ assignment), half.t)
+    weight = weights.weights(study.estimand, sigmoid(half.x @ assignment), half.t)
     high, low = (np.average(half.u[half.t == arm], weights=weight[half.t == arm]) for arm in (1, 0))
     return Run(found, w, float(high - low) * study.outcome.width / 2)
 

@@ -16,9 +16,9 @@ import pytest
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.ipw import weights
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.models import logistic
 from causalveil.tasks.privacy.noise import SeededNoise
 from tests import needs
 from tests.ipw_help import make_study
@@ -32,7 +32,7 @@ M = 500
 def noise_scale(epsilon: str) -> float:
     """The paper's noise on the coefficients at m = 500, with our charge for the optimiser's tolerance."""
     study = make_study(variant="paper", weighting="horvitz_thompson", epsilon=epsilon, penalty=0.1)
-    mechanism = propensity.model(study, sizes_of(study, 2 * M)).mechanism()
+    mechanism = logistic.model(study, sizes_of(study, 2 * M)).mechanism()
     assert mechanism is not None
     assert mechanism.noise_scale is not None
     expected = math.sqrt(2 * math.log(1.25 / 1e-6)) / float(epsilon) * 2 / (M * 0.1)
@@ -41,7 +41,7 @@ def noise_scale(epsilon: str) -> float:
 
 
 def raw_estimate(x: FloatArray, t: ByteArray, y: FloatArray, w: FloatArray) -> float:
-    weight = weigh.weights(Estimand.ATE, 1 / (1 + np.exp(-x @ w)), t)
+    weight = weights.weights(Estimand.ATE, 1 / (1 + np.exp(-x @ w)), t)
     return float(np.mean(np.where(t != 0, weight, -weight) * y))
 
 
@@ -51,7 +51,7 @@ def table(draws: list[tuple[Rows, FloatArray, ByteArray, FloatArray]]) -> tuple[
     disagree, plain = np.zeros(len(EPSILONS)), []
     scales = [noise_scale(epsilon) for epsilon in EPSILONS]
     for train, x, t, y in draws:
-        w = propensity.fit(lambda _, train=train: train, 1, len(train), 0.1)
+        w = logistic.fit(lambda _, train=train: train, 1, len(train), 0.1)
         tau = raw_estimate(x, t, y, w)
         plain.append(tau)
         for k, scale in enumerate(scales):

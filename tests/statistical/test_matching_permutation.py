@@ -19,14 +19,14 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.matching import scores as match_scores
+from causalveil.tasks.matching import scores
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.matching_help import population, two_covariates
 
 KEYS, N = 250, 300
 STUDY = two_covariates(level="label", epsilon="1000", ratio=3, cap=2)
 ROWS = population(N, np.random.default_rng(11), slope=2.0)
-FITTED = match_scores.fitted(STUDY, sizes_of(STUDY, N), lambda _: ROWS, 1)
+FITTED = scores.fitted(STUDY, sizes_of(STUDY, N), lambda _: ROWS, 1)
 Order = Callable[[IntArray, int], IntArray]
 
 

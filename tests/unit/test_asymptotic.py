@@ -14,7 +14,7 @@ import pytest
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.tasks.aipw_asymptotic import influence as asymptotic
+from causalveil.tasks.aipw_asymptotic import influence
 from causalveil.tasks.aipw_asymptotic.influence import Domain, InfluenceMoments, NuisanceSurfaces, Table
 from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, Surface, learner
 from causalveil.tasks.privacy.accountant import compose, epsilon_pld
@@ -57,7 +57,7 @@ def aipw_score(x: np.ndarray, t: float, y: float) -> float:
 
 def test_the_influence_is_the_term_of_the_estimator() -> None:
     table = people(200)
-    got = asymptotic.influence(table.x, table.t, table.y, NUISANCES, DOMAIN.clip)
+    got = influence.influence(table.x, table.t, table.y, NUISANCES, DOMAIN.clip)
     want = [aipw_score(*unit) for unit in zip(table.x, table.t.tolist(), table.y.tolist(), strict=True)]
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
@@ -69,10 +69,10 @@ def test_the_gradient_that_the_search_uses_is_that_of_the_score() -> None:
     raw = NUISANCES.propensity(x)[0]
     assert ((raw < 0.1) | (raw > 0.9)).any(), "some scores must be clipped"
     keep = (abs(raw - 0.1) > 1e-3) & (abs(raw - 0.9) > 1e-3)
-    _, slope = asymptotic._gap(x, t, y, NUISANCES, DOMAIN.clip, 0.3)
+    _, slope = influence._gap(x, t, y, NUISANCES, DOMAIN.clip, 0.3)
     for j in range(2):
         step = 1e-6 * np.eye(2)[j]
-        ends = [asymptotic._gap(x + sign * step, t, y, NUISANCES, DOMAIN.clip, 0.3)[0] for sign in (1, -1)]
+        ends = [influence._gap(x + sign * step, t, y, NUISANCES, DOMAIN.clip, 0.3)[0] for sign in (1, -1)]
         np.testing.assert_allclose(slope[keep, j], ((ends[0] - ends[1]) / 2e-6)[keep], rtol=1e-5, atol=1e-5)
 
 
@@ -83,14 +83,14 @@ def plain_supremum(tau: float) -> float:
     best = 0.0
     for t in (0.0, 1.0):
         for y in np.linspace(DOMAIN.lower, DOMAIN.upper, 5):
-            score = asymptotic.influence(x, np.full(len(x), t), np.full(len(x), y), NUISANCES, DOMAIN.clip)
+            score = influence.influence(x, np.full(len(x), t), np.full(len(x), y), NUISANCES, DOMAIN.clip)
             best = max(best, float(np.abs(score - tau).max()))
     return best
 
 
 @pytest.mark.parametrize("tau", [-3.0, 0.0, 1.0, 6.0])
 def test_the_search_finds_what_a_fine_grid_finds(tau: float) -> None:
-    found = asymptotic.farthest(NUISANCES, DOMAIN, tau)
+    found = influence.farthest(NUISANCES, DOMAIN, tau)
     assert plain_supremum(tau) * (1 - 1e-9) <= found <= plain_supremum(tau) * 1.001
 
 
@@ -98,37 +98,37 @@ def test_starts_that_advance_together_find_what_each_finds_alone() -> None:
     """Kernel ridge and logistic regression of a fold, 4 corners, 10 starts: scipy's L-BFGS-B, one run for each."""
     from scipy.optimize import minimize
 
-    models = asymptotic.fit(
+    models = influence.fit(
         people(400), DOMAIN, learner(Role.outcome, "kernel_ridge"), learner(Role.propensity, "logistic"), seed=1
     )
     best = 0.0
     for t in (1.0, 0.0):
         for y in (DOMAIN.lower, DOMAIN.upper):
-            for start in asymptotic._starting_points(10, DOMAIN):
+            for start in influence._starting_points(10, DOMAIN):
 
                 def negative(x: np.ndarray, t: float = t, y: float = y) -> float:
-                    score = asymptotic.influence(x[None], np.array([t]), np.array([y]), models, DOMAIN.clip)[0]
+                    score = influence.influence(x[None], np.array([t]), np.array([y]), models, DOMAIN.clip)[0]
                     return -float((score - 1.0) ** 2)
 
                 best = max(best, -minimize(negative, start, method="L-BFGS-B", bounds=[(0, 1)] * 2).fun)
-    assert asymptotic.farthest(models, DOMAIN, 1.0) == pytest.approx(math.sqrt(best), rel=1e-6)
+    assert influence.farthest(models, DOMAIN, 1.0) == pytest.approx(math.sqrt(best), rel=1e-6)
 
 
 def test_starting_points_fill_the_cube_and_never_change() -> None:
     domain = Domain(24, 0.0, 1.0, (0.1, 0.9))
-    points = asymptotic._starting_points(10, domain)
+    points = influence._starting_points(10, domain)
     assert points.shape == (10, 24)
     assert ((points > 0) & (points < 1)).all()
     assert np.abs(points.mean(axis=0) - 0.5).max() < 0.25
     assert np.unique(points, axis=0).shape == (10, 24)
-    np.testing.assert_array_equal(points, asymptotic._starting_points(10, domain))
+    np.testing.assert_array_equal(points, influence._starting_points(10, domain))
 
 
 @pytest.mark.parametrize(("sizes", "combinations"), [((3, 2), 6), ((9, 9, 9), 64)])
 def test_starts_stand_at_levels_and_not_between_them(sizes: tuple[int, ...], combinations: int) -> None:
     starts = np.cumsum((1, *sizes))[:-1].tolist()
     domain = Domain(1 + sum(sizes), 0.0, 1.0, (0.1, 0.9), tuple(zip(starts, sizes, strict=True)))
-    points = asymptotic._starting_points(10, domain)
+    points = influence._starting_points(10, domain)
     assert points.shape == (max(10, combinations), domain.features)
     for start, size in domain.categories:
         block = points[:, start : start + size]
@@ -147,7 +147,7 @@ def test_the_search_stays_at_the_levels() -> None:
     domain = Domain(3, 0.0, 1.0, (0.5, 0.5), ((1, 2),))
     flat = NuisanceSurfaces(surface, wave_of_three, wave_of_three)
     # Gamma is 2 y - mu_1 if treated and mu_1 - 2 y if not, y in {0, 1}.
-    assert asymptotic.farthest(flat, domain, 0.0) == pytest.approx(1.0)
+    assert influence.farthest(flat, domain, 0.0) == pytest.approx(1.0)
 
 
 def wave_of_three(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -158,18 +158,18 @@ def test_moments_are_those_of_cross_fitted_scores() -> None:
     """Equations 7, 8 and 11 by loops, with the suprema of each fold by the same search."""
     folds = [people(150, 1), people(151, 2), people(149, 3)]
     pair = (learner(Role.outcome, "kernel_ridge"), learner(Role.propensity, "logistic"))
-    found = asymptotic.moments(folds, DOMAIN, pair, seed=0)
+    found = influence.moments(folds, DOMAIN, pair, seed=0)
     scores, models = [], []
     for k, fold in enumerate(folds):
         others = [part for index, part in enumerate(folds) if index != k]
         train = Table(*(np.concatenate([getattr(part, name) for part in others]) for name in ("x", "t", "y")))
-        models.append(asymptotic.fit(train, DOMAIN, *pair, seed=0))
-        scores += asymptotic.influence(fold.x, fold.t, fold.y, models[-1], DOMAIN.clip).tolist()
+        models.append(influence.fit(train, DOMAIN, *pair, seed=0))
+        scores += influence.influence(fold.x, fold.t, fold.y, models[-1], DOMAIN.clip).tolist()
     tau = sum(scores) / 450
     assert found.units == 450
     assert found.tau == pytest.approx(tau)
     assert found.sigma2 == pytest.approx(sum((score - tau) ** 2 for score in scores) / 450)
-    assert found.gamma == pytest.approx(max(asymptotic.farthest(model, DOMAIN, tau) for model in models))
+    assert found.gamma == pytest.approx(max(influence.farthest(model, DOMAIN, tau) for model in models))
     assert found.gamma_s == pytest.approx(found.gamma**2 - found.sigma2)
 
 
@@ -181,7 +181,7 @@ def test_the_second_supremum_is_sigma2_where_every_score_is_far_from_tau() -> No
 
     t, y = np.tile([1.0, 1.0, 0.0, 0.0], 10), np.tile([1.0, -1.0], 20)
     folds = [Table(np.zeros((40, 2)), t, y) for _ in range(2)]
-    found = asymptotic.moments(folds, DOMAIN, (constant(0.0), constant(0.5)), seed=0, suprema=lambda *_: 0.0)
+    found = influence.moments(folds, DOMAIN, (constant(0.0), constant(0.5)), seed=0, suprema=lambda *_: 0.0)
     assert (found.tau, found.sigma2, found.gamma, found.gamma_s) == (0.0, 4.0, 2.0, 4.0)
 
 
@@ -194,12 +194,12 @@ def test_an_empty_or_tiny_arm_is_no_error(treated: int, model: str) -> None:
     alone = Table(table.x, (np.arange(60) < treated) * 1.0, table.y)
     score = "logistic" if model == "kernel_ridge" else model
     pair = (learner(Role.outcome, model), learner(Role.propensity, score))
-    found = asymptotic.fit(alone, DOMAIN, *pair, seed=0)
+    found = influence.fit(alone, DOMAIN, *pair, seed=0)
     if treated in (0, 60):
         empty = found.treated if treated == 0 else found.control
         np.testing.assert_array_equal(empty(table.x)[0], 1.5)
         np.testing.assert_array_equal(found.propensity(table.x)[0], treated / 60)
-    whole = asymptotic.moments([alone, alone], DOMAIN, pair, seed=0)
+    whole = influence.moments([alone, alone], DOMAIN, pair, seed=0)
     # The outcome is 5 wide, and some score has at least the weight 1/0.9.
     assert whole.gamma >= 2.5
     assert np.isfinite([whole.tau, whole.sigma2, whole.gamma_s]).all()
@@ -213,7 +213,7 @@ def test_what_a_learner_warns_of_is_not_heard(recwarn: pytest.WarningsRecorder) 
         warnings.warn("did not converge", RuntimeWarning, stacklevel=1)
         return lambda points: (np.exp(points[:, 0] + 1e4).clip(0.0, 0.5), points * 0)
 
-    asymptotic.moments([people(40, 1), people(40, 2)], DOMAIN, (Learner(loud), Learner(loud)), seed=0)
+    influence.moments([people(40, 1), people(40, 2)], DOMAIN, (Learner(loud), Learner(loud)), seed=0)
     assert not recwarn.list
 
 
@@ -223,17 +223,17 @@ def test_the_scale_is_r_of_equation_7(epsilon: str, delta: str, n: int) -> None:
     printed = 5 * math.sqrt(2 * math.log(n) * math.log(2 / float(delta))) / (float(epsilon) * n)
     assert mechanism.noise_scale is not None
     assert printed <= mechanism.noise_scale <= printed * (1 + 1e-8)
-    assert asymptotic.rate(n, float(epsilon), float(delta)) == pytest.approx(printed)
+    assert influence.rate(n, float(epsilon), float(delta)) == pytest.approx(printed)
 
 
 def test_release_is_equations_7_and_11_with_noise_in_units_of_gamma() -> None:
     """4,000 seeded draws: mean tau and deviation gamma r, sigma2 floored at 0 and its upper tail gamma_s r."""
     found = InfluenceMoments(3000, tau=1.2, sigma2=2.0, gamma=9.0, gamma_s=79.0)
-    pair = asymptotic.mechanisms(3000, COST, EFFECT)
+    pair = influence.mechanisms(3000, COST, EFFECT)
     assert [m.cost.epsilon for m in pair] == [Decimal("0.45"), Decimal("0.05")]
     assert [m.cost.delta for m in pair] == [Decimal("9e-6"), Decimal("1e-6")]
     budget = RehearsalBudget(5)
-    drawn = np.array([asymptotic.release(found, pair, budget) for _ in range(4000)])
+    drawn = np.array([influence.release(found, pair, budget) for _ in range(4000)])
     taus, squares = drawn.T
     r1, r2 = (5 * math.sqrt(2 * math.log(3000) * math.log(2 / d)) / (e * 3000) for e, d in ((0.45, 9e-6), (0.05, 1e-6)))
     # A mean of 4,000 errs by 1.6 % of the deviation, a deviation by 1.1 %: five standard errors, false alarm 1e-6.
@@ -251,8 +251,8 @@ def _normal(value: float) -> float:
 
 def test_charges_add_up_and_their_loss_is_what_they_declare() -> None:
     """1/n is no proved sensitivity, so the privacy loss distribution must not be that of Gaussian noise on it."""
-    pair = asymptotic.mechanisms(3000, COST, EFFECT)
-    charges = [pair[0].charge(asymptotic.EFFECT), pair[1].charge(asymptotic.VARIANCE)]
+    pair = influence.mechanisms(3000, COST, EFFECT)
+    charges = [pair[0].charge(influence.EFFECT), pair[1].charge(influence.VARIANCE)]
     assert compose(charges) == COST
     assert epsilon_pld(charges, COST.delta) == pytest.approx(0.5, rel=1e-3)
 

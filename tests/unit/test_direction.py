@@ -18,7 +18,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Scope
 from causalveil.schemas.release import ScoreRelease
 from causalveil.schemas.study import Variant
-from causalveil.tasks.direction import sensitivity as theory
+from causalveil.tasks.direction import sensitivity
 from causalveil.tasks.direction.answers import favoured, verdict
 from causalveil.tasks.direction.draws import draws, fits, shares
 from causalveil.tasks.direction.expected import hsic_margin, stand_in_pairs, sweep
@@ -69,17 +69,21 @@ def test_scales_are_sensitivity_over_epsilon(score: str) -> None:
     for release in Releases:
         study = make_direction(scores=[score], release=release, epsilon="0.5", delta="0")
         (draw,) = draws(study, SIZES)
-        expected = 2 * theory.score_sensitivity(Score(score), 2_000, Variant.ours) / 0.5
+        expected = 2 * sensitivity.score_sensitivity(Score(score), 2_000, Variant.ours) / 0.5
         assert draw.mechanism.noise_scale == pytest.approx(expected, rel=1e-12)
 
 
 def test_ours_is_never_noisier_than_the_paper() -> None:
     for score in (Score.spearman, Score.kendall, Score.hsic):
         for m in (5, 50, 5_000):
-            ours, paper = (theory.score_sensitivity(score, m, variant) for variant in (Variant.ours, Variant.paper))
+            ours, paper = (
+                sensitivity.score_sensitivity(score, m, variant) for variant in (Variant.ours, Variant.paper)
+            )
             assert ours <= paper
     for penalty in (1e-5, 1e-3, 0.1, 1.0):
-        ours, paper = (theory.weight_movement(1_000, penalty, variant) for variant in (Variant.ours, Variant.paper))
+        ours, paper = (
+            sensitivity.weight_movement(1_000, penalty, variant) for variant in (Variant.ours, Variant.paper)
+        )
         assert ours < paper
 
 
@@ -134,13 +138,17 @@ def test_noise_vanishes_with_epsilon() -> None:
 
 
 def test_theorems_at_their_ends() -> None:
-    for theorem in (theory.order_kept_one_draw, theory.order_kept_two_draws, theory.order_kept_four_draws):
+    for theorem in (
+        sensitivity.order_kept_one_draw,
+        sensitivity.order_kept_two_draws,
+        sensitivity.order_kept_four_draws,
+    ):
         assert theorem(0.0, 2.0) == pytest.approx(0.5)
         assert theorem(60.0, 1.0) == pytest.approx(1)
         values = [theorem(margin, 1.0) for margin in np.linspace(0, 20, 200)]
         assert all(np.diff(values) >= 0)
     ratio = 1.3
-    assert theory.order_kept_two_draws(ratio, 1) == pytest.approx(1 - (ratio + 2) / 4 * math.exp(-ratio))
+    assert sensitivity.order_kept_two_draws(ratio, 1) == pytest.approx(1 - (ratio + 2) / 4 * math.exp(-ratio))
 
 
 def vote(favours: Favours | None, kept: float | None) -> ScoreRelease:

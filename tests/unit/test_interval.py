@@ -16,8 +16,7 @@ from scipy.stats import beta as beta_distribution
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
-from causalveil.tasks.ipw import perturb
-from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.ipw import perturb, weights
 from causalveil.tasks.ipw.interval import FLOOR_DEVIATIONS, findings
 from tests.ipw_help import ESTIMANDS, make_study, random_rows
 
@@ -106,7 +105,7 @@ def test_the_noise_of_the_variance_widens_the_interval() -> None:
 
 
 def exact_findings(study: object, rows: Rows) -> tuple[object, np.ndarray]:
-    sums = weigh.exact_sums(study, lambda _: rows, 1, len(rows), W)
+    sums = weights.exact_sums(study, lambda _: rows, 1, len(rows), W)
     sizes = sizes_of(study, len(rows)).model_copy(update={"estimation": len(rows)})
     return findings(study, sizes, sums), sums
 
@@ -120,7 +119,7 @@ def scores(rows: Rows) -> np.ndarray:
 def test_without_noise_hajek_is_the_difference_of_weighted_means(estimand: str, level: str) -> None:
     study, rows = make_study(estimand=estimand, level=level), random_rows(20_000, 4, 1)
     found, _ = exact_findings(study, rows)
-    weight = weigh.weights(study.estimand, scores(rows), rows.t)
+    weight = weights.weights(study.estimand, scores(rows), rows.t)
     y, treated = 5 + 5 * rows.u, rows.t == 1
     means = [np.average(y[arm], weights=weight[arm]) for arm in (treated, ~treated)]
     assert found.estimate == pytest.approx(means[0] - means[1], abs=1e-6)
@@ -141,7 +140,7 @@ def test_without_noise_horvitz_thompson_is_the_mean_of_contributions(estimand: s
     study = make_study(estimand=estimand, level=level, weighting="horvitz_thompson", outcome=outcome)
     rows = random_rows(20_000, 4, 1)
     found, _ = exact_findings(study, rows)
-    weight = weigh.weights(study.estimand, scores(rows), rows.t)
+    weight = weights.weights(study.estimand, scores(rows), rows.t)
     contribution = np.where(rows.t == 1, 1, -1) * weight * (lower + 5 + 5 * rows.u)
     expected = np.clip(contribution.mean(), -10, 10)
     assert found.estimate == pytest.approx(expected, abs=1e-5)
@@ -156,7 +155,7 @@ def test_the_declared_noise_error_is_that_of_repeated_releases(weighting: str, l
     study, rows = make_study(weighting=weighting, level=level, delta="1e-6"), random_rows(60_000, 4, 2)
     found, sums = exact_findings(study, rows)
     sizes = sizes_of(study, len(rows)).model_copy(update={"estimation": len(rows)})
-    entries, mechanism = weigh.private_entries(study), perturb.mechanism(study, sizes)
+    entries, mechanism = weights.private_entries(study), perturb.mechanism(study, sizes)
     assert mechanism is not None
     random, estimates, uppers = np.random.default_rng(3), [], []
     for _ in range(4000):
@@ -189,7 +188,7 @@ def test_negative_noisy_numbers_do_no_harm() -> None:
     for changes in ({}, {"weighting": "horvitz_thompson"}, {"delta": 0}, {"level": "label"}):
         study = make_study(**changes)
         sizes = sizes_of(study, 4000)
-        count = len(weigh.statistic_names(study))
+        count = len(weights.statistic_names(study))
         for statistics in (np.full(count, -1e6), np.full(count, 1e6), np.zeros(count), np.arange(count) - 3e3):
             found = findings(study, sizes, statistics)
             assert -10 <= found.interval.lower <= found.estimate <= found.interval.upper <= 10

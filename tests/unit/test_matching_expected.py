@@ -13,7 +13,7 @@ from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.matching import declare, expected, rehearse
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.matching import expected as matching_theory
+from causalveil.tasks.matching import expected as matching_expected
 from causalveil.tasks.matching.nearest import most_used
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.matching_help import POLICY, matching_changes, population, two_covariates
@@ -52,7 +52,7 @@ def test_the_rule_of_thumb_for_the_busiest_unit(ratio: int, share: float) -> Non
     for n in (1_000, 30_000):
         arms = (np.arange(n) < n * share).astype(np.uint8)
         found = np.mean([most_used(random.random(n), arms, ratio) for _ in range(3)]) / ratio
-        guess = matching_theory.busiest(int(n * (1 - share)), int(n * share), ratio)
+        guess = matching_expected.busiest(int(n * (1 - share)), int(n * share), ratio)
         assert guess == pytest.approx(found, rel=0.4)
 
 
@@ -75,7 +75,7 @@ def test_warnings_where_they_belong() -> None:
 
 def test_units_needed_are_enough_and_hardly_more() -> None:
     study = two_covariates(level="label", epsilon="0.5")
-    needed = matching_theory.units_needed(study, 0.05)
+    needed = matching_expected.units_needed(study, 0.05)
     assert needed is not None
     assert expected_at(study, needed)["half_width"] < 0.05 < expected_at(study, int(needed * 0.97))["half_width"]
 

@@ -11,9 +11,7 @@ from scipy.stats import laplace, norm
 
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import Noise, laplace_tail
-from causalveil.tasks.matching import interval as matching_interval
-from causalveil.tasks.matching import perturb as match_perturb
-from causalveil.tasks.matching import weights as match_weights
+from causalveil.tasks.matching import interval, perturb, weights
 from causalveil.tasks.matching.interval import Contrast, findings
 from causalveil.tasks.matching.weights import Reuse
 from tests.matching_help import population, two_covariates
@@ -83,8 +81,8 @@ def test_the_released_variance_is_that_of_abadie_and_imbens() -> None:
     estimates, variances = [], []
     for seed in range(120):
         rows = population(1_500, np.random.default_rng(seed), varying=0.3)
-        weighted = match_weights.weigh(study, np.rint(rows.x[:, 0] * 2**30) / 2**30, rows.t)
-        exact = match_perturb.sums(study, weighted, rows.t, rows.u)
+        weighted = weights.weigh(study, np.rint(rows.x[:, 0] * 2**30) / 2**30, rows.t)
+        exact = perturb.sums(study, weighted, rows.t, rows.u)
         found = findings(study, sizes_of(study, 1_500), weighted.reuse, exact)
         estimates.append(found.estimate)
         variances.append(found.variance.sampling)
@@ -107,10 +105,10 @@ def test_the_variance_is_never_above_what_any_population_has() -> None:
     study = two_covariates(level="label", epsilon="0.01")
     for second in (-1e9, 0.0, 1e9):
         found = findings(study, sizes_of(study, 1000), REUSE, np.array([0.1, second]))
-        assert 0 <= found.variance.sampling <= matching_interval.largest_variance(REUSE)
+        assert 0 <= found.variance.sampling <= interval.largest_variance(REUSE)
         upper = found.details["sampling_standard_error_upper"] ** 2
-        assert upper <= matching_interval.largest_variance(REUSE) * (1 + 1e-12)
-    assert matching_interval.largest_variance(REUSE) == pytest.approx((2800 + 1800) / 1000**2)
+        assert upper <= interval.largest_variance(REUSE) * (1 + 1e-12)
+    assert interval.largest_variance(REUSE) == pytest.approx((2800 + 1800) / 1000**2)
 
 
 @pytest.mark.parametrize("queries", [600, 1000])
@@ -121,13 +119,13 @@ def test_no_population_has_a_larger_variance(queries: int) -> None:
     grid = np.linspace(0, 1, 51)
     one, other = np.meshgrid(grid, grid)
     worst = queries * (one + other) ** 2 + squares[0] * (1 - one**2) + squares[1] * (1 - other**2)
-    assert worst.max() / queries**2 <= matching_interval.largest_variance(reuse) * (1 + 1e-12)
+    assert worst.max() / queries**2 <= interval.largest_variance(reuse) * (1 + 1e-12)
 
 
 def test_without_pairs_the_largest_variance_is_used() -> None:
     study = two_covariates(level="label")
     found = findings(study, sizes_of(study, 1000), replace(REUSE, pairs=(0, 300, 0)), np.array([0.1, 0.0]))
-    assert found.variance.sampling == pytest.approx(matching_interval.largest_variance(REUSE))
+    assert found.variance.sampling == pytest.approx(interval.largest_variance(REUSE))
 
 
 def test_correction_divides_and_widens() -> None:

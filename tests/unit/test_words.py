@@ -31,7 +31,8 @@ def missing(file: str, text: str) -> list[str]:
     """What ``text`` names by path, dotted module, Python file or Markdown link, and the tree does not have."""
     found = []
     for path in PATH.findall(text):
-        if not (any(ROOT.glob(path)) if "*" in path else (ROOT / path).exists()):
+        # A module may be named without its suffix.
+        if not (any(ROOT.glob(path)) or (ROOT / f"{path}.py").exists()):
             found.append(path)
     for name in MODULE.findall(text):
         parts = name.split(".")

@@ -19,7 +19,7 @@ from causalveil.schemas.estimators.direction import DirectionStudy, Favours, Sco
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Half
 from causalveil.schemas.study import Variant
-from causalveil.tasks.direction import sensitivity as theory
+from causalveil.tasks.direction import sensitivity
 from causalveil.tasks.direction.answers import ReleasedDraw, score_release
 from causalveil.tasks.direction.draws import Draw, draws
 from causalveil.tasks.direction.pairs import TestRows
@@ -155,8 +155,10 @@ def _rehearse(
 def order_kept(study: DirectionStudy, declared: Sequence[Draw]) -> Callable[[float, float], float]:
     """The theorem for the number of draws that decide: one on the difference, one a score, one a quartile range."""
     if len(declared) == 4:
-        return theory.order_kept_four_draws
-    return theory.order_kept_one_draw if study.estimator.variant is Variant.ours else theory.order_kept_two_draws
+        return sensitivity.order_kept_four_draws
+    return (
+        sensitivity.order_kept_one_draw if study.estimator.variant is Variant.ours else sensitivity.order_kept_two_draws
+    )
 
 
 def _measured(

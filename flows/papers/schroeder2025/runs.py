@@ -22,17 +22,15 @@ from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.aipw import stages as aipw
-from causalveil.tasks.aipw_asymptotic import influence as asymptotic
-from causalveil.tasks.aipw_asymptotic import stages as asymptotic_stage
+from causalveil.tasks.aipw import stages as aipw_stages
+from causalveil.tasks.aipw_asymptotic import influence
+from causalveil.tasks.aipw_asymptotic import stages as aipw_asymptotic_stages
 from causalveil.tasks.enclave.folds import fold_sizes
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.ipw import interval as ipw_interval
-from causalveil.tasks.ipw import perturb
-from causalveil.tasks.ipw import weights as weigh
-from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.ipw import interval, perturb, weights
+from causalveil.tasks.models import logistic
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.simulate import penalty
@@ -149,12 +147,12 @@ def analyse(study: EffectStudy, rows: Rows, seed: int, levels: Sequence[float] =
     asked = [study.model_copy(update={"confidence": level}) for level in levels]
     if isinstance(study, AipwStudy) and study.guarantee is Guarantee.asymptotic:
         # One fit serves all levels: only the interval differs.
-        tables = [asymptotic_stage.table(study, fold) for fold in _cut(rows, study.estimator.folds)]
-        learners = asymptotic_stage.learners(study, len(rows))
-        found = asymptotic.moments(tables, asymptotic_stage.domain(study), learners, seed)
-        pair = asymptotic_stage.mechanisms(study, len(rows))
-        released = asymptotic.release(found, pair, RehearsalBudget(seed))
-        return [asymptotic_stage.findings(one, found, released) for one in asked if isinstance(one, AipwStudy)]
+        tables = [aipw_asymptotic_stages.table(study, fold) for fold in _cut(rows, study.estimator.folds)]
+        learners = aipw_asymptotic_stages.learners(study, len(rows))
+        found = influence.moments(tables, aipw_asymptotic_stages.domain(study), learners, seed)
+        pair = aipw_asymptotic_stages.mechanisms(study, len(rows))
+        released = influence.release(found, pair, RehearsalBudget(seed))
+        return [aipw_asymptotic_stages.findings(one, found, released) for one in asked if isinstance(one, AipwStudy)]
     return [_finite(one, rows, RehearsalBudget(seed)) for one in asked]
 
 
@@ -190,14 +188,14 @@ def _answers(run: int, findings: Sequence[EffectFindings]) -> list[Answer]:
 def _finite(study: EffectStudy, rows: Rows, budget: Budget) -> EffectFindings:
     sizes = sizes_of(study, len(rows))
     if isinstance(study, AipwStudy):
-        return aipw.analyse(study, sizes, _cut(rows, study.estimator.folds), budget)
+        return aipw_stages.analyse(study, sizes, _cut(rows, study.estimator.folds), budget)
     if isinstance(study, DifferenceStudy):
         return difference.analyse(study, sizes, rows, budget)
     if isinstance(study, IpwStudy) and sizes.train is not None and sizes.estimation is not None:
         train, held = _slice(rows, slice(0, sizes.train)), _slice(rows, slice(sizes.train, None))
-        coefficients = propensity.model(study, sizes).release(lambda _: train, 1, budget)
-        sums = weigh.exact_sums(study, lambda _: held, 1, sizes.estimation, coefficients)
-        return ipw_interval.findings(study, sizes, perturb.release(study, sizes, sums, budget))
+        coefficients = logistic.model(study, sizes).release(lambda _: train, 1, budget)
+        sums = weights.exact_sums(study, lambda _: held, 1, sizes.estimation, coefficients)
+        return interval.findings(study, sizes, perturb.release(study, sizes, sums, budget))
     raise TypeError(f"no runs of '{study.estimator.name}'")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.flows.papers.figures import write_page, write_table
-from causalveil.flows.papers.schroeder2025 import runs as interval_runs
+from causalveil.flows.papers.schroeder2025 import runs as schroeder2025_runs
 from causalveil.flows.papers.schroeder2025.data import (
     DATASET_1,
     DATASET_2,
@@ -78,11 +78,11 @@ class Cell:
     def study(self) -> EffectStudy:
         """What is asked."""
         document = self.population.document()
-        return interval_runs.study_of(document, self.method, self.units, EPSILON, DELTA)
+        return schroeder2025_runs.study_of(document, self.method, self.units, EPSILON, DELTA)
 
     def answers(self, runs: Sequence[int]) -> list[Answer]:
         """What these runs say."""
-        return interval_runs.synthetic_runs(self.study, self.population, self.units, runs)
+        return schroeder2025_runs.synthetic_runs(self.study, self.population, self.units, runs)
 
 
 CELLS = (
@@ -154,8 +154,8 @@ def _patients(pool: ProcessPoolExecutor, frame: Any, runs: int) -> list[dict[str
     for epsilon in RHC_EPSILONS:
         wide = None
         for method in (KERNEL, FINITE, IPW):
-            study = interval_runs.study_of(rhc_document(), method, frame.height, epsilon, DELTA)
-            work = partial(interval_runs.shuffled_runs, study, frame)
+            study = schroeder2025_runs.study_of(rhc_document(), method, frame.height, epsilon, DELTA)
+            work = partial(schroeder2025_runs.shuffled_runs, study, frame)
             done = [answer for part in pool.map(work, [[run] for run in range(runs)]) for answer in part]
             some = [answer for answer in done if answer.level == LEVELS[-1]]
             width = sum(answer.upper - answer.lower for answer in some) / len(some) / 2
@@ -191,5 +191,5 @@ def _coverage(cell: Cell, answers: Sequence[Answer]) -> list[dict[str, Any]]:
             "bias_error": summary.bias_error,
             "half_width": summary.half_width,
         }
-        for summary in interval_runs.summarise(answers, cell.population.truth)
+        for summary in schroeder2025_runs.summarise(answers, cell.population.truth)
     ]

@@ -113,19 +113,19 @@ def matching(
 
 def prepare(data: PublishedData, seeds: int) -> Prepared:
     """Rows in the order of each run, fitted once: the fit does not depend on the order but for rounding."""
-    from causalveil.flows.papers.yuan2026 import errors as matching_errors
+    from causalveil.flows.papers.yuan2026 import errors
     from causalveil.flows.papers.yuan2026.data import rows_of
     from causalveil.schemas.estimators.matching import MatchingStudy
     from causalveil.tasks.enclave.sizes import sizes_of
-    from causalveil.tasks.matching import scores as match_scores
+    from causalveil.tasks.matching import scores
 
-    penalty = matching_errors.penalty(data.frame.height, len(data.covariates))
+    penalty = errors.penalty(data.frame.height, len(data.covariates))
     document = data.document({"name": "matching", "penalty": penalty}, {"epsilon": 1, "level": "label"})
     study = MatchingStudy.model_validate(document)
     orders = tuple(rows_of(study, data.frame, seed.to_bytes(16, "little")) for seed in range(seeds))
-    fitted = match_scores.fitted(study, sizes_of(study, data.frame.height), lambda _: orders[0], 1)
+    fitted = scores.fitted(study, sizes_of(study, data.frame.height), lambda _: orders[0], 1)
     width = study.outcome.width
-    truth = {ratio: matching_errors.non_private_estimate(orders[0], fitted, ratio, width) for ratio in RATIOS}
+    truth = {ratio: errors.non_private_estimate(orders[0], fitted, ratio, width) for ratio in RATIOS}
     return Prepared(data, penalty, orders, fitted, truth)
 
 

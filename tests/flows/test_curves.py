@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from causalveil.flows.cli.main import main
-from causalveil.flows.planning import curves as planner
+from causalveil.flows.planning import curves
 from causalveil.flows.planning.curves import half_width, least_epsilon, with_epsilon
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import StandIn
@@ -48,7 +48,7 @@ def test_the_answer_is_enough_and_the_next_smaller_amount_is_not(name: str) -> N
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "aipw"])
 def test_more_epsilon_or_more_units_never_widen(name: str) -> None:
     """Curves fall along both axes. Those of aipw may rise where its recipe begins to pay for adjustment."""
-    rows = planner.curves(study_of(name), 20_000, StandIn())
+    rows = curves.curves(study_of(name), 20_000, StandIn())
     width = {(row["epsilon"], row["units"]): row["half_width"] for row in rows}
     assert len(width) > 50
     for fixed, moving in ((0, 1), (1, 0)):
@@ -66,7 +66,7 @@ def test_the_least_epsilon_is_found_where_a_width_rises_in_between(monkeypatch: 
         epsilon = float(asked.privacy.epsilon)
         return 1 / epsilon + (3.0 if epsilon >= 1 else 0.0) - (2.9 if epsilon >= 20 else 0.0)
 
-    monkeypatch.setattr(planner, "half_width", stepped)
+    monkeypatch.setattr(curves, "half_width", stepped)
     epsilon, _ = least_epsilon(study, sizes_of(study, 5_000), StandIn(), 2.0)
     assert epsilon == Decimal("0.5")
 
@@ -75,7 +75,7 @@ def test_a_width_beyond_sampling_error_is_not_promised() -> None:
     study = study_of("ipw")
     sizes = sizes_of(study, 5_000)
     floor = half_width(with_epsilon(study, Decimal(100)), sizes, StandIn())
-    answer = planner.target(study, sizes, StandIn(), floor * 0.9)
+    answer = curves.target(study, sizes, StandIn(), floor * 0.9)
     assert answer["epsilon"] is None
     assert answer["expected"] == floor
     assert "more units" in answer["sentence"]
@@ -104,7 +104,7 @@ def test_a_target_is_above_zero(width: float) -> None:
 
 
 def test_amounts_are_in_order_and_have_three_digits() -> None:
-    amounts = [planner._amount(index) for index in range(4501)]
+    amounts = [curves._amount(index) for index in range(4501)]
     assert amounts == sorted(amounts)
     assert len(set(amounts)) == 4501
     assert (amounts[0], amounts[-1]) == (Decimal("0.001"), Decimal(100))
