@@ -80,10 +80,14 @@ class Software(Frozen):
 
 
 class LedgerStatement(Frozen):
-    """Where the charge stands: the ledger and the hash of the run's last charge in its chain."""
+    """Where the charge stands: the ledger, and hash and number of the run's last charge in its chain.
+
+    A ledger that does not hold that entry any more is an older copy, or was cut.
+    """
 
     identity: str
     entry_hash: str
+    sequence: Annotated[int | None, Field(ge=1, description="number of that entry")] = None
 
 
 class Release(Frozen, Shown):

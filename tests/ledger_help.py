@@ -133,7 +133,7 @@ def release_of(ledger: Ledger, request: Reservation, **more: Any) -> EffectRelea
         "noise": {"source": "operating_system"},
         "not_for_release": False,
         "software": {"version": "0", "dependencies": {}},
-        "ledger": {"identity": ledger.identity, "entry_hash": ledger.last_charge_hash(request.run_id)},
+        "ledger": ledger.statement(request.run_id).model_dump(),
     }
     return EffectRelease.model_validate(document | more)
 

@@ -135,6 +135,26 @@ def void(
         show.line(f"Voided {run}: what it never released is free again.")
 
 
+@ledger_app.command()
+def restored(reason: Reason, json_: Json = False) -> None:
+    """Go on with an older copy of the ledger, after a loss: a record of what is missing, and why it was accepted.
+
+    What the lost entries charged is forgotten, though their releases are out: lower the caps first.
+    """
+    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+
+    ledger = open_ledger()
+    entry = ledger.restored(reason)
+    lost = entry.document["lost"]["seq"]
+    if json_:
+        show.document({"ledger": ledger.identity, "lost": lost, "entry": entry.seq})
+    else:
+        show.line(
+            f"Ledger {ledger.identity} goes on at entry {entry.seq}; this machine had seen entry {lost}. Hold every "
+            "release against it (causalveil ledger verify --release FILE) and lower the caps by those it does not know."
+        )
+
+
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="the run's id", show_default=False)]
 
 

@@ -12,7 +12,6 @@ from causalveil.schemas.privacy import Charge
 from causalveil.schemas.release import (
     RELEASES,
     Blocks,
-    LedgerStatement,
     NoiseStatement,
     PrivacyStatement,
     Release,
@@ -61,9 +60,7 @@ def assemble_release(
         noise=NoiseStatement(source=budget.noise.name),
         not_for_release=budget.noise.name == "seeded",
         software=Software(version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}),
-        ledger=LedgerStatement(
-            identity=budget.ledger.identity, entry_hash=budget.ledger.last_charge_hash(reservation.run_id)
-        ),
+        ledger=budget.ledger.statement(reservation.run_id),
         **found.fields(study),
     )
 

@@ -161,18 +161,24 @@ def test_a_rehashed_forgery_within_the_rules_is_found_by_the_release(
 ) -> None:
     ledger.verify_release(release)
     forge(ledger, tamper, 2, body="opening -> onening")
-    ledger.verify()
+    elsewhere = replace(ledger, memory=None)
+    elsewhere.verify()
     with pytest.raises(LedgerError, match="rolled back or truncated"):
-        ledger.verify_release(release)
+        elsewhere.verify_release(release)
+    with pytest.raises(LedgerError, match="older copy"):
+        ledger.verify()
 
 
 class TestVerifyRelease:
     def test_truncation(self, ledger: Ledger, release: EffectRelease, tamper: Tamper) -> None:
+        elsewhere = replace(ledger, memory=None)
         for last in (5, 4, 3):
             tamper(f"DELETE FROM entries WHERE seq >= {last}")
-            ledger.verify()  # the chain is whole ...
+            elsewhere.verify()  # the chain is whole ...
             with pytest.raises(LedgerError, match=r"run-1.*truncated"):  # ... but the release knows better
-                ledger.verify_release(release)
+                elsewhere.verify_release(release)
+            with pytest.raises(LedgerError, match=r"seen entry 5.*ledger restored"):  # ... and so does this machine
+                ledger.verify()
 
     def test_rollback_to_a_backup(self, tmp_path: Path) -> None:
         path = tmp_path / "ledger.db"
@@ -182,17 +188,21 @@ class TestVerifyRelease:
         release = finished(ledger, reservation(), policy(), tmp_path)
         ledger.verify_release(release)
         shutil.copy(tmp_path / "backup.db", path)
-        ledger.verify()
+        with pytest.raises(LedgerError, match="older copy"):
+            ledger.verify()
+        elsewhere = replace(ledger, memory=None)
+        elsewhere.verify()
         with pytest.raises(LedgerError, match="rolled back"):
-            ledger.verify_release(release)
+            elsewhere.verify_release(release)
 
-    def test_rerun_after_rollback_does_not_pass_for_the_first(self, tmp_path: Path) -> None:
+    def test_rerun_after_rollback_does_not_pass_for_the_first(self, tmp_path: Path, home: Path) -> None:
         path = tmp_path / "ledger.db"
         ledger = open_ledger(f"sqlite:///{path}")
         ledger.grant(policy(), "opening")
         shutil.copy(path, tmp_path / "backup.db")
         first = finished(ledger, reservation(), policy(), tmp_path)
         shutil.copy(tmp_path / "backup.db", path)
+        shutil.rmtree(home / "ledgers")  # a machine that has not seen the first
         second = finished(ledger, reservation(), policy(), tmp_path)
         ledger.verify_release(second)
         with pytest.raises(LedgerError, match="another hash"):
@@ -304,6 +314,7 @@ class TestDatabase:
             def look_and_write(answers: Any) -> None:
                 if os.geteuid() == 0:
                     os.setuid(65534)  # file modes do not bind root
+                os.environ["CAUSALVEIL_HOME"] = tempfile.mkdtemp()
                 reader = open_ledger(f"sqlite:///{path}")
                 answers.put(reader.verify().entries)
                 for act in (

@@ -74,7 +74,19 @@ class RunRecord:
     @property
     def last_hash(self) -> str:
         """Hash of the run's last charge, or of its reservation if it has none."""
-        return (self.charges[-1][1] if self.charges else self.reserved).hash
+        return self.last_entry.hash
+
+    @property
+    def last_entry(self) -> Entry:
+        """The entry of the run's last charge, or its reservation if it has none."""
+        return self.charges[-1][1] if self.charges else self.reserved
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All entries of the run, in order."""
+        later = (self.document, self.verdict, self.voided)
+        found = (self.reserved, *(entry for _, entry in self.charges), *(entry for entry in later if entry is not None))
+        return tuple(sorted(found, key=lambda entry: entry.seq))
 
     def drawn(self, name: str) -> Entry | None:
         """The entry of the charge of that name, if it was released."""
@@ -160,6 +172,14 @@ class Book:
     def used(self, dataset: str, level: Level, block: str) -> Sum:
         """What runs hold or spent in a block."""
         return self._used.get((dataset, level, block), Sum())
+
+    def sums(self) -> Iterable[tuple[tuple[str, Level, str], Sum]]:
+        """What is used, by dataset, level and block."""
+        return self._used.items()
+
+    def set_sums(self, used: dict[tuple[str, Level, str], Sum]) -> None:
+        """Go on from sums that were verified before."""
+        self._used = used
 
     def _reserve(self, entry: Entry) -> None:
         reservation = reservation_of(entry)

@@ -8,18 +8,19 @@ void frees only what was never released. Every write is one serialised transacti
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import URL, Connection, and_, or_, select
+from sqlalchemy import URL, Connection
 
 from causalveil.schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict
 from causalveil.schemas.ledger import DOCUMENT, Account, Reservation, Verified
 from causalveil.schemas.policy import DataClass, Policy
 from causalveil.schemas.privacy import Charge
-from causalveil.schemas.release import Release
+from causalveil.schemas.release import LedgerStatement, Release
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.privacy.ledger import verify as ledger_verify
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of, run_of
@@ -40,6 +41,8 @@ from causalveil.tasks.privacy.ledger.rules import (
     one_line,
     refuse_another_run,
 )
+from causalveil.tasks.privacy.ledger.soundness.integrity import stamp
+from causalveil.tasks.privacy.ledger.soundness.memory import Memory, caught_up, from_the_first, holds
 from causalveil.tasks.privacy.ledger.store import URL_VARIABLE, Store, entries
 from causalveil.tasks.privacy.owner import OwnerKey
 
@@ -57,7 +60,8 @@ def open_ledger(url: str | None = None) -> Ledger:
         LedgerError: unreachable, not a ledger, or of a newer version than this program.
     """
     store = Store(url or os.environ.get(URL_VARIABLE) or _sqlite(home() / "ledger.db"))
-    return Ledger(store, store.prepare())
+    identity = store.prepare()
+    return Ledger(store, identity, Memory(identity))
 
 
 def throwaway_ledger(directory: Path) -> Ledger:
@@ -81,10 +85,14 @@ class Released:
 
 @dataclass(frozen=True)
 class Ledger:
-    """One ledger. Holds no connection: share it between threads, pickle it, take it over a fork."""
+    """One ledger. Holds no connection: share it between threads, pickle it, take it over a fork.
+
+    ``memory`` is what this machine knows of it; a ledger that is thrown away has none.
+    """
 
     store: Store
     identity: str
+    memory: Memory | None = None
 
     def grant(self, policy: Policy, reason: str, owner: OwnerKey | None = None) -> None:
         """Record the owner's caps for a dataset; the latest grant is in force.
@@ -100,8 +108,8 @@ class Ledger:
             StudyError: no reason.
         """
         self._refuse_foreign(policy)
-        with self.store.write() as connection:
-            before = self._book(connection, policy.dataset).grants.get(policy.dataset)
+        with self._writing() as (connection, book):
+            before = book.grants.get(policy.dataset)
             entry = self._append_grant(connection, before, policy, one_line(reason), owner)
         self._audit_grant(policy, entry)
 
@@ -117,8 +125,8 @@ class Ledger:
         self._refuse_foreign(policy)
         if policy.data_class is DataClass.sensitive or policy.owner_key is not None:
             return False
-        with self.store.write() as connection:
-            before = self._book(connection, policy.dataset).grants.get(policy.dataset)
+        with self._writing() as (connection, book):
+            before = book.grants.get(policy.dataset)
             if before is not None:
                 return False
             reason = f"granted by itself: the data are {policy.data_class}"
@@ -159,14 +167,14 @@ class Ledger:
         if (request.dataset, request.policy_digest) != (policy.dataset, policy.digest):
             raise PolicyError(f"run {request.run_id}: the policy is not the one that the reservation names")
         refused: BudgetRefused | None = None
-        with self.store.write() as connection:
-            run = self._run(connection, request.run_id)
+        with self._writing() as (connection, book):
+            run = book.runs.get(request.run_id) or self._run(connection, request.run_id)
             if run is not None:
                 refuse_another_run(run, request)
                 event, entry = "resume", run.reserved
             else:
                 try:
-                    cap = cap_with_room(self._book(connection, request.dataset), request, policy)
+                    cap = cap_with_room(book, request, policy)
                 except BudgetRefused as problem:
                     refused = problem
                     event, entry = "refused", self._append_refusal(connection, request, str(problem))
@@ -202,8 +210,8 @@ class Ledger:
             BudgetRefused: the run reserved no such charge, or is voided or finished without it.
             LedgerError: the ledger cannot be used. Run again: a draw that did commit is found.
         """
-        with self.store.write() as connection:
-            run = self._spender(connection, run_id)
+        with self._writing() as (connection, book):
+            run = book.runs.get(run_id) or self._spender(connection, run_id)
             entry = drawn_before(run, charge)
             if entry is not None:
                 return Released(entry.document, entry.hash, fresh=False)
@@ -229,8 +237,8 @@ class Ledger:
             RunConflict: no such run, voided, or finished with another document.
             LedgerError: the ledger cannot be used.
         """
-        with self.store.write() as connection:
-            run = self._run(connection, run_id)
+        with self._writing() as (connection, book):
+            run = book.runs.get(run_id) or self._run(connection, run_id)
             if run is None or run.voided:
                 raise RunConflict(f"run {run_id} {'was voided' if run else 'is not in this ledger'}")
             if run.document is not None:
@@ -287,7 +295,7 @@ class Ledger:
             LedgerError: the ledger cannot be used.
         """
         why = one_line(reason or "") if reason is not None or verdict is ReviewVerdict.reject else None
-        with self.store.write() as connection:
+        with self._writing() as (connection, _):
             document = self._held(connection, run_id)
             pinned = self._pinned(connection, document.dataset)
             body = verdict_body(document, verdict, why, self.identity, pinned, owner)
@@ -307,10 +315,42 @@ class Ledger:
         Raises:
             RunConflict: no such run.
         """
+        return self.statement(run_id).entry_hash
+
+    def statement(self, run_id: str) -> LedgerStatement:
+        """What a release says of this ledger: its identity, and the run's last charge or else its reservation.
+
+        Raises:
+            RunConflict: no such run.
+        """
         run = self.record(run_id)
         if run is None:
             raise RunConflict(f"run {run_id} is not in this ledger")
-        return run.last_hash
+        last = run.last_entry
+        return LedgerStatement(identity=self.identity, entry_hash=last.hash, sequence=last.seq)
+
+    def restored(self, reason: str) -> Entry:
+        """Accept, for the record, that this ledger lost entries that this machine has seen: an older copy goes on.
+
+        Raises:
+            RunConflict: nothing that this machine has seen is missing.
+            StudyError: no reason.
+            LedgerError: the ledger does not verify, or cannot be used.
+        """
+        why = one_line(reason)
+        known = None if self.memory is None else self.memory.read()
+        with self.store.write() as connection:
+            chain = from_the_first(self.store, connection, self.identity)
+            if known is None or self.memory is None or holds(self.store, connection, known):
+                raise RunConflict("this ledger holds all that this machine has seen of it; there is nothing to accept")
+            lost = {"seq": known.seq, "hash": known.hash}
+            body = {"lost": lost, "found": {"seq": chain.seq, "hash": chain.hash}, "reason": why}
+            traces = stamp(self.store, connection)
+            entry = self.store.append(connection, "restore", body=body, purpose=why)
+            chain.take([entry])
+        self.memory.keep(chain, stamp(self.store, None) or traces, anew=True)
+        audit("restore", lost=known.seq, found=entry.seq - 1, ledger=self.identity, hash=entry.hash)
+        return entry
 
     def void(self, run_id: str, reason: str) -> None:
         """End a run for good and free what it reserved but never released. The row stays, as do its charges.
@@ -349,15 +389,15 @@ class Ledger:
 
     def verify(self, dataset: str | None = None) -> Verified:
         """Recompute the chain and the accounts (of one dataset, or of all). See ``ledger_verify``."""
-        return ledger_verify.verify(self.store, self.identity, dataset)
+        return ledger_verify.verify(self.store, self.identity, dataset, self.memory)
 
     def verify_release(self, release: Release) -> Verified:
         """Verify the chain and that it still holds what a release in hand says. See ``ledger_verify``."""
-        return ledger_verify.verify_release(self.store, self.identity, release)
+        return ledger_verify.verify_release(self.store, self.identity, release, self.memory)
 
     def _void(self, run_id: str, reason: str, *, only_untouched: bool) -> bool:
-        with self.store.write() as connection:
-            run = self._run(connection, run_id)
+        with self._writing() as (connection, book):
+            run = book.runs.get(run_id) or self._run(connection, run_id)
             if only_untouched and (run is None or run.state != "reserved" or run.charges):
                 return False
             if run is None:
@@ -413,18 +453,21 @@ class Ledger:
         )
         return self._append(connection, "refuse", request, {"asked": asked, "why": why})
 
-    def _book(self, connection: Connection, dataset: str) -> Book:
-        """What counts against a dataset's caps: all but verdicts and the values of runs that are not voided."""
-        voided = select(entries.c.run_id).where(entries.c.kind == "void", entries.c.dataset == dataset)
-        released = and_(entries.c.name != DOCUMENT, entries.c.run_id.in_(voided))
-        book = Book(self.identity)
-        for entry in self.store.select(
-            connection,
-            entries.c.dataset == dataset,
-            or_(entries.c.kind.not_in(("release", "approve", "reject")), released),
-        ):
-            book.add(entry)
-        return book
+    @contextmanager
+    def _writing(self) -> Iterator[tuple[Connection, Book]]:
+        """A write transaction on entries that were verified, and what they add up to.
+
+        Raises:
+            LedgerError: the ledger does not verify, is an older copy, or cannot be used; nothing is written then.
+        """
+        with self.store.write() as connection:
+            chain = caught_up(self.store, connection, self.identity, self.memory)
+            before, traces = chain.seq, stamp(self.store, connection)
+            yield connection, chain.book
+            if self.memory is not None:
+                chain.take(self.store.select(connection, entries.c.seq > before, checked=False))
+        if self.memory is not None:
+            self.memory.keep(chain, stamp(self.store, None) or traces)
 
     def _refuse_foreign(self, policy: Policy) -> None:
         if policy.ledger is not None and policy.ledger != self.identity:

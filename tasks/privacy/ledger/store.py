@@ -26,7 +26,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from causalveil.schemas.errors import LedgerError
 from causalveil.tasks.machine.actor import actor, host
-from causalveil.tasks.privacy.ledger.entry import BY, NO_HASH, Entry, canonical
+from causalveil.tasks.privacy.ledger.entry import BY, NO_HASH, Entry, broken, canonical
 from causalveil.tasks.privacy.ledger.tables import VERSION_TABLE, bring_up
 
 URL_VARIABLE = "CAUSALVEIL_LEDGER_URL"
@@ -160,10 +160,25 @@ class Store:
         row = connection.execute(query).one_or_none()
         return None if row is None else Entry(*row)
 
-    def select(self, connection: sa.Connection, *where: sa.ColumnElement[bool]) -> Iterable[Entry]:
-        """Entries that meet all conditions, oldest first, fetched as they are consumed."""
+    def select(
+        self, connection: sa.Connection, *where: sa.ColumnElement[bool], checked: bool = True
+    ) -> Iterable[Entry]:
+        """Entries that meet all conditions, oldest first, fetched as they are consumed.
+
+        Args:
+            connection: of a transaction.
+            where: the conditions.
+            checked: hold each entry against its own hash. False where the caller verifies the chain.
+
+        Raises:
+            LedgerError: an entry's hash is not that of its content.
+        """
         query = sa.select(*entries.c).where(*where).order_by(entries.c.seq)
-        return (Entry(*row) for row in connection.execute(query.execution_options(yield_per=1000)))
+        for row in connection.execute(query.execution_options(yield_per=1000)):
+            entry = Entry(*row)
+            if checked and entry.hash != entry.digest():
+                raise broken(entry, "its hash is not that of its content")
+            yield entry
 
     def append(
         self,

@@ -1,0 +1,216 @@
+"""What this machine knows of a ledger, in its state folder: how far it has seen it, and what it added up to there.
+
+Two purposes. The *anchor*, the number and hash of the highest entry seen, lies outside the ledger: a ledger that was
+put back to an older copy does not hold it, and is refused. The *state* at the anchor, sums and runs under way, saves
+each writer from adding up the whole ledger: it verifies the entries that followed. A state is a help and no record: a
+machine without one, or one that finds traces of a change behind the anchor, verifies from the first entry on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import Connection
+
+from causalveil.schemas.errors import LedgerError
+from causalveil.schemas.ledger import Sum
+from causalveil.schemas.privacy import Level
+from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.write import whole_file
+from causalveil.tasks.privacy.ledger.accounts import Book, Caps, run_of
+from causalveil.tasks.privacy.ledger.entry import canonical
+from causalveil.tasks.privacy.ledger.grants import Grant
+from causalveil.tasks.privacy.ledger.soundness.chain import Chain
+from causalveil.tasks.privacy.ledger.soundness.integrity import check_integrity, leaves_traces, stamp
+from causalveil.tasks.privacy.ledger.store import Store, entries
+
+FOLDER = "ledgers"
+# Raised whenever the shape of a state or the arithmetic behind it changes: an older state is then not used.
+STATE = 1
+
+_CAPS: TypeAdapter[dict[str, Caps]] = TypeAdapter(dict[str, Caps])
+_GRANTS: TypeAdapter[dict[str, Grant]] = TypeAdapter(dict[str, Grant])
+_USED: TypeAdapter[list[tuple[str, Level, str, Sum]]] = TypeAdapter(list[tuple[str, Level, str, Sum]])
+_RUNS: TypeAdapter[dict[str, list[tuple[int, str]]]] = TypeAdapter(dict[str, list[tuple[int, str]]])
+
+
+@dataclass(frozen=True)
+class Known:
+    """What the file holds: the anchor, the traces that the database's file or tables bore then, the state."""
+
+    seq: int
+    hash: str
+    stamp: str
+    state: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The file of one ledger in this machine's state folder."""
+
+    identity: str
+
+    @property
+    def path(self) -> Path:
+        """Where it lies."""
+        return home() / FOLDER / f"{self.identity}.json"
+
+    def read(self) -> Known | None:
+        """What is known; None if this machine never wrote to the ledger.
+
+        Raises:
+            LedgerError: the file is damaged or cannot be read.
+        """
+        try:
+            checksum, text = self.path.read_text(encoding="utf-8").split("\n", 1)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError):
+            checksum, text = "", ""
+        if hashlib.sha256(text.encode()).hexdigest() != checksum:
+            raise LedgerError(
+                f"{self.path}: what this machine knows of its ledger is damaged; hold the newest release against the "
+                "ledger (causalveil ledger verify --release FILE), then remove this file"
+            )
+        return Known(**json.loads(text))
+
+    def keep(self, chain: Chain, traces: str, *, anew: bool = False) -> None:
+        """Remember a verified chain, unless more than it is known already.
+
+        Args:
+            chain: up to an entry that is committed.
+            traces: the stamp of the database after that commit.
+            anew: forget what is known: the ledger's loss of entries was accepted.
+
+        Raises:
+            LedgerError: the file cannot be written.
+        """
+        text = canonical({"seq": chain.seq, "hash": chain.hash, "stamp": traces, "state": _state(chain.book)})
+        try:
+            with self._alone():
+                known = None if anew else self.read()
+                if known is not None and known.seq > chain.seq:
+                    return
+                with whole_file(self.path, durable=True) as file:
+                    file.write(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}".encode())
+        except OSError as problem:
+            raise LedgerError(
+                f"{self.path}: cannot be written ({type(problem).__name__}); the ledger itself holds what was committed"
+            ) from None
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        folder = self.path.parent
+        folder.mkdir(mode=0o700, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+
+def caught_up(store: Store, connection: Connection, identity: str, memory: Memory | None) -> Chain:
+    """The whole ledger, verified, as a writer finds it: what is known, and the entries that followed.
+
+    Must be called in a write transaction: what others committed is then there, and what they know is no newer.
+
+    Raises:
+        LedgerError: the ledger is older than what this machine has seen of it, or does not verify.
+    """
+    known = None if memory is None else memory.read()
+    refuse_older(store, connection, known, identity)
+    if known is not None and not holds(store, connection, known):
+        known = None
+    if not store.guarded(connection):
+        raise LedgerError("the triggers that keep the ledger append-only are gone; somebody removed them")
+    if known is not None and (head := store.head(connection)) is not None:
+        # Who appends tells the machine; a change without an entry is somebody else's.
+        quiet = leaves_traces(store) and (head.seq > known.seq or stamp(store, connection) == known.stamp)
+        chain = _restored(store, connection, identity, known) if quiet else None
+        if chain is not None:
+            chain.take(store.select(connection, entries.c.seq > known.seq, checked=False))
+            return chain
+    return from_the_first(store, connection, identity)
+
+
+def refuse_older(store: Store, connection: Connection, known: Known | None, identity: str) -> None:
+    """Hold a ledger against what this machine has seen of it.
+
+    Raises:
+        LedgerError: it is an older copy, and nobody accepted that for the record.
+    """
+    if known is not None and not (holds(store, connection, known) or _accepted(store, connection, known)):
+        raise LedgerError(
+            f"ledger {identity} is an older copy, or entries of it are gone: this machine has seen entry {known.seq}, "
+            "and it is not there; bring back the newest copy, or if that is lost read docs/ledger.md, 'After a "
+            "restore', and run: causalveil ledger restored --reason TEXT"
+        )
+
+
+def from_the_first(store: Store, connection: Connection, identity: str, dataset: str | None = None) -> Chain:
+    """Every entry and the database itself, verified.
+
+    Raises:
+        LedgerError: names the first entry that fails, or says that the database is damaged.
+    """
+    check_integrity(store, connection)
+    chain = Chain(Book(identity), only=dataset)
+    chain.take(store.select(connection, checked=False))
+    if chain.last is None:
+        raise LedgerError("the ledger is empty; restore it from a backup")
+    return chain
+
+
+def holds(store: Store, connection: Connection, known: Known) -> bool:
+    """Whether a ledger has the entry that this machine has seen last."""
+    found = next(iter(store.select(connection, entries.c.seq == known.seq, checked=False)), None)
+    return found is not None and found.hash == known.hash
+
+
+def _accepted(store: Store, connection: Connection, known: Known) -> bool:
+    """Whether somebody accepted, for the record, that the ledger lost this anchor."""
+    restores = store.select(connection, entries.c.kind == "restore")
+    return any(int(entry.document["lost"]["seq"]) >= known.seq for entry in restores)
+
+
+def _state(book: Book) -> dict[str, Any]:
+    """What later entries need of a book: caps, grants, sums, and the runs that may still have entries."""
+    under_way = {run_id: run for run_id, run in book.runs.items() if run.state in ("reserved", "held")}
+    return {
+        "version": STATE,
+        "caps": _CAPS.dump_python(book.caps),
+        "grants": _GRANTS.dump_python(book.grants),
+        "used": [[*key, use.model_dump()] for key, use in book.sums()],
+        "runs": {run_id: [[entry.seq, entry.hash] for entry in run.entries] for run_id, run in under_way.items()},
+    }
+
+
+def _restored(store: Store, connection: Connection, identity: str, known: Known) -> Chain | None:
+    """The chain up to the anchor; None if the state is of another version, or a run under way was touched."""
+    book, state = Book(identity), known.state
+    try:
+        if state["version"] != STATE:
+            return None
+        book.caps = _CAPS.validate_python(state["caps"])
+        book.grants = _GRANTS.validate_python(state["grants"])
+        sums = _USED.validate_python(state["used"])
+        book.set_sums({(dataset, level, block): use for dataset, level, block, use in sums})
+        for run_id, links in _RUNS.validate_python(state["runs"]).items():
+            found = list(store.select(connection, entries.c.seq.in_([seq for seq, _ in links]), checked=True))
+            run = run_of(found)
+            if run is None or [(entry.seq, entry.hash) for entry in found] != links:
+                return None
+            book.runs[run_id] = run
+    except (KeyError, TypeError, ValidationError):
+        return None
+    return Chain(book, (known.seq, known.hash))
