@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.estimators.aipw import AipwEstimator, AipwStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.aipw.stages import analyse
-from causalveil.tasks.enclave.folds import fold_sizes
+from causalveil.tasks.enclave.folds import Pieces, fold_sizes
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.studies import STUDY, merge
@@ -73,5 +73,9 @@ def in_folds(rows: Rows, folds: int = 2) -> list[Rows]:
 
 def analysed(study: AipwStudy, rows: Rows, seed: int = 0) -> EffectFindings:
     """The whole estimator with seeded noise."""
-    folds = in_folds(rows, study.estimator.folds)
-    return analyse(study, sizes_of(study, len(rows)), folds, RehearsalBudget(seed))
+    return rehearse_effect(study, rows, RehearsalBudget(seed))
+
+
+def in_memory(tables: Sequence[Rows]) -> Pieces:
+    """Rows that are in memory as pieces."""
+    return Pieces(tables.__getitem__, len(tables), sum(map(len, tables)))

@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from causalveil.flows.sequence.rehearse import rehearse
 from causalveil.schemas.estimators.direction import DirectionStudy
+from causalveil.tasks.direction.answers import DirectionFindings
 from causalveil.tasks.direction.pairs import TestRows
+from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.mechanisms import Budget
 from tests.studies import POLICY, merge, write_study
 
 DIRECTION: dict[str, Any] = {
@@ -54,6 +58,18 @@ def cause_and_effect(n: int, seed: int = 0) -> FloatArray:
 def rows(pairs: FloatArray, seed: int = 0) -> TestRows:
     """Test rows with some order of ties."""
     return TestRows(pairs, np.random.default_rng(seed).permutation(len(pairs)))
+
+
+def answered(study: DirectionStudy, train: FloatArray, test: TestRows, budget: Budget) -> DirectionFindings:
+    """The whole method on rows at hand, n that train and m in the order of their hashes."""
+    n, m = len(train), len(test.pairs)
+    estimator = study.estimator.model_copy(update={"train_fraction": n / (n + m)})
+    hashes = ranks(n + m)
+    hashes[n:, 1] = test.ties
+    enclave = MemoryEnclave.of_pairs(np.concatenate([train, test.pairs]), hashes)
+    found = rehearse(study.model_copy(update={"estimator": estimator}), enclave, budget)
+    assert isinstance(found, DirectionFindings)
+    return found
 
 
 def doses(n: int, seed: int = 0) -> pl.DataFrame:

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.regression.stages import analyse
 from tests.studies import STUDY, merge
 
 
@@ -34,7 +33,7 @@ def make_regression(p: int = 2, **changes: Any) -> RegressionStudy:
 
 def analysed(study: RegressionStudy, rows: Rows, seed: int = 0) -> EffectFindings:
     """The whole estimator with seeded noise."""
-    return analyse(study, sizes_of(study, len(rows)), rows, RehearsalBudget(seed))
+    return rehearse_effect(study, rows, RehearsalBudget(seed))
 
 
 def in_rows(z: np.ndarray, t: np.ndarray, u: np.ndarray) -> Rows:

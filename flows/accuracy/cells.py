@@ -1,6 +1,6 @@
 """One cell of the benchmark: many runs of one estimator on one population at one size and budget.
 
-Estimators are called by the functions that a study's stages call, with seeded noise and no ledger. Nothing here
+Every run is the study's own stages on rows in memory, with seeded noise and no ledger. Nothing here
 computes an estimate of its own but ordinary least squares, which is private to nobody.
 """
 
@@ -9,29 +9,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from causalveil.flows.accuracy.populations import KnownPopulation
+from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.aipw import stages as aipw
-from causalveil.tasks.enclave.folds import fold_sizes
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.regression import stages as regression
 from causalveil.tasks.regression.expected import expected
-from causalveil.tasks.trial import difference
 
 # Noise of run k has this seed plus k.
 NOISE_SEED = 10**6
@@ -88,7 +81,8 @@ def run_cell(
     errors, hits, widths = [], 0, []
     said: dict[str, int] = {}
     for run in range(runs):
-        found = rehearse(study, rows_of(study, population, units, run), NOISE_SEED + run)
+        seed = NOISE_SEED + run
+        found = rehearse_effect(study, rows_of(study, population, units, run), RehearsalBudget(seed), seed)
         errors.append(found.estimate - population.truth)
         hits += found.interval.lower <= population.truth <= found.interval.upper
         widths.append((found.interval.upper - found.interval.lower) / 2)
@@ -106,24 +100,6 @@ def run_cell(
         planned=planned,
         said=said,
     )
-
-
-def rehearse(study: EffectStudy, rows: Rows, seed: int) -> EffectFindings:
-    """One run in memory with seeded noise.
-
-    Raises:
-        StudyError: an estimator that has no rehearsal here.
-    """
-    sizes, budget = sizes_of(study, len(rows)), RehearsalBudget(seed)
-    if isinstance(study, RegressionStudy):
-        return regression.analyse(study, sizes, rows, budget)
-    if isinstance(study, DifferenceStudy):
-        return difference.analyse(study, sizes, rows, budget)
-    if isinstance(study, AipwStudy):
-        edges = np.cumsum((0, *fold_sizes(len(rows), study.estimator.folds))).tolist()
-        folds = [Rows(rows.x[a:b], rows.t[a:b], rows.u[a:b]) for a, b in pairwise(edges)]
-        return aipw.analyse(study, sizes, folds, budget)
-    raise StudyError(f"estimator '{study.estimator.name}' has no rehearsal in memory")
 
 
 def rows_of(study: EffectStudy, population: KnownPopulation, units: int, run: int) -> Rows:

@@ -6,11 +6,11 @@ from typing import Any
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.planning.sentences import say_effect, say_interval
-from causalveil.flows.sequence.run import Run
+from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.enclave import folds, normalise, validate
+from causalveil.tasks.enclave import folds
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.trial import difference
 
@@ -22,11 +22,10 @@ def declare(study: DifferenceStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
 
 def estimate(run: Run[DifferenceStudy], stage: Engine) -> EffectFindings:
     """The order of the stages. Everybody is one fold."""
-    study, scratch = run.study, run.scratch
-    stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
-    stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
-    stage(folds.folds_stage, run.layout, scratch, 1)
-    return stage(difference.difference_stage, study, run.sizes, scratch, run.budget)
+    study, enclave = run.study, run.enclave
+    enter(run, stage)
+    stage(folds.folds_stage, enclave, 1)
+    return stage(difference.difference_stage, study, run.sizes, enclave, run.budget)
 
 
 def expected(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.planning.ipw import expected
-from causalveil.flows.sequence.run import Run
+from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.enclave import normalise, split, validate
+from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.ipw import interval, perturb, weights
-from causalveil.tasks.models import logistic
+from causalveil.tasks.ipw import interval as ipw_interval
+from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights as weigh
+from causalveil.tasks.models import logistic as propensity
 
 __all__ = ["declare", "estimate", "expected"]
 
@@ -29,7 +31,7 @@ __all__ = ["declare", "estimate", "expected"]
 def declare(study: IpwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
     steps = (
-        (logistic.SLOT, logistic.model(study, sizes).mechanism()),
+        (propensity.SLOT, propensity.model(study, sizes).mechanism()),
         (perturb.slot(study), perturb.mechanism(study, sizes)),
     )
     return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
@@ -37,11 +39,10 @@ def declare(study: IpwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
 
 def estimate(run: Run[IpwStudy], stage: Engine) -> EffectFindings:
     """The order of the stages."""
-    study, sizes, scratch = run.study, run.sizes, run.scratch
-    stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
-    stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
-    stage(split.split_stage, study, run.layout, scratch)
-    coefficients = stage(logistic.propensity_stage, study, sizes, scratch, run.budget)
-    stage(weights.weigh_stage, study, sizes, scratch, coefficients)
-    statistics = stage(perturb.perturb_stage, study, sizes, scratch, run.budget)
-    return stage(interval.interval_stage, study, sizes, coefficients, statistics)
+    study, sizes, enclave = run.study, run.sizes, run.enclave
+    enter(run, stage)
+    stage(split.split_stage, study, enclave)
+    coefficients = stage(propensity.propensity_stage, study, sizes, enclave, run.budget)
+    stage(weigh.weigh_stage, study, sizes, enclave, coefficients)
+    statistics = stage(perturb.perturb_stage, study, sizes, enclave, run.budget)
+    return stage(ipw_interval.interval_stage, study, sizes, coefficients, statistics)

@@ -15,57 +15,40 @@ from __future__ import annotations
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.planning.matching import expected
-from causalveil.flows.sequence.run import Run
+from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.enclave import normalise, split, validate
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching import interval, perturb, respond, weights
-from causalveil.tasks.matching import scores as matching_scores
-from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.matching import interval as matching_interval
+from causalveil.tasks.matching import perturb as match_perturb
+from causalveil.tasks.matching import respond
+from causalveil.tasks.matching import scores as match_scores
+from causalveil.tasks.matching import weights as match_weights
 
-__all__ = ["declare", "estimate", "expected", "rehearse"]
+__all__ = ["declare", "estimate", "expected"]
 
 
 def declare(study: MatchingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
     steps = (
-        (matching_scores.MODEL_SLOT, matching_scores.model(study, sizes).mechanism()),
-        (matching_scores.SLOT, matching_scores.mechanism(study)),
+        (match_scores.MODEL_SLOT, match_scores.model(study, sizes).mechanism()),
+        (match_scores.SLOT, match_scores.mechanism(study)),
         (respond.SLOT, respond.mechanism(study)),
-        (perturb.SLOT, perturb.mechanism(study)),
+        (match_perturb.SLOT, match_perturb.mechanism(study)),
     )
     return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
 
 
 def estimate(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
     """The order of the stages."""
-    study, sizes, scratch = run.study, run.sizes, run.scratch
-    stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
-    stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
-    stage(split.split_stage, study, run.layout, scratch)
-    coefficients = stage(matching_scores.propensity_stage, study, sizes, scratch, run.budget)
-    stage(matching_scores.scores_stage, study, scratch, coefficients, run.budget)
-    stage(respond.respond_stage, study, scratch, run.budget)
-    reuse = stage(weights.match_stage, study, scratch)
-    sums = stage(perturb.perturb_stage, study, scratch, reuse, run.budget)
-    return stage(interval.interval_stage, study, sizes, reuse, coefficients, sums)
-
-
-def rehearse(study: MatchingStudy, rows: Rows, budget: Budget, fitted: FloatArray | None = None) -> EffectFindings:
-    """The same steps on rows in memory, already in the order of traversal: for replications and tests.
-
-    ``fitted``: the coefficients of :func:`matching_scores.fitted` for these rows, where they are known already.
-    """
-    sizes = sizes_of(study, len(rows))
-    fitted = matching_scores.fitted(study, sizes, lambda _: rows, 1) if fitted is None else fitted
-    coefficients = matching_scores.coefficients(study, sizes, fitted, budget)
-    scores = matching_scores.release(study, matching_scores.exact_scores(rows, coefficients), budget)
-    arms = respond.release(study, rows.t, budget)
-    weighted = weights.weigh(study, scores, arms)
-    sums = perturb.release(study, perturb.sums(study, weighted, arms, rows.u), budget)
-    return interval.findings(study, sizes, weighted.reuse, sums)
+    study, sizes, enclave = run.study, run.sizes, run.enclave
+    enter(run, stage)
+    stage(split.split_stage, study, enclave)
+    coefficients = stage(match_scores.propensity_stage, study, sizes, enclave, run.budget)
+    stage(match_scores.scores_stage, study, enclave, coefficients, run.budget)
+    stage(respond.respond_stage, study, enclave, run.budget)
+    reuse = stage(match_weights.match_stage, study, enclave)
+    sums = stage(match_perturb.perturb_stage, study, enclave, reuse, run.budget)
+    return stage(matching_interval.interval_stage, study, sizes, reuse, coefficients, sums)

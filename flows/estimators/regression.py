@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.planning.regression import expected
-from causalveil.flows.sequence.run import Run
+from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.enclave import folds, normalise, validate
+from causalveil.tasks.enclave import folds
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.regression import stages
+from causalveil.tasks.regression import stages as regression
 from causalveil.tasks.regression.interval import ThreeReleases
 
 __all__ = ["declare", "estimate", "expected"]
@@ -27,17 +27,16 @@ __all__ = ["declare", "estimate", "expected"]
 
 def declare(study: RegressionStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
-    return stages.declare(study, sizes)
+    return regression.declare(study, sizes)
 
 
 def estimate(run: Run[RegressionStudy], stage: Engine) -> EffectFindings:
     """The order of the stages. Everybody is one fold."""
-    study, sizes, scratch, budget = run.study, run.sizes, run.scratch, run.budget
-    stage(validate.validate_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
-    stage(normalise.normalise_stage, study, run.folder, run.layout, scratch, run.run_id, run.seed)
-    stage(folds.folds_stage, run.layout, scratch, 1)
-    scales = stage(stages.scales_stage, study, sizes, scratch, budget)
-    moments = stage(stages.moments_stage, study, sizes, scratch, scales, budget)
-    features, choice, seen = stage(stages.adjustment_stage, study, sizes, scales, moments)
-    scores = stage(stages.scores_stage, study, sizes, scratch, scales, features, choice, budget)
-    return stage(stages.interval_stage, study, sizes, ThreeReleases(scales, features, choice, seen, scores))
+    study, sizes, enclave, budget = run.study, run.sizes, run.enclave, run.budget
+    enter(run, stage)
+    stage(folds.folds_stage, enclave, 1)
+    scales = stage(regression.scales_stage, study, sizes, enclave, budget)
+    moments = stage(regression.moments_stage, study, sizes, enclave, scales, budget)
+    features, choice, seen = stage(regression.adjustment_stage, study, sizes, scales, moments)
+    scores = stage(regression.scores_stage, study, sizes, enclave, scales, features, choice, budget)
+    return stage(regression.interval_stage, study, sizes, ThreeReleases(scales, features, choice, seen, scores))

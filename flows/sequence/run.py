@@ -1,31 +1,77 @@
-"""What a run carries from stage to stage: paths, public facts, and the budget. Never a row."""
+"""What a run carries from stage to stage: public facts, the handle of its enclave, and the budget. Never a row."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from causalveil.flows.engine.engine import Engine
 from causalveil.schemas.plan import Layout, Sizes
 from causalveil.schemas.study import Study
-from causalveil.tasks.privacy.budget import FlowBudget
+from causalveil.tasks.enclave import normalise, validate
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.privacy.keys import key_of
+from causalveil.tasks.privacy.mechanisms import Budget
 
 S = TypeVar("S", bound=Study)
 
 
 @dataclass(frozen=True)
-class Run(Generic[S]):
-    """One run of one study on one layout of partitions."""
+class RowSource:
+    """The partitions that a run has still to read.
 
-    study: S
+    Attributes:
+        folder: the data folder.
+        layout: what lies there.
+        scratch: the files of the run's enclave.
+        run_id: from which stages derive the run's key.
+        seed: of a simulated run, whose key is derived from it instead.
+    """
+
     folder: Path
     layout: Layout
-    sizes: Sizes
     scratch: Path
-    budget: FlowBudget
+    run_id: str
     seed: int | None
 
-    @property
-    def run_id(self) -> str:
-        """The run's id, from which stages derive its key."""
-        return self.budget.run_id
+
+@dataclass(frozen=True)
+class Run(Generic[S]):
+    """One run of one study.
+
+    Attributes:
+        study: the study.
+        sizes: its public sizes.
+        enclave: its rows, and what stages leave there.
+        budget: where noise is drawn and charged.
+        source: whence the rows come; None: they are in memory already.
+        rehearsal_seed: without a source, of what else is random: learners.
+    """
+
+    study: S
+    sizes: Sizes
+    enclave: Enclave
+    budget: Budget
+    source: RowSource | None
+    rehearsal_seed: int = 0
+
+    def seed_for(self, label: str) -> int:
+        """32 bits for a stage that needs randomness which is no noise; of the run's key, so that a resumed run has the
+        same."""
+        if self.source is None:
+            return self.rehearsal_seed
+        return int.from_bytes(key_of(self.source.run_id, self.source.seed).subkey(label)[:4], "big")
+
+
+def enter(run: Run[Any], stage: Engine, normalise_stage: Callable[..., None] = normalise.normalise_stage) -> None:
+    """The first two stages of every estimator: validate the partitions, normalise them into the enclave.
+
+    Rows that are in memory have been through both.
+    """
+    if run.source is None:
+        return
+    study, where = run.study, run.source
+    stage(validate.validate_stage, study, where.folder, where.layout, where.scratch, where.run_id, where.seed)
+    stage(normalise_stage, study, where.folder, where.layout, where.scratch, where.run_id, where.seed)

@@ -16,7 +16,7 @@ from causalveil.flows.engine.guard import guarded
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.finished import RunResult, check_folder, deliver, folder_of
 from causalveil.flows.sequence.publish import assemble_release
-from causalveil.flows.sequence.run import Run
+from causalveil.flows.sequence.run import RowSource, Run
 from causalveil.schemas.errors import CausalveilError, ConvergenceError, DataError, LedgerError, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Layout, Plan, Sizes
@@ -24,6 +24,7 @@ from causalveil.schemas.policy import POLICY_FILE, Policy, Review, check_allowed
 from causalveil.schemas.release import release_text
 from causalveil.schemas.studies import load_study
 from causalveil.schemas.study import SLUG, Study
+from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.manifest import check_manifest
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -224,7 +225,9 @@ def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | N
     """Run the stages and store the finished document in the ledger."""
     study = request.study
     with open_scratch(budget.run_id) as scratch, engine.distributing(study.execution):
-        run = Run(study, request.folder, request.layout, request.sizes, scratch, budget, seed)
+        source = RowSource(request.folder, request.layout, scratch, budget.run_id, seed)
+        enclave = FileEnclave(scratch, len(request.layout.partitions))
+        run = Run(study, request.sizes, enclave, budget, source)
         findings = estimator_of(study).estimate(run, engine)
     text = release_text(guarded(assemble_release, study, request.policy, request.plan, findings, budget))
     budget.finish(text)

@@ -1,14 +1,12 @@
 """The AIPW estimator, step by step: models of each fold from the other folds, scores of all, one release, an interval.
 
-Pure functions take rows in pieces, so that the same steps serve files and arrays; the stages, last, take paths and
-released values.
+Pure functions take rows in pieces; the stages, last, take the enclave's handle and released values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
@@ -20,14 +18,13 @@ from causalveil.tasks.aipw.interval import findings
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
 from causalveil.tasks.aipw.recipe import EFFECT, Recipe, recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Folds, Pieces
-from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.arrays_on_disk import save_array
 from causalveil.tasks.privacy.mechanisms import Budget
 
-SUMS_FILE = "scores.npy"
+SUMS = "scores"
 
 
 def declare(study: AipwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
@@ -78,32 +75,6 @@ def release_scores(plan: Recipe, sums: FloatArray, budget: Budget) -> FloatArray
     return plan.effect_mechanism().release(sums, EFFECT, budget)
 
 
-def analyse(study: AipwStudy, sizes: Sizes, folds: Sequence[Rows], budget: Budget) -> EffectFindings:
-    """The whole estimator on rows in memory, for replications and tests.
-
-    Args:
-        study: the study.
-        sizes: its sizes.
-        folds: the units of each fold, as a run would cut them.
-        budget: where noise is drawn and charged.
-    """
-    plan, found = recipe(study, sizes), []
-    for fold in range(plan.folds):
-        trained = in_memory([rows for index, rows in enumerate(folds) if index != fold])
-        summary, model = release_outcome_model(study, plan, fold, trained, budget)
-        summary, coefficients = release_propensity(study, plan, fold, trained, summary, budget)
-        found.append((summary, nuisances(study, summary, model, coefficients)))
-    models = [pair[1] for pair in found]
-    bound = score_range(study, models)
-    sums = score_sums(study, [in_memory([rows]) for rows in folds], models, bound, study.execution.workers)
-    return findings(study, plan, [pair[0] for pair in found], models, bound, release_scores(plan, sums, budget))
-
-
-def in_memory(tables: Sequence[Rows]) -> Pieces:
-    """Rows that are in memory as pieces."""
-    return Pieces(tables.__getitem__, len(tables), sum(map(len, tables)))
-
-
 def _share_bounds(study: AipwStudy) -> tuple[float, float]:
     """Within which the treated share is used: the clip, or around a known propensity."""
     known = study.estimator.propensity.known
@@ -116,36 +87,36 @@ def _treated(trained: Pieces) -> int:
 
 
 def outcome_model_stage(
-    study: AipwStudy, sizes: Sizes, scratch: Path, fold: int, budget: Budget
+    study: AipwStudy, sizes: Sizes, enclave: Enclave, fold: int, budget: Budget
 ) -> tuple[ArmSummary, OutcomeModel]:
     """Release the outcome model by which ``fold`` is scored, from all other folds."""
-    trained = Folds.open(scratch).without(fold)
+    trained = Folds.open(enclave).without(fold)
     return release_outcome_model(study, recipe(study, sizes), fold, trained, budget)
 
 
 def propensity_stage(
-    study: AipwStudy, sizes: Sizes, scratch: Path, fold: int, summary: ArmSummary, budget: Budget
+    study: AipwStudy, sizes: Sizes, enclave: Enclave, fold: int, summary: ArmSummary, budget: Budget
 ) -> tuple[ArmSummary, FloatArray | None]:
     """Release the propensity model by which ``fold`` is scored, from all other folds.
 
     Raises:
         ConvergenceError: before anything is drawn.
     """
-    trained = Folds.open(scratch).without(fold)
+    trained = Folds.open(enclave).without(fold)
     return release_propensity(study, recipe(study, sizes), fold, trained, summary, budget)
 
 
-def scores_stage(study: AipwStudy, scratch: Path, models: Sequence[Nuisances]) -> None:
-    """Write the exact sums of scores and squares to ``scores.npy`` in the scratch folder. They are private."""
-    folds = Folds.open(scratch)
+def scores_stage(study: AipwStudy, enclave: Enclave, models: Sequence[Nuisances]) -> None:
+    """Leave the exact sums of scores and squares in the enclave."""
+    folds = Folds.open(enclave)
     units = [folds.fold(fold) for fold in range(folds.count)]
     sums = score_sums(study, units, models, score_range(study, models), study.execution.workers)
-    save_array(scratch / SUMS_FILE, sums)
+    enclave.save(SUMS, sums)
 
 
-def perturb_stage(study: AipwStudy, sizes: Sizes, scratch: Path, budget: Budget) -> FloatArray:
-    """Release the sums that the scores' stage left in the scratch folder."""
-    return release_scores(recipe(study, sizes), np.load(scratch / SUMS_FILE, allow_pickle=False), budget)
+def perturb_stage(study: AipwStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
+    """Release the sums that the scores' stage left in the enclave."""
+    return release_scores(recipe(study, sizes), enclave.load(SUMS), budget)
 
 
 def interval_stage(

@@ -6,8 +6,6 @@ The mathematics is in ``tasks/aipw_asymptotic/influence.py``.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -16,15 +14,15 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge, PrivacyCost
 from causalveil.schemas.study import CategoricalCovariate
-from causalveil.tasks.aipw_asymptotic import influence
+from causalveil.tasks.aipw_asymptotic import influence as asymptotic
 from causalveil.tasks.aipw_asymptotic.influence import EFFECT, VARIANCE, Domain, InfluenceMoments, Table
 from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, constant, learner
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.enclave.normalise import blocks, dimension, scale
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.privacy.gross_error import GrossErrorGaussian
-from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.mechanisms import Budget
 
 SEED_LABEL = "learners"
@@ -35,7 +33,7 @@ def mechanisms(study: AipwStudy, units: int | None) -> tuple[GrossErrorGaussian,
     """How effect and variance are released: the declared share of epsilon and delta, and the rest."""
     share, cost = study.estimator.effect_share, study.privacy.cost
     effect = PrivacyCost(epsilon=cost.epsilon * share, delta=cost.delta * share)
-    return influence.mechanisms(units, cost, effect)
+    return asymptotic.mechanisms(units, cost, effect)
 
 
 def learners(study: AipwStudy, units: int | None) -> tuple[Learner, Learner]:
@@ -106,36 +104,27 @@ def findings(study: AipwStudy, found: InfluenceMoments, released: tuple[float, f
     return EffectFindings(value, interval.model_copy(update={"covers": covers}), variance, details)
 
 
-def analyse(study: AipwStudy, folds: Sequence[Rows], budget: Budget, seed: int) -> EffectFindings:
-    """The whole estimator on rows in memory: nuisances, scores, suprema, two releases, interval.
+def asymptotic_stage(study: AipwStudy, enclave: Enclave, seed: int, budget: Budget) -> EffectFindings:
+    """Nuisances, scores, suprema, two releases and the interval, from the folds; holds all rows in memory.
 
     Args:
         study: of guarantee ``asymptotic``.
-        folds: the units in disjoint parts.
+        enclave: where ``folds`` has cut the rows.
+        seed: of stochastic learners; of the run's key, so that a resumed run fits the same models.
         budget: where noise is drawn and charged.
-        seed: of stochastic learners.
 
     Raises:
         StudyError: a model is not in the registry.
     """
-    tables = [table(study, rows) for rows in folds]
-    units = sum(len(part) for part in tables)
-    found = influence.moments(tables, domain(study), learners(study, units), seed)
-    return findings(study, found, influence.release(found, mechanisms(study, units), budget))
+    folds = Folds.open(enclave)
 
+    def exact() -> InfluenceMoments:
+        tables = [table(study, _together(folds.fold(index))) for index in range(folds.count)]
+        units = sum(map(len, tables))
+        return asymptotic.moments(tables, domain(study), learners(study, units), seed)
 
-def asymptotic_stage(study: AipwStudy, scratch: Path, run_id: str, seed: int | None, budget: Budget) -> EffectFindings:
-    """Analyse the folds that ``folds`` left in the scratch folder; holds all rows in memory.
-
-    Learners draw from the run's key, so that a resumed run fits the same models.
-
-    Raises:
-        StudyError: as ``analyse``.
-    """
-    opened = Folds.open(scratch)
-    folds = [_together(opened.fold(index)) for index in range(study.estimator.folds)]
-    drawn = int.from_bytes(key_of(run_id, seed).subkey(SEED_LABEL)[:4], "big")
-    return analyse(study, folds, budget, drawn)
+    found = enclave.once((study.estimator.model_dump_json(), seed), exact)
+    return findings(study, found, asymptotic.release(found, mechanisms(study, found.units), budget))
 
 
 def expected_half_width(study: AipwStudy, sizes: Sizes, stand_in: StandIn) -> float:

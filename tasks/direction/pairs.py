@@ -7,6 +7,7 @@ all partitions: 32 bytes a row, for ranks need them all.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,13 +18,14 @@ import polars as pl
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.direction import DirectionStudy, Variable
 from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import rescale, write_partitions
 from causalveil.tasks.enclave.partitions import read_columns
-from causalveil.tasks.enclave.rows import SPLIT_FILE, partition_folder
+from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.enclave.unit_hash import ascending
 from causalveil.tasks.enclave.validate import checked_order
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
+from causalveil.tasks.machine.arrays_on_disk import save_array
 
 
 @dataclass(frozen=True)
@@ -74,23 +76,22 @@ def normalise_stage(
     write_partitions(partial(normalise_partition, study, folder), layout, scratch, run_id, seed)
 
 
-def training_sizes(scratch: Path) -> IntArray:
+def training_sizes(enclave: Enclave) -> IntArray:
     """Leading rows of each partition that are training rows, shape (partitions,)."""
-    return np.asarray(load_array(scratch / SPLIT_FILE))
+    return np.asarray(Halves.open(enclave).edges[0])
 
 
-def training_rows(scratch: Path, index: int) -> FloatArray:
-    """The training rows of one partition, shape (rows, 2)."""
-    return np.asarray(load_array(partition_folder(scratch, index) / "xy.npy")[: training_sizes(scratch)[index]])
+def training_rows(enclave: Enclave) -> Callable[[int], FloatArray]:
+    """The training rows of a partition, shape (rows, 2), by its number."""
+    sizes = training_sizes(enclave)
+    return lambda index: np.asarray(enclave.load("xy", index)[: sizes[index]])
 
 
-def test_rows(scratch: Path) -> TestRows:
+def test_rows(enclave: Enclave) -> TestRows:
     """The test rows of all partitions."""
-    sizes = training_sizes(scratch)
-    folders = [partition_folder(scratch, index) for index in range(len(sizes))]
+    sizes = training_sizes(enclave)
     hashes, pairs = (
-        np.concatenate([load_array(folder / name)[size:] for folder, size in zip(folders, sizes, strict=True)])
-        for name in ("h.npy", "xy.npy")
+        np.concatenate([enclave.load(name, index)[size:] for index, size in enumerate(sizes)]) for name in ("h", "xy")
     )
     order = ascending(hashes)
     # The low word is as random as the high one, and independent of the order by the whole hash.

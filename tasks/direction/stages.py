@@ -8,7 +8,6 @@ exact scores stay in the enclave; what leaves it goes through the draws of ``dir
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
@@ -20,16 +19,16 @@ from causalveil.tasks.direction.answers import DirectionFindings, ReleasedDraw, 
 from causalveil.tasks.direction.draws import BESIDE, VECTORS, Draw, draws, fits
 from causalveil.tasks.direction.gaussian_kernel import Kernel
 from causalveil.tasks.direction.kernel_ridge import Pairs, Regression, fit
-from causalveil.tasks.direction.pairs import TestRows, test_rows, training_rows, training_sizes
+from causalveil.tasks.direction.pairs import TestRows, test_rows, training_rows
 from causalveil.tasks.direction.stability import QuartileRange, bin_distances, order_distance, released_log
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace
 
 Vectors = Mapping[str, FloatArray]
 """``x``, ``y``, ``residual_y`` and ``residual_x`` on the test rows, shape (m,) each, in the order of their hashes."""
 
-WEIGHTS_FILE, NOISY_WEIGHTS_FILE = "weights.npy", "noisy-weights.npy"
+WEIGHTS = "weights"
 
 
 def regress(study: DirectionStudy, pairs: Pairs, partitions: int) -> tuple[Regression, Regression]:
@@ -104,61 +103,37 @@ def release(draw: Draw, measured: FloatArray, budget: Budget) -> FloatArray | No
     return draw.mechanism.release(measured[:-tests], measured[-tests:], draw.slot, budget)
 
 
-def answer(study: DirectionStudy, train: FloatArray, test: TestRows, budget: Budget) -> DirectionFindings:
-    """The whole method on arrays at hand: what the stages below do, without files.
-
-    Args:
-        study: the study.
-        train: (x, y) scaled to [-1, 1], shape (n, 2).
-        test: the test rows, m of them.
-        budget: where noise is drawn and charged.
-
-    Raises:
-        ConvergenceError: see ``residuals.fit``.
-    """
-    sizes = Sizes(units=len(train) + len(test.pairs), train=len(train), estimation=len(test.pairs))
-    exact = regress(study, lambda _: train, 1)
-    found = vectors(test, exact)
-    noisy = release_regressions(study, sizes, exact, budget)
-    seen = found if noisy is None else vectors(test, noisy)
-    released = []
-    for draw in draws(study, sizes):
-        measured = measure(study, sizes, draw, seen if draw.scores[0] in RANKS else found, test)
-        released.append(ReleasedDraw(draw, release(draw, measured, budget)))
-    return findings(study, sizes, released)
-
-
-def regress_stage(study: DirectionStudy, sizes: Sizes, scratch: Path, budget: Budget) -> None:
+def regress_stage(study: DirectionStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> None:
     """Fit both regressions on the training rows; release them too if the study needs them noisy.
 
     Raises:
         ConvergenceError: before anything is drawn.
     """
-    exact = regress(study, lambda index: training_rows(scratch, index), len(training_sizes(scratch)))
+    exact = regress(study, training_rows(enclave), enclave.partitions)
     noisy = release_regressions(study, sizes, exact, budget) or exact
-    save_array(scratch / WEIGHTS_FILE, np.array([[side.weights for side in pair] for pair in (exact, noisy)]))
+    enclave.save(WEIGHTS, np.array([[side.weights for side in pair] for pair in (exact, noisy)]))
 
 
-def score_stage(study: DirectionStudy, sizes: Sizes, scratch: Path) -> None:
-    """Measure every draw on the test rows and leave the numbers in the scratch folder."""
-    kernel, weights = Kernel(study.estimator.bandwidth, 1.0), load_array(scratch / WEIGHTS_FILE)
-    test = test_rows(scratch)
+def score_stage(study: DirectionStudy, sizes: Sizes, enclave: Enclave) -> None:
+    """Measure every draw on the test rows and leave the numbers in the enclave."""
+    kernel, weights = Kernel(study.estimator.bandwidth, 1.0), enclave.load(WEIGHTS)
+    test = test_rows(enclave)
     exact, noisy = (vectors(test, (Regression(kernel, f), Regression(kernel, g))) for f, g in weights)
     for draw in draws(study, sizes):
         measured = measure(study, sizes, draw, noisy if draw.scores[0] in RANKS else exact, test)
-        save_array(_file(scratch, draw), measured)
+        enclave.save(_name(draw), measured)
 
 
-def answer_stage(study: DirectionStudy, sizes: Sizes, scratch: Path, budget: Budget) -> DirectionFindings:
+def answer_stage(study: DirectionStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> DirectionFindings:
     """Draw once for each declared charge and put the released values together."""
     declared = draws(study, sizes)
-    measured = [np.load(_file(scratch, draw), allow_pickle=False) for draw in declared]
+    measured = [enclave.load(_name(draw)) for draw in declared]
     released = [ReleasedDraw(draw, release(draw, part, budget)) for draw, part in zip(declared, measured, strict=True)]
     return findings(study, sizes, released)
 
 
-def _file(scratch: Path, draw: Draw) -> Path:
-    return scratch / f"score-{draw.slot.name}.npy"
+def _name(draw: Draw) -> str:
+    return f"score-{draw.slot.name}"
 
 
 def _asked(study: DirectionStudy, values: tuple[float, float]) -> FloatArray:

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.plan import Layout
-from causalveil.tasks.enclave.rows import Rows, partition_folder
+from causalveil.schemas.errors import StudyError
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.split import leading_rows
 from causalveil.tasks.machine.arrays import IntArray
-from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
 
-FOLDS_FILE = "folds.npy"
+FOLDS = "folds"
 # Fewer units than this per fold cannot carry an estimate at any budget that a study may ask for.
 SMALLEST_FOLD = 2
 
@@ -49,22 +47,19 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Folds:
-    """The normalised partitions of one run, cut into folds. ``edges``: shape (K + 1, partitions)."""
+    """The rows of one run, cut into folds. ``edges``: shape (K + 1, partitions)."""
 
-    scratch: Path
+    enclave: Enclave
     edges: IntArray
 
     @classmethod
-    def open(cls, scratch: Path) -> Folds:
-        """Open what ``normalise`` and ``folds`` left in ``scratch``.
+    def open(cls, enclave: Enclave) -> Folds:
+        """Open what ``folds`` left.
 
         Raises:
-            CausalveilError: one of the two stages has not run.
+            CausalveilError: it has not run.
         """
-        path = scratch / FOLDS_FILE
-        if not path.exists():
-            raise CausalveilError("the scratch folder holds no folds; run validate, normalise and folds first")
-        return cls(scratch, np.load(path, allow_pickle=False))
+        return cls(enclave, np.array(enclave.load(FOLDS)))
 
     @property
     def count(self) -> int:
@@ -90,22 +85,20 @@ class Folds:
 
         def rows(piece: int) -> Rows:
             index, start, stop = places[piece]
-            folder = partition_folder(self.scratch, index)
-            x, t, u = (load_array(folder / name)[start:stop] for name in ("x.npy", "t.npy", "u.npy"))
-            return Rows(x, t, u)
+            return self.enclave.rows(index)[start:stop]
 
         return Pieces(rows, len(places), sum(stop - start for _, start, stop in places))
 
 
-def folds_stage(layout: Layout, scratch: Path, folds: int) -> None:
-    """Write ``folds.npy``: where each fold begins and ends in each partition.
+def folds_stage(enclave: Enclave, folds: int) -> None:
+    """Leave in the enclave where each fold begins and ends in each partition: ``Folds.edges``.
 
     Raises:
         StudyError: too few units.
         DataError: a unit occurs twice.
     """
-    hashes = [load_array(partition_folder(scratch, index) / "h.npy") for index in range(len(layout.partitions))]
-    sizes = fold_sizes(layout.units, folds)
+    hashes = enclave.hashes()
+    sizes = fold_sizes(sum(map(len, hashes)), folds)
     inner = [leading_rows(hashes, int(size)) for size in np.cumsum(sizes)[:-1]]
     ends = [np.zeros(len(hashes), dtype=np.int64), np.array([len(part) for part in hashes], dtype=np.int64)]
-    save_array(scratch / FOLDS_FILE, np.array([ends[0], *inner, ends[1]]))
+    enclave.save(FOLDS, np.array([ends[0], *inner, ends[1]]))

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
 from causalveil.schemas.errors import DataError, StudyError
-from causalveil.schemas.plan import Layout
 from causalveil.schemas.study import Study
-from causalveil.tasks.enclave.rows import SPLIT_FILE, HashArray, partition_folder
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.enclave.rows import HashArray, Rows
 from causalveil.tasks.machine.arrays import IntArray
-from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
+
+SPLIT = "split"
 
 
 def training_size(units: int, fraction: float) -> int:
@@ -68,21 +69,55 @@ def leading_rows(hashes: Sequence[HashArray], size: int) -> IntArray:
     return np.array(above, dtype=np.int64)
 
 
-def split_stage(study: Study, layout: Layout, scratch: Path) -> None:
-    """Write ``split.npy``: the number of leading rows of each partition that are training units.
+@dataclass(frozen=True)
+class Halves:
+    """The rows of one run, cut into those that train a model and those that an effect is estimated on.
 
-    Where every unit serves every purpose these are all rows.
+    ``edges``: shape (2, partitions); the leading rows of each partition that train, and the first that is estimated on.
+    """
+
+    enclave: Enclave
+    edges: IntArray
+
+    @classmethod
+    def open(cls, enclave: Enclave) -> Halves:
+        """Open what ``split`` left.
+
+        Raises:
+            CausalveilError: it has not run.
+        """
+        return cls(enclave, np.array(enclave.load(SPLIT)))
+
+    @property
+    def partitions(self) -> int:
+        """How many there are."""
+        return len(self.edges[0])
+
+    def train(self, partition: int) -> Rows:
+        """The training units of a partition."""
+        return self.enclave.rows(partition)[: int(self.edges[0, partition])]
+
+    def estimation(self, partition: int) -> Rows:
+        """The estimation units of a partition."""
+        return self.enclave.rows(partition)[int(self.edges[1, partition]) :]
+
+
+def split_stage(study: Study, enclave: Enclave) -> None:
+    """Leave in the enclave where each partition is cut: ``Halves.edges``.
+
+    Where every unit serves every purpose both halves are all rows.
 
     Raises:
         StudyError: a half would be empty.
         DataError: a unit occurs twice.
     """
+    hashes = enclave.hashes()
+    lengths = np.array([len(part) for part in hashes], dtype=np.int64)
     if study.training_share is None:
-        save_array(scratch / SPLIT_FILE, np.array([part.rows for part in layout.partitions], dtype=np.int64))
+        enclave.save(SPLIT, np.stack([lengths, np.zeros_like(lengths)]))
         return
-    size = training_size(layout.units, study.training_share)
-    hashes = [load_array(partition_folder(scratch, index) / "h.npy") for index in range(len(layout.partitions))]
-    save_array(scratch / SPLIT_FILE, leading_rows(hashes, size))
+    leading = leading_rows(hashes, training_size(int(lengths.sum()), study.training_share))
+    enclave.save(SPLIT, np.stack([leading, leading]))
 
 
 def _count(part: HashArray, threshold: int, start: int, stop: int) -> int:

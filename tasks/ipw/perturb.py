@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Scope
 from causalveil.schemas.study import Variant
-from causalveil.tasks.ipw.weights import SUMS_FILE, private_entries, sensitivity
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.ipw.weights import SUMS, private_entries, sensitivity
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget, GaussianClassic, Mechanism, Slot, vector_mechanism
 
@@ -55,6 +54,6 @@ def release(study: IpwStudy, sizes: Sizes, sums: FloatArray, budget: Budget) -> 
     return released
 
 
-def perturb_stage(study: IpwStudy, sizes: Sizes, scratch: Path, budget: Budget) -> FloatArray:
-    """Release the sums that ``weigh`` left in the scratch folder; shape as of :func:`release`."""
-    return release(study, sizes, np.load(scratch / SUMS_FILE, allow_pickle=False), budget)
+def perturb_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
+    """Release the sums that ``weigh`` left; shape as of :func:`release`."""
+    return release(study, sizes, enclave.load(SUMS), budget)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -24,15 +23,16 @@ from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm
 from causalveil.schemas.study import Estimand, Variant
-from causalveil.tasks.enclave.rows import Enclave, Rows
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
-from causalveil.tasks.machine.arrays_on_disk import save_array
 from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.models.lattice_sums import LARGEST_EXPONENT, lattice_exponent
 from causalveil.tasks.models.logistic import clipped_scores
 from causalveil.tasks.privacy.mechanisms import Sensitivity
 
-SUMS_FILE = "sums.npy"
+SUMS = "sums"
 CHUNK = 8_192
 # Weights of the second moments in the joint release: a larger value makes their noise smaller and the means'
 # noise larger. Interval widths at 0.35 are within 2 % of the best constant's for epsilon 0.5 to 1.
@@ -195,15 +195,15 @@ def sensitivity(study: IpwStudy, sizes: Sizes | None) -> Sensitivity:
     return Sensitivity(value=(value + rounding) * (1 + 1e-12), norm=Norm.l2, formula=formula)
 
 
-def weigh_stage(study: IpwStudy, sizes: Sizes, scratch: Path, coefficients: FloatArray) -> None:
-    """Write the exact sums over the estimation units to ``sums.npy`` in the scratch folder. They are private."""
-    enclave = Enclave.open(scratch, everyone=study.training_share is None)
+def weigh_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, coefficients: FloatArray) -> None:
+    """Leave the exact sums over the estimation units in the enclave."""
+    halves = Halves.open(enclave)
     sums = exact_sums(
         study,
-        enclave.estimation,
-        enclave.partitions,
+        halves.estimation,
+        halves.partitions,
         sizes.estimation,
         coefficients,
         study.execution.workers,
     )
-    save_array(scratch / SUMS_FILE, sums)
+    enclave.save(SUMS, sums)

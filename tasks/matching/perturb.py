@@ -10,17 +10,16 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import Estimand, Variant
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
-from causalveil.tasks.machine.arrays_on_disk import load_array
-from causalveil.tasks.matching.respond import ARMS_FILE
-from causalveil.tasks.matching.scores import OUTCOME_FILE
+from causalveil.tasks.matching.respond import ARMS
+from causalveil.tasks.matching.scores import OUTCOME
 from causalveil.tasks.matching.weights import PairArray, Reuse, Weighted, open_weighted
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity, Slot
 
@@ -92,10 +91,10 @@ def release(study: MatchingStudy, exact: FloatArray, budget: Budget) -> FloatArr
     return mechanism(study).release(exact, SLOT, budget)
 
 
-def perturb_stage(study: MatchingStudy, scratch: Path, reuse: Reuse, budget: Budget) -> FloatArray:
-    """Release what the outcomes add up to under the weights that ``match`` left in the scratch folder."""
-    arms, outcome = load_array(scratch / ARMS_FILE), load_array(scratch / OUTCOME_FILE)
-    return release(study, sums(study, open_weighted(scratch, reuse), arms, outcome), budget)
+def perturb_stage(study: MatchingStudy, enclave: Enclave, reuse: Reuse, budget: Budget) -> FloatArray:
+    """Release what the outcomes add up to under the weights that ``match`` left."""
+    arms, outcome = enclave.load(ARMS), enclave.load(OUTCOME)
+    return release(study, sums(study, open_weighted(enclave, reuse), arms, outcome), budget)
 
 
 def _exponent(count: int, power: int) -> int:

@@ -7,19 +7,18 @@ sets that no neighbour changes.
 from __future__ import annotations
 
 from decimal import Decimal
-from pathlib import Path
 
 import numpy as np
 
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.privacy import Level, PrivacyCost, Scope
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import ByteArray
-from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
-from causalveil.tasks.matching.scores import TREATED_FILE
+from causalveil.tasks.matching.scores import TREATED
 from causalveil.tasks.privacy.mechanisms import Budget, RandomisedResponse, Slot
 
 SLOT = Slot(name="treatment", stage="respond", scope=Scope.all)
-ARMS_FILE = "arms.npy"
+ARMS = "arms"
 
 
 def mechanism(study: MatchingStudy) -> RandomisedResponse | None:
@@ -36,6 +35,6 @@ def release(study: MatchingStudy, treated: ByteArray, budget: Budget) -> ByteArr
     return treated if release_by is None else release_by.release(treated, SLOT, budget)
 
 
-def respond_stage(study: MatchingStudy, scratch: Path, budget: Budget) -> None:
-    """Write the arms to match between, in the order of traversal."""
-    save_array(scratch / ARMS_FILE, release(study, np.array(load_array(scratch / TREATED_FILE)), budget))
+def respond_stage(study: MatchingStudy, enclave: Enclave, budget: Budget) -> None:
+    """Leave the arms to match between, in the order of traversal."""
+    enclave.save(ARMS, release(study, np.array(enclave.load(TREATED)), budget))

@@ -6,27 +6,25 @@ else moves (``docs/proofs/data.md``). Scores lie on a public lattice, where the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 
 import numpy as np
 
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import dimension
-from causalveil.tasks.enclave.rows import Enclave, Rows, partition_folder
+from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.unit_hash import ascending
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.models.logistic import PropensityModel, clipped_scores, fit
 from causalveil.tasks.privacy.mechanisms import Budget, LatticeLaplace, Sensitivity, Slot
 
 MODEL_SLOT = Slot(name="propensity", stage="propensity", scope=Scope.all)
 SLOT = Slot(name="scores", stage="scores", scope=Scope.all)
-SCORES_FILE, TREATED_FILE, OUTCOME_FILE = "scores.npy", "treated.npy", "outcome.npy"
+SCORES, TREATED, OUTCOME = "scores", "treated", "outcome"
 LATTICE = 2.0**40
 # Far below what a million units could tell apart.
 COEFFICIENT_LATTICE = 2.0**16
@@ -75,11 +73,11 @@ def release(study: MatchingStudy, scores: FloatArray, budget: Budget) -> FloatAr
     return scores if release_by is None else release_by.release(scores, SLOT, budget)
 
 
-def traversal(scratch: Path, partitions: int) -> IntArray:
-    """The permutation, shape (n,), that puts the units of all partitions, one after the other, into traversal order."""
-    hashes = [load_array(partition_folder(scratch, index) / "h.npy") for index in range(partitions)]
+def traversal(enclave: Enclave) -> IntArray:
+    """The permutation that puts the units of all partitions, one after the other, into the order of traversal."""
+    hashes = enclave.hashes()
     # One partition's rows ascend by hash already.
-    return np.arange(len(hashes[0])) if partitions == 1 else ascending(np.concatenate(hashes))
+    return np.arange(len(hashes[0])) if len(hashes) == 1 else ascending(np.concatenate(hashes))
 
 
 def coefficients(study: MatchingStudy, sizes: Sizes, w: FloatArray, budget: Budget) -> FloatArray:
@@ -94,35 +92,36 @@ def coefficients(study: MatchingStudy, sizes: Sizes, w: FloatArray, budget: Budg
     return release_by.perturb(w, budget)
 
 
-def fitted(study: MatchingStudy, sizes: Sizes, rows: Callable[[int], Rows], partitions: int) -> FloatArray:
+def fitted(study: MatchingStudy, sizes: Sizes, enclave: Enclave) -> FloatArray:
     """Coefficients fitted on every unit, shape (d,), still private at sample level.
 
     Raises:
         ConvergenceError: before anything is drawn.
     """
-    return fit(rows, partitions, sizes.units, study.estimator.penalty, study.execution.workers)
+    penalty, workers = study.estimator.penalty, study.execution.workers
+    return enclave.once(
+        ("propensity", penalty), lambda: fit(enclave.rows, enclave.partitions, sizes.units, penalty, workers)
+    )
 
 
-def propensity_stage(study: MatchingStudy, sizes: Sizes, scratch: Path, budget: Budget) -> FloatArray:
+def propensity_stage(study: MatchingStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
     """Fit the propensity model on every unit and release its coefficients, shape (d,); exact at label level.
 
     Raises:
         ConvergenceError: before anything is drawn.
     """
-    enclave = Enclave.open(scratch, everyone=True)
-    return coefficients(study, sizes, fitted(study, sizes, enclave.all, enclave.partitions), budget)
+    return coefficients(study, sizes, fitted(study, sizes, enclave), budget)
 
 
-def scores_stage(study: MatchingStudy, scratch: Path, w: FloatArray, budget: Budget) -> None:
-    """Write scores, treatments and scaled outcomes of all units in the order of traversal; scores with their noise."""
-    enclave = Enclave.open(scratch, everyone=True)
-    order = traversal(scratch, enclave.partitions)
+def scores_stage(study: MatchingStudy, enclave: Enclave, w: FloatArray, budget: Budget) -> None:
+    """Leave scores, treatments and scaled outcomes of all units in the order of traversal; scores with their noise."""
+    order = traversal(enclave)
 
     def partition_scores(index: int) -> FloatArray:
-        return exact_scores(enclave.all(index), w)
+        return exact_scores(enclave.rows(index), w)
 
     scores = np.concatenate(map_partitions(partition_scores, enclave.partitions, study.execution.workers))
-    save_array(scratch / SCORES_FILE, release(study, scores[order], budget))
-    for name, column in ((TREATED_FILE, "t"), (OUTCOME_FILE, "u")):
-        parts = [getattr(enclave.all(index), column) for index in range(enclave.partitions)]
-        save_array(scratch / name, np.concatenate(parts)[order])
+    enclave.save(SCORES, release(study, scores[order], budget))
+    for name, column in ((TREATED, "t"), (OUTCOME, "u")):
+        parts = [enclave.load(column, index) for index in range(enclave.partitions)]
+        enclave.save(name, np.concatenate(parts)[order])

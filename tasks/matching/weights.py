@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +20,13 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, Int32Array
-from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
 from causalveil.tasks.matching.nearest import Arm, adaptive_limit, integer_caps, match_capped, most_used
-from causalveil.tasks.matching.respond import ARMS_FILE
-from causalveil.tasks.matching.scores import SCORES_FILE
+from causalveil.tasks.matching.respond import ARMS
+from causalveil.tasks.matching.scores import SCORES
 
-WEIGHTS_FILE, PAIRS_FILE = "weights.npy", "pairs-{}.npy"
+WEIGHTS, PAIRS = "weights", "pairs-{}"
 PairArray = NDArray[np.int32]
 NEAREST = 2, 3
 
@@ -194,23 +192,23 @@ def variance_pairs(scores: FloatArray, arms: ByteArray, used: BoolArray) -> tupl
     return within[0], within[1], across[nearest]
 
 
-def match_stage(study: MatchingStudy, scratch: Path) -> Reuse:
-    """Write each unit's weight and the pairs of the variance; return what may be said of the matching.
+def match_stage(study: MatchingStudy, enclave: Enclave) -> Reuse:
+    """Leave each unit's weight and the pairs of the variance; return what may be said of the matching.
 
     Raises:
         DataError: as of :func:`weigh`; at label level nothing is drawn before.
     """
-    result = weigh(study, load_array(scratch / SCORES_FILE), load_array(scratch / ARMS_FILE))
-    save_array(scratch / WEIGHTS_FILE, result.weights)
+    result = weigh(study, enclave.load(SCORES), enclave.load(ARMS))
+    enclave.save(WEIGHTS, result.weights)
     for index, pairs in enumerate(result.pairs):
-        save_array(scratch / PAIRS_FILE.format(index), pairs)
+        enclave.save(PAIRS.format(index), pairs)
     return result.reuse
 
 
-def open_weighted(scratch: Path, reuse: Reuse) -> Weighted:
-    """What ``match_stage`` left in the scratch folder."""
-    pairs: list[NDArray[Any]] = [load_array(scratch / PAIRS_FILE.format(index)) for index in range(3)]
-    return Weighted(reuse, load_array(scratch / WEIGHTS_FILE), (pairs[0], pairs[1], pairs[2]))
+def open_weighted(enclave: Enclave, reuse: Reuse) -> Weighted:
+    """What ``match_stage`` left."""
+    first, second, across = (enclave.load(PAIRS.format(index)) for index in range(3))
+    return Weighted(reuse, enclave.load(WEIGHTS), (first, second, across))
 
 
 def _queries(arms: ByteArray, estimand: Estimand) -> int:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -20,8 +19,10 @@ from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import Variant
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import dimension
-from causalveil.tasks.enclave.rows import Enclave, Rows
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.privacy.mechanisms import (
@@ -279,7 +280,7 @@ def _slope(k: float, radius: float) -> float:
     return radius * _sigmoid(-radius * k) - k / max((1 - k) * (1 + k), 1e-300)
 
 
-def propensity_stage(study: IpwStudy, sizes: Sizes, scratch: Path, budget: Budget) -> FloatArray:
+def propensity_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
     """Fit on the training units and release the coefficients, shape (d,).
 
     At label level nothing is drawn: covariates and treatments are public there, and so is w.
@@ -287,8 +288,8 @@ def propensity_stage(study: IpwStudy, sizes: Sizes, scratch: Path, budget: Budge
     Raises:
         ConvergenceError: before anything is drawn.
     """
-    enclave = Enclave.open(scratch, everyone=study.training_share is None)
-    return model(study, sizes).release(enclave.train, enclave.partitions, budget, study.execution.workers)
+    halves = Halves.open(enclave)
+    return model(study, sizes).release(halves.train, halves.partitions, budget, study.execution.workers)
 
 
 def clipped_scores(x: FloatArray, coefficients: FloatArray, clip: tuple[float, float]) -> FloatArray:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Folds, Pieces
-from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget
@@ -62,37 +60,16 @@ def release_scores(
     return plan.effect_mechanism().release(sums, EFFECT, budget)
 
 
-def regression(study: RegressionStudy, plan: RegressionRecipe, pieces: Pieces, budget: Budget) -> EffectFindings:
-    """The whole estimator.
-
-    Args:
-        study: the study.
-        plan: its recipe, for as many units as ``pieces`` has.
-        pieces: all units.
-        budget: where noise is drawn and charged.
-    """
-    scales = release_scales(study, plan, pieces, budget)
-    moments = release_moments(study, plan, scales, pieces, budget)
-    features, choice, seen = choose(study, plan, scales, moments)
-    scores = release_scores(study, plan, scales, features, choice, pieces, budget)
-    return interval.findings(study, plan, ThreeReleases(scales, features, choice, seen, scores))
-
-
-def analyse(study: RegressionStudy, sizes: Sizes, rows: Rows, budget: Budget) -> EffectFindings:
-    """The whole estimator on rows in memory, for replications and tests."""
-    return regression(study, recipe(study, sizes), Pieces(lambda _: rows, 1, len(rows)), budget)
-
-
-def scales_stage(study: RegressionStudy, sizes: Sizes, scratch: Path, budget: Budget) -> Scales:
+def scales_stage(study: RegressionStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> Scales:
     """Release where covariates and outcomes lie, from all units."""
-    return release_scales(study, recipe(study, sizes), Folds.open(scratch).fold(0), budget)
+    return release_scales(study, recipe(study, sizes), Folds.open(enclave).fold(0), budget)
 
 
 def moments_stage(
-    study: RegressionStudy, sizes: Sizes, scratch: Path, scales: Scales, budget: Budget
+    study: RegressionStudy, sizes: Sizes, enclave: Enclave, scales: Scales, budget: Budget
 ) -> JointMoments | None:
     """Release the moments, from all units; None where nothing is adjusted for."""
-    return release_moments(study, recipe(study, sizes), scales, Folds.open(scratch).fold(0), budget)
+    return release_moments(study, recipe(study, sizes), scales, Folds.open(enclave).fold(0), budget)
 
 
 def adjustment_stage(
@@ -105,14 +82,14 @@ def adjustment_stage(
 def scores_stage(
     study: RegressionStudy,
     sizes: Sizes,
-    scratch: Path,
+    enclave: Enclave,
     scales: Scales,
     features: Features | None,
     choice: Adjustment,
     budget: Budget,
 ) -> FloatArray:
     """Release the sums of scores, from all units."""
-    pieces = Folds.open(scratch).fold(0)
+    pieces = Folds.open(enclave).fold(0)
     return release_scores(study, recipe(study, sizes), scales, features, choice, pieces, budget)
 
 

@@ -8,13 +8,13 @@ is its sum. Proof: ``docs/proofs/aipw.md``, section 7.
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge, Level, Scope
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
@@ -114,11 +114,6 @@ def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> Effe
     )
 
 
-def analyse(study: DifferenceStudy, sizes: Sizes, rows: Rows, budget: Budget) -> EffectFindings:
-    """The whole estimator on rows in memory, for replications and tests."""
-    return findings(study, sizes, release(study, sizes, Pieces(lambda _: rows, 1, len(rows)), budget))
-
-
 def expected_findings(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:
     """What the stand-in population would give if no noise happened to be drawn."""
     deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
@@ -128,7 +123,7 @@ def expected_findings(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn = 
     return findings(study, sizes, np.array(numbers))
 
 
-def difference_stage(study: DifferenceStudy, sizes: Sizes, scratch: Path, budget: Budget) -> EffectFindings:
+def difference_stage(study: DifferenceStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> EffectFindings:
     """Release the sums over all units, which ``folds`` left as one fold, and make the interval."""
-    everybody = Folds.open(scratch).fold(0)
+    everybody = Folds.open(enclave).fold(0)
     return findings(study, sizes, release(study, sizes, everybody, budget))

@@ -98,18 +98,18 @@ def stages(folders: tuple[Path, ...], repeat: int) -> list[dict[str, Any]]:
 
 def in_memory(document: dict[str, Any], data: PublishedData, repeat: int) -> float:
     """Processor seconds of the method alone on rows in memory, fit to interval: what the paper's Table IV times."""
-    from causalveil.flows.estimators.matching import rehearse
     from causalveil.flows.papers.yuan2026.data import rows_of
+    from causalveil.flows.sequence.rehearse import rehearse_effect
     from causalveil.schemas.estimators.matching import MatchingStudy
     from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
     study = MatchingStudy.model_validate(document)
     rows = rows_of(study, data.frame, bytes(16))
-    rehearse(study, rows, RehearsalBudget(0))
+    rehearse_effect(study, rows, RehearsalBudget(0))
     times = []
     for seed in range(repeat):
         start = time.process_time()
-        rehearse(study, rows, RehearsalBudget(seed))
+        rehearse_effect(study, rows, RehearsalBudget(seed))
         times.append(time.process_time() - start)
     return statistics.median(times)
 

@@ -9,7 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 
@@ -232,9 +231,9 @@ def test_the_observer_would_see_a_leak(
 
     honest = stages.score_stage
 
-    def leaky(study: Any, sizes: Any, scratch: Path) -> None:
-        honest(study, sizes, scratch)
-        logging.getLogger("causalveil.stages").info("first score %s", np.load(scratch / "score-hsic.npy"))
+    def leaky(study: Any, sizes: Any, enclave: Any) -> None:
+        honest(study, sizes, enclave)
+        logging.getLogger("causalveil.stages").info("first score %s", enclave.load("score-hsic"))
 
     leaky.__name__ = "score_stage"
     monkeypatch.setattr(stages, "score_stage", leaky)

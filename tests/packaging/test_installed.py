@@ -51,12 +51,12 @@ def test_an_error_names_our_file_and_line(wheel: Installed) -> None:
     """A defect deep in our code, reached through a library, with a message that may quote data."""
     script = """
 from causalveil.flows.engine.guard import guarded
-from causalveil.tasks.enclave.sizes import design
-guarded(design, object(), 5)
+from causalveil.tasks.enclave.sizes import sizes_of
+guarded(sizes_of, object(), 5)
 """
     done = wheel.run("-c", script)
     last = done.stderr.splitlines()[-1]
-    found = re.search(r"stage 'design' failed with AttributeError at tasks/enclave/sizes\.py:(\d+); its message", last)
+    found = re.search(r"stage 'sizes_of' failed with AttributeError at tasks/enclave/sizes\.py:(\d+); its mess", last)
     assert found, done.stderr
     assert 0 < int(found[1]) <= len((ROOT / "tasks/enclave/sizes.py").read_text().splitlines())
 

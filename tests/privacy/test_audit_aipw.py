@@ -16,14 +16,13 @@ from causalveil.tasks.aipw import outcome_model
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
 from causalveil.tasks.aipw.recipe import EFFECT, recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
-from causalveil.tasks.aipw.stages import in_memory
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise
 from causalveil.tasks.trial import difference
-from tests.aipw_help import make_aipw, make_difference
+from tests.aipw_help import in_memory, make_aipw, make_difference
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.neighbours import neighbour
 

@@ -17,11 +17,11 @@ from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.tasks.direction.draws import Draw, draws
 from causalveil.tasks.direction.pairs import TestRows
-from causalveil.tasks.direction.stages import answer, measure, regress, release, release_regressions, vectors
+from causalveil.tasks.direction.stages import measure, regress, release, release_regressions, vectors
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import SeededNoise
 from tests.audit import OpenBudget, epsilon_lower_bound
-from tests.direction_help import make_direction, rows
+from tests.direction_help import answered, make_direction, rows
 
 CONFIDENCE = 1 - 1e-6
 RUNS = 3_000
@@ -185,5 +185,5 @@ def test_noisy_regressions_carry_the_training_half() -> None:
     assert noisy is not None
     assert all(not np.array_equal(a.weights, b.weights) for a, b in zip(fitted, noisy, strict=True))
     budget = OpenBudget(SeededNoise(0))
-    answer(study, train, rows(sorted_rows()), budget)
+    answered(study, train, rows(sorted_rows()), budget)
     assert [charge.scope for charge in budget.charges] == ["train", "train", "estimation"]

@@ -23,11 +23,14 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.matching import perturb, respond, weights
-from causalveil.tasks.matching import scores as matching_scores
+from causalveil.tasks.matching import perturb as match_perturb
+from causalveil.tasks.matching import respond
+from causalveil.tasks.matching import scores as match_scores
+from causalveil.tasks.matching import weights as match_weights
 from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from tests.audit import caught, epsilon_lower_bound
 from tests.matching_help import Transcript, two_covariates
@@ -70,10 +73,10 @@ class Case:
     def steps(self) -> dict[str, Any]:
         """Mechanisms by release name; some take a millisecond to make."""
         return {
-            "propensity": matching_scores.model(self.study, sizes_of(self.study, UNITS)).mechanism(),
-            "scores": matching_scores.mechanism(self.study),
+            "propensity": match_scores.model(self.study, sizes_of(self.study, UNITS)).mechanism(),
+            "scores": match_scores.mechanism(self.study),
             "treatment": respond.mechanism(self.study),
-            "effect": perturb.mechanism(self.study),
+            "effect": match_perturb.mechanism(self.study),
         }
 
     def scale(self, name: str) -> float:
@@ -83,8 +86,8 @@ class Case:
         """Exact sums after these records; most cases meet the same ones again and again."""
         key = (scores.tobytes(), arms.tobytes(), rows.u.tobytes())
         if key not in self.memory:
-            weighted = weights.weigh(self.study, scores, arms)
-            self.memory[key] = perturb.sums(self.study, weighted, arms, rows.u)
+            weighted = match_weights.weigh(self.study, scores, arms)
+            self.memory[key] = match_perturb.sums(self.study, weighted, arms, rows.u)
         return self.memory[key]
 
 
@@ -107,10 +110,10 @@ def run(case: Case, rows: Rows, fitted: FloatArray, noise: NoiseSource) -> dict[
     """One run's transcript: the steps of the flow, each with its own mechanism."""
     study, budget, steps = case.study, Transcript(noise, case.fixed), case.steps
     label = study.privacy.level == "label"
-    w = fitted if label else steps["propensity"].release(fitted, matching_scores.MODEL_SLOT, budget)
-    scores = matching_scores.release(study, matching_scores.exact_scores(rows, w), budget)
+    w = fitted if label else steps["propensity"].release(fitted, match_scores.MODEL_SLOT, budget)
+    scores = match_scores.release(study, match_scores.exact_scores(rows, w), budget)
     arms = respond.release(study, rows.t, budget)
-    steps["effect"].release(case.sums(scores, arms, rows), perturb.SLOT, budget)
+    steps["effect"].release(case.sums(scores, arms, rows), match_perturb.SLOT, budget)
     return {"scores": scores, "treatment": arms, **budget.drawn}
 
 
@@ -121,7 +124,7 @@ def log_likelihood(case: Case, rows: Rows, fitted: FloatArray, seen: dict[str, A
     if private and "propensity" not in case.fixed:
         total -= float(np.linalg.norm(w - fitted)) / case.scale("propensity")
     if private and "scores" not in case.fixed:
-        total -= np.abs(seen["scores"] - matching_scores.exact_scores(rows, w)).sum() / case.scale("scores")
+        total -= np.abs(seen["scores"] - match_scores.exact_scores(rows, w)).sum() / case.scale("scores")
     if private and "treatment" not in case.fixed:
         keep, kept = case.scale("treatment"), np.count_nonzero(seen["treatment"] == rows.t)
         total += kept * np.log(keep) + (UNITS - kept) * np.log(1 - keep)
@@ -134,7 +137,7 @@ def sampler(name: str, noise: NoiseSource) -> Callable[[int], tuple[FloatArray, 
     case = CASES[name]
     pair = neighbours(case.study, name)
     sizes = sizes_of(case.study, UNITS)
-    fits = [matching_scores.fitted(case.study, sizes, lambda _, r=rows: r, 1) for rows in pair]
+    fits = [match_scores.fitted(case.study, sizes, MemoryEnclave.of(rows)) for rows in pair]
 
     def sample(runs: int) -> tuple[FloatArray, FloatArray]:
         samples = []
@@ -204,13 +207,13 @@ def test_transcripts_stay_below_the_declared_epsilon_and_less_noise_is_caught(na
 @pytest.mark.parametrize("name", ["label", "outcome"])
 def test_a_sensitivity_that_forgets_reuse_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """B/n instead of max_i (1 + K_i/N) B/n: as if a unit's outcome counted once."""
-    honest = perturb.sums
+    honest = match_perturb.sums
 
     def forgetful(study: Any, weighted: Any, arms: Any, outcome: Any) -> FloatArray:
         found = honest(study, weighted, arms, outcome)
         return found * np.array([float(weighted.reuse.largest_weight), 1.0])
 
-    monkeypatch.setattr(perturb, "sums", forgetful)
+    monkeypatch.setattr(match_perturb, "sums", forgetful)
     monkeypatch.setitem(CASES, name, Case(CASES[name].study, CASES[name].fixed))
     found = catch(name, SeededNoise(7))
     print(f"declared {CASES[name].study.privacy.epsilon}, audited {found}")
@@ -221,5 +224,5 @@ def test_arms_from_true_treatments_would_show() -> None:
     """Randomise the treatment, then match between the true arms: their sizes are published and differ for certain."""
     study = CASES["outcome"].study
     pair = neighbours(study, "outcome")
-    counts = {weights.weigh(study, SEEN["scores"], rows.t).reuse.treated for rows in pair}
+    counts = {match_weights.weigh(study, SEEN["scores"], rows.t).reuse.treated for rows in pair}
     assert len(counts) == 2, "no epsilon bounds that"

@@ -13,7 +13,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from causalveil.tasks.aipw.stages import in_memory
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
@@ -26,6 +25,7 @@ from causalveil.tasks.regression.moments import moment_sums
 from causalveil.tasks.regression.recipe import EFFECT
 from causalveil.tasks.regression.scales import Scales, scale_sums
 from causalveil.tasks.regression.scores import score_sums
+from tests.aipw_help import in_memory
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.neighbours import neighbour
 from tests.regression_help import in_rows, make_regression

@@ -17,11 +17,10 @@ from causalveil.tasks.aipw import outcome_model
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
 from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe, recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
-from causalveil.tasks.aipw.stages import in_memory
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.trial import difference
-from tests.aipw_help import make_aipw, make_difference
+from tests.aipw_help import in_memory, make_aipw, make_difference
 from tests.neighbours import neighbour
 
 unit = st.floats(-1, 1, allow_nan=False)

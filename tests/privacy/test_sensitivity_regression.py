@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.tasks.aipw.stages import in_memory
 from causalveil.tasks.enclave.normalise import blocks, dimension, scale
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -28,6 +27,7 @@ from causalveil.tasks.regression.moments import moment_sums
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import Scales, scale_sums
 from causalveil.tasks.regression.scores import score_sums
+from tests.aipw_help import in_memory
 from tests.neighbours import neighbour
 from tests.regression_help import make_regression
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from fractions import Fraction
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -15,9 +13,8 @@ from hypothesis import strategies as st
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
-from causalveil.tasks.machine.arrays_on_disk import save_array
 from causalveil.tasks.matching.nearest import Matching, adaptive_limit, integer_caps, match_capped, most_used
 from causalveil.tasks.matching.scores import traversal
 from tests import matching_oracle as oracle
@@ -160,15 +157,13 @@ def test_layout_of_partitions_does_not_matter(units, key, cuts, random):
     def sequence(listed: list[int], places: list[int]) -> list[int]:
         edges = [0, *sorted(place % (len(listed) + 1) for place in places), len(listed)]
         kept: list[int] = []
-        with tempfile.TemporaryDirectory() as scratch:
-            for index, (low, high) in enumerate(pairwise(edges)):
-                hashes = keyed_hash(pl.Series(listed[low:high], dtype=pl.Int64), key)
-                order = ascending(hashes)
-                folder = partition_folder(Path(scratch), index)
-                folder.mkdir(parents=True)
-                save_array(folder / "h.npy", hashes[order])
-                kept.extend(listed[low + place] for place in order.tolist())
-            return [kept[place] for place in traversal(Path(scratch), len(edges) - 1).tolist()]
+        parts = []
+        for low, high in pairwise(edges):
+            hashes = keyed_hash(pl.Series(listed[low:high], dtype=pl.Int64), key)
+            order = ascending(hashes)
+            parts.append({"h": hashes[order]})
+            kept.extend(listed[low + place] for place in order.tolist())
+        return [kept[place] for place in traversal(MemoryEnclave(parts)).tolist()]
 
     shuffled = list(units)
     random.shuffle(shuffled)

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import pytest
 
-from causalveil.flows.estimators.matching import rehearse
+from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.tasks.matching import attenuation
 from causalveil.tasks.privacy.lattice import flip_bits
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -78,7 +78,7 @@ def test_estimates_are_attenuated_by_the_factor_and_corrected_by_it(base: float)
                 correct_attenuation=correct,
                 budget_shares={"weights": 0.2, "scores": 0.2, "treatment": 0.02, "outcome": 0.58},
             )
-            found.append(rehearse(study, rows, RehearsalBudget(seed)))
+            found.append(rehearse_effect(study, rows, RehearsalBudget(seed)))
         factor = attenuation.attenuation(rows.t.mean(), math.exp(0.8) / (1 + math.exp(0.8)))
         attenuated.append(found[0].estimate - 0.4 * factor)
         corrected.append(found[1].estimate - 0.4)

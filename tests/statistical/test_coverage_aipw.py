@@ -11,16 +11,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from causalveil.tasks.aipw import stages
+from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.tasks.aipw import stages as aipw
 from causalveil.tasks.aipw.outcome_model import OutcomeModel
 from causalveil.tasks.aipw.recipe import recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
-from causalveil.tasks.aipw.stages import in_memory, release_outcome_model
+from causalveil.tasks.aipw.stages import release_outcome_model
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.trial import difference
-from tests.aipw_help import analysed, confounded, encode, in_folds, make_aipw, make_difference
+from tests.aipw_help import analysed, confounded, encode, in_folds, in_memory, make_aipw, make_difference
 
 TRUTH = 1.0
 
@@ -88,7 +88,7 @@ def test_either_model_may_be_wrong(wrong: str) -> None:
     plan = recipe(study, sizes_of(study, 400_000))
     pieces, budget = in_memory([train]), RehearsalBudget(0)
     arms, fitted = release_outcome_model(study, plan, 0, pieces, budget)
-    _, weights = stages.release_propensity(study, plan, 0, pieces, arms, budget)
+    _, weights = aipw.release_propensity(study, plan, 0, pieces, arms, budget)
     flat = OutcomeModel((0.0, 0.0), np.zeros(2), 0.0, 1.0, 0.0)
     right = Nuisances(flat, 0.5, weights) if wrong == "outcome" else Nuisances(fitted, 0.5)
     both_wrong = Nuisances(flat, 0.5)
@@ -120,7 +120,7 @@ def test_a_known_score_is_at_least_as_narrow_as_the_difference_in_means() -> Non
         rows, _ = confounded(1_000, p=1, seed=seed, strength=0.0)
         both = {
             "aipw": analysed(trial, rows, seed),
-            "difference": difference.analyse(plain, sizes_of(plain, 1_000), rows, RehearsalBudget(seed)),
+            "difference": rehearse_effect(plain, rows, RehearsalBudget(seed)),
         }
         for name, found in both.items():
             widths[name].append((found.interval.upper - found.interval.lower) / 2)

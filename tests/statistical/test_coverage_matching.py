@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.estimators.matching import rehearse
+from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.matching import interval
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -54,7 +54,7 @@ def run(case: Case, tables: int = TABLES) -> list[EffectFindings]:
     study = two_covariates(**case.study)
     for seed in range(tables):
         rows = population(case.n, np.random.default_rng(seed), **case.rows)
-        found.append(rehearse(study, rows, RehearsalBudget(seed)))
+        found.append(rehearse_effect(study, rows, RehearsalBudget(seed)))
     return found
 
 

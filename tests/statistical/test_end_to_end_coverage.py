@@ -18,17 +18,16 @@ import numpy as np
 import polars as pl
 import pytest
 
+from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.tasks.enclave.normalise import feature_names
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.enclave.split import leading_rows, training_size
+from causalveil.tasks.enclave.split import training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.ipw import perturb, weights
-from causalveil.tasks.ipw.interval import findings
+from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
-from causalveil.tasks.models import logistic as models_logistic
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.ipw_help import make_study
 
@@ -51,6 +50,12 @@ def means(x: FloatArray) -> tuple[FloatArray, FloatArray]:
     """E[u | x, t] for t = 1 and 0: a heterogeneous effect; those who are treated more often have larger outcomes."""
     base = 0.3 * ROOT3 * x[:, 0] - 0.1 * ROOT3 * x[:, 1]
     return base + 0.1 + 0.1 * ROOT3 * x[:, 0], base - 0.1
+
+
+def two_numbers(**changes: Any) -> IpwStudy:
+    """A study of the two covariates of :func:`people`."""
+    numbers = {name: {"lower": -1, "upper": 1} for name in ("x0", "x1")}
+    return make_study(covariates={"age": ..., "group": ..., **numbers}, **changes)
 
 
 def people(assignment: FloatArray, random: np.random.Generator) -> Rows:
@@ -84,7 +89,7 @@ def weighted_limit(study: IpwStudy, assignment: FloatArray, coefficients: FloatA
     model = logistic.clipped_scores(GRID, coefficients, study.estimator.clip)
     arms = []
     for arm, share, mean in ((1, score, sides[0]), (0, 1 - score, sides[1])):
-        weight = weights.weights(study.estimand, model, np.full(len(GRID), arm, np.uint8))
+        weight = weigh.weights(study.estimand, model, np.full(len(GRID), arm, np.uint8))
         arms.append(float(np.average(mean, weights=share * weight)))
     return (arms[0] - arms[1]) * study.outcome.width / 2
 
@@ -113,18 +118,13 @@ class Run:
 
 
 def one_run(study: IpwStudy, rows: Rows, assignment: FloatArray, key: bytes, budget: RehearsalBudget) -> Run:
-    sizes = sizes_of(study, UNITS)
-    hashes = keyed_hash(pl.Series(range(UNITS)), key)
-    order = ascending(hashes)
-    first = int(leading_rows([hashes[order]], training_size(UNITS, study.estimator.train_fraction))[0])
-    train, half = (Rows(rows.x[part], rows.t[part], rows.u[part]) for part in (order[:first], order[first:]))
+    order = ascending(keyed_hash(pl.Series(range(UNITS)), key))
+    ranked = Rows(rows.x[order], rows.t[order], rows.u[order])
+    found = rehearse_effect(study, ranked, budget)
+    w = np.array([found.details[f"propensity_coefficient[{name}]"] for name in feature_names(study)])
 
-    w = models_logistic.fit(lambda _: train, 1, len(train), study.estimator.penalty)
-    w = models_logistic.model(study, sizes).mechanism().release(w, models_logistic.SLOT, budget)
-    sums = weights.exact_sums(study, lambda _: half, 1, len(half), w)
-    found = findings(study, sizes, perturb.release(study, sizes, sums, budget))
-
-    weight = weights.weights(study.estimand, sigmoid(half.x @ assignment), half.t)
+    half = ranked[training_size(UNITS, study.estimator.train_fraction) :]
+    weight = weigh.weights(study.estimand, sigmoid(half.x @ assignment), half.t)
     high, low = (np.average(half.u[half.t == arm], weights=weight[half.t == arm]) for arm in (1, 0))
     return Run(found, w, float(high - low) * study.outcome.width / 2)
 
@@ -160,7 +160,7 @@ CASES: list[tuple[str, dict[str, Any], float]] = [
 
 @pytest.mark.parametrize(("name", "changes", "factor"), CASES, ids=[case[0] for case in CASES])
 def test_a_randomised_study_is_covered_at_a_known_width(name: str, changes: dict[str, Any], factor: float) -> None:
-    study = make_study(**changes)
+    study = two_numbers(**changes)
     runs, effect = simulate(study, RANDOMISED, seed=21), truth(study, RANDOMISED)
     estimates = [run.found.estimate for run in runs]
     covered, wide, oracle = coverage(runs, effect), width(runs), needed([run.oracle for run in runs])
@@ -179,7 +179,7 @@ def test_a_randomised_study_is_covered_at_a_known_width(name: str, changes: dict
 
 def test_a_confounded_study_is_off_by_what_shrinkage_predicts_and_covers_the_weighted_contrast() -> None:
     """What is *not* covered: the default penalty leaves most of the confounding in, and no interval says so."""
-    study = make_study()
+    study = two_numbers()
     runs, effect = simulate(study, CONFOUNDED, seed=22), truth(study, CONFOUNDED)
     limits = np.array([weighted_limit(study, CONFOUNDED, run.coefficients) for run in runs])
     estimates = np.array([run.found.estimate for run in runs])
@@ -203,7 +203,7 @@ def test_a_confounded_study_is_off_by_what_shrinkage_predicts_and_covers_the_wei
 
 def test_these_tests_can_fail() -> None:
     """Intervals of half the width do not pass."""
-    study = make_study()
+    study = two_numbers()
     runs, effect = simulate(study, RANDOMISED, seed=23), truth(study, RANDOMISED)
     halved = []
     for run in runs:

@@ -12,10 +12,10 @@ import math
 import numpy as np
 import pytest
 
-from causalveil.flows.estimators.matching import rehearse
 from causalveil.flows.papers.yuan2026.command import Prepared, Setting, prepare
 from causalveil.flows.papers.yuan2026.data import SOURCES, load
 from causalveil.flows.papers.yuan2026.errors import RelativeError, penalty
+from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.needs import FOLDERS
 
@@ -38,7 +38,7 @@ def errors(ready: Prepared, setting: Setting, epsilon: str) -> RelativeError:
     means = []
     for order, rows in enumerate(ready.rows):
         seeds = (1000 * order + draw for draw in range(DRAWS))
-        found = [rehearse(study, rows, RehearsalBudget(seed), ready.fitted).estimate for seed in seeds]
+        found = [rehearse_effect(study, rows, RehearsalBudget(seed)).estimate for seed in seeds]
         means.append(RelativeError.of(found, truth).mean)
     return RelativeError(float(np.mean(means)), float(np.std(means, ddof=1)) / math.sqrt(ORDERS), ORDERS * DRAWS)
 
@@ -62,7 +62,7 @@ def test_one_draw_has_less_noise_than_two_but_for_the_share_of_its_interval(name
     ready = prepared(name)
     studies = [ready.study(Setting("label", name=mechanism), "1") for mechanism in ("one draw", "two draws")]
     one, two = (
-        float(rehearse(study, ready.rows[0], RehearsalBudget(0), ready.fitted).details["noise_standard_error"])
+        float(rehearse_effect(study, ready.rows[0], RehearsalBudget(0)).details["noise_standard_error"])
         for study in studies
     )
     share = studies[0].estimator.variance_share
@@ -93,4 +93,4 @@ def test_penalty_is_the_packages_own() -> None:
     z = rows.x[:, :-1] * math.sqrt(9)
     theirs = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit((z + 1) / 2, rows.t)
     # Theirs leaves the intercept free.
-    np.testing.assert_allclose(exact_scores(rows, ready.fitted), theirs.predict_proba((z + 1) / 2)[:, 1], atol=0.02)
+    np.testing.assert_allclose(exact_scores(rows), theirs.predict_proba((z + 1) / 2)[:, 1], atol=0.02)

@@ -14,19 +14,16 @@ import polars as pl
 import pytest
 from scipy.stats import ks_2samp
 
-from causalveil.flows.estimators.matching import rehearse
+from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.matching import scores
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.matching_help import population, two_covariates
 
 KEYS, N = 250, 300
 STUDY = two_covariates(level="label", epsilon="1000", ratio=3, cap=2)
 ROWS = population(N, np.random.default_rng(11), slope=2.0)
-FITTED = scores.fitted(STUDY, sizes_of(STUDY, N), lambda _: ROWS, 1)
 Order = Callable[[IntArray, int], IntArray]
 
 
@@ -44,7 +41,7 @@ def estimates(places: IntArray, units: IntArray, first: int, order: Order) -> Fl
     for seed in range(first, first + KEYS):
         chosen = places[order(units, seed)]
         rows = Rows(ROWS.x[chosen], ROWS.t[chosen], ROWS.u[chosen])
-        found.append(rehearse(STUDY, rows, RehearsalBudget(seed), FITTED).estimate)
+        found.append(rehearse_effect(STUDY, rows, RehearsalBudget(seed)).estimate)
     return np.array(found)
 
 

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from causalveil.tasks.aipw.stages import in_memory
+from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.trial import difference
-from tests.aipw_help import confounded, make_difference
+from tests.aipw_help import confounded, in_memory, make_difference
 
 
 @pytest.mark.parametrize("level", ["sample", "label"])
@@ -42,9 +42,7 @@ def test_the_declared_noise_error_is_that_of_repeated_releases(level: str) -> No
 
 def test_an_empty_arm_gives_the_whole_range() -> None:
     study, (rows, _) = make_difference(), confounded(300, seed=4)
-    found = difference.analyse(
-        study, sizes_of(study, 300), Rows(rows.x, np.zeros(300, np.uint8), rows.u), RehearsalBudget(0)
-    )
+    found = rehearse_effect(study, Rows(rows.x, np.zeros(300, np.uint8), rows.u), RehearsalBudget(0))
     assert found.interval.whole_range
     assert found.details["denominator_clamped"]
     assert math.isfinite(found.estimate)

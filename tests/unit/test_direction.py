@@ -23,13 +23,14 @@ from causalveil.tasks.direction.answers import favoured, verdict
 from causalveil.tasks.direction.draws import draws, fits, shares
 from causalveil.tasks.direction.expected import hsic_margin, stand_in_pairs, sweep
 from causalveil.tasks.direction.pairs import normalise_stage
-from causalveil.tasks.direction.stages import answer, regress, score_values, vectors
+from causalveil.tasks.direction.stages import regress, score_values, vectors
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.validate import validate_stage
 from causalveil.tasks.privacy.accountant import total
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.direction_help import (
     OPTIONS,
+    answered,
     cause_and_effect,
     doses,
     make_direction,
@@ -110,7 +111,7 @@ def test_distant_residuals_release_their_ranks_exactly() -> None:
     study = make_direction(scores=["spearman", "kendall"], protect=["train"], release="scores", penalty=1, epsilon=50)
     train = np.tile(cause_and_effect(1_000), (200, 1))
     test = rows(np.array([[-0.9, 0.1], [-0.2, 0.8], [0.3, -0.9], [0.8, 0.4]]))
-    found = answer(study, train, test, RehearsalBudget(0))
+    found = answered(study, train, test, RehearsalBudget(0))
     exact = vectors(test, regress(study, lambda _: train, 1))
     for score in found.scores:
         assert (score.x_to_y, score.y_to_x) == score_values(study, score.score, exact, test)
@@ -131,7 +132,7 @@ def test_noise_vanishes_with_epsilon() -> None:
     study = make_direction(release="scores", epsilon="1000000", delta="1e-6")
     train, test = cause_and_effect(2_000), rows(cause_and_effect(2_000, 1))
     exact = vectors(test, regress(study, lambda _: train, 1))
-    for score in answer(study, train, test, RehearsalBudget(0)).scores:
+    for score in answered(study, train, test, RehearsalBudget(0)).scores:
         values = score_values(study, score.score, exact, test)
         assert score.x_to_y == pytest.approx(values[0], abs=1e-4)
         assert score.margin == pytest.approx(values[1] - values[0], abs=1e-4)

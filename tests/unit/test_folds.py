@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.folds import Folds, fold_sizes, folds_stage
 from causalveil.tasks.enclave.rows import partition_folder
 from causalveil.tasks.machine.arrays_on_disk import save_array
 
 
-def enclave(scratch: Path, sizes: list[int], seed: int = 0) -> Layout:
+def enclave(scratch: Path, sizes: list[int], seed: int = 0) -> FileEnclave:
     """Partitions whose hashes ascend and are known: u holds the rank of each unit among all."""
     random = np.random.default_rng(seed)
     high = random.permutation(sum(sizes)).astype(np.uint64)
@@ -28,8 +28,7 @@ def enclave(scratch: Path, sizes: list[int], seed: int = 0) -> Layout:
         save_array(folder / "t.npy", np.zeros(size, np.uint8))
         save_array(folder / "u.npy", part.astype(np.float64))
         start += size
-    parts = tuple(Partition(path=f"{i}.parquet", rows=size, block="all") for i, size in enumerate(sizes))
-    return Layout(partitions=parts, dataset_blocks=("all",))
+    return FileEnclave(scratch, len(sizes))
 
 
 def ranks(pieces: object) -> list[float]:
@@ -39,9 +38,9 @@ def ranks(pieces: object) -> list[float]:
 @pytest.mark.parametrize("folds", [1, 2, 3, 5])
 @pytest.mark.parametrize("sizes", [[30], [7, 0, 24], [1, 11, 19, 3]])
 def test_folds_are_spans_of_rank_and_cover_everybody_once(tmp_path: Path, folds: int, sizes: list[int]) -> None:
-    layout = enclave(tmp_path, sizes)
-    folds_stage(layout, tmp_path, folds)
-    cut, start = Folds.open(tmp_path), 0
+    made = enclave(tmp_path, sizes)
+    folds_stage(made, folds)
+    cut, start = Folds.open(made), 0
     for fold, size in enumerate(fold_sizes(sum(sizes), folds)):
         inside, outside = cut.fold(fold), cut.without(fold)
         assert ranks(inside) == list(range(start, start + size))
@@ -59,5 +58,5 @@ def test_sizes_are_as_equal_as_can_be() -> None:
 
 
 def test_folds_come_after_their_stage(tmp_path: Path) -> None:
-    with pytest.raises(CausalveilError, match="holds no folds"):
-        Folds.open(tmp_path)
+    with pytest.raises(CausalveilError, match="has not run"):
+        Folds.open(FileEnclave(tmp_path, 1))

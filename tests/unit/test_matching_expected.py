@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from causalveil.flows.cli.main import main
-from causalveil.flows.estimators.matching import declare, expected, rehearse
+from causalveil.flows.estimators.matching import declare, expected
+from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.matching import expected as matching_expected
@@ -41,7 +42,7 @@ def test_the_expected_width_is_near_the_width_of_runs(changes: dict[str, Any]) -
     widths = []
     for seed in range(12):
         rows = population(2_000, np.random.default_rng(seed), slope=0.1, effect=0.0, outcome=0.0)
-        found = rehearse(study, rows, RehearsalBudget(seed))
+        found = rehearse_effect(study, rows, RehearsalBudget(seed))
         widths.append((found.interval.upper - found.interval.lower) / 2)
     assert expected_at(study, 2_000, deviation=0.15)["half_width"] == pytest.approx(np.mean(widths), rel=0.4)
 

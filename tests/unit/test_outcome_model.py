@@ -13,10 +13,9 @@ from causalveil.tasks.aipw.outcome_model import ArmSummary, arm_sums, cut, slope
 from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe, recipe
 from causalveil.tasks.aipw.shrinkage import second_moment_error, shrinkage_factor, signal_ratio, taken_off
 from causalveil.tasks.aipw.slopes import moments_from, slopes_from
-from causalveil.tasks.aipw.stages import in_memory
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
-from tests.aipw_help import confounded, encode, make_aipw
+from tests.aipw_help import confounded, encode, in_memory, make_aipw
 
 FINE = 2.0**-17
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from causalveil.schemas.privacy import Scope
+from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.ipw import perturb, weights
+from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.ipw_help import ESTIMANDS, make_study
@@ -19,7 +20,7 @@ N = 2000
 
 
 def sums_of(study: object) -> np.ndarray:
-    return np.linspace(100, 200, len(weights.statistic_names(study)))
+    return np.linspace(100, 200, len(weigh.statistic_names(study)))
 
 
 @pytest.mark.parametrize("weighting", ["hajek", "horvitz_thompson"])
@@ -28,7 +29,7 @@ def test_every_private_entry_gets_noise_and_no_public_one(weighting: str, level:
     study = make_study(weighting=weighting, level=level)
     sums, budget = sums_of(study), RehearsalBudget(0)
     released = perturb.release(study, sizes_of(study, N), sums, budget)
-    assert sorted(np.flatnonzero(released != sums).tolist()) == weights.private_entries(study)
+    assert sorted(np.flatnonzero(released != sums).tolist()) == weigh.private_entries(study)
     assert [(charge.name, charge.stage, charge.scope) for charge in budget.charges] == [("effect", "perturb", scope)]
     np.testing.assert_array_equal(sums, sums_of(study))
 
@@ -63,16 +64,17 @@ def test_the_papers_noise_is_the_papers(estimand: str, epsilon: str) -> None:
     assert mechanism is not None
     assert mechanism.noise_scale is not None
     assert sizes.estimation is not None
-    on_tau = weights.horvitz_thompson_scale(study).half * mechanism.noise_scale / sizes.estimation
+    on_tau = weigh.horvitz_thompson_scale(study).half * mechanism.noise_scale / sizes.estimation
     largest = {"ATE": 10, "ATT": 9, "ATC": 9}[estimand]
     expected = math.sqrt(2 * math.log(1.25 / 1e-6)) / float(epsilon) * 2 * 10 / 1000 * largest
     assert on_tau == pytest.approx(expected, rel=1e-8)
 
 
-def test_the_stage_releases_what_weigh_left(tmp_path: Path) -> None:
+def test_the_stage_releases_what_weigh_left() -> None:
     study = make_study()
-    np.save(tmp_path / weights.SUMS_FILE, sums_of(study))
+    enclave = MemoryEnclave([])
+    enclave.save(weigh.SUMS, sums_of(study))
     sizes = sizes_of(study, N)
-    one = perturb.perturb_stage(study, sizes, tmp_path, RehearsalBudget(3))
+    one = perturb.perturb_stage(study, sizes, enclave, RehearsalBudget(3))
     two = perturb.release(study, sizes, sums_of(study), RehearsalBudget(3))
     np.testing.assert_array_equal(one, two)

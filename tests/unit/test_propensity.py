@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import mpmath
 import numpy as np
 import pytest
@@ -12,10 +10,12 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 
 from causalveil.schemas.errors import ConvergenceError
-from causalveil.schemas.privacy import Level, Scope
-from causalveil.tasks.enclave.rows import Enclave, Rows
+from causalveil.schemas.privacy import Scope
+from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.models import logistic
+from causalveil.tasks.enclave.split import SPLIT, split_stage
+from causalveil.tasks.models import logistic as propensity
 from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.ipw_help import cut, make_study, random_rows
@@ -25,7 +25,7 @@ PENALTIES = (1e-6, 1e-3, 0.03, 0.1, 0.17, 0.171, 0.5, 1.0, 10.0, 100.0)
 
 def fit(rows: Rows, penalty: float, parts: int = 1, workers: int = 1) -> np.ndarray:
     pieces = cut(rows, parts)
-    return logistic.fit(pieces.__getitem__, len(pieces), len(rows), penalty, workers)
+    return propensity.fit(pieces.__getitem__, len(pieces), len(rows), penalty, workers)
 
 
 def loss(w: np.ndarray, rows: Rows, penalty: float) -> float:
@@ -51,7 +51,7 @@ def test_the_fit_is_the_optimum_of_other_solvers(penalty: float, seed: int) -> N
 def test_derivatives_are_those_of_the_loss() -> None:
     rows, penalty = random_rows(300, 4, 1), 0.05
     w = np.array([0.3, -1.0, 0.2, 0.5])
-    gradient, hessian = logistic._derivatives([logistic._chunk_sums(rows, w)], w, len(rows), penalty)
+    gradient, hessian = propensity._derivatives([propensity._chunk_sums(rows, w)], w, len(rows), penalty)
     step = 1e-5
     for j in range(4):
         e = np.eye(4)[j] * step
@@ -59,7 +59,7 @@ def test_derivatives_are_those_of_the_loss() -> None:
             (loss(w + e, rows, penalty) - loss(w - e, rows, penalty)) / (2 * step), abs=1e-9
         )
         up, down = (
-            logistic._derivatives([logistic._chunk_sums(rows, v)], v, len(rows), penalty)[0] for v in (w + e, w - e)
+            propensity._derivatives([propensity._chunk_sums(rows, v)], v, len(rows), penalty)[0] for v in (w + e, w - e)
         )
         np.testing.assert_allclose(hessian[j], (up - down) / (2 * step), atol=1e-8)
 
@@ -69,7 +69,7 @@ def test_neither_partitions_nor_workers_nor_the_start_matter(size: int) -> None:
     rows = random_rows(size, 6, 3)
     one = fit(rows, 0.01)
     np.testing.assert_array_equal(fit(rows, 0.01, parts=4, workers=1), fit(rows, 0.01, parts=4, workers=2))
-    np.testing.assert_allclose(fit(rows, 0.01, parts=4), one, atol=2 * logistic.TOLERANCE / 0.01)
+    np.testing.assert_allclose(fit(rows, 0.01, parts=4), one, atol=2 * propensity.TOLERANCE / 0.01)
 
 
 @pytest.mark.parametrize("penalty", [1e-6, 1e-4])
@@ -79,18 +79,18 @@ def test_separable_and_one_armed_tables_converge(penalty: float) -> None:
         table = Rows(rows.x, t, rows.u)
         w = fit(table, penalty)
         gradient = rows.x.T @ (expit(rows.x @ w) - t) / 60 + penalty * w
-        assert np.linalg.norm(gradient) <= 1.1 * logistic.TOLERANCE
-        assert np.linalg.norm(w) <= logistic.coefficient_bound(penalty) * (1 + 1e-6)
+        assert np.linalg.norm(gradient) <= 1.1 * propensity.TOLERANCE
+        assert np.linalg.norm(w) <= propensity.coefficient_bound(penalty) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_the_bound_on_the_coefficients_is_attained(penalty: float) -> None:
-    bound = logistic.coefficient_bound(penalty)
+    bound = propensity.coefficient_bound(penalty)
     # Every row the same vector, as long as the worst case wants it, all treated.
-    length = min(1.0, logistic.PEAK_AT / bound)
+    length = min(1.0, propensity.PEAK_AT / bound)
     x = np.array([[length, 0.0]])
     w = fit(Rows(x, np.ones(1, np.uint8), np.zeros(1)), penalty)
-    slack = logistic.TOLERANCE / penalty
+    slack = propensity.TOLERANCE / penalty
     assert bound * (1 - 1e-6) - slack <= np.linalg.norm(w) <= bound + slack
     assert bound <= np.sqrt(2 * np.log(2) / penalty)
 
@@ -103,7 +103,7 @@ def test_the_diameter_of_gradients_is_that_of_a_fine_grid(radius: float) -> None
         points = points[np.abs(np.cos(angle)) < 0.6]
     points = points[::2] if len(points) > 3000 else points
     largest = max(float(np.max(np.linalg.norm(points - p, axis=1))) for p in points)
-    bound = logistic.gradient_diameter(radius)
+    bound = propensity.gradient_diameter(radius)
     assert largest <= bound
     assert bound <= largest * (1 + 2e-3 if radius > 10 else 1 + 1e-5)
 
@@ -114,14 +114,14 @@ def test_the_diameter_also_holds_inside_the_ball_and_in_three_dimensions() -> No
         z = random.normal(size=(2, 200_000, 3))
         z *= (random.random((2, 200_000, 1)) ** 0.2) / np.linalg.norm(z, axis=2, keepdims=True)
         f = expit(radius * z[:, :, :1]) * z
-        assert np.max(np.linalg.norm(f[0] - f[1], axis=1)) <= logistic.gradient_diameter(radius)
+        assert np.max(np.linalg.norm(f[0] - f[1], axis=1)) <= propensity.gradient_diameter(radius)
 
 
 @pytest.mark.parametrize("penalty", [1e-6, 0.1, 10.0])
 def test_a_computed_gradient_errs_by_less_than_is_charged(penalty: float) -> None:
-    rows = random_rows(3 * logistic.CHUNK // 8, 5, 4)
-    w = np.array([0.4, -0.2, 1.0, 0.3, -1.0]) * min(1.0, logistic.coefficient_bound(penalty))
-    computed, _ = logistic._derivatives([logistic._chunk_sums(rows, w)], w, len(rows), penalty)
+    rows = random_rows(3 * propensity.CHUNK // 8, 5, 4)
+    w = np.array([0.4, -0.2, 1.0, 0.3, -1.0]) * min(1.0, propensity.coefficient_bound(penalty))
+    computed, _ = propensity._derivatives([propensity._chunk_sums(rows, w)], w, len(rows), penalty)
     with mpmath.workdps(40):
         exact = [mpmath.mpf(0)] * 5
         for x, t in zip(rows.x.tolist(), rows.t.tolist(), strict=True):
@@ -132,48 +132,49 @@ def test_a_computed_gradient_errs_by_less_than_is_charged(penalty: float) -> Non
             float(total / len(rows) + mpmath.mpf(penalty) * mpmath.mpf(b) - mpmath.mpf(float(g)))
             for total, b, g in zip(exact, w.tolist(), computed, strict=True)
         ]
-    assert np.linalg.norm(error) <= logistic.rounding_bound(5, penalty)
+    assert np.linalg.norm(error) <= propensity.rounding_bound(5, penalty)
 
 
 def test_sensitivity_is_the_formula_and_never_above_the_papers() -> None:
     sizes = sizes_of(make_study(), 20_000)
     for penalty in PENALTIES:
-        ours = logistic.model(make_study(penalty=penalty), sizes).sensitivity().value
+        ours = propensity.model(make_study(penalty=penalty), sizes).sensitivity().value
         paper_study = make_study(penalty=penalty, variant="paper", weighting="horvitz_thompson", epsilon="0.5")
-        paper = logistic.model(paper_study, sizes).sensitivity().value
+        paper = propensity.model(paper_study, sizes).sensitivity().value
         assert ours is not None
         assert paper is not None
-        slack = 2 * (logistic.TOLERANCE + logistic.rounding_bound(6, penalty)) / penalty
+        slack = 2 * (propensity.TOLERANCE + propensity.rounding_bound(6, penalty)) / penalty
         assert paper == pytest.approx(2 / (10_000 * penalty) + slack, rel=1e-9)
         assert 1 / (10_000 * penalty) + slack < ours < paper
     # 1.2136 for the 2 at the default penalty.
-    assert logistic.gradient_diameter(logistic.coefficient_bound(0.1)) == pytest.approx(1.21362, abs=1e-4)
+    assert propensity.gradient_diameter(propensity.coefficient_bound(0.1)) == pytest.approx(1.21362, abs=1e-4)
 
 
 def test_which_mechanism_releases_the_coefficients() -> None:
-    assert logistic.SLOT.scope is Scope.train
+    assert propensity.SLOT.scope is Scope.train
     sizes = sizes_of(make_study(), 100)
-    assert isinstance(logistic.model(make_study(), sizes).mechanism(), GaussianAnalytic)
-    assert isinstance(logistic.model(make_study(delta=0), sizes).mechanism(), L2Laplace)
-    assert isinstance(logistic.model(make_study(level="training_units"), sizes).mechanism(), GaussianAnalytic)
+    assert isinstance(propensity.model(make_study(), sizes).mechanism(), GaussianAnalytic)
+    assert isinstance(propensity.model(make_study(delta=0), sizes).mechanism(), L2Laplace)
+    assert isinstance(propensity.model(make_study(level="training_units"), sizes).mechanism(), GaussianAnalytic)
     paper = make_study(variant="paper", weighting="horvitz_thompson", epsilon="0.5")
-    assert isinstance(logistic.model(paper, sizes).mechanism(), GaussianClassic)
-    assert logistic.model(make_study(level="label"), sizes).mechanism() is None
-    unknown = logistic.model(make_study(), None).mechanism()
+    assert isinstance(propensity.model(paper, sizes).mechanism(), GaussianClassic)
+    assert propensity.model(make_study(level="label"), sizes).mechanism() is None
+    unknown = propensity.model(make_study(), None).mechanism()
     assert unknown is not None
     assert unknown.noise_scale is None
     assert "m training units" in unknown.sensitivity.formula
 
 
-def write_enclave(scratch: Path, rows: Rows, training: int, level: Level = Level.sample) -> None:
-    Enclave.create(scratch, [(rows.x, rows.t, rows.u)], [training], everyone=level is Level.label)
+def enclave(rows: Rows, training: int) -> MemoryEnclave:
+    made = MemoryEnclave.of(rows)
+    made.save(SPLIT, np.array([[training], [training]]))
+    return made
 
 
-def test_the_stage_reads_training_units_only_and_draws_once(tmp_path: Path) -> None:
+def test_the_stage_reads_training_units_only_and_draws_once() -> None:
     study, rows = make_study(), random_rows(400, 6, 5)
-    write_enclave(tmp_path, rows, 200)
     budget = RehearsalBudget(0)
-    released = logistic.propensity_stage(study, sizes_of(study, 400), tmp_path, budget)
+    released = propensity.propensity_stage(study, sizes_of(study, 400), enclave(rows, 200), budget)
     exact = fit(Rows(rows.x[:200], rows.t[:200], rows.u[:200]), 0.1)
     assert len(budget.charges) == 1
     assert budget.charges[0].scope is Scope.train
@@ -182,21 +183,22 @@ def test_the_stage_reads_training_units_only_and_draws_once(tmp_path: Path) -> N
     assert np.linalg.norm(released - exact) < 6 * deviation * np.sqrt(6)
 
 
-def test_at_label_level_the_fit_is_public_and_uses_every_unit(tmp_path: Path) -> None:
+def test_at_label_level_the_fit_is_public_and_uses_every_unit() -> None:
     study, rows = make_study(level="label"), random_rows(400, 6, 5)
-    write_enclave(tmp_path, rows, 200, Level.label)
+    rehearsed = MemoryEnclave.of(rows)
+    split_stage(study, rehearsed)
     budget = RehearsalBudget(0)
-    released = logistic.propensity_stage(study, sizes_of(study, 400), tmp_path, budget)
+    released = propensity.propensity_stage(study, sizes_of(study, 400), rehearsed, budget)
     np.testing.assert_array_equal(released, fit(rows, 0.1))
     assert budget.charges == []
 
 
-def test_no_convergence_is_a_typed_error_before_any_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_convergence_is_a_typed_error_before_any_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     study = make_study()
-    write_enclave(tmp_path, random_rows(400, 6, 5), 200)
-    monkeypatch.setattr(logistic, "MAX_ITERATIONS", 1)
+    rows = random_rows(400, 6, 5)
+    monkeypatch.setattr(propensity, "MAX_ITERATIONS", 1)
     budget = RehearsalBudget(0)
     with pytest.raises(ConvergenceError, match="tolerance") as caught:
-        logistic.propensity_stage(study, sizes_of(study, 400), tmp_path, budget)
+        propensity.propensity_stage(study, sizes_of(study, 400), enclave(rows, 200), budget)
     assert budget.charges == []
     assert "\n" not in str(caught.value)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.privacy import Level
-from causalveil.tasks.enclave.rows import Enclave
+from causalveil.tasks.enclave.enclave import FileEnclave, MemoryEnclave
+from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.enclave.split import SPLIT, Halves
 from causalveil.tasks.machine.arrays_on_disk import load_array, new_array, save_array
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.machine.home import home
@@ -152,27 +153,62 @@ def parts():
         yield generator.random((rows, 2)), generator.integers(0, 2, rows).astype(np.uint8), generator.random(rows)
 
 
-@pytest.mark.parametrize("level", list(Level))
-def test_enclave_slices(level, tmp_path):
-    enclave = Enclave.create(tmp_path, parts(), [2, 0, 3], everyone=level is Level.label)
-    assert enclave.partitions == 3
+def on_files(scratch):
+    for index, part in enumerate(parts()):
+        folder = partition_folder(scratch, index)
+        folder.mkdir(parents=True)
+        for name, array in zip("xtu", part, strict=True):
+            save_array(folder / f"{name}.npy", array)
+    return FileEnclave(scratch, 3)
+
+
+def in_memory(_scratch):
+    return MemoryEnclave([dict(zip("xtu", part, strict=True)) for part in parts()])
+
+
+@pytest.mark.parametrize("made", [on_files, in_memory])
+@pytest.mark.parametrize("cut", [[2, 0, 3], None])
+def test_enclave_slices(cut, made, tmp_path):
+    enclave = made(tmp_path)
+    lengths = [len(t) for _, t, _ in parts()]
+    enclave.save(SPLIT, np.array([cut, cut] if cut else [lengths, [0, 0, 0]]))
+    halves = Halves.open(enclave)
+    assert halves.partitions == enclave.partitions == 3
     for index, (x, t, u) in enumerate(parts()):
-        cut = [2, 0, 3][index]
         whole = slice(None)
-        first, rest = (whole, whole) if level is Level.label else (slice(0, cut), slice(cut, None))
+        first, rest = (slice(0, cut[index]), slice(cut[index], None)) if cut else (whole, whole)
         for rows, chosen in (
-            (enclave.all(index), whole),
-            (enclave.train(index), first),
-            (enclave.estimation(index), rest),
+            (enclave.rows(index), whole),
+            (halves.train(index), first),
+            (halves.estimation(index), rest),
         ):
             assert len(rows) == len(t[chosen])
             for found, expected in zip((rows.x, rows.t, rows.u), (x, t, u), strict=True):
                 assert np.array_equal(found, expected[chosen])
+                assert not found.flags.writeable
 
 
-def test_enclave_without_a_split_is_refused(tmp_path):
-    with pytest.raises(CausalveilError, match="run validate"):
-        Enclave.open(tmp_path, everyone=False)
+@pytest.mark.parametrize("made", [on_files, in_memory])
+def test_enclave_without_a_split_is_refused(made, tmp_path):
+    with pytest.raises(CausalveilError, match="has not run"):
+        Halves.open(made(tmp_path))
+
+
+def test_what_stages_leave_is_the_owners_alone(tmp_path):
+    FileEnclave(tmp_path, 0).save("sums", np.ones(3))
+    assert (tmp_path / "sums.npy").stat().st_mode & 0o777 == 0o600
+
+
+def test_rows_in_memory_remember_what_was_computed_and_files_do_not(tmp_path):
+    asked: list[int] = []
+
+    def compute() -> int:
+        asked.append(1)
+        return len(asked)
+
+    memory, files = MemoryEnclave([]), FileEnclave(tmp_path, 0)
+    assert [memory.once("fit", compute), memory.once("fit", compute), memory.once("other", compute)] == [1, 1, 2]
+    assert [files.once("fit", compute), files.once("fit", compute)] == [3, 4]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

@@ -7,10 +7,10 @@ import pytest
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.policy import DataClass, load_policy
 from causalveil.schemas.studies import load_study
+from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.normalise import normalise_stage
 from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.rows import Enclave
-from causalveil.tasks.enclave.split import split_stage
+from causalveil.tasks.enclave.split import Halves, split_stage
 from causalveil.tasks.enclave.validate import validate_stage
 from causalveil.tasks.simulate import penalty, simulate, simulated_rows, unit_ids
 
@@ -27,9 +27,10 @@ def test_what_it_writes_runs_through_the_stages(tmp_path):
     scratch = tmp_path / "scratch"
     validate_stage(given, folder, layout, scratch, "run")
     normalise_stage(given, folder, layout, scratch, "run")
-    split_stage(given, layout, scratch)
-    enclave = Enclave.open(scratch, everyone=given.training_share is None)
-    assert sum(len(enclave.train(index)) for index in range(3)) == 502
+    enclave = FileEnclave(scratch, 3)
+    split_stage(given, enclave)
+    halves = Halves.open(enclave)
+    assert sum(len(halves.train(index)) for index in range(3)) == 502
 
 
 def test_same_arguments_same_values_other_seed_other_values(tmp_path):

@@ -5,10 +5,10 @@ import pytest
 
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.privacy import Level
+from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.normalise import normalise_stage
 from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.rows import Enclave
-from causalveil.tasks.enclave.split import leading_rows, split_stage, training_size
+from causalveil.tasks.enclave.split import Halves, leading_rows, split_stage, training_size
 from causalveil.tasks.enclave.validate import validate_stage
 from tests.bad_data import UNIT, good, study, write
 
@@ -17,8 +17,9 @@ def prepared(given, folder, scratch, run_id="run"):
     layout = read_layout(given, folder)
     validate_stage(given, folder, layout, scratch, run_id)
     normalise_stage(given, folder, layout, scratch, run_id)
-    split_stage(given, layout, scratch)
-    return Enclave.open(scratch, everyone=given.training_share is None)
+    enclave = FileEnclave(scratch, len(layout.partitions))
+    split_stage(given, enclave)
+    return Halves.open(enclave)
 
 
 @pytest.mark.parametrize(
@@ -37,20 +38,20 @@ def test_an_empty_half_is_refused_with_the_public_size(units, fraction):
 
 def test_stage_halves_exactly_and_disjointly(tmp_path):
     folder = write(tmp_path / "data", good(37), good(0), good(64, 37))
-    enclave = prepared(study(), folder, tmp_path / "scratch")
-    train = sum(len(enclave.train(index)) for index in range(3))
+    halves = prepared(study(), folder, tmp_path / "scratch")
+    train = sum(len(halves.train(index)) for index in range(3))
     assert train == training_size(101, 0.5)
     for index in range(3):
-        both = np.concatenate([enclave.train(index).u, enclave.estimation(index).u])
-        assert np.array_equal(both, enclave.all(index).u)
+        both = np.concatenate([halves.train(index).u, halves.estimation(index).u])
+        assert np.array_equal(both, halves.enclave.rows(index).u)
     assert (tmp_path / "scratch" / "split.npy").stat().st_mode & 0o777 == 0o600
 
 
 def test_label_level_writes_a_split_that_nobody_follows(tmp_path):
     given = study(privacy={"epsilon": 1, "level": "label"})
-    enclave = prepared(given, write(tmp_path / "data", good(20)), tmp_path / "scratch")
+    halves = prepared(given, write(tmp_path / "data", good(20)), tmp_path / "scratch")
     assert given.privacy.level is Level.label
-    assert len(enclave.train(0)) == len(enclave.estimation(0)) == 20
+    assert len(halves.train(0)) == len(halves.estimation(0)) == 20
 
 
 def test_runs_have_different_splits_and_a_resumed_run_the_same(tmp_path):

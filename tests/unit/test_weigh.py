@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
-from causalveil.tasks.enclave.rows import Enclave, Rows
+from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
+from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.ipw import weights
+from causalveil.tasks.enclave.split import SPLIT
+from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.models import lattice_sums
 from tests.ipw_help import ESTIMANDS, cut, make_study, random_rows
 
@@ -20,7 +21,7 @@ W = np.array([2.0, -1.0, 0.5, 0.3])
 
 def sums(study: object, rows: Rows, parts: int = 1, workers: int = 1) -> np.ndarray:
     pieces = cut(rows, parts)
-    return weights.exact_sums(study, pieces.__getitem__, len(pieces), len(rows), W, workers)
+    return weigh.exact_sums(study, pieces.__getitem__, len(pieces), len(rows), W, workers)
 
 
 def textbook_weight(estimand: str, score: float, treated: bool) -> float:
@@ -36,10 +37,10 @@ def test_weights_are_the_textbooks_and_never_above_the_declared_largest(estimand
     study = make_study(estimand=estimand, clip=(0.2, 0.7))
     scores = np.array([0.2, 0.2, 0.35, 0.5, 0.7, 0.7])
     t = np.array([0, 1, 0, 1, 0, 1], np.uint8)
-    found = weights.weights(study.estimand, scores, t)
+    found = weigh.weights(study.estimand, scores, t)
     expected = [textbook_weight(estimand, s, bool(a)) for s, a in zip(scores, t, strict=True)]
     np.testing.assert_allclose(found, expected, rtol=1e-14)
-    treated, control = weights.largest_weights(study.estimand, study.estimator.clip)
+    treated, control = weigh.largest_weights(study.estimand, study.estimator.clip)
     assert found[t == 1].max() == pytest.approx(treated)
     assert found[t == 0].max() == pytest.approx(control)
 
@@ -48,8 +49,8 @@ def test_weights_are_the_textbooks_and_never_above_the_declared_largest(estimand
 @pytest.mark.parametrize("level", ["sample", "label", "training_units"])
 def test_hajek_sums_are_those_of_a_loop(estimand: str, level: str) -> None:
     study, rows = make_study(estimand=estimand, level=level), random_rows(500, 4, 1)
-    largest = weights.largest_weights(study.estimand, study.estimator.clip)
-    c, expected = weights.SECOND_MOMENT, np.zeros((2, 5))
+    largest = weigh.largest_weights(study.estimand, study.estimator.clip)
+    c, expected = weigh.SECOND_MOMENT, np.zeros((2, 5))
     for x, t, u in zip(rows.x, rows.t, rows.u, strict=True):
         score = min(max(float(expit(x @ W)), 0.1), 0.9)
         a = textbook_weight(estimand, score, bool(t)) / largest[0 if t else 1]
@@ -67,7 +68,7 @@ def test_horvitz_thompson_sums_are_those_of_a_loop(estimand: str, level: str, bo
         weighting="horvitz_thompson",
         outcome={"lower": bounds[0], "upper": bounds[1]},
     )
-    rows, scale = random_rows(300, 4, 2), weights.horvitz_thompson_scale(study)
+    rows, scale = random_rows(300, 4, 2), weigh.horvitz_thompson_scale(study)
     total, signed, signed_u, squares = 0.0, 0.0, 0.0, 0.0
     for x, t, u in zip(rows.x, rows.t, rows.u, strict=True):
         score = min(max(float(expit(x @ W)), 0.1), 0.9)
@@ -79,9 +80,9 @@ def test_horvitz_thompson_sums_are_those_of_a_loop(estimand: str, level: str, bo
         signed += weight
         signed_u += weight * u
     found = sums(study, rows)
-    largest = max(weights.largest_weights(study.estimand, study.estimator.clip))
+    largest = max(weigh.largest_weights(study.estimand, study.estimator.clip))
     expected = (
-        [signed_u / largest, weights.LABEL_SQUARE * squares, signed / largest]
+        [signed_u / largest, weigh.LABEL_SQUARE * squares, signed / largest]
         if level == "label"
         else [(total - 300 * scale.middle) / scale.half, squares]
     )
@@ -99,10 +100,10 @@ def test_the_papers_range_is_symmetric_and_ours_is_never_wider() -> None:
                 variant="paper",
                 epsilon="0.5",
             )
-            wide = weights.horvitz_thompson_scale(paper)
+            wide = weigh.horvitz_thompson_scale(paper)
             odds = {"ATE": 10.0, "ATT": 9.0, "ATC": 9.0}[estimand]
             assert wide.half == pytest.approx(max(abs(v) for v in outcome.values()) * odds)
-            assert weights.horvitz_thompson_scale(ours).half <= wide.half * (1 + 1e-12)
+            assert weigh.horvitz_thompson_scale(ours).half <= wide.half * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("changes", [{}, {"weighting": "horvitz_thompson"}, {"level": "label"}])
@@ -132,7 +133,7 @@ def test_extreme_rows_stay_within_the_declared_range() -> None:
         for weighting in ("hajek", "horvitz_thompson"):
             study = make_study(estimand=estimand, weighting=weighting, clip=(1e-9, 1 - 1e-9))
             with np.errstate(all="raise", under="ignore"):
-                numbers = weights.contributions(study, rows, np.array([1e6, 0, 0, 0]))
+                numbers = weigh.contributions(study, rows, np.array([1e6, 0, 0, 0]))
             assert np.all(np.isfinite(numbers))
             assert np.all(np.abs(numbers) <= 1)
 
@@ -140,7 +141,7 @@ def test_extreme_rows_stay_within_the_declared_range() -> None:
 def test_the_sensitivity_formulas() -> None:
     n = 4000
     step = 2.0 ** -lattice_sums.lattice_exponent(n // 2)
-    c, k = weights.SECOND_MOMENT, weights.LABEL_SQUARE
+    c, k = weigh.SECOND_MOMENT, weigh.LABEL_SQUARE
     for changes, numbers, expected in (
         ({}, 10, math.sqrt(4 + 6 * c**2)),
         ({"weighting": "horvitz_thompson"}, 2, 2.0),
@@ -148,20 +149,19 @@ def test_the_sensitivity_formulas() -> None:
         ({"level": "label", "weighting": "horvitz_thompson"}, 2, math.sqrt(4 + k**2)),
     ):
         study = make_study(**changes)
-        value = weights.sensitivity(study, sizes_of(study, n)).value
+        value = weigh.sensitivity(study, sizes_of(study, n)).value
         assert value is not None
         assert expected + math.sqrt(numbers) * step <= value <= expected + 1.01 * math.sqrt(numbers) * step + 1e-11
-        unknown = weights.sensitivity(study, None)
+        unknown = weigh.sensitivity(study, None)
         assert unknown.value is None
         assert "n estimation units" in unknown.formula
 
 
-def test_the_stage_reads_estimation_units_and_writes_for_the_owner_only(tmp_path: Path) -> None:
+def test_the_stage_reads_estimation_units() -> None:
     study, rows = make_study(), random_rows(400, 4, 5)
-    Enclave.create(tmp_path, [(p.x, p.t, p.u) for p in cut(rows, 2)[:2]], [60, 140])
-    weights.weigh_stage(study, sizes_of(study, 400), tmp_path, W)
-    path = tmp_path / weights.SUMS_FILE
-    assert path.stat().st_mode & 0o777 == 0o600
+    enclave = MemoryEnclave([{"x": p.x, "t": p.t, "u": p.u, "h": ranks(len(p))} for p in cut(rows, 2)[:2]])
+    enclave.save(SPLIT, np.array([[60, 140], [60, 140]]))
+    weigh.weigh_stage(study, sizes_of(study, 400), enclave, W)
     kept = np.r_[60:100, 240:400]
     expected = sums(study, Rows(rows.x[kept], rows.t[kept], rows.u[kept]))
-    np.testing.assert_array_equal(np.load(path), expected)
+    np.testing.assert_array_equal(enclave.load(weigh.SUMS), expected)

@@ -1,7 +1,7 @@
 """Runs of interval estimators on data whose truth is known, for `causalveil replicate intervals`.
 
-Every run draws new data (new coefficients too), normalises them by the declared bounds and calls the functions that a
-study's stages call, with seeded noise and no ledger. Nothing here computes an estimate of its own.
+Every run draws new data (new coefficients too), normalises them by the declared bounds and runs the study's own stages
+on rows in memory, with seeded noise and no ledger. Nothing here computes an estimate of its own.
 """
 
 from __future__ import annotations
@@ -9,32 +9,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from causalveil.flows.papers.schroeder2025.data import Population, draw, rows_of, shuffled
-from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.estimators.difference import DifferenceStudy
-from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.schemas.privacy import Guarantee
+from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.aipw import stages as aipw_stages
-from causalveil.tasks.aipw_asymptotic import influence
-from causalveil.tasks.aipw_asymptotic import stages as aipw_asymptotic_stages
-from causalveil.tasks.enclave.folds import fold_sizes
+from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.ipw import interval, perturb, weights
-from causalveil.tasks.models import logistic
-from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.simulate import penalty
-from causalveil.tasks.trial import difference
 
 LEVELS = (0.8, 0.9, 0.95)
 CLIP = (0.1, 0.9)
@@ -144,16 +132,10 @@ def analyse(study: EffectStudy, rows: Rows, seed: int, levels: Sequence[float] =
         seed: of the noise, and of stochastic learners.
         levels: confidence levels.
     """
+    # The same enclave for all levels: nuisances that are fitted exactly are fitted once.
+    enclave = MemoryEnclave.of(rows)
     asked = [study.model_copy(update={"confidence": level}) for level in levels]
-    if isinstance(study, AipwStudy) and study.guarantee is Guarantee.asymptotic:
-        # One fit serves all levels: only the interval differs.
-        tables = [aipw_asymptotic_stages.table(study, fold) for fold in _cut(rows, study.estimator.folds)]
-        learners = aipw_asymptotic_stages.learners(study, len(rows))
-        found = influence.moments(tables, aipw_asymptotic_stages.domain(study), learners, seed)
-        pair = aipw_asymptotic_stages.mechanisms(study, len(rows))
-        released = influence.release(found, pair, RehearsalBudget(seed))
-        return [aipw_asymptotic_stages.findings(one, found, released) for one in asked if isinstance(one, AipwStudy)]
-    return [_finite(one, rows, RehearsalBudget(seed)) for one in asked]
+    return [rehearse_effect(one, enclave, RehearsalBudget(seed), seed) for one in asked]
 
 
 def summarise(answers: Sequence[Answer], truth: float) -> list[Summary]:
@@ -183,27 +165,3 @@ def _answers(run: int, findings: Sequence[EffectFindings]) -> list[Answer]:
         Answer(run, found.interval.confidence, found.estimate, found.interval.lower, found.interval.upper)
         for found in findings
     ]
-
-
-def _finite(study: EffectStudy, rows: Rows, budget: Budget) -> EffectFindings:
-    sizes = sizes_of(study, len(rows))
-    if isinstance(study, AipwStudy):
-        return aipw_stages.analyse(study, sizes, _cut(rows, study.estimator.folds), budget)
-    if isinstance(study, DifferenceStudy):
-        return difference.analyse(study, sizes, rows, budget)
-    if isinstance(study, IpwStudy) and sizes.train is not None and sizes.estimation is not None:
-        train, held = _slice(rows, slice(0, sizes.train)), _slice(rows, slice(sizes.train, None))
-        coefficients = logistic.model(study, sizes).release(lambda _: train, 1, budget)
-        sums = weights.exact_sums(study, lambda _: held, 1, sizes.estimation, coefficients)
-        return interval.findings(study, sizes, perturb.release(study, sizes, sums, budget))
-    raise TypeError(f"no runs of '{study.estimator.name}'")
-
-
-def _cut(rows: Rows, folds: int) -> list[Rows]:
-    """Folds of the sizes that a study's folds have, as the rows come."""
-    edges = [0, *np.cumsum(fold_sizes(len(rows), folds)).tolist()]
-    return [_slice(rows, slice(first, last)) for first, last in pairwise(edges)]
-
-
-def _slice(rows: Rows, part: slice) -> Rows:
-    return Rows(rows.x[part], rows.t[part], rows.u[part])

@@ -2,7 +2,7 @@
 
 Figures 2, 3, 5, 7, 8 and 10 of the paper: relative error against matching without privacy, by epsilon, on four data
 sets, at both levels, for N = 1, 3, 5, 7 and for fixed caps against the adaptive one. Each run has an order of traversal
-and a noise of its own. Everything runs through ``flows/estimators/matching.py``, as a study
+and a noise of its own. Everything runs through ``flows/sequence/rehearse.py``, as a study
 does.
 """
 
@@ -20,8 +20,7 @@ from causalveil.flows.cli import show
 if TYPE_CHECKING:
     from causalveil.flows.papers.yuan2026.data import PublishedData
     from causalveil.schemas.estimators.matching import MatchingStudy
-    from causalveil.tasks.enclave.rows import Rows
-    from causalveil.tasks.machine.arrays import FloatArray
+    from causalveil.tasks.enclave.enclave import MemoryEnclave
 
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
 EPSILONS = ("0.5", "1", "1.5", "2", "2.5", "3", "3.5", "4")
@@ -62,12 +61,11 @@ SETTINGS = (
 
 @dataclass(frozen=True)
 class Prepared:
-    """A data set ready to be run many times: its rows in each run's order, the model without noise, the truth by N."""
+    """A data set ready to be run many times: its rows in each run's order, the truth by N."""
 
     data: PublishedData
     penalty: float
-    rows: tuple[Rows, ...]
-    fitted: FloatArray
+    rows: tuple[MemoryEnclave, ...]
     truth: dict[int, float]
 
     def study(self, setting: Setting, epsilon: str) -> MatchingStudy:
@@ -112,35 +110,34 @@ def matching(
 
 
 def prepare(data: PublishedData, seeds: int) -> Prepared:
-    """Rows in the order of each run, fitted once: the fit does not depend on the order but for rounding."""
-    from causalveil.flows.papers.yuan2026 import errors
+    """Rows in the order of each run, and the estimate without privacy."""
+    from causalveil.flows.papers.yuan2026 import errors as matching_errors
     from causalveil.flows.papers.yuan2026.data import rows_of
     from causalveil.schemas.estimators.matching import MatchingStudy
+    from causalveil.tasks.enclave.enclave import MemoryEnclave
     from causalveil.tasks.enclave.sizes import sizes_of
-    from causalveil.tasks.matching import scores
+    from causalveil.tasks.matching import scores as match_scores
 
-    penalty = errors.penalty(data.frame.height, len(data.covariates))
+    penalty = matching_errors.penalty(data.frame.height, len(data.covariates))
     document = data.document({"name": "matching", "penalty": penalty}, {"epsilon": 1, "level": "label"})
     study = MatchingStudy.model_validate(document)
     orders = tuple(rows_of(study, data.frame, seed.to_bytes(16, "little")) for seed in range(seeds))
-    fitted = scores.fitted(study, sizes_of(study, data.frame.height), lambda _: orders[0], 1)
+    fitted = match_scores.fitted(study, sizes_of(study, data.frame.height), MemoryEnclave.of(orders[0]))
     width = study.outcome.width
-    truth = {ratio: errors.non_private_estimate(orders[0], fitted, ratio, width) for ratio in RATIOS}
-    return Prepared(data, penalty, orders, fitted, truth)
+    truth = {ratio: matching_errors.non_private_estimate(orders[0], fitted, ratio, width) for ratio in RATIOS}
+    return Prepared(data, penalty, tuple(map(MemoryEnclave.of, orders)), truth)
 
 
 def measure(prepared: Prepared) -> Iterator[dict[str, object]]:
     """One row of the table for every setting and epsilon."""
-    from causalveil.flows.estimators.matching import rehearse
     from causalveil.flows.papers.yuan2026.errors import RelativeError
+    from causalveil.flows.sequence.rehearse import rehearse_effect
     from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
     for setting in SETTINGS:
         for epsilon in EPSILONS:
             study = prepared.study(setting, epsilon)
-            found = [
-                rehearse(study, rows, RehearsalBudget(seed), prepared.fitted) for seed, rows in enumerate(prepared.rows)
-            ]
+            found = [rehearse_effect(study, rows, RehearsalBudget(seed)) for seed, rows in enumerate(prepared.rows)]
             truth = prepared.truth[setting.ratio]
             error = RelativeError.of([one.estimate for one in found], truth)
             caps = [[int(one.details[name]) for one in found] for name in ("cap_treated", "cap_controls")]

@@ -1,0 +1,146 @@
+"""A run's enclave: its rows, and what one stage leaves for the next. Private, all of it; in files or in memory.
+
+An enclave holds arrays by name: of the run, and of each partition. The names of rows::
+
+    x   float64 (rows, d)   rows in the unit ball, last column the intercept
+    t   uint8   (rows,)     treatment, 0 or 1
+    u   float64 (rows,)     outcome scaled by its declared bounds to [-1, 1]
+    xy  float64 (rows, 2)   of a direction study, instead: both variables scaled by their bounds to [-1, 1]
+    h   uint64  (rows, 2)   keyed hash of the unit, high word first; rows ascend by it
+
+A run of record has files. Rehearsals, replications and coverage studies have rows in memory and run the same stages.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.enclave.rows import HashArray, Rows, partition_folder
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
+
+T = TypeVar("T")
+
+
+class Enclave(ABC):
+    """Arrays of a run by name, and of each of its ``partitions``."""
+
+    partitions: int
+
+    @abstractmethod
+    def save(self, name: str, array: NDArray[Any]) -> None:
+        """Leave an array for later stages, in place of an older one of that name."""
+
+    @abstractmethod
+    def load(self, name: str, partition: int | None = None) -> NDArray[Any]:
+        """An array of the run or of one partition, read-only.
+
+        Raises:
+            CausalveilError: the stage that leaves it has not run.
+        """
+
+    @abstractmethod
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What ``compute`` gives; rows in memory remember it by ``key``, for rehearsals that differ in noise alone.
+
+        Args:
+            key: everything beside the rows that the result depends on.
+            compute: draws no noise.
+        """
+
+    def rows(self, partition: int) -> Rows:
+        """All units of a partition."""
+        x, t, u = (self.load(name, partition) for name in ("x", "t", "u"))
+        return Rows(x, t, u)
+
+    def hashes(self) -> list[HashArray]:
+        """The hashes of each partition's units, ascending."""
+        return [self.load("h", partition) for partition in range(self.partitions)]
+
+
+@dataclass(frozen=True)
+class FileEnclave(Enclave):
+    """Files below a run's scratch folder, 0600 in a folder 0700; can be pickled, so that a worker can open it."""
+
+    scratch: Path
+    partitions: int
+
+    def save(self, name: str, array: NDArray[Any]) -> None:
+        """Write ``name.npy``; whoever opens it finds all of it."""
+        save_array(self.scratch / f"{name}.npy", array)
+
+    def load(self, name: str, partition: int | None = None) -> NDArray[Any]:
+        """Map the file: pages are read when touched."""
+        folder = self.scratch if partition is None else partition_folder(self.scratch, partition)
+        if not (folder / f"{name}.npy").exists():
+            raise CausalveilError(f"the enclave holds no '{name}': the stage that leaves it has not run")
+        return load_array(folder / f"{name}.npy")
+
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """A run of record computes everything when it is asked for."""
+        del key
+        return compute()
+
+
+class MemoryEnclave(Enclave):
+    """Arrays in memory: no disk, no ledger, so that thousands of rehearsals are quick."""
+
+    def __init__(self, parts: Sequence[Mapping[str, NDArray[Any]]]) -> None:
+        """``parts``: the arrays of each partition by name, as the module's head lists them; rows ascend by hash."""
+        self.partitions = len(parts)
+        self._parts = [{name: _read_only(array) for name, array in part.items()} for part in parts]
+        self._left: dict[str, NDArray[Any]] = {}
+        self._known: dict[Hashable, Any] = {}
+
+    @classmethod
+    def of(cls, rows: Rows) -> MemoryEnclave:
+        """One partition, its rows in the order in which they stand: halves and folds are cut from them as they come."""
+        return cls([{"x": rows.x, "t": rows.t, "u": rows.u, "h": ranks(len(rows))}])
+
+    @classmethod
+    def of_pairs(cls, pairs: FloatArray, hashes: HashArray) -> MemoryEnclave:
+        """One partition of a direction study: shape (n, 2); hashes ascend, and their low words break ties."""
+        return cls([{"xy": pairs, "h": hashes}])
+
+    @property
+    def units(self) -> int:
+        """Rows of all partitions."""
+        return sum(len(part["h"]) for part in self._parts)
+
+    def save(self, name: str, array: NDArray[Any]) -> None:
+        """Keep the array."""
+        self._left[name] = _read_only(array)
+
+    def load(self, name: str, partition: int | None = None) -> NDArray[Any]:
+        """The array itself."""
+        held = self._left if partition is None else self._parts[partition]
+        if name not in held:
+            raise CausalveilError(f"the enclave holds no '{name}': the stage that leaves it has not run")
+        return held[name]
+
+    def once(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """Computed for the first who asks."""
+        if key not in self._known:
+            self._known[key] = compute()
+        return cast(T, self._known[key])
+
+
+def ranks(units: int) -> HashArray:
+    """Stand-ins for hashes, ascending: each row's rank, spread over the range that hashes have."""
+    rank = np.arange(units, dtype=np.uint64)
+    return np.column_stack([rank * np.uint64(2**64 // max(units, 1)), rank])
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that nobody writes through, as a mapped file is."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
