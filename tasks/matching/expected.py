@@ -56,38 +56,38 @@ def expected_reuse(study: MatchingStudy, units: int, stand_in: StandIn = StandIn
     ratio, estimand = study.estimator.ratio, study.estimand
     share = keep * stand_in.treated + (1 - keep) * (1 - stand_in.treated)
     treated = min(max(round(units * share), 1), units - 1)
-    arms = treated, units - treated
+    counts = treated, units - treated
     most = max(
-        busiest(arms[1 - side], arms[side], ratio)
+        busiest(counts[1 - side], counts[side], ratio)
         for side in (0, 1)
         if estimand is Estimand.ATE or side == (estimand is Estimand.ATT)
     )
     if study.estimator.cap == "adaptive":
-        limit = float(adaptive_limit(effect_epsilon(study), study.error_coefficient, max(arms), most))
+        limit = float(adaptive_limit(effect_epsilon(study), study.error_coefficient, max(counts), most))
         limit = min(limit, most) if study.privacy.level is Level.label else limit
     else:
         limit = float(study.estimator.cap)
-    caps = integer_caps(Fraction(limit), *arms, ratio, estimand)
+    caps = integer_caps(Fraction(limit), *counts, ratio, estimand)
     own = (estimand is not Estimand.ATC, estimand is not Estimand.ATT)
     squares, weights = [], []
     for side in (0, 1):
-        served = arms[1 - side] / arms[side] if own[1 - side] else 0.0
+        served = counts[1 - side] / counts[side] if own[1 - side] else 0.0
         served_variance = served**2 / (2 * ratio) + served / ratio
-        squares.append(round(arms[side] * ((own[side] + served) ** 2 + served_variance) * ratio**2))
-        reuse = min(caps[side] / ratio, busiest(arms[1 - side], arms[side], ratio)) if served else 0.0
+        squares.append(round(counts[side] * ((own[side] + served) ** 2 + served_variance) * ratio**2))
+        reuse = min(caps[side] / ratio, busiest(counts[1 - side], counts[side], ratio)) if served else 0.0
         weights.append(own[side] + reuse)
-    across = -(-min(arms) * NEAREST[0] // NEAREST[1])
+    across = -(-min(counts) * NEAREST[0] // NEAREST[1])
     return Reuse(
         ratio=ratio,
-        treated=arms[0],
-        controls=arms[1],
-        queries={Estimand.ATE: units, Estimand.ATT: arms[0], Estimand.ATC: arms[1]}[estimand],
+        treated=counts[0],
+        controls=counts[1],
+        queries={Estimand.ATE: units, Estimand.ATT: counts[0], Estimand.ATC: counts[1]}[estimand],
         unmatched=0,
         caps=caps,
         most=round((max(weights) - 1) * ratio) if estimand is Estimand.ATE else round(max(weights) * ratio),
         largest=max(round(max(weights) * ratio), 1),
         squares=(squares[0], squares[1]),
-        pairs=(0, 0, 0) if study.estimator.variant is Variant.paper else (arms[0] // 2, arms[1] // 2, across),
+        pairs=(0, 0, 0) if study.estimator.variant is Variant.paper else (counts[0] // 2, counts[1] // 2, across),
     )
 
 

@@ -18,7 +18,7 @@ from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
-from causalveil.tasks.matching.respond import ARMS
+from causalveil.tasks.matching.respond import IN_TREATED
 from causalveil.tasks.matching.scores import OUTCOME
 from causalveil.tasks.matching.weights import PairArray, Reuse, Weighted, open_weighted
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity, Slot
@@ -56,7 +56,7 @@ def variance_unit(reuse: Reuse) -> Fraction:
     return 4 * Fraction(reuse.queries, across) + max(within)
 
 
-def sums(study: MatchingStudy, weighted: Weighted, arms: ByteArray, outcome: FloatArray) -> FloatArray:
+def sums(study: MatchingStudy, weighted: Weighted, in_treated: ByteArray, outcome: FloatArray) -> FloatArray:
     """The two numbers to be released, shape (2,), such that one outcome moves their absolute sum by at most 1.
 
     Outcomes are rounded to a public lattice first and everything after that is exact, up to the last rounding.
@@ -64,14 +64,14 @@ def sums(study: MatchingStudy, weighted: Weighted, arms: ByteArray, outcome: Flo
     Args:
         study: the study.
         weighted: the matching.
-        arms: shape (n,), zeros and ones.
+        in_treated: shape (n,), 1 for units of the treated arm, 0 for controls.
         outcome: u, shape (n,), in [-1, 1].
     """
     reuse = weighted.reuse
     if reuse.queries == 0:
         return np.zeros(2)
-    exponent = _exponent(2 * reuse.ratio * len(arms), 1)
-    per_arm = _arm_sums(weighted, arms, outcome, exponent)
+    exponent = _exponent(2 * reuse.ratio * len(in_treated), 1)
+    per_arm = _arm_sums(weighted, in_treated, outcome, exponent)
     if study.estimator.variant is Variant.paper:
         parts = [
             Fraction(total, (cap + reuse.ratio) << (exponent + 1))
@@ -93,8 +93,8 @@ def release(study: MatchingStudy, exact: FloatArray, budget: Budget) -> FloatArr
 
 def perturb_stage(study: MatchingStudy, enclave: Enclave, reuse: Reuse, budget: Budget) -> FloatArray:
     """Release what the outcomes add up to under the weights that ``match`` left."""
-    arms, outcome = enclave.load(ARMS), enclave.load(OUTCOME)
-    return release(study, sums(study, open_weighted(enclave, reuse), arms, outcome), budget)
+    in_treated, outcome = enclave.load(IN_TREATED), enclave.load(OUTCOME)
+    return release(study, sums(study, open_weighted(enclave, reuse), in_treated, outcome), budget)
 
 
 def _exponent(count: int, power: int) -> int:
@@ -107,13 +107,13 @@ def _whole(outcome: FloatArray, exponent: int) -> IntArray:
     return np.rint(np.clip(outcome, -1.0, 1.0) * 2.0**exponent).astype(np.int64)
 
 
-def _arm_sums(weighted: Weighted, arms: ByteArray, outcome: FloatArray, exponent: int) -> tuple[int, int]:
+def _arm_sums(weighted: Weighted, in_treated: ByteArray, outcome: FloatArray, exponent: int) -> tuple[int, int]:
     """Sums of N b_i u_i 2^G over the treated and over the controls, exact."""
     treated = controls = 0
-    for first in range(0, len(arms), CHUNK):
+    for first in range(0, len(in_treated), CHUNK):
         part = slice(first, first + CHUNK)
         products = _whole(outcome[part], exponent) * weighted.weights[part]
-        in_arm = int(products[arms[part] != 0].sum())
+        in_arm = int(products[in_treated[part] != 0].sum())
         treated, controls = treated + in_arm, controls + int(products.sum()) - in_arm
     return treated, controls
 

@@ -18,7 +18,7 @@ from causalveil.tasks.matching.scores import TREATED
 from causalveil.tasks.privacy.mechanisms import Budget, RandomisedResponse, Slot
 
 SLOT = Slot(name="treatment", stage="respond", scope=Scope.all)
-ARMS = "arms"
+IN_TREATED = "in_treated"
 
 
 def mechanism(study: MatchingStudy) -> RandomisedResponse | None:
@@ -37,4 +37,4 @@ def release(study: MatchingStudy, treated: ByteArray, budget: Budget) -> ByteArr
 
 def respond_stage(study: MatchingStudy, enclave: Enclave, budget: Budget) -> None:
     """Leave the arms to match between, in the order of traversal."""
-    enclave.save(ARMS, release(study, np.array(enclave.load(TREATED)), budget))
+    enclave.save(IN_TREATED, release(study, np.array(enclave.load(TREATED)), budget))

@@ -23,7 +23,7 @@ from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, Int32Array
 from causalveil.tasks.matching.nearest import Arm, adaptive_limit, integer_caps, match_capped, most_used
-from causalveil.tasks.matching.respond import ARMS
+from causalveil.tasks.matching.respond import IN_TREATED
 from causalveil.tasks.matching.scores import SCORES
 
 WEIGHTS, PAIRS = "weights", "pairs-{}"
@@ -91,7 +91,7 @@ def effect_epsilon(study: MatchingStudy) -> float:
     return float(study.estimator.budget_shares.divide(study.privacy.epsilon)["outcome"])
 
 
-def caps(study: MatchingStudy, scores: FloatArray, arms: ByteArray) -> tuple[int, int]:
+def caps(study: MatchingStudy, scores: FloatArray, in_treated: ByteArray) -> tuple[int, int]:
     """How often a treated unit and a control may serve: as declared, or where noise and bias balance.
 
     Only the label level holds k below M/N, beyond which a cap does nothing (Yuan et al. 2026, Equation 10).
@@ -100,12 +100,12 @@ def caps(study: MatchingStudy, scores: FloatArray, arms: ByteArray) -> tuple[int
         DataError: an arm that is searched has fewer than N units.
     """
     settings = study.estimator
-    treated = int(np.count_nonzero(arms))
-    controls = len(arms) - treated
+    treated = int(np.count_nonzero(in_treated))
+    controls = len(in_treated) - treated
     # Refuses arms that are too small before anything is matched.
     integer_caps(Fraction(1), treated, controls, settings.ratio, study.estimand)
     if settings.cap == "adaptive":
-        most = Fraction(most_used(scores, arms, settings.ratio, study.estimand), settings.ratio)
+        most = Fraction(most_used(scores, in_treated, settings.ratio, study.estimand), settings.ratio)
         epsilon, larger = effect_epsilon(study), max(treated, controls)
         limit = Fraction(adaptive_limit(epsilon, study.error_coefficient, larger, float(most)))
         if study.privacy.level is Level.label:
@@ -115,13 +115,13 @@ def caps(study: MatchingStudy, scores: FloatArray, arms: ByteArray) -> tuple[int
     return integer_caps(limit, treated, controls, settings.ratio, study.estimand)
 
 
-def weigh(study: MatchingStudy, scores: FloatArray, arms: ByteArray) -> Weighted:
+def weigh(study: MatchingStudy, scores: FloatArray, in_treated: ByteArray) -> Weighted:
     """Match and weigh.
 
     Args:
         study: the study.
         scores: shape (n,), in the order of traversal.
-        arms: shape (n,), zeros and ones.
+        in_treated: shape (n,), 1 for units of the treated arm, 0 for controls.
 
     Raises:
         DataError: at label level, where arms are public: an arm that is searched has fewer than N units, or no query
@@ -130,26 +130,26 @@ def weigh(study: MatchingStudy, scores: FloatArray, arms: ByteArray) -> Weighted
     """
     ratio, estimand = study.estimator.ratio, study.estimand
     label = study.privacy.level is Level.label
-    if not label and _too_small(arms, estimand, ratio):
-        return _nothing(study, arms)
-    limits = caps(study, scores, arms)
-    matching = match_capped(scores, arms, ratio, limits, estimand, study.estimator.caliper)
+    if not label and _too_small(in_treated, estimand, ratio):
+        return _nothing(study, in_treated)
+    limits = caps(study, scores, in_treated)
+    matching = match_capped(scores, in_treated, ratio, limits, estimand, study.estimator.caliper)
     if not matching.matched.any():
         if label:
             raise DataError("no unit finds its neighbours within the caliper; widen 'caliper' or lower 'ratio'")
-        return _nothing(study, arms)
+        return _nothing(study, in_treated)
     weights = matching.uses + np.int32(ratio) * matching.matched
     used = weights > 0
     none = np.empty((0, 2), dtype=np.int32)
     # The paper releases no variance.
-    pairs = variance_pairs(scores, arms, used) if study.estimator.variant is Variant.ours else (none, none, none)
-    squares = [int(np.square(weights[arms == arm], dtype=np.int64).sum()) for arm in (1, 0)]
+    pairs = variance_pairs(scores, in_treated, used) if study.estimator.variant is Variant.ours else (none, none, none)
+    squares = [int(np.square(weights[in_treated == arm], dtype=np.int64).sum()) for arm in (1, 0)]
     reuse = Reuse(
         ratio=ratio,
-        treated=int(np.count_nonzero(arms)),
-        controls=int(np.count_nonzero(arms == 0)),
+        treated=int(np.count_nonzero(in_treated)),
+        controls=int(np.count_nonzero(in_treated == 0)),
         queries=int(np.count_nonzero(matching.matched)),
-        unmatched=_queries(arms, estimand) - int(np.count_nonzero(matching.matched)),
+        unmatched=_queries(in_treated, estimand) - int(np.count_nonzero(matching.matched)),
         caps=limits,
         most=int(matching.uses.max()),
         largest=int(weights.max()),
@@ -159,7 +159,9 @@ def weigh(study: MatchingStudy, scores: FloatArray, arms: ByteArray) -> Weighted
     return Weighted(reuse, weights.astype(np.int32), pairs)
 
 
-def variance_pairs(scores: FloatArray, arms: ByteArray, used: BoolArray) -> tuple[PairArray, PairArray, PairArray]:
+def variance_pairs(
+    scores: FloatArray, in_treated: ByteArray, used: BoolArray
+) -> tuple[PairArray, PairArray, PairArray]:
     """Pairs of units near each other in score, no unit twice in one of the three lists.
 
     Within the treated and within the controls: neighbours in score. Across (a treated unit first): every unit of the
@@ -168,15 +170,15 @@ def variance_pairs(scores: FloatArray, arms: ByteArray, used: BoolArray) -> tupl
 
     Args:
         scores: shape (n,), in the order of traversal.
-        arms: shape (n,), zeros and ones.
+        in_treated: shape (n,), 1 for units of the treated arm, 0 for controls.
         used: shape (n,), the units that weigh anything.
     """
     within = []
     for arm in (1, 0):
-        ranked = Arm.of(scores, used & (arms == arm)).ranked
+        ranked = Arm.of(scores, used & (in_treated == arm)).ranked
         within.append(ranked[: len(ranked) // 2 * 2].reshape(-1, 2))
     members = np.flatnonzero(used).astype(np.int32)
-    sides = arms[members]
+    sides = in_treated[members]
     treated_search = 2 * np.count_nonzero(sides) <= len(sides)
     one_each = match_capped(
         scores[members], sides, 1, (1, 1), Estimand.ATT if treated_search else Estimand.ATC, keep=True
@@ -198,7 +200,7 @@ def match_stage(study: MatchingStudy, enclave: Enclave) -> Reuse:
     Raises:
         DataError: as of :func:`weigh`; at label level nothing is drawn before.
     """
-    result = weigh(study, enclave.load(SCORES), enclave.load(ARMS))
+    result = weigh(study, enclave.load(SCORES), enclave.load(IN_TREATED))
     enclave.save(WEIGHTS, result.weights)
     for index, pairs in enumerate(result.pairs):
         enclave.save(PAIRS.format(index), pairs)
@@ -211,32 +213,32 @@ def open_weighted(enclave: Enclave, reuse: Reuse) -> Weighted:
     return Weighted(reuse, enclave.load(WEIGHTS), (first, second, across))
 
 
-def _queries(arms: ByteArray, estimand: Estimand) -> int:
-    treated = int(np.count_nonzero(arms))
-    return {Estimand.ATE: len(arms), Estimand.ATT: treated, Estimand.ATC: len(arms) - treated}[estimand]
+def _queries(in_treated: ByteArray, estimand: Estimand) -> int:
+    treated = int(np.count_nonzero(in_treated))
+    return {Estimand.ATE: len(in_treated), Estimand.ATT: treated, Estimand.ATC: len(in_treated) - treated}[estimand]
 
 
-def _too_small(arms: ByteArray, estimand: Estimand, ratio: int) -> bool:
+def _too_small(in_treated: ByteArray, estimand: Estimand, ratio: int) -> bool:
     """Whether an arm that is searched has fewer than N units."""
-    treated = int(np.count_nonzero(arms))
-    searched = {Estimand.ATE: min(treated, len(arms) - treated), Estimand.ATT: len(arms) - treated}
+    treated = int(np.count_nonzero(in_treated))
+    searched = {Estimand.ATE: min(treated, len(in_treated) - treated), Estimand.ATT: len(in_treated) - treated}
     return searched.get(estimand, treated) < ratio
 
 
-def _nothing(study: MatchingStudy, arms: ByteArray) -> Weighted:
+def _nothing(study: MatchingStudy, in_treated: ByteArray) -> Weighted:
     """No unit weighs anything: randomised arms or scores left nothing to match."""
-    treated = int(np.count_nonzero(arms))
+    treated = int(np.count_nonzero(in_treated))
     none = np.empty((0, 2), dtype=np.int32)
     reuse = Reuse(
         ratio=study.estimator.ratio,
         treated=treated,
-        controls=len(arms) - treated,
+        controls=len(in_treated) - treated,
         queries=0,
-        unmatched=_queries(arms, study.estimand),
+        unmatched=_queries(in_treated, study.estimand),
         caps=(0, 0),
         most=0,
         largest=0,
         squares=(0, 0),
         pairs=(0, 0, 0),
     )
-    return Weighted(reuse, np.zeros(len(arms), dtype=np.int32), (none, none, none))
+    return Weighted(reuse, np.zeros(len(in_treated), dtype=np.int32), (none, none, none))
