@@ -19,8 +19,8 @@ from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge, Guarantee
-from causalveil.tasks.aipw import stages as aipw
-from causalveil.tasks.aipw_asymptotic import stages as asymptotic_stage
+from causalveil.tasks.aipw import stages as aipw_stages
+from causalveil.tasks.aipw_asymptotic import stages as aipw_asymptotic_stages
 from causalveil.tasks.enclave import folds
 from causalveil.tasks.inference.assemble import EffectFindings
 
@@ -30,8 +30,8 @@ __all__ = ["declare", "estimate", "expected"]
 def declare(study: AipwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
     if study.guarantee is Guarantee.asymptotic:
-        return asymptotic_stage.declare(study, sizes)
-    return aipw.declare(study, sizes)
+        return aipw_asymptotic_stages.declare(study, sizes)
+    return aipw_stages.declare(study, sizes)
 
 
 def estimate(run: Run[AipwStudy], stage: Engine) -> EffectFindings:
@@ -41,14 +41,18 @@ def estimate(run: Run[AipwStudy], stage: Engine) -> EffectFindings:
     stage(folds.folds_stage, enclave, study.estimator.folds)
     if study.guarantee is Guarantee.asymptotic:
         return stage(
-            asymptotic_stage.asymptotic_stage, study, enclave, run.seed_for(asymptotic_stage.SEED_LABEL), budget
+            aipw_asymptotic_stages.asymptotic_stage,
+            study,
+            enclave,
+            run.seed_for(aipw_asymptotic_stages.SEED_LABEL),
+            budget,
         )
     summaries, models = [], []
     for fold in range(study.estimator.folds):
-        summary, model = stage(aipw.outcome_model_stage, study, sizes, enclave, fold, budget)
-        summary, coefficients = stage(aipw.propensity_stage, study, sizes, enclave, fold, summary, budget)
+        summary, model = stage(aipw_stages.outcome_model_stage, study, sizes, enclave, fold, budget)
+        summary, coefficients = stage(aipw_stages.propensity_stage, study, sizes, enclave, fold, summary, budget)
         summaries.append(summary)
-        models.append(aipw.nuisances(study, summary, model, coefficients))
-    stage(aipw.scores_stage, study, enclave, models)
-    released = stage(aipw.perturb_stage, study, sizes, enclave, budget)
-    return stage(aipw.interval_stage, study, sizes, summaries, models, released)
+        models.append(aipw_stages.nuisances(study, summary, model, coefficients))
+    stage(aipw_stages.scores_stage, study, enclave, models)
+    released = stage(aipw_stages.perturb_stage, study, sizes, enclave, budget)
+    return stage(aipw_stages.interval_stage, study, sizes, summaries, models, released)

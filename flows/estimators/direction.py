@@ -17,9 +17,7 @@ from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.direction import draws as direction_draws
-from causalveil.tasks.direction import pairs
-from causalveil.tasks.direction import stages as direction
+from causalveil.tasks.direction import draws, pairs, stages
 from causalveil.tasks.direction.answers import DirectionFindings
 from causalveil.tasks.enclave import split
 
@@ -28,8 +26,8 @@ __all__ = ["declare", "estimate", "expected"]
 
 def declare(study: DirectionStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
-    weights = (fit.mechanism.charge(fit.slot) for fit in direction_draws.fits(study, sizes))
-    answers = (draw.mechanism.charge(draw.slot) for draw in direction_draws.draws(study, sizes))
+    weights = (fit.mechanism.charge(fit.slot) for fit in draws.fits(study, sizes))
+    answers = (draw.mechanism.charge(draw.slot) for draw in draws.draws(study, sizes))
     return (*weights, *answers)
 
 
@@ -38,6 +36,6 @@ def estimate(run: Run[DirectionStudy], stage: Engine) -> DirectionFindings:
     study, sizes, enclave = run.study, run.sizes, run.enclave
     enter(run, stage, pairs.normalise_stage)
     stage(split.split_stage, study, enclave)
-    stage(direction.regress_stage, study, sizes, enclave, run.budget)
-    stage(direction.score_stage, study, sizes, enclave)
-    return stage(direction.answer_stage, study, sizes, enclave, run.budget)
+    stage(stages.regress_stage, study, sizes, enclave, run.budget)
+    stage(stages.score_stage, study, sizes, enclave)
+    return stage(stages.answer_stage, study, sizes, enclave, run.budget)

@@ -20,10 +20,8 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.ipw import interval as ipw_interval
-from causalveil.tasks.ipw import perturb
-from causalveil.tasks.ipw import weights as weigh
-from causalveil.tasks.models import logistic as propensity
+from causalveil.tasks.ipw import interval, perturb, weights
+from causalveil.tasks.models import logistic
 
 __all__ = ["declare", "estimate", "expected"]
 
@@ -31,7 +29,7 @@ __all__ = ["declare", "estimate", "expected"]
 def declare(study: IpwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
     steps = (
-        (propensity.SLOT, propensity.model(study, sizes).mechanism()),
+        (logistic.SLOT, logistic.model(study, sizes).mechanism()),
         (perturb.slot(study), perturb.mechanism(study, sizes)),
     )
     return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
@@ -42,7 +40,7 @@ def estimate(run: Run[IpwStudy], stage: Engine) -> EffectFindings:
     study, sizes, enclave = run.study, run.sizes, run.enclave
     enter(run, stage)
     stage(split.split_stage, study, enclave)
-    coefficients = stage(propensity.propensity_stage, study, sizes, enclave, run.budget)
-    stage(weigh.weigh_stage, study, sizes, enclave, coefficients)
+    coefficients = stage(logistic.propensity_stage, study, sizes, enclave, run.budget)
+    stage(weights.weigh_stage, study, sizes, enclave, coefficients)
     statistics = stage(perturb.perturb_stage, study, sizes, enclave, run.budget)
-    return stage(ipw_interval.interval_stage, study, sizes, coefficients, statistics)
+    return stage(interval.interval_stage, study, sizes, coefficients, statistics)

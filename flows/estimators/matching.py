@@ -21,11 +21,8 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.matching import interval as matching_interval
-from causalveil.tasks.matching import perturb as match_perturb
-from causalveil.tasks.matching import respond
-from causalveil.tasks.matching import scores as match_scores
-from causalveil.tasks.matching import weights as match_weights
+from causalveil.tasks.matching import interval, perturb, respond, weights
+from causalveil.tasks.matching import scores as matching_scores
 
 __all__ = ["declare", "estimate", "expected"]
 
@@ -33,10 +30,10 @@ __all__ = ["declare", "estimate", "expected"]
 def declare(study: MatchingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
     steps = (
-        (match_scores.MODEL_SLOT, match_scores.model(study, sizes).mechanism()),
-        (match_scores.SLOT, match_scores.mechanism(study)),
+        (matching_scores.MODEL_SLOT, matching_scores.model(study, sizes).mechanism()),
+        (matching_scores.SLOT, matching_scores.mechanism(study)),
         (respond.SLOT, respond.mechanism(study)),
-        (match_perturb.SLOT, match_perturb.mechanism(study)),
+        (perturb.SLOT, perturb.mechanism(study)),
     )
     return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
 
@@ -46,9 +43,9 @@ def estimate(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
     study, sizes, enclave = run.study, run.sizes, run.enclave
     enter(run, stage)
     stage(split.split_stage, study, enclave)
-    coefficients = stage(match_scores.propensity_stage, study, sizes, enclave, run.budget)
-    stage(match_scores.scores_stage, study, enclave, coefficients, run.budget)
+    coefficients = stage(matching_scores.propensity_stage, study, sizes, enclave, run.budget)
+    stage(matching_scores.scores_stage, study, enclave, coefficients, run.budget)
     stage(respond.respond_stage, study, enclave, run.budget)
-    reuse = stage(match_weights.match_stage, study, enclave)
-    sums = stage(match_perturb.perturb_stage, study, enclave, reuse, run.budget)
-    return stage(matching_interval.interval_stage, study, sizes, reuse, coefficients, sums)
+    reuse = stage(weights.match_stage, study, enclave)
+    sums = stage(perturb.perturb_stage, study, enclave, reuse, run.budget)
+    return stage(interval.interval_stage, study, sizes, reuse, coefficients, sums)

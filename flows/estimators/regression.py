@@ -19,7 +19,7 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave import folds
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.regression import stages as regression
+from causalveil.tasks.regression import stages
 from causalveil.tasks.regression.interval import ThreeReleases
 
 __all__ = ["declare", "estimate", "expected"]
@@ -27,7 +27,7 @@ __all__ = ["declare", "estimate", "expected"]
 
 def declare(study: RegressionStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
-    return regression.declare(study, sizes)
+    return stages.declare(study, sizes)
 
 
 def estimate(run: Run[RegressionStudy], stage: Engine) -> EffectFindings:
@@ -35,8 +35,8 @@ def estimate(run: Run[RegressionStudy], stage: Engine) -> EffectFindings:
     study, sizes, enclave, budget = run.study, run.sizes, run.enclave, run.budget
     enter(run, stage)
     stage(folds.folds_stage, enclave, 1)
-    scales = stage(regression.scales_stage, study, sizes, enclave, budget)
-    moments = stage(regression.moments_stage, study, sizes, enclave, scales, budget)
-    features, choice, seen = stage(regression.adjustment_stage, study, sizes, scales, moments)
-    scores = stage(regression.scores_stage, study, sizes, enclave, scales, features, choice, budget)
-    return stage(regression.interval_stage, study, sizes, ThreeReleases(scales, features, choice, seen, scores))
+    scales = stage(stages.scales_stage, study, sizes, enclave, budget)
+    moments = stage(stages.moments_stage, study, sizes, enclave, scales, budget)
+    features, choice, seen = stage(stages.adjustment_stage, study, sizes, scales, moments)
+    scores = stage(stages.scores_stage, study, sizes, enclave, scales, features, choice, budget)
+    return stage(stages.interval_stage, study, sizes, ThreeReleases(scales, features, choice, seen, scores))
