@@ -13,6 +13,7 @@ from causalveil.schemas.release import Release, load_release_text
 from causalveil.schemas.studies import load_study
 from causalveil.schemas.study import Study
 from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.privacy.budget import drop_records
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 RELEASE_FILE = "release.json"
@@ -65,6 +66,7 @@ def find_stored(path: Path, run_id: str) -> Stored | None:
     text = ledger.stored_document(run_id)
     if text is None:
         return None
+    drop_records(run_id)
     study, release = load_study(path), load_release_text(text)
     if (study.name, study.digest) != (release.study, release.study_digest):
         raise RunConflict(

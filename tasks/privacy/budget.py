@@ -103,11 +103,8 @@ class FlowBudget:
         shutil.rmtree(self.records, ignore_errors=True)
 
     def stored_document(self) -> str | None:
-        """The document of the run if it is finished; then its record-level files go, if a crash left any."""
-        document = self.ledger.stored_document(self.run_id)
-        if document is not None:
-            shutil.rmtree(self.records, ignore_errors=True)
-        return document
+        """The document of the run if it is finished."""
+        return self.ledger.stored_document(self.run_id)
 
     def _write(self, charge: Charge, values: NDArray[Any]) -> tuple[Path, str]:
         """Write an array durably under a name that is new; return the file and its SHA-256."""
@@ -144,6 +141,11 @@ class FlowBudget:
             f"run {self.run_id}: the stored records of '{charge.name}' {problem}; the charge stands and the run "
             f"cannot go on; void it: causalveil ledger void {self.run_id} --reason TEXT"
         )
+
+
+def drop_records(run_id: str) -> None:
+    """Delete what a process that died right after its finish had committed left of a run's record-level arrays."""
+    shutil.rmtree(records_folder(run_id), ignore_errors=True)
 
 
 def records_folder(run_id: str) -> Path:

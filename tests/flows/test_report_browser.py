@@ -25,6 +25,7 @@ NAMES = (
         "pooled fixed",
         "pooled long",
     ),
+    *(f"regression {place}" for place in range(5)),
 )
 
 
