@@ -224,9 +224,10 @@ def account(content: Account) -> None:
     from causalveil.schemas.amounts import amount_text
 
     console = Console()
-    table = Table(title=f"Budget of {content.dataset}", title_justify="left", title_style="bold")
+    # Eighty columns hold a month's name and amounts of a few digits whole.
+    table = Table(title=f"Budget of {content.dataset}", title_justify="left", title_style="bold", pad_edge=False)
     for heading in ("level", "block", "granted", "spent", "reserved", "left", "runs"):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=heading == "block")
     for row in content.blocks:
         sums = (row.granted, row.spent, row.reserved, row.remaining)
         pairs = (f"{amount_text(part.epsilon)}, {amount_text(part.delta)}" for part in sums)
