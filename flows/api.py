@@ -18,14 +18,14 @@ from causalveil.flows.engine.guard import guarded
 from causalveil.flows.planning.study_plan import StudyPlan, plan
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back
 from causalveil.flows.sequence.sites import PooledResult, pool_sites
-from causalveil.flows.sequence.study import already, check_run_id, execute, load, new_run_id
+from causalveil.flows.sequence.study import already, check_run_id, execute, load, load_study, new_run_id
 from causalveil.schemas.documents import painted_by
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
 from causalveil.schemas.sites.pooled import PooledRelease, load_published
-from causalveil.schemas.studies import load_study
 from causalveil.schemas.study import Study
+from causalveil.tasks.machine.site import site_settings
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.report.page import head_html, plan_html, report_html
 
@@ -67,11 +67,11 @@ def run_study(
     """Run a study to its release.
 
     Args:
-        path: the study file; data and policy lie where it says.
+        path: the study file; data and contract lie where it says.
         out: folder for the release (default ``releases/<run id>`` below the working directory).
         run_id: the same id again returns the stored release and charges nothing. Default: a fresh one.
         simulate: seed for reproducible noise on public or synthetic data: throw-away ledger, not for release.
-        engine: ``prefect`` or ``direct``; default: what the study's ``execution`` says.
+        engine: ``prefect`` or ``direct``; default: what the operator's settings say.
         watch: is told the name of each stage as it starts.
         announce: is told the run id before anything is reserved.
 
@@ -80,10 +80,10 @@ def run_study(
         CausalveilError: see ``schemas/errors.py``; nothing is charged before the first draw of noise.
     """
     path = Path(path)
-    # A finished run is found before policy, data and key are asked: they may have changed since.
+    # A finished run is found before contract, data and key are asked: they may have changed since.
     if run_id is not None and simulate is None and (found := guarded(find_stored, path, check_run_id(run_id))):
         announce(run_id)
-        if (engine or found.study.execution.engine) == "direct":
+        if (engine or site_settings().execution.engine) == "direct":
             return give_back(found, out, run_id, DirectEngine(watch))
         return _with_prefect(path, out, run_id, simulate, watch)
     loaded = guarded(load, path)

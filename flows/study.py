@@ -63,14 +63,14 @@ def study(
 
 
 def _run(loaded: Loaded, out: str | None, run: str, simulate: int | None) -> RunResult:
-    policy = loaded.policy
-    with one_at_a_time(policy.dataset):
+    contract = loaded.contract
+    with one_at_a_time(contract.dataset):
         try:
             outcome = execute(loaded, out, run, simulate, PrefectEngine())
         except BudgetRefused as refusal:
-            tell_refused(policy, run, str(refusal))
+            tell_refused(contract, run, str(refusal))
             raise
-        tell_if_low(policy, outcome)
+        tell_if_low(contract, outcome)
     return outcome
 
 

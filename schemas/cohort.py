@@ -33,6 +33,7 @@ class Rule(StrEnum):
     unit_type = "must be an integer column (64 bits at most) or a text column"
     number_type = "must be an integer, float, decimal or boolean column"
     treatment_type = "must be a boolean or an integer column"
+    text_code_type = "must be a text column, since its declared codes are text"
     text_level_type = "must be a text column, since its declared levels are text"
     integer_level_type = "must be an integer column, since its declared levels are integers"
     same_type = "has another type than in the first partition; write all partitions with one schema"
@@ -41,6 +42,7 @@ class Rule(StrEnum):
     finite = "holds NaN or infinity; write missing values as nulls"
     level = "holds a value that is not among its declared levels"
     binary = "must hold 0 and 1 only"
+    codes = "must hold its two declared codes only"
     unique = "names a unit twice; each unit has one row over all partitions of the run"
 
 
@@ -103,7 +105,7 @@ def type_rule(study: Study, name: str) -> Rule:
         case Holds.unit:
             return Rule.unit_type
         case Holds.binary:
-            return Rule.treatment_type
+            return Rule.text_code_type if isinstance(role.codes[0], str) else Rule.treatment_type
         case Holds.level:
             return Rule.text_level_type if isinstance(role.levels[0], str) else Rule.integer_level_type
         case Holds.number:
@@ -127,7 +129,7 @@ def _accepted(study: Study, name: str) -> tuple[tuple[object, ...], type[pl.Data
             return (*_INTEGERS, *_TEXTS), pl.Int64
         case Rule.treatment_type:
             return (*_INTEGERS, pl.Boolean), pl.Boolean
-        case Rule.text_level_type:
+        case Rule.text_level_type | Rule.text_code_type:
             return _TEXTS, pl.String
         case Rule.integer_level_type:
             return _INTEGERS, pl.Int64
@@ -141,9 +143,9 @@ def _values(role: Column, dtype: pl.DataType | None) -> list[pa.Check]:
         case Holds.unit:
             return []
         case Holds.binary:
-            return [_binary(dtype)]
+            return [_binary(role.codes, dtype)]
         case Holds.level:
-            return [_levels(role.levels, dtype)]
+            return [] if role.admitted is None else [_levels(role.admitted, dtype)]
         case Holds.number:
             return _finite(dtype)
 
@@ -165,10 +167,14 @@ def _finite(dtype: pl.DataType | None) -> list[pa.Check]:
     return [_check(Rule.finite, lambda values: values.is_finite().all())]
 
 
-def _binary(dtype: pl.DataType | None) -> pa.Check:
-    if dtype == pl.Boolean:
+def _binary(codes: tuple[str | int, str | int], dtype: pl.DataType | None) -> pa.Check:
+    if dtype == pl.Boolean and set(codes) == {0, 1}:
         return _check(Rule.binary, lambda _: pl.lit(True))
-    return _check(Rule.binary, lambda values: values.is_between(0, 1).all())
+    if set(codes) == {0, 1}:
+        return _check(Rule.binary, lambda values: values.is_between(0, 1).all())
+    kind = pl.String() if isinstance(codes[0], str) else pl.Int64()
+    known = pl.Series(codes, dtype=kind)
+    return _check(Rule.codes, lambda values: values.cast(kind, strict=False).is_in(known.implode()).all())
 
 
 def _levels(levels: tuple[str | int, ...], dtype: pl.DataType | None) -> pa.Check:

@@ -30,3 +30,6 @@ class Column(Frozen):
     holds: Holds
     levels: tuple[str | int, ...] = ()
     nulls: Nulls = Nulls.never
+    # Which levels may stand in it; None: any value of the levels' type. Codes of a binary column: control, treated.
+    admitted: tuple[str | int, ...] | None = None
+    codes: tuple[str | int, str | int] = (0, 1)

@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,6 +21,7 @@ from pydantic import BaseModel, ValidationError
 from causalveil.schemas.errors import StudyError
 
 Model = TypeVar("Model", bound=BaseModel)
+Place = tuple[str | int, ...]
 MAX_BYTES = 1_000_000
 # A release or bundle with a hundred covariates is some hundred kilobytes.
 MAX_DOCUMENT_BYTES = 64_000_000
@@ -85,6 +86,25 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
+class Document(dict[str, Any]):
+    """A file's mapping that remembers on which line each key stands: ``lines``, by path of keys and positions."""
+
+    lines: dict[Place, int]
+
+
+def _lines(node: yaml.Node | None, place: Place = ()) -> Iterator[tuple[Place, int]]:
+    """Every key and item below a node with its line, counted from 1."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            here = (*place, str(key.value))
+            yield here, key.start_mark.line + 1
+            yield from _lines(value, here)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            yield (*place, index), value.start_mark.line + 1
+            yield from _lines(value, (*place, index))
+
+
 class NotADocument(OSError):
     """A pipe, a device, a folder or a file beyond the limit stands where a document should; says which."""
 
@@ -139,7 +159,7 @@ def read_yaml(path: Path, error: type[StudyError] = StudyError) -> dict[str, Any
 
     Args:
         path: the file.
-        error: the type to raise, so that a policy's mistakes are the policy's.
+        error: the type to raise, so that a contract's mistakes are the contract's.
 
     Raises:
         StudyError: (or ``error``) unreadable, not YAML, not a mapping, a key twice, aliases, or over a megabyte.
@@ -148,6 +168,7 @@ def read_yaml(path: Path, error: type[StudyError] = StudyError) -> dict[str, Any
     try:
         _check_plain(text)
         document = yaml.load(text, Loader=_Loader)
+        lines = dict(_lines(yaml.compose(text, Loader=_Loader)))
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark else ""
@@ -155,7 +176,9 @@ def read_yaml(path: Path, error: type[StudyError] = StudyError) -> dict[str, Any
         raise error(f"{path}: not valid YAML{where}: {what}") from None
     if not isinstance(document, dict):
         raise error(f"{path}: expected a mapping of keys to values")
-    return document
+    result = Document(document)
+    result.lines = lines
+    return result
 
 
 def _check_plain(text: str) -> None:
@@ -186,14 +209,37 @@ def validate(model: type[Model], document: Any, where: str, error: type[StudyErr
     try:
         return model.model_validate(document)
     except ValidationError as problem:
-        known = sorted(_known_keys(model))
-        lines = [_describe(item, known) for item in problem.errors(include_url=False)]
-        raise error(f"{where}: " + "; ".join(dict.fromkeys(lines))) from None
+        lines = document.lines if isinstance(document, Document) else {}
+        told = [_describe(item, model, document, lines) for item in problem.errors(include_url=False)]
+        raise error(f"{where}: " + "; ".join(dict.fromkeys(told))) from None
 
 
-def _describe(item: Any, known: list[str]) -> str:
-    place = ".".join(str(part) for part in item["loc"]) or "document"
+def _describe(item: Any, model: type[BaseModel], document: Any, lines: dict[Place, int]) -> str:
+    place = _place(item["loc"], document)
+    line = next((lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in lines), None)
+    said = _said(item, ".".join(str(part) for part in place) or "document", model)
+    return said if line is None else f"line {line}: {said}"
+
+
+def _place(location: Place, document: Any) -> Place:
+    """The keys that a person wrote: pydantic puts the name of a union's branch between them."""
+    place: list[str | int] = []
+    here = document
+    for position, part in enumerate(location):
+        inside = (isinstance(here, dict) and part in here) or (
+            isinstance(here, list | tuple) and isinstance(part, int) and part < len(here)
+        )
+        if inside:
+            place.append(part)
+            here = here[part]
+        elif position == len(location) - 1 and isinstance(here, dict | list | tuple):
+            place.append(part)
+    return tuple(place)
+
+
+def _said(item: Any, place: str, model: type[BaseModel]) -> str:
     if item["type"] == "extra_forbidden":
+        known = sorted(_known_keys(model))
         nearest = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
         hint = f", did you mean '{nearest[0]}'?" if nearest else f" (known keys: {', '.join(known)})"
         return f"unknown key '{place}'{hint}"

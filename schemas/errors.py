@@ -28,13 +28,17 @@ def printable(text: str) -> str:
 
 
 class StudyError(CausalveilError):
-    """The study file, the policy file or an argument is wrong, or run ids clash."""
+    """The study file, the contract or an argument is wrong, or run ids clash."""
 
     exit_code = 2
 
 
-class PolicyError(StudyError):
-    """The data owner's policy is missing, wrong, or forbids what the study asks."""
+class ContractError(StudyError):
+    """The data owner's contract is missing, wrong, or forbids what the study asks."""
+
+
+class SiteError(StudyError):
+    """The operator's settings, site.toml or a variable, are wrong."""
 
 
 class RunConflict(StudyError):

@@ -1,13 +1,16 @@
-"""How a study's stages run: engine, workers, cluster. It is no part of what is asked, so a site may change it."""
+"""How stages run on one machine: the operator's word, in ``site.toml`` or the environment. No study can say it."""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from causalveil.schemas.privacy import Frozen
+
+SITE_FILE = "site.toml"
 
 
 class Runner(StrEnum):
@@ -16,6 +19,14 @@ class Runner(StrEnum):
     threads = "threads"
     dask = "dask"
     ray = "ray"
+
+
+class Tls(Frozen):
+    """Files of a cluster's certificates, for a scheduler that is not this run's own."""
+
+    ca: Path
+    cert: Path
+    key: Path
 
 
 class Execution(Frozen):
@@ -28,6 +39,7 @@ class Execution(Frozen):
     runner: Runner = Runner.threads
     workers: Annotated[int, Field(ge=1, le=256)] = 2
     address: Annotated[str | None, Field(min_length=1, pattern=r"^[^@\s]+$")] = None
+    tls: Tls | None = None
 
     @model_validator(mode="after")
     def _cluster_needs_prefect(self) -> Execution:
@@ -36,4 +48,20 @@ class Execution(Frozen):
                 raise ValueError("'address' is that of a cluster; runner 'threads' has none")
         elif self.engine == "direct":
             raise ValueError(f"runner '{self.runner}' is one of Prefect's task runners; it needs engine 'prefect'")
+        if self.tls is not None and (self.runner is not Runner.dask or self.address is None):
+            raise ValueError("'tls' is for a Dask scheduler that 'address' names")
         return self
+
+
+class SiteSettings(Frozen):
+    """Everything that the operator of a machine decides, beside Prefect's own settings.
+
+    ``ledger``: its URL; ``scratch``: where runs keep normalised rows; ``actor``: who the ledger says ran something;
+    ``concurrency``: runs of one dataset at a time, when a limit is made for it.
+    """
+
+    ledger: Annotated[str | None, Field(min_length=1)] = None
+    scratch: Path | None = None
+    actor: Annotated[str | None, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")] = None
+    concurrency: Annotated[int, Field(ge=1, le=1000)] = 1
+    execution: Execution = Execution()

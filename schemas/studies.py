@@ -1,15 +1,14 @@
-"""Every kind of study and every estimator by name: what a study file may ask for."""
+"""Every kind of study and every estimator by name."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import import_module
-from pathlib import Path
 from pkgutil import iter_modules
 from typing import Any, get_args
 
 from causalveil.schemas import estimators
-from causalveil.schemas.documents import read_yaml, validate
+from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.study import Study
 
@@ -40,12 +39,12 @@ STUDIES: Mapping[str, Mapping[str, type[Study]]] = _studies()
 
 
 def estimator_names() -> tuple[str, ...]:
-    """Every estimator that a policy may allow."""
+    """Every estimator that a contract may allow."""
     return tuple(name for names in STUDIES.values() for name in names)
 
 
 def parse_study(document: Mapping[str, Any], where: str = "study") -> Study:
-    """A study from a document: its kind and the name of its estimator choose the model.
+    """A study in full from a document: its kind and the name of its estimator choose the model.
 
     Raises:
         StudyError: with every problem in one line.
@@ -59,12 +58,3 @@ def parse_study(document: Mapping[str, Any], where: str = "study") -> Study:
     if not isinstance(name, str) or name not in known:
         raise StudyError(f"{where}: 'estimator.name' must be one of: {', '.join(known)}")
     return validate(known[name], document, where)
-
-
-def load_study(path: Path) -> Study:
-    """Read and validate a study file.
-
-    Raises:
-        StudyError: with every problem in one line.
-    """
-    return parse_study(read_yaml(path), str(path))

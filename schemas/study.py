@@ -1,22 +1,29 @@
-"""study.yaml: what the analyst asks, declared in full before a row is read. It travels between sites."""
+"""A study in full: what the analyst asks with what the owner declares of the columns (``schemas/asked/resolve.py``).
+
+Stages and ledger see this and nothing else; no number in it comes from the data.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from causalveil.schemas.amounts import Amount
+from causalveil.schemas.asked.numbers import sane_clip, sane_range
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.privacy import Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
 
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]
+# The level that undeclared values count as.
+OTHER = "other"
 SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,119}")
 Slug = Annotated[str, Field(max_length=80, pattern=f"^{SLUG.pattern}$")]
 
@@ -50,18 +57,67 @@ class Missing(StrEnum):
     indicator = "indicator"
 
 
+class Others(StrEnum):
+    """What becomes of a value that is no declared level: it counts as the level ``other``, or is refused."""
+
+    other = "other"
+    refuse = "refuse"
+
+
+Code = Annotated[str, Field(strict=True)] | Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True)]
+
+
+class Codes(Frozen):
+    """The two values of a binary column: both text, both whole numbers or both booleans (stored as 0 and 1, too)."""
+
+    control: Code
+    treated: Code
+
+    @model_validator(mode="after")
+    def _two(self) -> Codes:
+        if type(self.control) is not type(self.treated):
+            raise ValueError("codes must be both text, both integers or both booleans")
+        if self.control == self.treated:
+            raise ValueError("control and treated must have different codes")
+        if isinstance(self.control, int) and not max(abs(self.control), abs(int(self.treated))) < 2**63:
+            raise ValueError("codes must be integers of 64 bits")
+        return self
+
+    @property
+    def pair(self) -> tuple[str | int, str | int]:
+        """Control and treated; booleans as 0 and 1."""
+        control, treated = (code if isinstance(code, str) else int(code) for code in (self.control, self.treated))
+        return control, treated
+
+
+ZERO_ONE = Codes(control=0, treated=1)
+Levels = Annotated[
+    tuple[Annotated[str, Field(strict=True)] | Annotated[int, Field(strict=True)], ...],
+    Field(min_length=2, max_length=1000),
+]
+
+
+def distinct_levels(levels: tuple[str | int, ...]) -> None:
+    """Refuse levels of two types, or one that stands twice.
+
+    Raises:
+        ValueError: says which rule is broken.
+    """
+    if len({type(level) for level in levels}) != 1:
+        raise ValueError("levels must be all text or all integers")
+    if len(set(levels)) != len(levels):
+        raise ValueError("a level stands twice")
+
+
 class Bounds(Frozen):
-    """A closed interval declared by the study. Values beyond it are clipped, always."""
+    """A closed interval that contract or study declares. Values beyond it are clipped, always."""
 
     lower: Finite
     upper: Finite
 
     @model_validator(mode="after")
     def _ordered(self) -> Bounds:
-        if not self.lower < self.upper:
-            raise ValueError("lower must be below upper")
-        if not self.upper - self.lower < float("inf"):
-            raise ValueError("upper - lower must be finite")
+        sane_range(self.lower, self.upper)
         return self
 
     @property
@@ -76,24 +132,40 @@ class Bounds(Frozen):
 
 
 class NumericCovariate(Bounds):
-    """A number with declared bounds."""
+    """A number with declared bounds; with ``codes``, a binary column read as 0 and 1."""
+
+    codes: Codes | None = None
+    nulls: Missing = Missing.refuse
 
 
 class CategoricalCovariate(Frozen):
-    """A category with its declared levels; any other value is a schema error."""
+    """A category with the levels that a study tells apart.
 
-    levels: Annotated[
-        tuple[Annotated[str, Field(strict=True)] | Annotated[int, Field(strict=True)], ...],
-        Field(min_length=2),
-    ]
+    ``others``: whether any other value counts as the level ``other``. ``known``: the levels that the column may hold
+    at all, if these are more than ``levels``; None where any value may stand, or where ``levels`` are all.
+    """
+
+    levels: Levels
+    others: Others = Others.refuse
+    known: Levels | None = None
+    nulls: Missing = Missing.refuse
 
     @model_validator(mode="after")
     def _distinct(self) -> CategoricalCovariate:
-        if len({type(level) for level in self.levels}) != 1:
-            raise ValueError("levels must be all text or all integers")
-        if len(set(self.levels)) != len(self.levels):
-            raise ValueError("a level stands twice")
+        distinct_levels(self.levels)
         return self
+
+    @property
+    def slots(self) -> tuple[str | int, ...]:
+        """What is told apart: the levels, and ``other`` if it is none of them already."""
+        return self.levels if self.others is Others.refuse or OTHER in self.levels else (*self.levels, OTHER)
+
+    @property
+    def admitted(self) -> tuple[str | int, ...] | None:
+        """The levels that a row may hold; None: any value."""
+        if self.known is not None:
+            return self.known
+        return self.levels if self.others is Others.refuse else None
 
 
 def _covariate_kind(value: Any) -> str:
@@ -109,9 +181,10 @@ Covariate = Annotated[
 
 
 class Outcome(Bounds):
-    """The outcome column and its declared range."""
+    """The outcome column and its declared range; with ``codes``, a binary column read as 0 and 1."""
 
     name: Name
+    codes: Codes | None = None
 
 
 class Select(Frozen):
@@ -136,8 +209,7 @@ class DataSource(Frozen):
 
 
 def _clip_interval(value: tuple[float, float]) -> tuple[float, float]:
-    if not 0 < value[0] <= value[1] < 1:
-        raise ValueError("clip needs 0 < low <= high < 1")
+    sane_clip(*value)
     return value
 
 
@@ -178,7 +250,7 @@ class PrivacyRequest(Frozen):
 class Study(Frozen):
     """What every study declares, whatever it asks: its data, its estimator, its privacy.
 
-    ``purpose``: why it is asked, for the record; it changes nothing that is computed.
+    ``purpose``: why it is asked, for the record; it changes nothing that is computed. ``execution`` is the operator's.
     """
 
     kind: str
@@ -192,8 +264,7 @@ class Study(Frozen):
     @property
     def digest(self) -> str:
         """SHA-256 over everything that the study means: all but ``data.path``, ``purpose`` and ``execution``."""
-        text = json.dumps(self.specification(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return specification_digest(self.specification())
 
     def specification(self) -> dict[str, Any]:
         """The study as plain JSON values, the same at every site: no ``data.path``, ``purpose`` or ``execution``."""
@@ -234,8 +305,42 @@ class Study(Frozen):
 
     @property
     def unbounded(self) -> tuple[Half, ...]:
-        """The halves that this study leaves without a bound at its level; the policy must name each."""
+        """The halves that this study leaves without a bound at its level; the contract must name each."""
         return ()
+
+
+def specification_digest(specification: Mapping[str, Any]) -> str:
+    """SHA-256 of a specification as canonical JSON."""
+    text = json.dumps(specification, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a specification that is the same at every site: without what each owner's contract alone declares.
+
+    Args:
+        specification: as of ``Study.specification``; it may come from somebody else, so nothing is taken for granted.
+    """
+    left_out = {
+        "data": ("unit", "blocks"),
+        "treatment_codes": None,
+        "outcome": ("codes",),
+        "covariates": ("codes", "known", "others", "nulls"),
+    }
+    result = {}
+    for key, value in specification.items():
+        keys = left_out.get(key, ())
+        if keys is None:
+            continue
+        if key == "covariates" and isinstance(value, Mapping):
+            result[key] = {name: _without(one, keys) for name, one in value.items()}
+        else:
+            result[key] = _without(value, keys)
+    return result
+
+
+def _without(value: Any, keys: tuple[str, ...]) -> Any:
+    return {key: one for key, one in value.items() if key not in keys} if isinstance(value, Mapping) else value
 
 
 class EffectStudy(Study):
@@ -243,6 +348,7 @@ class EffectStudy(Study):
 
     kind: Literal["effect"]
     treatment: Name
+    treatment_codes: Codes = ZERO_ONE
     outcome: Outcome
     covariates: Annotated[dict[Name, Covariate], Field(min_length=1)]
     missing: Missing = Missing.refuse
@@ -259,18 +365,27 @@ class EffectStudy(Study):
             raise ValueError(f"column {twice[0]!r} has two roles; each column has one")
         return self
 
+    def indicated(self, name: str) -> bool:
+        """Whether a covariate comes with an indicator of its nulls."""
+        return Missing.indicator in (self.missing, self.covariates[name].nulls)
+
     @property
     def roles(self) -> dict[str, Column]:
         """Unit, treatment and outcome without nulls; covariates as declared."""
-        nulls = Nulls.undeclared if self.missing is Missing.refuse else Nulls.welcome
+        outcome = Holds.number if self.outcome.codes is None else Holds.binary
         roles = {
             self.data.unit: Column(holds=Holds.unit),
-            self.treatment: Column(holds=Holds.binary),
-            self.outcome.name: Column(holds=Holds.number),
+            self.treatment: Column(holds=Holds.binary, codes=self.treatment_codes.pair),
+            self.outcome.name: Column(holds=outcome, codes=(self.outcome.codes or ZERO_ONE).pair),
         }
         for name, covariate in self.covariates.items():
+            nulls = Nulls.welcome if self.indicated(name) else Nulls.undeclared
             if isinstance(covariate, CategoricalCovariate):
-                roles[name] = Column(holds=Holds.level, levels=covariate.levels, nulls=nulls)
+                roles[name] = Column(
+                    holds=Holds.level, levels=covariate.levels, nulls=nulls, admitted=covariate.admitted
+                )
+            elif covariate.codes is not None:
+                roles[name] = Column(holds=Holds.binary, codes=covariate.codes.pair, nulls=nulls)
             else:
                 roles[name] = Column(holds=Holds.number, nulls=nulls)
         return roles

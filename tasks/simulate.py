@@ -1,4 +1,4 @@
-"""A synthetic study of any size with a known effect: Parquet partitions, study.yaml, policy.yaml, provenance.
+"""A synthetic study of any size with a known effect: Parquet partitions, study.yaml, dataset.yaml, provenance.
 
 The model, with p covariates of which the first k = min(5, p) confound::
 
@@ -140,7 +140,6 @@ def _documents(units: int, covariates: int, partitions: int, seed: int, effect: 
     """The files beside the data, study.yaml last."""
     best = penalty(units, covariates)
     dataset = f"simulated-{units}-{covariates}-{partitions}-{seed}"
-    bounds = "\n".join(f"  {name}: {{lower: -1, upper: 1}}" for name in covariate_names(covariates))
     provenance = f"""# Provenance
 
 Synthetic rows made by `causalveil simulate`; nobody's data. Rights: none claimed.
@@ -154,28 +153,32 @@ probability 1 / (1 + exp(-{_LOG_ODDS:g} m)), which lies between 0.119 and 0.881,
 1/2 + {effect:g} (treated - 1/2) + {_OUTCOME:g} m + v with v uniform on [-{_NOISE:g}, {_NOISE:g}]: always in [0, 1].
 The effect is the same for every unit, so it is exact in this sample and not only on average.
 """
-    policy = f"""dataset: {dataset}
+    columns = "\n".join(f"  {name}: {{lower: -1, upper: 1}}" for name in covariate_names(covariates))
+    contract = f"""dataset: {dataset}
 data_class: synthetic
 ledger: null
+unit: unit
+columns:
+  treated: {{codes: {{control: 0, treated: 1}}}}
+  outcome: {{lower: 0, upper: 1}}
+{columns}
+public: [treated, {", ".join(covariate_names(covariates))}]
 caps:
   sample: {{epsilon: 10, delta: 1.0e-4}}
   label: {{epsilon: 10, delta: 1.0e-4}}
   training_units: {{epsilon: 10, delta: 1.0e-4}}
 estimators: [ipw, matching, aipw, difference_in_means]
 guarantees: [finite_sample]
-units_span_blocks: false
 """
     study = f"""# Synthetic: the true effect is {effect:g} for every unit (see PROVENANCE.md).
 kind: effect
 name: {dataset}
-data: {{path: ., unit: unit}}
 treatment: treated
-outcome: {{name: outcome, lower: 0, upper: 1}}
-covariates:
-{bounds}
+outcome: {{name: outcome}}
+covariates: [{", ".join(covariate_names(covariates))}]
 estimand: ATE
 estimator: {{name: ipw, weighting: hajek, clip: [0.1, 0.9], train_fraction: 0.5, penalty: {best!r}}}
 privacy: {{epsilon: 1.0, delta: 1.0e-6, level: sample, neighbours: replace_one}}
 confidence: 0.95
 """
-    return {"PROVENANCE.md": provenance, "policy.yaml": policy, "study.yaml": study}
+    return {"PROVENANCE.md": provenance, "dataset.yaml": contract, "study.yaml": study}

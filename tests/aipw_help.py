@@ -16,7 +16,7 @@ from causalveil.tasks.enclave.folds import Pieces, fold_sizes
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from tests.studies import STUDY, merge
+from tests.studies import RESOLVED, merge
 
 HAIR = 1 - 2.0**-40
 
@@ -30,7 +30,7 @@ def make_aipw(p: int = 2, **changes: Any) -> AipwStudy:
             privacy[key] = changes.pop(key)
         elif key in AipwEstimator.model_fields and key != "name":
             estimator[key] = changes.pop(key)
-    base = {key: value for key, value in STUDY.items() if key != "covariates"}
+    base = {key: value for key, value in RESOLVED.items() if key != "covariates"}
     base |= {"covariates": {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)}, "estimator": estimator}
     study = parse_study(merge(base, {"privacy": privacy, **changes}))
     assert isinstance(study, AipwStudy)
@@ -40,7 +40,7 @@ def make_aipw(p: int = 2, **changes: Any) -> AipwStudy:
 def make_difference(**changes: Any) -> DifferenceStudy:
     """A study by arm means; `epsilon`, `delta`, `level` may stand at the top."""
     privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
-    base = {key: value for key, value in STUDY.items() if key != "estimator"}
+    base = {key: value for key, value in RESOLVED.items() if key != "estimator"}
     study = parse_study(merge(base, {"estimator": {"name": "difference_in_means"}, "privacy": privacy, **changes}))
     assert isinstance(study, DifferenceStudy)
     return study

@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from causalveil.tasks.machine.site import VARIABLES
 from tests import needs
 
 # A shared machine pauses now and then: an example that took long says nothing.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+
+# The operator's settings of a small machine, also for what several tests share; tests of Prefect set their own.
+SETTINGS = {"CAUSALVEIL_ENGINE": "direct", "CAUSALVEIL_WORKERS": "1"}
+os.environ.update(SETTINGS)
 
 # Measured on two quiet cores; the gate on a clean clone takes them as well.
 MINUTES = 10
@@ -67,7 +72,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Site secret, ledger and scratch of the test, never the developer's own."""
     folder = tmp_path / "causalveil-home"
     monkeypatch.setenv("CAUSALVEIL_HOME", str(folder))
-    monkeypatch.delenv("CAUSALVEIL_LEDGER_URL", raising=False)
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
     return folder
 
 

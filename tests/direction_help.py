@@ -15,18 +15,17 @@ from causalveil.tasks.direction.pairs import TestRows
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget
-from tests.studies import POLICY, merge, write_study
+from tests.studies import CONTRACT, RESOLVED, merge, write_study
 
 DIRECTION: dict[str, Any] = {
     "kind": "direction",
     "name": "small-pair",
-    "data": {"path": ".", "unit": "person"},
     "pair": {"x": {"name": "dose", "lower": 0, "upper": 2}, "y": {"name": "response", "lower": -5, "upper": 5}},
     "estimator": {"name": "direction", "scores": ["spearman", "kendall", "hsic", "iqr"], "protect": ["test"]},
     "privacy": {"epsilon": "1.0", "delta": "1e-6"},
-    "execution": {"engine": "direct", "workers": 1},
 }
-DIRECTION_POLICY = POLICY | {"estimators": ["direction"], "unbounded_halves": ["train", "test"]}
+RESOLVED_DIRECTION = DIRECTION | {key: RESOLVED[key] for key in ("data", "execution")}
+DIRECTION_CONTRACT = CONTRACT | {"estimators": ["direction"], "unbounded_halves": ["train", "test"]}
 
 # Every combination of halves, form of release and variant that a study may ask for, with scores that need delta.
 OPTIONS: list[dict[str, Any]] = [
@@ -45,7 +44,7 @@ def make_direction(**changes: Any) -> DirectionStudy:
     """The small study; `epsilon`, `delta` and every setting of the estimator may stand at the top."""
     privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
     plain = {key: changes.pop(key) for key in ("data", "pair", "execution", "name") if key in changes}
-    return DirectionStudy.model_validate(merge(DIRECTION, plain | {"estimator": changes, "privacy": privacy}))
+    return DirectionStudy.model_validate(merge(RESOLVED_DIRECTION, plain | {"estimator": changes, "privacy": privacy}))
 
 
 def cause_and_effect(n: int, seed: int = 0) -> FloatArray:
@@ -84,7 +83,7 @@ def write_direction(
     frame: pl.DataFrame | None = None,
     partitions: int = 2,
     study: dict[str, Any] | None = None,
-    policy: dict[str, Any] | None = None,
+    contract: dict[str, Any] | None = None,
 ) -> Path:
     """As `write_study`, for the small pair."""
     return write_study(
@@ -92,6 +91,6 @@ def write_direction(
         frame=doses(400) if frame is None else frame,
         partitions=partitions,
         study=study,
-        policy=policy,
-        base=(DIRECTION, DIRECTION_POLICY),
+        contract=contract,
+        base=(DIRECTION, DIRECTION_CONTRACT),
     )

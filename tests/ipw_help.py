@@ -9,7 +9,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.enclave.rows import Rows
-from tests.studies import STUDY, merge
+from tests.studies import RESOLVED, merge
 
 ESTIMANDS = ("ATE", "ATT", "ATC")
 
@@ -23,7 +23,7 @@ def make_study(**changes: Any) -> IpwStudy:
         for key in keys:
             if key in changes:
                 changes.setdefault(group, {})[key] = changes.pop(key)
-    return IpwStudy.model_validate(merge(STUDY, changes))
+    return IpwStudy.model_validate(merge(RESOLVED, changes))
 
 
 def random_rows(n: int, d: int = 4, seed: int = 0, slope: float = 2.0) -> Rows:

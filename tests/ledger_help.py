@@ -1,4 +1,4 @@
-"""Reservations, policies and releases for the tests of the ledger and the budget."""
+"""Reservations, contracts and releases for the tests of the ledger and the budget."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from jsonschema import Draft202012Validator
 
+from causalveil.schemas.contract import Contract
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.policy import Policy
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.release import EffectRelease, Release, load_release, release_schema, release_text
 from causalveil.tasks.privacy.budget import FlowBudget
@@ -30,15 +30,18 @@ class NoNoise:
     name = "operating_system"
 
 
-def policy(epsilon: str = "1", delta: str = "1e-6", dataset: str = DATASET, **more: Any) -> Policy:
+def contract(epsilon: str = "1", delta: str = "1e-6", dataset: str = DATASET, **more: Any) -> Contract:
     document: dict[str, Any] = {
         "dataset": dataset,
         "data_class": "synthetic",
+        "unit": "person",
+        "columns": {"score": {"lower": 0, "upper": 10}},
+        "public": [],
         "caps": {"sample": {"epsilon": epsilon, "delta": delta}},
         "estimators": ["ipw"],
         "guarantees": ["finite_sample"],
     }
-    return Policy.model_validate(document | more)
+    return Contract.model_validate(document | more)
 
 
 def charge(name: str = "outcome", epsilon: str = "0.1", delta: str = "0", scope: str = "all") -> Charge:
@@ -58,7 +61,7 @@ def charge(name: str = "outcome", epsilon: str = "0.1", delta: str = "0", scope:
 
 def reservation(run_id: str = "run-1", charges: tuple[Charge, ...] | None = None, **more: Any) -> Reservation:
     charges = (charge(),) if charges is None else charges
-    owner = more.pop("policy", None) or policy()
+    owner = more.pop("contract", None) or contract()
     cost = more.pop("cost", None) or {
         "epsilon": sum((c.epsilon for c in charges), Decimal(0)),
         "delta": sum((c.delta for c in charges), Decimal(0)),
@@ -138,7 +141,7 @@ def release_of(ledger: Ledger, request: Reservation, **more: Any) -> EffectRelea
     return EffectRelease.model_validate(document | more)
 
 
-def finished(ledger: Ledger, request: Reservation, owner: Policy, folder: Path) -> EffectRelease:
+def finished(ledger: Ledger, request: Reservation, owner: Contract, folder: Path) -> EffectRelease:
     """A whole run: reserve, draw everything, finish."""
     ledger.reserve(request, owner)
     purse = budget(ledger, request, folder)

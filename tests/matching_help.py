@@ -13,9 +13,9 @@ from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource
-from tests.studies import STUDY, merge
+from tests.studies import RESOLVED, merge
 
-POLICY = {"estimators": ["matching"]}
+CONTRACT = {"estimators": ["matching"]}
 
 
 def matching_changes(**changes: Any) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def matching_changes(**changes: Any) -> dict[str, Any]:
 
 def matching_study(**changes: Any) -> MatchingStudy:
     """The small study by matching, with changes as of ``matching_changes``."""
-    return MatchingStudy.model_validate(merge(STUDY, matching_changes(**changes)))
+    return MatchingStudy.model_validate(merge(RESOLVED, matching_changes(**changes)))
 
 
 def two_covariates(**changes: Any) -> MatchingStudy:

@@ -61,7 +61,7 @@ class Party:
             self.folder / f"data-{run_id}",
             frame=people(4000, self.seed),
             study=changes.pop("study", None),
-            policy={"dataset": f"{self.name}-{changes.pop('dataset', 'people')}"},
+            contract={"dataset": f"{self.name}-{changes.pop('dataset', 'people')}"},
         )
         with at_home(self.home):
             return run_study(path, out=self.folder / run_id, run_id=run_id, engine="direct").path

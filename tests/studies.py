@@ -13,20 +13,32 @@ import yaml
 STUDY: dict[str, Any] = {
     "kind": "effect",
     "name": "small",
-    "data": {"path": ".", "unit": "person"},
     "treatment": "treated",
     "outcome": {"name": "score", "lower": 0, "upper": 10},
     "covariates": {"age": {"lower": 20, "upper": 60}, "group": {"levels": ["a", "b", "c"]}},
     "estimand": "ATE",
     "estimator": {"name": "ipw", "penalty": 0.1},
     "privacy": {"epsilon": "1.0", "delta": "1e-6"},
+}
+
+# The same in full, as the contract completes it.
+RESOLVED: dict[str, Any] = STUDY | {
+    "data": {"path": ".", "unit": "person"},
     "execution": {"engine": "direct", "workers": 1},
 }
 
-POLICY: dict[str, Any] = {
+CONTRACT: dict[str, Any] = {
     "dataset": "small",
     "data_class": "synthetic",
     "ledger": None,
+    "unit": "person",
+    "columns": {
+        "treated": {"codes": {"control": 0, "treated": 1}},
+        "score": {"lower": 0, "upper": 10},
+        "age": {"lower": 20, "upper": 60},
+        "group": {"levels": ["a", "b", "c"]},
+    },
+    "public": ["treated", "age", "group"],
     "caps": {
         "sample": {"epsilon": 10, "delta": "1e-4"},
         "label": {"epsilon": 10, "delta": "1e-4"},
@@ -34,7 +46,6 @@ POLICY: dict[str, Any] = {
     },
     "estimators": ["ipw"],
     "guarantees": ["finite_sample"],
-    "units_span_blocks": False,
 }
 
 
@@ -63,16 +74,34 @@ def merge(base: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def declared(study: dict[str, Any]) -> dict[str, Any]:
+    """The columns of a study that declares them itself, as a contract would."""
+    if study["kind"] == "direction":
+        numbers = {one["name"]: one for one in study["pair"].values()}
+    else:
+        outcome = study.get("outcome")
+        numbers = {outcome["name"]: outcome} if isinstance(outcome, dict) and "name" in outcome else {}
+        numbers |= {name: one for name, one in (study.get("covariates") or {}).items() if isinstance(one, dict)}
+    keep = ("lower", "upper", "levels")
+    columns = {name: {key: one[key] for key in keep if key in one} for name, one in numbers.items()}
+    if isinstance(study.get("treatment"), str):
+        columns[study["treatment"]] = {"codes": {"control": 0, "treated": 1}}
+    return {name: column for name, column in columns.items() if column}
+
+
 def write_study(
     folder: Path,
     *,
     frame: pl.DataFrame | None = None,
     partitions: int = 2,
     study: dict[str, Any] | None = None,
-    policy: dict[str, Any] | None = None,
-    base: tuple[dict[str, Any], dict[str, Any]] = (STUDY, POLICY),
+    contract: dict[str, Any] | None = None,
+    base: tuple[dict[str, Any], dict[str, Any]] = (STUDY, CONTRACT),
 ) -> Path:
-    """Write `base` with changes (study.yaml, policy.yaml) and partitions below `folder`; return the study's path."""
+    """Write `base` with changes (study.yaml, dataset.yaml) and partitions below `folder`; return the study's path.
+
+    Columns that the contract of `base` does not declare are declared as the study of `base` has them.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     frame = people(400) if frame is None else frame
     size = -(-frame.height // max(partitions, 1))
@@ -80,8 +109,17 @@ def write_study(
         frame.slice(index * size, size).write_parquet(folder / f"part-{index}.parquet")
     path = folder / "study.yaml"
     path.write_text(yaml.safe_dump(merge(base[0], study or {}), sort_keys=False))
-    (folder / "policy.yaml").write_text(yaml.safe_dump(merge(base[1], policy or {}), sort_keys=False))
+    changes = contract or {}
+    owner = {**base[1], "columns": declared(base[0]) | base[1]["columns"]}
+    (folder / "dataset.yaml").write_text(yaml.safe_dump(merge(owner, changes), sort_keys=False))
     return path
+
+
+def resolved(path: Path) -> Any:
+    """The study at `path` in full, as a run has it."""
+    from causalveil.flows.sequence.study import load
+
+    return load(path).study
 
 
 def refused(capfd: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

@@ -39,17 +39,24 @@ def patients(hospital: int, units: int, effect: float) -> pl.DataFrame:
     )
 
 
-def policy(name: str, epsilon: int) -> str:
+def contract(name: str, epsilon: int) -> str:
     """The word of a hospital's owner."""
     return f"""# Written by the owner of this hospital's data.
 dataset: {name}-patients
 data_class: synthetic
 ledger: null
+unit: patient_id
+columns:
+  early_physiotherapy: {{codes: {{control: false, treated: true}}}}
+  days_in_hospital: {{lower: 0, upper: 30, unit_of_measure: days}}
+  age: {{lower: 18, upper: 100, unit_of_measure: years}}
+  severity: {{lower: 0, upper: 10}}
+  ward: {{levels: [medical, surgical, neurological]}}
+public: []
 caps:
   sample: {{epsilon: {epsilon}, delta: 1.0e-5}}
 estimators: [ipw]
 guarantees: [finite_sample]
-units_span_blocks: false
 """
 
 
@@ -63,4 +70,4 @@ if __name__ == "__main__":
             frame.slice(part * size, size).write_parquet(
                 folder / f"part-{part:02d}.parquet", compression="zstd", statistics=False
             )
-        (folder / "policy.yaml").write_text(policy(name, epsilon), encoding="utf-8")
+        (folder / "dataset.yaml").write_text(contract(name, epsilon), encoding="utf-8")

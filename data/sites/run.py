@@ -3,7 +3,7 @@
     uv run python data/sites/run.py
 
 Every step is a command that a person would type, and is printed. Each hospital is a process of its own with its own
-data, policy, ledger and key; the coordinator sees bundles and nothing else. Everything lands in releases/ROUND/.
+data, contract, ledger and key; the coordinator sees bundles and nothing else. Everything lands in releases/ROUND/.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def finish(process: subprocess.Popen[str]) -> str:
 
 def study_of(site: str) -> str:
     """The study as it lies beside a hospital's data: what a person would change in an editor."""
-    text = (HERE / "study.yaml").read_text(encoding="utf-8").replace("{path: .,", f"{{path: {HERE / site},")
+    text = (HERE / "study.yaml").read_text(encoding="utf-8").replace("{path: .}", f"{{path: {HERE / site}}}")
     agreed = AGREED[site]
     return text if agreed is None else text.replace("{epsilon: 1.0,", f"{{epsilon: {agreed},")
 

@@ -55,7 +55,7 @@ def _ledger_lines(run: LedgerTrail) -> Iterator[str]:
     yield f"| estimator, guarantee | {run.estimator}, {run.guarantee} |"
     yield f"| dataset, level, units | {run.dataset}, {run.level}, {run.units:,} |"
     yield f"| blocks | {', '.join(run.blocks)} |"
-    yield f"| data layout, policy | SHA-256 {run.layout_digest}, {run.policy_digest} |"
+    yield f"| data layout, contract | SHA-256 {run.layout_digest}, {run.policy_digest} |"
     code = "not recorded, since the run has no release" if run.software is None else _versions(run.software)
     yield f"| code | {code} |"
     yield f"| reserved | {_sum(run.cost)}; {_at(run.reserved)} |"

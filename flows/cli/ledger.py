@@ -11,13 +11,13 @@ from typing import Annotated
 import typer
 
 from causalveil.flows.cli import show
-from causalveil.schemas.errors import LedgerError, PolicyError, RunConflict, StudyError
+from causalveil.schemas.errors import ContractError, LedgerError, RunConflict, StudyError
 from causalveil.tasks.machine.write import whole_file
 
 ledger_app = typer.Typer(help="Grant, inspect, verify and void what the ledger holds.", no_args_is_help=True)
 
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
-Dataset = Annotated[str, typer.Argument(help="the dataset's name, as its policy says", show_default=False)]
+Dataset = Annotated[str, typer.Argument(help="the dataset's name, as its contract says", show_default=False)]
 Key = Annotated[
     Path | None, typer.Option("--key", metavar="FILE", help="the owner's private key [default: CAUSALVEIL_OWNER_KEY]")
 ]
@@ -26,26 +26,26 @@ Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger", show_
 
 @ledger_app.command()
 def grant(
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", help="the policy.yaml", show_default=False)],
+    contract: Annotated[Path, typer.Argument(metavar="CONTRACT", help="the dataset.yaml", show_default=False)],
     reason: Reason,
     key: Key = None,
     json_: Json = False,
 ) -> None:
-    """Grant the caps of POLICY, signed by its owner's key if it names one; write this ledger's identity into it."""
-    from causalveil.schemas.policy import load_policy
+    """Grant the caps of CONTRACT, signed by its owner's key if it names one; write this ledger's identity into it."""
+    from causalveil.schemas.contract import load_contract
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
     from causalveil.tasks.privacy.owner import owner_key
 
-    granted = load_policy(policy)
+    granted = load_contract(contract)
     ledger = open_ledger()
     if granted.ledger not in (None, ledger.identity):
         raise LedgerError(
-            f"{policy}: names another ledger; set CAUSALVEIL_LEDGER_URL to it, or have the owner set 'ledger: null'"
+            f"{contract}: names another ledger; set CAUSALVEIL_LEDGER_URL to it, or have the owner set 'ledger: null'"
         )
     ledger.grant(granted, reason, None if granted.owner_key is None else owner_key(key))
     written = granted.ledger is None
     if written:
-        write_identity(policy, ledger.identity)
+        write_identity(contract, ledger.identity)
     if json_:
         show.document({"dataset": granted.dataset, "ledger": ledger.identity, "policy_changed": written})
     else:
@@ -53,14 +53,14 @@ def grant(
 
 
 def write_identity(path: Path, identity: str) -> None:
-    """Set the ``ledger`` key of a policy file in place, leaving its comments alone.
+    """Set the ``ledger`` key of a contract file in place, leaving its comments alone.
 
     Raises:
-        PolicyError: the file cannot be written, or does not say the same afterwards.
+        ContractError: the file cannot be written, or does not say the same afterwards.
     """
-    from causalveil.schemas.policy import load_policy
+    from causalveil.schemas.contract import load_contract
 
-    before = load_policy(path)
+    before = load_contract(path)
     text = path.read_text(encoding="utf-8")
     line = f"ledger: {identity}"
     changed, found = re.subn(r"(?m)^ledger:[ \t]*(?:null|~)?(?=[ \t]*(?:#.*)?$)", line, text, count=1)
@@ -70,10 +70,10 @@ def write_identity(path: Path, identity: str) -> None:
         with whole_file(path, mode=path.stat().st_mode & 0o777, durable=True) as file:
             file.write(changed.encode())
             file.flush()
-            if load_policy(Path(file.name)) != before.model_copy(update={"ledger": identity}):
-                raise PolicyError(f"{path}: cannot be edited safely; write 'ledger: {identity}' into it by hand")
+            if load_contract(Path(file.name)) != before.model_copy(update={"ledger": identity}):
+                raise ContractError(f"{path}: cannot be edited safely; write 'ledger: {identity}' into it by hand")
     except OSError as problem:
-        raise PolicyError(f"{path}: cannot be written ({type(problem).__name__})") from None
+        raise ContractError(f"{path}: cannot be written ({type(problem).__name__})") from None
 
 
 @ledger_app.command(name="show")
@@ -198,7 +198,7 @@ def release(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Write the release of RUN, a finished run, to DIR/release.json. Needs no data, no policy and no site key."""
+    """Write the release of RUN, a finished run, to DIR/release.json. Needs no data, no contract and no site key."""
     from causalveil.flows.sequence.finished import write_release
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
     from causalveil.tasks.privacy.owner import owner_key

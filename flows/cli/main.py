@@ -1,6 +1,6 @@
 """The `causalveil` command. Every command has --help and --json: one JSON document on standard output.
 
-Exit codes: 0 done; 2 study or policy wrong, or ids clash; 3 data do not meet the schema; 4 the budget refuses;
+Exit codes: 0 done; 2 study or contract wrong, or ids clash; 3 data do not meet the schema; 4 the budget refuses;
 5 ledger unreachable, foreign, or does not verify; 6 a site's bundle is refused; 7 the run is finished and its release
 is held for the data's owner; 1 anything else.
 """
@@ -81,7 +81,7 @@ def run(
         int | None,
         typer.Option(min=0, metavar="SEED", help="seeded noise, throw-away ledger; the release is not for release"),
     ] = None,
-    engine: Annotated[EngineChoice | None, typer.Option(help="overrides execution.engine of the study")] = None,
+    engine: Annotated[EngineChoice | None, typer.Option(help="overrides the operator's setting")] = None,
     site: Annotated[str | None, typer.Option(help="also leave bundle.json, signed as this site, for --round")] = None,
     round_: Annotated[str | None, typer.Option("--round", help="the coordinator's round, for --site")] = None,
     json_: Json = False,

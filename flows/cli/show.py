@@ -166,7 +166,7 @@ def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:
         console.print(privacy.blocks.statement, highlight=False)
     console.print(charge_table(privacy.charges, title="Charges"))
     if result.granted:
-        console.print("First run on this public or synthetic dataset: the cap of its policy was granted.")
+        console.print("First run on this public or synthetic dataset: the cap of its contract was granted.")
     if result.returned is None:
         console.print("This run was finished before: its release came from the ledger; nothing ran or was charged.")
     elif result.resumed:

@@ -40,7 +40,7 @@ def bundle(content: Bundle, release: Release, path: Path) -> None:
         "by key": f"{content.key}  ({fingerprint(content.key)})",
         "run": f"{statement.run_id}, finished {instant_text(statement.finished_at)}",
         "study digest": statement.study_digest,
-        "policy digest": statement.policy_digest,
+        "contract digest": statement.policy_digest,
         "ledger": f"{release.ledger.identity}, entry {release.ledger.entry_hash[:16]}",
         "software": f"causalveil {release.software.version}, "
         + ", ".join(f"{name} {version}" for name, version in release.software.dependencies.items()),

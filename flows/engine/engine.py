@@ -49,6 +49,6 @@ class DirectEngine:
         """Nowhere to show it: the ledger and the release hold the same rows."""
 
     def distributing(self, execution: Execution) -> AbstractContextManager[None]:
-        """On threads of this process, whatever the study says: a notebook has no cluster."""
+        """On threads of this process, whatever the settings say: a notebook has no cluster."""
         del execution
         return distributing_by(None)

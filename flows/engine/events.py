@@ -11,36 +11,36 @@ from typing import Any
 
 from causalveil.flows.sequence.finished import RunResult
 from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.contract import Contract
 from causalveil.schemas.ledger import BlockAccount
-from causalveil.schemas.policy import Policy
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 LOW = "causalveil.budget.low"
 REFUSED = "causalveil.budget.refused"
 
 
-def tell_refused(policy: Policy, run_id: str, refusal: str) -> None:
+def tell_refused(contract: Contract, run_id: str, refusal: str) -> None:
     """The budget of a dataset did not suffice for a run; ``refusal`` is the ledger's own sentence."""
-    _emit(REFUSED, policy.dataset, {"run": run_id, "refusal": refusal})
+    _emit(REFUSED, contract.dataset, {"run": run_id, "refusal": refusal})
 
 
-def tell_if_low(policy: Policy, outcome: RunResult) -> None:
-    """Of the blocks that a run charged, name those with less left than the share that the policy declares."""
-    if policy.warn_below is None or outcome.release.not_for_release:
+def tell_if_low(contract: Contract, outcome: RunResult) -> None:
+    """Of the blocks that a run charged, name those with less left than the share that the contract declares."""
+    if contract.warn_below is None or outcome.release.not_for_release:
         return
     privacy = outcome.release.privacy
     charged = set(privacy.blocks.charged)
-    blocks = open_ledger().account(policy.dataset, policy).blocks
-    low = [row for row in blocks if row.level is privacy.level and row.block in charged and is_low(row, policy)]
+    blocks = open_ledger().account(contract.dataset, contract).blocks
+    low = [row for row in blocks if row.level is privacy.level and row.block in charged and is_low(row, contract)]
     if low:
         rows = {row.block: {"epsilon": _left(row, "epsilon"), "delta": _left(row, "delta")} for row in low}
-        share = {"below": float(policy.warn_below), "level": str(privacy.level), "run": outcome.run_id}
-        _emit(LOW, policy.dataset, share | {"left": rows})
+        share = {"below": float(contract.warn_below), "level": str(privacy.level), "run": outcome.run_id}
+        _emit(LOW, contract.dataset, share | {"left": rows})
 
 
-def is_low(row: BlockAccount, policy: Policy) -> bool:
+def is_low(row: BlockAccount, contract: Contract) -> bool:
     """Whether less than the declared share of a cap is left in a block, in epsilon or in a delta that was granted."""
-    share = Decimal(str(policy.warn_below or 0))
+    share = Decimal(str(contract.warn_below or 0))
     left, cap = row.remaining, row.granted
     return left.epsilon < share * cap.epsilon or (cap.delta > 0 and left.delta < share * cap.delta)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.machine.site import site_settings
 
 
 def limit_name(dataset: str) -> str:
@@ -45,6 +46,6 @@ def one_at_a_time(dataset: str) -> Iterator[None]:
             raise
         failure = CausalveilError(
             f"dataset '{dataset}' has no Prefect concurrency limit ({type(problem).__name__}); its operator must run: "
-            f"prefect gcl create {name} --limit 1"
+            f"prefect gcl create {name} --limit {site_settings().concurrency}"
         )
         raise failure from None

@@ -54,7 +54,7 @@ class PrefectEngine:
         create_table_artifact(key=key, table=rows, description=description)
 
     def distributing(self, execution: Execution) -> AbstractContextManager[None]:
-        """On the task runner that the study names."""
+        """On the task runner that the operator names."""
         from causalveil.flows.engine.runners import running_on
 
         return running_on(execution)

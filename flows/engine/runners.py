@@ -62,7 +62,7 @@ def _over_ray(workers: int) -> Distributor:
 
 @contextmanager
 def running_on(execution: Execution) -> Iterator[None]:
-    """Start what the study's ``execution`` names and have work on partitions distributed over it.
+    """Start what the operator's ``execution`` names and have work on partitions distributed over it.
 
     Raises:
         CausalveilError: the extra is not installed, or the cluster cannot be reached.
@@ -84,10 +84,28 @@ def running_on(execution: Execution) -> Iterator[None]:
             raise
         failure = CausalveilError(
             f"the {execution.runner} cluster{' at ' + execution.address if execution.address else ''} cannot be used "
-            f"({type(problem).__name__}); check 'execution.address', and that its workers have this causalveil"
+            f"({type(problem).__name__}); check 'execution.address' in site.toml, "
+            "and that its workers have this causalveil"
         )
         failure.__cause__ = None
         raise failure from None
+
+
+def _security(execution: Execution) -> dict[str, Any]:
+    """What a client of somebody else's scheduler must show, if the operator says so."""
+    if execution.tls is None:
+        return {}
+    from distributed import Security
+
+    tls = execution.tls
+    return {
+        "security": Security(  # type: ignore[no-untyped-call]
+            require_encryption=True,
+            tls_ca_file=str(tls.ca),
+            tls_client_cert=str(tls.cert),
+            tls_client_key=str(tls.key),
+        )
+    }
 
 
 def _runner(execution: Execution) -> Any:
@@ -97,7 +115,7 @@ def _runner(execution: Execution) -> Any:
             from prefect_dask.task_runners import DaskTaskRunner
 
             if execution.address:
-                return DaskTaskRunner(address=execution.address)
+                return DaskTaskRunner(address=execution.address, client_kwargs=_security(execution))
             # TLS with keys of the run's own: whoever reaches a scheduler may run code as its user.
             cluster = {
                 "n_workers": execution.workers,

@@ -6,7 +6,7 @@
     4  dependence of each residual on the predictor     score
     5  private scores, or their difference              answer, charged to the halves that the study protects
 
-``protect`` says whose rows are hidden; the other half is unbounded, which the release says and the policy allows.
+``protect`` says whose rows are hidden; the other half is unbounded, which the release says and the contract allows.
 """
 
 from __future__ import annotations

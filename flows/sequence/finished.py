@@ -1,4 +1,4 @@
-"""A run that is finished already: its release is in the ledger and needs no policy, no data and no key any more."""
+"""A run that is finished already: its release is in the ledger and needs no contract, no data and no key any more."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.sequence.publish import budget_table
+from causalveil.schemas.asked.resolve import asks_for
+from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import RunConflict, StudyError
 from causalveil.schemas.release import Release, load_release_text
-from causalveil.schemas.studies import load_study
-from causalveil.schemas.study import Study
+from causalveil.schemas.studies import parse_study
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.privacy.budget import drop_records
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -47,9 +48,8 @@ class RunResult:
 
 @dataclass(frozen=True)
 class Stored:
-    """A study, and the release of its run as the ledger holds it."""
+    """The release of a finished run as the ledger holds it."""
 
-    study: Study
     text: str
 
 
@@ -67,13 +67,13 @@ def find_stored(path: Path, run_id: str) -> Stored | None:
     if text is None:
         return None
     drop_records(run_id)
-    study, release = load_study(path), load_release_text(text)
-    if (study.name, study.digest) != (release.study, release.study_digest):
+    release = load_release_text(text)
+    if not asks_for(load_study_file(path), parse_study(release.specification, f"run {run_id}")):
         raise RunConflict(
             f"run id {run_id} is taken by a finished run of another study; choose a new run id, or fetch that run's "
             f"release: causalveil ledger release {run_id} --out DIR"
         )
-    return Stored(study, text)
+    return Stored(text)
 
 
 def give_back(stored: Stored, out: str | Path | None, run_id: str, engine: Engine) -> RunResult:

@@ -6,8 +6,8 @@ from importlib.metadata import version
 from typing import Any
 
 from causalveil.flows.sequence.estimators import Result
+from causalveil.schemas.contract import Contract
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.policy import Policy
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.release import (
     RELEASES,
@@ -25,7 +25,7 @@ DEPENDENCIES = ("numpy", "scipy", "polars", "pandera", "pyarrow", "opendp", "dp-
 
 def assemble_release(
     study: Study,
-    policy: Policy,
+    contract: Contract,
     plan: Plan,
     found: Result,
     budget: FlowBudget,
@@ -37,7 +37,7 @@ def assemble_release(
         study_digest=study.digest,
         specification=study.specification(),
         run_id=reservation.run_id,
-        dataset=policy.dataset,
+        dataset=contract.dataset,
         units=reservation.units,
         estimator=study.estimator.name,
         guarantee=study.guarantee,
@@ -53,8 +53,8 @@ def assemble_release(
             blocks=Blocks(
                 key=study.data.blocks,
                 charged=reservation.blocks,
-                units_span_blocks=policy.units_span_blocks,
-                statement=blocks_statement(study.data.blocks, policy.units_span_blocks),
+                units_span_blocks=contract.units_span_blocks,
+                statement=blocks_statement(study.data.blocks, contract.units_span_blocks),
             ),
         ),
         noise=NoiseStatement(source=budget.noise.name),

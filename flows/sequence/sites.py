@@ -10,10 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
+from causalveil.schemas.asked.resolve import resolve
+from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.sites.pooled import PooledRelease, pooled_text
 from causalveil.schemas.sites.terms import Sites, load_sites
-from causalveil.schemas.studies import load_study
 from causalveil.schemas.study import SLUG, EffectStudy
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -44,7 +45,9 @@ def load_round(path: Path) -> tuple[Sites, EffectStudy, Path]:
         StudyError: one of the files is wrong, or the study is not of an effect.
     """
     terms = load_sites(path)
-    study = load_study(path.parent / terms.study)
+    # No contract is at hand where bundles are pooled: a study that travels declares every range and level itself.
+    file = path.parent / terms.study
+    study = resolve(load_study_file(file), None, str(file))
     if not isinstance(study, EffectStudy):
         raise StudyError(f"{path}: study '{study.name}' is of kind '{study.kind}'; only effects are pooled")
     return terms, study, path.parent / terms.bundles

@@ -17,18 +17,20 @@ from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.finished import RunResult, check_folder, deliver, folder_of
 from causalveil.flows.sequence.publish import assemble_release
 from causalveil.flows.sequence.run import RowSource, Run
+from causalveil.schemas.asked.resolve import resolve
+from causalveil.schemas.asked.study_file import StudyFile, load_study_file
+from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, check_allowed, find_contract, load_contract
 from causalveil.schemas.errors import CausalveilError, ConvergenceError, DataError, LedgerError, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Layout, Plan, Sizes
-from causalveil.schemas.policy import POLICY_FILE, Policy, Review, check_allowed, load_policy
 from causalveil.schemas.release import release_text
-from causalveil.schemas.studies import load_study
 from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.manifest import check_manifest
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.scratch import open_scratch
+from causalveil.tasks.machine.site import site_settings
 from causalveil.tasks.privacy.accountant import epsilon_pld, total
 from causalveil.tasks.privacy.budget import FlowBudget, records_folder
 from causalveil.tasks.privacy.keys import RunKey, key_of
@@ -43,7 +45,7 @@ class Loaded:
     path: Path
     study: Study
     folder: Path
-    policy: Policy
+    contract: Contract
 
 
 _LOADED: ContextVar[Loaded | None] = ContextVar("loaded", default=None)
@@ -55,7 +57,7 @@ class Request:
 
     study: Study
     folder: Path
-    policy: Policy
+    contract: Contract
     layout: Layout
     sizes: Sizes
     plan: Plan
@@ -82,6 +84,18 @@ def declare(study: Study, sizes: Sizes | None) -> Plan:
     )
 
 
+def load_study(path: str | Path) -> Study:
+    """A study file completed by the contract of its data; by itself alone where no contract is at hand.
+
+    Raises:
+        StudyError: the study or the contract is wrong, or they contradict each other.
+    """
+    path = Path(path)
+    asked = load_study_file(path)
+    # A study that travels declares all of it, and can be planned where no data are.
+    return resolve(asked, find_contract(data_folder(path, asked)), str(path), site_settings().execution)
+
+
 def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]:
     """Plan a study without reading a row: ``units`` or the counts in Parquet footers, else formulas in n.
 
@@ -89,10 +103,9 @@ def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]
         StudyError: the study is wrong, or ``units`` cannot be split.
         DataError: partitions are there but cannot be read.
     """
-    path = Path(path)
     study = load_study(path)
-    folder = data_folder(path, study)
-    if units is None and folder.is_dir() and any(folder.rglob("*.parquet")):
+    folder = data_folder(Path(path), study)
+    if units is None and find_contract(folder) is not None and any(folder.rglob("*.parquet")):
         units = read_layout(study, folder).units
     return study, declare(study, None if units is None else sizes_of(study, units))
 
@@ -109,17 +122,18 @@ def known_sizes(plan: Plan) -> Sizes:
 
 
 def load(path: Path) -> Loaded:
-    """Parse the study and its policy, unless :func:`already` has them.
+    """Parse the study and its contract, unless :func:`already` has them.
 
     Raises:
-        StudyError: study or policy missing or wrong.
+        StudyError: study or contract missing or wrong.
     """
     known = _LOADED.get()
     if known is not None and known.path == path:
         return known
-    study = load_study(path)
-    folder = data_folder(path, study)
-    return Loaded(path, study, folder, load_policy(folder / POLICY_FILE))
+    asked = load_study_file(path)
+    folder = data_folder(path, asked)
+    contract = load_contract(folder / CONTRACT_FILE)
+    return Loaded(path, resolve(asked, contract, str(path), site_settings().execution), folder, contract)
 
 
 @contextmanager
@@ -136,21 +150,21 @@ def prepare(loaded: Loaded, *, simulate: bool) -> Request:
     """Check what the owner allows and read the layout: footers, never rows.
 
     Raises:
-        StudyError: the policy forbids the study.
+        StudyError: the contract forbids the study.
         BudgetRefused: the level has no cap.
         DataError: no partitions, unreadable ones, or others than their extract's manifest says.
     """
-    study, folder, policy = loaded.study, loaded.folder, loaded.policy
-    check_allowed(policy, study, simulate=simulate)
+    study, folder, contract = loaded.study, loaded.folder, loaded.contract
+    check_allowed(contract, study, simulate=simulate)
     if simulate:
-        policy = policy.for_simulation
+        contract = contract.for_simulation
     layout = read_layout(study, folder)
     check_manifest(study, folder, layout)
     sizes = sizes_of(study, layout.units)
-    return Request(study, folder, policy, layout, sizes, declare(study, sizes))
+    return Request(study, folder, contract, layout, sizes, declare(study, sizes))
 
 
-def data_folder(path: Path, study: Study) -> Path:
+def data_folder(path: Path, study: StudyFile | Study) -> Path:
     """``data.path`` is relative to the study file."""
     return (path.parent / study.data.path).resolve()
 
@@ -182,9 +196,9 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
     target = folder_of(out, run_id)
     check_folder(target)
     with _ledger(simulate) as ledger:
-        granted = ledger.grant_itself(request.policy)
+        granted = ledger.grant_itself(request.contract)
         reservation = reserve(request, run_id, key_of(run_id, simulate))
-        resumed = ledger.reserve(reservation, request.policy) == "resumed"
+        resumed = ledger.reserve(reservation, request.contract) == "resumed"
         noise = SecureNoise() if simulate is None else SeededNoise(simulate)
         budget = FlowBudget(ledger, reservation, noise, records_folder(run_id))
         drawn = ledger.charges_of(run_id) if resumed else 0
@@ -229,18 +243,18 @@ def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | N
         enclave = FileEnclave(scratch, len(request.layout.partitions))
         run = Run(study, request.sizes, enclave, budget, source)
         findings = estimator_of(study).estimate(run, engine)
-    text = release_text(guarded(assemble_release, study, request.policy, request.plan, findings, budget))
+    text = release_text(guarded(assemble_release, study, request.contract, request.plan, findings, budget))
     budget.finish(text)
 
 
 def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
     """What the ledger holds of a run before it starts."""
-    study, policy, layout = request.study, request.policy, request.layout
+    study, contract, layout = request.study, request.contract, request.layout
     return Reservation(
         run_id=run_id,
-        dataset=policy.dataset,
+        dataset=contract.dataset,
         level=study.privacy.level,
-        blocks=layout.dataset_blocks if policy.units_span_blocks else layout.blocks,
+        blocks=layout.dataset_blocks if contract.units_span_blocks else layout.blocks,
         cost=request.plan.total,
         charges=request.plan.charges,
         study=study.name,
@@ -250,8 +264,8 @@ def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
         key_check=key.check,
         estimator=study.estimator.name,
         guarantee=study.guarantee,
-        policy_digest=policy.digest,
-        review=policy.review is Review.required,
+        policy_digest=contract.digest,
+        review=contract.review is Review.required,
         purpose=study.purpose,
         unbounded_halves=study.unbounded,
     )

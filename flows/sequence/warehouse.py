@@ -8,8 +8,8 @@ from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.secret_blocks import secret_of
+from causalveil.schemas.contract import CONTRACT_FILE, load_contract
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.policy import POLICY_FILE, load_policy
 from causalveil.schemas.warehouse import Manifest, Source, Warehouse, load_source
 from causalveil.tasks.warehouse import blocks as warehouse_blocks
 from causalveil.tasks.warehouse.intervals import intervals
@@ -28,8 +28,8 @@ def extract_source(path: Path, stage: Engine) -> Manifest:
     url = warehouse_url(source)
     blocks = intervals(source.key, datetime.now(UTC).date())
     with warehouse_blocks.extracting(folder):
-        policy = folder / POLICY_FILE
-        warehouse_blocks.check_dataset(source, load_policy(policy).dataset if policy.exists() else None)
+        contract = folder / CONTRACT_FILE
+        warehouse_blocks.check_dataset(source, load_contract(contract).dataset if contract.exists() else None)
         stage(warehouse_blocks.probe_stage, source, place, url)
         taken = tuple(stage(warehouse_blocks.extract_stage, source, place, url, folder, block) for block in blocks)
         return stage(warehouse_blocks.manifest_stage, source, folder, blocks, taken)

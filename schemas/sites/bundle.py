@@ -1,6 +1,6 @@
 """bundle.json: what a site sends to a coordinator. One release, and the site's signature over it and its round.
 
-A bundle holds nothing that is not in the release, in the study or in the policy's digest, so a person may read all
+A bundle holds nothing that is not in the release, in the study or in the contract's digest, so a person may read all
 of it before it leaves the site. What makes it acceptable to a coordinator: ``docs/sites.md``.
 """
 
@@ -83,7 +83,7 @@ class Statement(Frozen):
     finished_at: Annotated[Instant, Field(description="when the run's release entered the site's ledger")]
     run_id: RunId
     study_digest: Digest
-    policy_digest: Annotated[Digest, Field(description="of the owner's policy that the run was reserved under")]
+    policy_digest: Annotated[Digest, Field(description="of the owner's contract that the run was reserved under")]
     release_digest: Annotated[Digest, Field(description="of the bytes of the site's release.json")]
     release: Annotated[dict[str, Any], Field(description="the site's release.json; names the software that made it")]
 

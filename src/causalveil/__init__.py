@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from causalveil.flows.planning.study_plan import StudyPlan
     from causalveil.flows.sequence.finished import RunResult
     from causalveil.flows.sequence.sites import PooledResult
+    from causalveil.flows.sequence.study import load_study
     from causalveil.schemas.errors import (
         BudgetRefused,
         BundleError,
         CausalveilError,
+        ContractError,
         ConvergenceError,
         DataError,
         LedgerError,
-        PolicyError,
         ReleaseHeld,
         RunConflict,
         StudyError,
@@ -35,20 +36,19 @@ if TYPE_CHECKING:
     from causalveil.schemas.plan import Plan
     from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
     from causalveil.schemas.sites.pooled import PooledRelease
-    from causalveil.schemas.studies import load_study
     from causalveil.schemas.study import Study
 
 __all__ = [
     "BudgetRefused",
     "BundleError",
     "CausalveilError",
+    "ContractError",
     "ConvergenceError",
     "DataError",
     "DirectionRelease",
     "EffectRelease",
     "LedgerError",
     "Plan",
-    "PolicyError",
     "PooledRelease",
     "PooledResult",
     "Release",

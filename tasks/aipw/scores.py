@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.study import CategoricalCovariate, EffectStudy, Missing
+from causalveil.schemas.study import CategoricalCovariate, EffectStudy
 from causalveil.tasks.aipw.outcome_model import OutcomeModel
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.normalise import blocks, scale
@@ -101,7 +101,7 @@ def linear_range(study: EffectStudy, weights: FloatArray) -> Range:
         if isinstance(block.covariate, CategoricalCovariate):
             ends = part.tolist()
         else:
-            ends = [-part[0], part[0]] + ([part[1]] if study.missing is Missing.indicator else [])
+            ends = [-part[0], part[0]] + ([part[1]] if study.indicated(block.name) else [])
         low, high = low + float(min(ends)), high + float(max(ends))
     return Range(low, high).wider()
 

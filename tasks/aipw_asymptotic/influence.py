@@ -10,7 +10,7 @@ have on the estimate::
 
 with r(eps, delta) = 5 sqrt(2 ln n ln(2/delta))/(eps n): n gamma^2 r^2 is gamma^2 50 ln(n) ln(2/delta)/(n eps^2), as
 (16) has it. ``schemas/estimators/asymptotic.py`` says on what this rests; it is offered for comparison,
-if a policy allows it.
+if a contract allows it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
-from causalveil.schemas.study import Bounds, CategoricalCovariate, Covariate, EffectStudy, Missing
+from causalveil.schemas.study import OTHER, Bounds, CategoricalCovariate, Codes, Covariate, EffectStudy, Others
 from causalveil.tasks.enclave.partitions import column_groups, read_columns
 from causalveil.tasks.enclave.rows import partition_folder
 from causalveil.tasks.enclave.validate import HASH_LABEL, changed, checked_order
@@ -53,7 +53,7 @@ def blocks(study: EffectStudy) -> tuple[Block, ...]:
     result: list[Block] = []
     start = 0
     for name, covariate in sorted(study.covariates.items()):
-        features = _features(name, covariate, study.missing)
+        features = _features(name, covariate, indicated=study.indicated(name))
         result.append(Block(name, covariate, start, features))
         start += len(features)
     return tuple(result)
@@ -119,7 +119,7 @@ def columns(study: EffectStudy, frame: pl.DataFrame) -> list[CovariateValues]:
     for block in (block for block in blocks(study) if block.name in frame.columns):
         series = frame[block.name]
         absent = series.is_null().to_numpy() if series.null_count() else None
-        if absent is not None and study.missing is Missing.refuse:
+        if absent is not None and not study.indicated(block.name):
             raise DataError(f"column '{block.name}' holds nulls")
         convert = _codes if isinstance(block.covariate, CategoricalCovariate) else _floats
         result.append(CovariateValues(block, convert(series, block), absent))
@@ -154,7 +154,7 @@ def encode(
             x[rows, block.start + values] = factor
             continue
         rescale(values, block.covariate, factor, out=x[:, block.start])
-        if study.missing is Missing.indicator:
+        if study.indicated(block.name):
             x[:, block.start + 1] = 0.0 if gone is None else gone * factor
         if gone is not None:
             # The declared midpoint, exactly, so that (z, missing) is (z, 0) or (0, 1).
@@ -171,7 +171,7 @@ def scaled_outcome(study: EffectStudy, outcome: pl.Series) -> FloatArray:
     """
     if outcome.null_count():
         raise DataError(f"column '{outcome.name}' holds nulls")
-    values = _floats(outcome).copy()
+    values = _floats(_numbers(outcome, study.outcome.codes)).copy()
     rescale(values, study.outcome, 1.0, out=values)
     return values
 
@@ -187,8 +187,8 @@ def normalise_partition(study: EffectStudy, folder: Path, partition: Partition, 
     """
     frame = read_columns(folder, partition, [study.data.unit, study.treatment, study.outcome.name])
     order = checked_order(frame, study.data.unit, partition, place, key)
-    treatment = frame[study.treatment].cast(pl.UInt8, strict=False)
-    if treatment.null_count() or not treatment.is_between(0, 1).all():
+    treatment = binary(frame[study.treatment], study.treatment_codes)
+    if treatment.null_count():
         raise changed(partition)
     save_array(place / "t.npy", treatment.to_numpy()[order])
     save_array(place / "u.npy", scaled_outcome(study, frame[study.outcome.name])[order])
@@ -251,15 +251,41 @@ def _write_covariates(study: EffectStudy, prepared: Sequence[CovariateValues], o
         map_partitions(encode_span, len(spans), study.execution.workers)
 
 
-def _features(name: str, covariate: Covariate, missing: Missing) -> tuple[str, ...]:
-    extra = (f"{name} (missing)",) if missing is Missing.indicator else ()
+def _features(name: str, covariate: Covariate, *, indicated: bool) -> tuple[str, ...]:
+    extra = (f"{name} (missing)",) if indicated else ()
     if isinstance(covariate, CategoricalCovariate):
-        return (*(f"{name}={level}" for level in covariate.levels), *extra)
+        return (*(f"{name}={level}" for level in covariate.slots), *extra)
     return (name, *extra)
 
 
-def _floats(series: pl.Series, _: Block | None = None) -> FloatArray:
+def binary(series: pl.Series, codes: Codes) -> pl.Series:
+    """0 for control and 1 for treated, as UInt8; null where the column holds neither code."""
+    control, treated = codes.pair
+    kind = pl.String() if isinstance(control, str) else pl.Int64()
+    values = series.cast(kind, strict=False)
+    return pl.select(
+        pl.when(values == treated).then(pl.lit(1, pl.UInt8)).when(values == control).then(pl.lit(0, pl.UInt8))
+    ).to_series()
+
+
+def _numbers(series: pl.Series, codes: Codes | None) -> pl.Series:
+    """A column of codes as 0 and 1; any other column as it is.
+
+    Raises:
+        DataError: a value that is neither code.
+    """
+    if codes is None:
+        return series
+    numbers = binary(series, codes).rename(series.name)
+    if numbers.null_count() != series.null_count():
+        raise DataError(f"column '{series.name}' holds something that is not one of its two codes")
+    return numbers
+
+
+def _floats(series: pl.Series, block: Block | None = None) -> FloatArray:
     """The column as floats; nulls are any number."""
+    if block is not None and not isinstance(block.covariate, CategoricalCovariate):
+        series = _numbers(series, block.covariate.codes)
     numbers = series.cast(pl.Float64, strict=False)
     if numbers.null_count() != series.null_count():
         raise DataError(f"column '{series.name}' holds something that is not a number")
@@ -274,7 +300,8 @@ def _codes(series: pl.Series, block: Block) -> IntArray:
     # A level beyond 64 bits is null here and matches nothing.
     levels = enumerate(pl.Series(block.covariate.levels, dtype=dtype, strict=False))
     table = {level: code for code, level in levels if level is not None}
-    codes = series.cast(dtype, strict=False).replace_strict(table, default=-1, return_dtype=pl.Int64).to_numpy()
+    other = block.covariate.slots.index(OTHER) if block.covariate.others is Others.other else -1
+    codes = series.cast(dtype, strict=False).replace_strict(table, default=other, return_dtype=pl.Int64).to_numpy()
     codes = np.where(series.is_null().to_numpy(), len(block.features) - 1, codes)
     if np.any(codes < 0):
         raise DataError(f"column '{series.name}' holds something that is not a declared level")

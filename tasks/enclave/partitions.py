@@ -10,7 +10,8 @@ from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from causalveil.schemas.errors import DataError
+from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
+from causalveil.schemas.errors import ContractError, DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import Study
 
@@ -25,16 +26,17 @@ def read_layout(study: Study, folder: Path) -> Layout:
     """List the partitions below ``folder`` that the study selects, in the order of their paths.
 
     Reads paths, and from each footer the number of rows alone: never a column's statistics. Names that
-    begin with a dot or an underscore are skipped, as Spark, Dask and Arrow do. With ``data.blocks:
-    month`` the block of a file is the part ``month=...`` of its path; without, every file is in the block
+    begin with a dot or an underscore are skipped, as Spark, Dask and Arrow do. With the block
+    key ``month`` the block of a file is the part ``month=...`` of its path; without, every file is in the block
     ``all``. ``select: {newest: k}`` takes the last k blocks in natural order (numeric if every value is a
     number, else as text), or all of them
     if there are fewer.
 
     Raises:
-        DataError: no such folder, no Parquet file or no row in it, an unreadable or truncated footer, a
-        link that
-            leaves the folder, a file outside any block. The message names the public path.
+        ContractError: a folder above or below has a contract of its own.
+        DataError: no such folder, a folder that cannot be listed, no Parquet file or no row in it, an unreadable or
+            truncated footer, a link that leaves the folder, a file outside any block. The message names the public
+            path.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such data folder; check 'data.path' of the study")
@@ -111,8 +113,12 @@ def _unreadable(path: str) -> str:
 def _parquet_files(folder: Path) -> Iterator[str]:
     """Paths of the Parquet files, relative to ``folder``, with forward slashes."""
     root = folder.resolve()
+    for above in root.parents:
+        _refuse_contract(above, "the data folder lies inside the folder of another dataset")
     for place, folders, files in os.walk(root, onerror=_refuse_unreadable, followlinks=False):
         folders[:] = sorted(name for name in folders if not _hidden(name))
+        if Path(place) != root:
+            _refuse_contract(Path(place), "another dataset's folder lies inside the data folder")
         for name in folders:
             if (Path(place) / name).is_symlink():
                 raise DataError(f"{(Path(place) / name).relative_to(root)}: links to folders are not followed")
@@ -123,6 +129,13 @@ def _parquet_files(folder: Path) -> Iterator[str]:
             if path.is_symlink() and not path.resolve().is_relative_to(root):
                 raise DataError(f"{path.relative_to(root)}: a link that leaves the data folder; copy the file in")
             yield path.relative_to(root).as_posix()
+
+
+def _refuse_contract(folder: Path, problem: str) -> None:
+    """Each row has one contract: folders of datasets do not nest."""
+    for name in (CONTRACT_FILE, FORMER_FILE):
+        if os.path.lexists(folder / name):
+            raise ContractError(f"{folder / name}: {problem}; datasets do not nest, so move one of them out")
 
 
 def _refuse_unreadable(problem: OSError) -> None:
@@ -140,7 +153,9 @@ def _block(path: str, key: str | None) -> str:
         return WHOLE
     found = [part for part in PurePosixPath(path).parent.parts if part.startswith(f"{key}=")]
     if len(found) != 1:
-        raise DataError(f"{path}: 'data.blocks' is '{key}', so the file must lie in exactly one folder named {key}=...")
+        raise DataError(
+            f"{path}: the contract's block key is '{key}', so the file must lie in exactly one folder named {key}=..."
+        )
     return found[0]
 
 

@@ -7,18 +7,19 @@ import os
 import platform
 
 from causalveil.schemas.errors import StudyError
+from causalveil.tasks.machine.site import site_settings
 
 ACTOR_VARIABLE = "CAUSALVEIL_ACTOR"
 LONGEST = 200
 
 
 def actor() -> str:
-    """The person or service in whose name this process works: ``CAUSALVEIL_ACTOR``, else the user's login name.
+    """In whose name this process works: ``CAUSALVEIL_ACTOR``, else ``actor`` of site.toml, else the login name.
 
     Raises:
         StudyError: the variable is not one line of at most 200 characters.
     """
-    configured = os.environ.get(ACTOR_VARIABLE)
+    configured = os.environ.get(ACTOR_VARIABLE, site_settings().actor)
     if configured is None:
         try:
             return getpass.getuser()

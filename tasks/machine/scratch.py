@@ -19,18 +19,19 @@ from uuid import uuid4
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.site import site_settings
 
 _LOCK = ".lock"
 
 
 def scratch_root() -> Path:
-    """The folder that holds every run's scratch: ``scratch`` in the state folder, mode 0700.
+    """The folder that holds every run's scratch: the operator's, or ``scratch`` in the state folder; mode 0700.
 
     Raises:
         CausalveilError: it is a link, or other users can open it.
     """
-    root = home() / "scratch"
-    root.mkdir(mode=0o700, exist_ok=True)
+    root = site_settings().scratch or home() / "scratch"
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if root.is_symlink() or root.stat().st_mode & 0o077:
         raise CausalveilError(f"{root}: other users can open the scratch folder; run: chmod 700 '{root}'")
     return root

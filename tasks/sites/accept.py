@@ -18,7 +18,7 @@ from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.sites.bundle import Bundle, Reason, instant_text
 from causalveil.schemas.sites.terms import Site, Sites
 from causalveil.schemas.studies import parse_study
-from causalveil.schemas.study import EffectStudy
+from causalveil.schemas.study import EffectStudy, specification_digest, travelling
 from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of
 
 # How far a site's clock may run ahead of the coordinator's.
@@ -164,13 +164,13 @@ def _same_study(release: EffectRelease, expected: EffectStudy, where: str) -> No
     Raises:
         BundleError: names the keys of the study that differ.
     """
-    wanted, found = expected.specification(), release.specification
-    differing = sorted(_differences(wanted, found))
+    differing = sorted(_differences(travelling(expected.specification()), travelling(release.specification)))
     if differing:
         raise BundleError(f"{where}: {Reason.foreign}: it ran another study; differing: {', '.join(differing[:8])}")
     privacy = release.privacy
     said: dict[str, tuple[Any, Any]] = {
-        "study digest": (release.study_digest, expected.digest),
+        "study digest": (release.study_digest, specification_digest(release.specification)),
+        "unit": (privacy.unit, release.specification["data"].get("unit")),
         "study name": (release.study, expected.name),
         "estimand": (release.estimand, expected.estimand),
         "estimator": (release.estimator, expected.estimator.name),
@@ -180,7 +180,6 @@ def _same_study(release: EffectRelease, expected: EffectStudy, where: str) -> No
         "level": (privacy.level, expected.privacy.level),
         "epsilon": (privacy.epsilon, expected.privacy.epsilon),
         "delta": (privacy.delta, expected.privacy.delta),
-        "unit": (privacy.unit, expected.data.unit),
     }
     wrong = [name for name, (value, agreed) in said.items() if value != agreed]
     if wrong:

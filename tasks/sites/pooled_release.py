@@ -53,7 +53,7 @@ def pooled_release(terms: Sites, study: EffectStudy, accepted: Sequence[Accepted
         leave_one_out=pooled.leave_one_out,
         sites_digest=terms.digest,
         privacy=PooledPrivacy(
-            unit=study.data.unit,
+            unit=", ".join(dict.fromkeys(statement.unit for statement in statements)),
             neighbours=study.privacy.neighbours,
             level=study.privacy.level,
             epsilon=max(statement.epsilon for statement in statements),

@@ -175,14 +175,14 @@ def manifest_stage(
 
 
 def check_dataset(source: Source, dataset: str | None) -> None:
-    """The policy in the folder, if there is one, must be of the dataset that the source names.
+    """The contract in the folder, if there is one, must be of the dataset that the source names.
 
     Raises:
         StudyError: it is of another.
     """
     if dataset is not None and dataset != source.dataset:
         raise StudyError(
-            f"source '{source.name}' fills dataset '{source.dataset}', but the policy there is of '{dataset}'"
+            f"source '{source.name}' fills dataset '{source.dataset}', but the contract there is of '{dataset}'"
         )
 
 

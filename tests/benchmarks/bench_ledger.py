@@ -19,7 +19,7 @@ from pathlib import Path
 
 from causalveil.schemas.ledger import Reservation
 from tests import postgres
-from tests.ledger_help import charge, policy, reservation
+from tests.ledger_help import charge, contract, reservation
 
 REPEATS = 30
 CHARGES = tuple(charge(f"c{index}", "0.00001") for index in range(5))
@@ -29,13 +29,13 @@ def fill(url: str, entries: int) -> None:
     """Runs as the protocol writes them, in one transaction."""
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
-    ledger, owner = open_ledger(url), policy("1000")
+    ledger, owner = open_ledger(url), contract("1000")
     ledger.grant(owner, "benchmark")
     cap = owner.caps[next(iter(owner.caps))].model_dump()
     with ledger.store.write() as connection:
         for number in range((entries - 2) // 7):
             run = f"run-{number}"
-            body = {"reservation": reservation(run, charges=CHARGES, policy=owner).model_dump(), "cap": cap}
+            body = {"reservation": reservation(run, charges=CHARGES, contract=owner).model_dump(), "cap": cap}
             ledger.store.append(connection, "reserve", dataset="trial", run_id=run, body=body)
             for one in CHARGES:
                 drawn = {"charge": one.model_dump(), "value": {"shape": [1], "hex": ["0x1.8p+0"]}}
@@ -50,7 +50,7 @@ def measure(url: str, home: Path) -> tuple[float, list[float]]:
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
     shutil.rmtree(home / "ledgers", ignore_errors=True)
-    owner, times = policy("1000"), []
+    owner, times = contract("1000"), []
     for number in range(REPEATS + 1):
         ledger = open_ledger(url)
         request = asked(number)
@@ -62,7 +62,7 @@ def measure(url: str, home: Path) -> tuple[float, list[float]]:
 
 
 def asked(number: int) -> Reservation:
-    return reservation(f"bench-{number}", charges=CHARGES, policy=policy("1000"))
+    return reservation(f"bench-{number}", charges=CHARGES, contract=contract("1000"))
 
 
 def main() -> None:

@@ -130,13 +130,13 @@ def staged(name: str, level: str, repeat: int, folders: tuple[Path, ...]) -> dic
     data.frame.write_parquet(folder / "part-0.parquet")
     document = data.document(settings, {"epsilon": "1", "delta": "0", "level": level})
     (folder / "study.yaml").write_text(yaml.safe_dump(document))
-    policy = {"dataset": name.lower(), "data_class": "public", "caps": {level: {"epsilon": 100, "delta": 0}}}
+    contract = {"dataset": name.lower(), "data_class": "public", "caps": {level: {"epsilon": 100, "delta": 0}}}
     allowed = {"estimators": ["matching"], "guarantees": ["finite_sample"]}
-    (folder / "policy.yaml").write_text(yaml.safe_dump(policy | allowed))
+    (folder / "dataset.yaml").write_text(yaml.safe_dump(contract | allowed))
     # The first run is of a small table: it imports and compiles everything, so what follows is the study's own.
     small = Path(tempfile.mkdtemp())
     data.frame.sample(300, seed=0).write_parquet(small / "part-0.parquet")
-    for file in ("study.yaml", "policy.yaml"):
+    for file in ("study.yaml", "dataset.yaml"):
         (small / file).write_text((folder / file).read_text())
     run_study(small / "study.yaml", engine="direct", simulate=0, out=small / "out")
     before = bare_matching.resident()

@@ -26,7 +26,7 @@ PARTITION = 1_000_000
 # Up to so many units the start of a process weighs, and runs in a process that has started are measured too.
 SMALL = 100_000
 CLI = (sys.executable, "-m", "causalveil")
-POLICY = {
+CONTRACT = {
     "guarantees": ["finite_sample", "asymptotic"],
     "caps": {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")},
 }
@@ -71,7 +71,7 @@ def simulated(folder: Path, units: int, covariates: int, estimator: str, environ
 
     size = ["--units", str(units), "--covariates", str(covariates), "--partitions", str(max(1, units // PARTITION))]
     subprocess.run([*CLI, "simulate", str(folder), *size], env=environment, check=True, stdout=subprocess.DEVNULL)
-    for name, changes in (("study", ASKED[estimator]), ("policy", POLICY)):
+    for name, changes in (("study", ASKED[estimator]), ("contract", CONTRACT)):
         path = folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes, sort_keys=False))
     return folder / "study.yaml"

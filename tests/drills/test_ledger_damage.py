@@ -16,7 +16,7 @@ import pytest
 
 from causalveil.schemas.errors import BudgetRefused, LedgerError, RunConflict
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
-from tests.ledger_help import budget, charge, finished, never, policy, reservation, value
+from tests.ledger_help import budget, charge, contract, finished, never, reservation, value
 
 CAP = "0.3"
 Tamper = Callable[..., None]
@@ -24,21 +24,21 @@ Tamper = Callable[..., None]
 
 def use(ledger: Ledger, folder: Path, *runs: str) -> None:
     for run in runs:
-        finished(ledger, reservation(run, policy=policy(CAP)), policy(CAP), folder)
+        finished(ledger, reservation(run, contract=contract(CAP)), contract(CAP), folder)
 
 
 def refused(ledger: Ledger, match: str, run: str = "one-more") -> None:
     """A new run is refused, and nothing is drawn."""
-    owner = policy(CAP)
+    owner = contract(CAP)
     with pytest.raises(LedgerError, match=match):
-        ledger.reserve(reservation(run, policy=owner), owner)
+        ledger.reserve(reservation(run, contract=owner), owner)
     with pytest.raises(LedgerError, match=match):
         ledger.release(run, charge(), lambda: never(None))
 
 
 def test_an_edited_body_stops_the_next_run(ledger: Ledger, tmp_path: Path, tamper: Tamper) -> None:
     """The reservation is made to look small; before, three runs beyond the cap were released."""
-    ledger.grant(policy(CAP), "opening")
+    ledger.grant(contract(CAP), "opening")
     use(ledger, tmp_path, "a", "b", "c")
     tamper(
         'UPDATE entries SET body = replace(body, \'"epsilon":"0.1"\', \'"epsilon":"0.01"\') WHERE kind = \'reserve\''
@@ -47,7 +47,7 @@ def test_an_edited_body_stops_the_next_run(ledger: Ledger, tmp_path: Path, tampe
 
 
 def test_a_removed_entry_stops_the_next_run(ledger: Ledger, tmp_path: Path, tamper: Tamper) -> None:
-    ledger.grant(policy(CAP), "opening")
+    ledger.grant(contract(CAP), "opening")
     use(ledger, tmp_path, "a", "b", "c")
     tamper("DELETE FROM entries WHERE run_id = 'b'")
     refused(ledger, "does not verify|older copy")
@@ -55,9 +55,9 @@ def test_a_removed_entry_stops_the_next_run(ledger: Ledger, tmp_path: Path, tamp
 
 def test_a_moved_void_stops_the_next_run(ledger: Ledger, tmp_path: Path, tamper: Tamper) -> None:
     """Entries of one run are written to another's name, which would free its budget."""
-    ledger.grant(policy(CAP), "opening")
+    ledger.grant(contract(CAP), "opening")
     use(ledger, tmp_path, "a", "b")
-    ledger.reserve(reservation("c", policy=policy(CAP)), policy(CAP))
+    ledger.reserve(reservation("c", contract=contract(CAP)), contract(CAP))
     tamper("UPDATE entries SET dataset = 'other' WHERE run_id = 'a'")
     refused(ledger, "does not verify")
 
@@ -70,7 +70,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def on_disk(path: Path, tmp_path: Path) -> Ledger:
     ledger = open_ledger(f"sqlite:///{path}")
-    ledger.grant(policy(CAP), "opening")
+    ledger.grant(contract(CAP), "opening")
     use(ledger, tmp_path, "a", "b", "c")
     return ledger
 
@@ -108,7 +108,7 @@ def test_flipped_bits_never_pass_the_cap(on_disk: Ledger, path: Path, place: flo
         content[index] ^= 4
     path.write_bytes(bytes(content))
     with pytest.raises((LedgerError, BudgetRefused) if place < 0.2 else LedgerError):
-        on_disk.reserve(reservation("one-more", policy=policy(CAP)), policy(CAP))
+        on_disk.reserve(reservation("one-more", contract=contract(CAP)), contract(CAP))
 
 
 def test_a_single_flipped_bit_in_a_body_is_found(on_disk: Ledger, path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_single_flipped_bit_in_a_body_is_found(on_disk: Ledger, path: Path) ->
 def test_an_older_copy_is_refused_until_its_loss_is_accepted(tmp_path: Path, path: Path) -> None:
     """Yesterday's file copied back: before, the cap was spent again and a known run id drew fresh noise."""
     ledger = open_ledger(f"sqlite:///{path}")
-    ledger.grant(policy(CAP), "opening")
+    ledger.grant(contract(CAP), "opening")
     use(ledger, tmp_path, "a")
     shutil.copy(path, tmp_path / "yesterday.db")
     use(ledger, tmp_path, "b", "c")
@@ -138,7 +138,7 @@ def test_an_older_copy_is_refused_until_its_loss_is_accepted(tmp_path: Path, pat
 
 def test_an_older_copy_that_has_grown_since_is_refused(tmp_path: Path, path: Path) -> None:
     ledger = open_ledger(f"sqlite:///{path}")
-    ledger.grant(policy(CAP), "opening")
+    ledger.grant(contract(CAP), "opening")
     shutil.copy(path, tmp_path / "yesterday.db")
     use(ledger, tmp_path, "a")
     shutil.copy(tmp_path / "yesterday.db", path)
@@ -154,7 +154,7 @@ def test_every_release_names_the_entry_that_an_older_copy_lacks(on_disk: Ledger,
 
 def test_postgresql_brought_back_from_a_dump_is_refused(ledger: Ledger, tmp_path: Path, tamper: Tamper) -> None:
     """As ``pg_restore`` of last night's dump leaves it: a sound chain, shorter."""
-    ledger.grant(policy(CAP), "opening")
+    ledger.grant(contract(CAP), "opening")
     use(ledger, tmp_path, "a", "b")
     tamper("DELETE FROM entries WHERE seq > 5")
     replace(ledger, memory=None).verify()
@@ -162,7 +162,7 @@ def test_postgresql_brought_back_from_a_dump_is_refused(ledger: Ledger, tmp_path
 
 
 def test_a_machine_without_memory_verifies_everything_first(ledger: Ledger, home: Path, tmp_path: Path) -> None:
-    ledger.grant(policy(CAP), "opening")
+    ledger.grant(contract(CAP), "opening")
     use(ledger, tmp_path, "a")
     shutil.rmtree(home / "ledgers")
     use(ledger, tmp_path, "b")
@@ -172,7 +172,7 @@ def test_a_machine_without_memory_verifies_everything_first(ledger: Ledger, home
 
 
 def test_a_damaged_memory_is_refused_with_what_to_do(ledger: Ledger, home: Path, tmp_path: Path) -> None:
-    ledger.grant(policy(CAP), "opening")
+    ledger.grant(contract(CAP), "opening")
     (kept,) = (home / "ledgers").iterdir()
     kept.write_text(kept.read_text().replace('"seq":2', '"seq":1'))
     refused(ledger, r"is damaged; hold the newest release.*remove this file")
@@ -180,17 +180,17 @@ def test_a_damaged_memory_is_refused_with_what_to_do(ledger: Ledger, home: Path,
 
 def test_a_run_under_way_goes_on_from_the_memory(ledger: Ledger, tmp_path: Path) -> None:
     """The state holds runs under way by their entries, and a void frees just what was not drawn."""
-    owner = policy("1")
+    owner = contract("1")
     ledger.grant(owner, "opening")
     charges = (charge("x"), charge("y"))
     for run in ("r", "s"):
-        ledger.reserve(reservation(run, charges=charges, policy=owner), owner)
-    drawn = budget(ledger, reservation("r", charges=charges, policy=owner), tmp_path)
+        ledger.reserve(reservation(run, charges=charges, contract=owner), owner)
+    drawn = budget(ledger, reservation("r", charges=charges, contract=owner), tmp_path)
     drawn.spend(charges[0], value(1.5))
     ledger.void("r", "power cut")
     again = open_ledger(ledger.store.url.render_as_string(hide_password=False))
-    again.reserve(reservation("t", charges=(charge(epsilon="0.7"),), policy=owner), owner)
+    again.reserve(reservation("t", charges=(charge(epsilon="0.7"),), contract=owner), owner)
     assert again.account("trial", owner).blocks[0].remaining.epsilon == 0
     with pytest.raises(Exception, match="remaining 0 of 1"):
-        again.reserve(reservation("u", policy=owner), owner)
+        again.reserve(reservation("u", contract=owner), owner)
     again.verify()

@@ -1,4 +1,4 @@
-"""Studies of guarantee `asymptotic`: refused unless the policy agrees, labelled, charged as declared."""
+"""Studies of guarantee `asymptotic`: refused unless the contract agrees, labelled, charged as declared."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.study import plan_study
-from causalveil.schemas.errors import PolicyError, StudyError
+from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.asymptotic import CAVEATS
 from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.release import load_release, release_schema
@@ -23,17 +23,17 @@ ESTIMATOR = {"name": "aipw", "penalty": ..., "guarantee": "asymptotic", "outcome
 ALLOWED = {"estimators": ["aipw"], "guarantees": ["finite_sample", "asymptotic"]}
 
 
-def write(folder: Path, policy: dict[str, Any] | None = None, **estimator: Any) -> Path:
+def write(folder: Path, contract: dict[str, Any] | None = None, **estimator: Any) -> Path:
     study = {"estimator": merge(ESTIMATOR, estimator), "privacy": {"epsilon": "0.5", "delta": "1e-5"}}
-    return write_study(folder, study=study, policy=ALLOWED if policy is None else policy)
+    return write_study(folder, study=study, contract=ALLOWED if contract is None else contract)
 
 
-def test_a_policy_that_says_nothing_of_it_refuses_and_nothing_is_read(tmp_path: Path) -> None:
-    """The default of a policy is finite_sample alone; the partitions are not even there."""
+def test_a_contract_that_says_nothing_of_it_refuses_and_nothing_is_read(tmp_path: Path) -> None:
+    """The default of a contract is finite_sample alone; the partitions are not even there."""
     path = write(tmp_path / "study", {"estimators": ["aipw"]})
     for part in path.parent.glob("*.parquet"):
         part.unlink()
-    with pytest.raises(PolicyError, match="does not allow guarantee 'asymptotic'"):
+    with pytest.raises(ContractError, match="does not allow guarantee 'asymptotic'"):
         run_study(path, out=tmp_path / "out", engine="direct")
 
 
@@ -113,7 +113,7 @@ def test_what_cannot_be_asked_is_refused_before_anything_is_read(
     changes: dict[str, Any], words: str, tmp_path: Path
 ) -> None:
     study = merge({"estimator": ESTIMATOR, "privacy": {"epsilon": "0.5", "delta": "1e-5"}}, changes)
-    path = write_study(tmp_path / "study", study=study, policy=ALLOWED)
+    path = write_study(tmp_path / "study", study=study, contract=ALLOWED)
     with pytest.raises(StudyError, match=words):
         plan_study(path)
 

@@ -23,7 +23,7 @@ STAGES = ["validate", "normalise", "split", "propensity", "weigh", "perturb", "i
 
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
-    return write_study(tmp_path / "study", policy={"caps": {"sample": {"epsilon": 1, "delta": "1e-4"}}})
+    return write_study(tmp_path / "study", contract={"caps": {"sample": {"epsilon": 1, "delta": "1e-4"}}})
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ class Case:
     code: int
     says: tuple[str, ...]
     study: dict[str, Any] | None = None
-    policy: dict[str, Any] | None = None
+    contract: dict[str, Any] | None = None
     text: tuple[str, str] | None = None  # replace in study.yaml
-    policy_text: tuple[str, str] | None = None
+    contract_text: tuple[str, str] | None = None
     frame: Callable[[pl.DataFrame], pl.DataFrame] | None = None
     folder: Breaker | None = None
     arguments: tuple[str, ...] = ()
@@ -40,8 +40,8 @@ def study(title: str, says: str, /, **changes: Any) -> Case:
     return Case(f"study: {title}", 2, (says,), study=changes)
 
 
-def policy(title: str, says: str, /, code: int = 2, **changes: Any) -> Case:
-    return Case(f"policy: {title}", code, (says,), policy=changes)
+def contract(title: str, says: str, /, code: int = 2, **changes: Any) -> Case:
+    return Case(f"contract: {title}", code, (says,), contract=changes)
 
 
 def data(title: str, column: str, /, frame: Callable[[pl.DataFrame], pl.DataFrame], **more: Any) -> Case:
@@ -89,23 +89,27 @@ STUDY_CASES = [
     study("missing outcome", "missing key 'outcome'", outcome=...),
     study("missing privacy", "missing key 'privacy'", privacy=...),
     study("missing epsilon", "privacy.epsilon", privacy={"epsilon": ...}),
-    study("missing unit", "data.unit", data={"unit": ...}),
+    study("names the unit", "dataset.yaml names the unit", data={"unit": "person"}),
+    study("names a block key", "dataset.yaml names the block key", data={"blocks": "group"}),
     study("missing kind", "'kind'", kind=...),
     study("unknown kind", "'kind'", kind="correlation"),
     study("kind is a list", "'kind'", kind=["effect"]),
     study("inverted outcome bounds", "lower must be below upper", outcome={"lower": 10, "upper": 0}),
     study("equal outcome bounds", "lower must be below upper", outcome={"lower": 1, "upper": 1}),
-    study("infinite bound", "outcome.upper", outcome={"upper": float("inf")}),
-    study("NaN bound", "outcome.lower", outcome={"lower": float("nan")}),
-    study("overflowing width", "finite", outcome={"lower": -1.7e308, "upper": 1.7e308}),
+    study("infinite bound", "outcome", outcome={"upper": float("inf")}),
+    study("NaN bound", "outcome", outcome={"lower": float("nan")}),
+    study("overflowing width", "larger unit", outcome={"lower": -1.7e308, "upper": 1.7e308}),
     study("bound is text", "outcome.lower", outcome={"lower": "low"}),
     study("inverted covariate bounds", "lower must be below upper", covariates={"age": {"lower": 60, "upper": 20}}),
-    study("covariate without upper", "upper", covariates={"age": {"upper": ...}}),
+    study("covariate that nobody declared", "no column 'income'", covariates={"income": {}}),
+    study("level beyond the contract's", "no level", covariates={"group": {"levels": ["a", "z"]}}),
+    study("levels of a number", "not levels", covariates={"age": {"lower": ..., "upper": ..., "levels": ["a", "b"]}}),
+    study("treatment is a number", "no pair of codes", treatment="age"),
     study("no covariates", "covariates", covariates={"age": ..., "group": ...}),
     study("one level", "levels", covariates={"group": {"levels": ["a"]}}),
     study("level twice", "twice", covariates={"group": {"levels": ["a", "a"]}}),
     study("mixed levels", "levels", covariates={"group": {"levels": ["a", 1]}}),
-    study("levels and bounds", "unknown key", covariates={"group": {"lower": 0}}),
+    study("levels and bounds", "not both", covariates={"group": {"lower": 0}}),
     study("epsilon zero", "epsilon must be above 0", privacy={"epsilon": 0}),
     study("epsilon negative", "must not be negative", privacy={"epsilon": -1}),
     study("epsilon infinite", "finite", privacy={"epsilon": float("inf")}),
@@ -137,7 +141,7 @@ STUDY_CASES = [
     study("unknown missing rule", "missing", missing="drop"),
     study("confidence one", "confidence", confidence=1),
     study("confidence low", "confidence", confidence=0.2),
-    study("unit is treatment", "two roles", treatment="person"),
+    study("unit is treatment", "no column 'person'", treatment="person"),
     study("covariate is outcome", "two roles", covariates={"score": {"lower": 0, "upper": 1}}),
     study("paper with hajek", "horvitz_thompson", estimator={"variant": "paper"}, privacy={"epsilon": "0.5"}),
     study(
@@ -158,11 +162,11 @@ STUDY_CASES = [
         privacy={"epsilon": "0.5", "level": "label"},
     ),
     study("select without blocks", "blocks", data={"select": {"newest": 1}}),
-    study("select nothing", "newest", data={"blocks": "month", "select": {"newest": 0}}),
-    study("unknown runner", "runner", execution={"runner": "fork"}),
-    study("workers zero", "workers", execution={"workers": 0}),
+    study("select nothing", "newest", data={"select": {"newest": 0}}),
+    study("names a runner", "site.toml", execution={"runner": "dask"}),
+    study("names workers", "site.toml", execution={"workers": 2}),
     study("name with slash", "name", name="a/b"),
-    study("control character", "unit", data={"unit": "a\nb"}),
+    study("control character", "treatment", treatment="a\nb"),
     Case("study: not YAML", 2, ("not valid YAML",), text=("kind: effect", "kind: [effect")),
     Case("study: key twice", 2, ("twice",), text=("kind: effect", "kind: effect\nkind: effect")),
     Case("study: alias", 2, ("alias",), text=("kind: effect", "a: &a 1\nb: *a\nkind: effect")),
@@ -177,29 +181,36 @@ STUDY_CASES = [
     Case("argument: seed not a number", 2, ("simulate",), arguments=("--simulate", "abc")),
 ]
 
-POLICY_CASES = [
-    Case("policy: missing", 2, ("no policy", "owner"), folder=lambda f: (f / "policy.yaml").unlink()),
-    policy("unknown key", "unknown key", cap={}),
-    policy("no dataset", "missing key 'dataset'", dataset=...),
-    policy("no caps", "caps", caps=...),
-    policy("unknown level", "caps", caps={"row": {"epsilon": 1, "delta": 0}}),
-    policy("cap negative", "negative", caps={"sample": {"epsilon": -1}}),
-    policy("cap without delta", "delta", caps={"sample": {"delta": ...}}),
-    policy("unknown class", "data_class", data_class="secret"),
-    policy("unknown estimator", "estimators", estimators=["magic"]),
-    policy("no estimators", "estimators", estimators=[]),
-    policy("asymptotic only", "finite_sample", guarantees=["asymptotic"]),
-    policy("ledger is no identity", "ledger", ledger="here"),
-    policy("level has no cap", "forbidden", code=4, caps={"sample": ...}),
-    policy("epsilon above cap", "remaining", code=4, caps={"sample": {"epsilon": "0.5"}}),
-    policy("delta above cap", "remaining", code=4, caps={"sample": {"delta": "1e-7"}}),
-    policy("sensitive without grant", "grant", code=4, data_class="sensitive"),
-    policy("foreign ledger", "another ledger", code=5, ledger="0" * 32),
+CONTRACT_CASES = [
+    Case("contract: missing", 2, ("no contract", "owner"), folder=lambda f: (f / "dataset.yaml").unlink()),
+    contract("unknown key", "unknown key", cap={}),
+    contract("no dataset", "missing key 'dataset'", dataset=...),
+    contract("no caps", "caps", caps=...),
+    contract("unknown level", "caps", caps={"row": {"epsilon": 1, "delta": 0}}),
+    contract("cap negative", "negative", caps={"sample": {"epsilon": -1}}),
+    contract("cap without delta", "delta", caps={"sample": {"delta": ...}}),
+    contract("unknown class", "data_class", data_class="secret"),
+    contract("unknown estimator", "estimators", estimators=["magic"]),
+    contract("no estimators", "estimators", estimators=[]),
+    contract("no unit", "missing key 'unit'", unit=...),
     Case(
-        "policy: seeded noise on sensitive data",
+        "contract: former name",
+        2,
+        ("no longer read", "dataset.yaml"),
+        folder=lambda f: (f / "dataset.yaml").rename(f / "policy.yaml"),
+    ),
+    contract("asymptotic only", "finite_sample", guarantees=["asymptotic"]),
+    contract("ledger is no identity", "ledger", ledger="here"),
+    contract("level has no cap", "forbidden", code=4, caps={"sample": ...}),
+    contract("epsilon above cap", "remaining", code=4, caps={"sample": {"epsilon": "0.5"}}),
+    contract("delta above cap", "remaining", code=4, caps={"sample": {"delta": "1e-7"}}),
+    contract("sensitive without grant", "grant", code=4, data_class="sensitive"),
+    contract("foreign ledger", "another ledger", code=5, ledger="0" * 32),
+    Case(
+        "contract: seeded noise on sensitive data",
         2,
         ("sensitive",),
-        policy={"data_class": "sensitive"},
+        contract={"data_class": "sensitive"},
         arguments=("--simulate", "1"),
     ),
     Case(
@@ -243,7 +254,13 @@ DATA_CASES = [
     data("outcome date", "score", lambda f: f.with_columns(score=pl.lit("2020-01-01").str.to_date())),
     data("covariate text", "age", lambda f: f.with_columns(age=pl.lit(CANARY))),
     data("category number", "group", lambda f: f.with_columns(group=pl.lit(CANARY_NUMBER))),
-    data("integer levels, text column", "group", lambda f: f, study={"covariates": {"group": {"levels": [1, 2]}}}),
+    data(
+        "integer levels, text column",
+        "group",
+        lambda f: f,
+        study={"covariates": {"group": {"levels": [1, 2]}}},
+        contract={"columns": {"group": {"levels": [1, 2]}}},
+    ),
     data("unit float", "person", cast("person", pl.Float64)),
     data("unit list", "person", lambda f: f.with_columns(person=pl.concat_list("person"))),
     data("unit twice in a partition", "person", cell("person", 1000)),
@@ -253,7 +270,7 @@ DATA_CASES = [
         lambda f: f.with_columns(person=pl.when(pl.col("person") == 1300).then(1000).otherwise(pl.col("person"))),
     ),
     data("text unit twice", "person", lambda f: f.with_columns(person=pl.lit(CANARY))),
-    Case("data: folder missing", 2, ("policy",), study={"data": {"path": "elsewhere"}}),
+    Case("data: folder missing", 2, ("contract",), study={"data": {"path": "elsewhere"}}),
     Case("data: empty folder", 3, ("Parquet",), folder=lambda f: [p.unlink() for p in f.glob("*.parquet")]),
     Case("data: no rows", 3, ("row",), folder=lambda f: [rewrite(f, lambda x: x.clear(), p) for p in (0, 1)]),
     Case("data: truncated file", 3, ("part-1.parquet",), folder=lambda f: truncate(f / "part-1.parquet", 0.6)),
@@ -262,7 +279,7 @@ DATA_CASES = [
     Case("data: damaged pages", 3, ("part-1.parquet",), folder=damage_pages),
     Case("data: partitions disagree", 3, ("age",), folder=lambda f: rewrite(f, cast("age", pl.Int32))),
     Case("data: partition lacks a column", 3, ("score",), folder=lambda f: rewrite(f, lambda x: x.drop("score"))),
-    Case("data: block key missing", 3, ("month",), study={"data": {"blocks": "month"}}),
+    Case("data: block key missing", 3, ("month",), contract={"blocks": {"key": "month", "units_span": False}}),
     Case(
         "data: one unit",
         2,
@@ -271,7 +288,7 @@ DATA_CASES = [
     ),
 ]
 
-CASES = STUDY_CASES + POLICY_CASES + DATA_CASES
+CASES = STUDY_CASES + CONTRACT_CASES + DATA_CASES
 
 
 def test_there_are_enough_cases() -> None:
@@ -288,7 +305,7 @@ def test_bad_input(
         tmp_path / "study",
         frame=case.frame(frame) if case.frame else frame,
         study=case.study,
-        policy=case.policy,
+        contract=case.contract,
     )
     if case.text:
         before = path.read_text()

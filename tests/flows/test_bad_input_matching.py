@@ -10,7 +10,7 @@ import pytest
 
 from causalveil.flows.cli.main import main
 from tests.flows.test_bad_input import assert_nothing_charged
-from tests.matching_help import POLICY, matching_changes
+from tests.matching_help import CONTRACT, matching_changes
 from tests.studies import people, refused, write_study
 
 SHARES = {"weights": "0.05", "scores": "0.05", "treatment": "0.7", "outcome": "0.2"}
@@ -54,7 +54,7 @@ def test_bad_input(
     code, says, changes = CASES[name]
     frame = people(150)
     frame = one_treated(frame) if name == "one treated unit" else frame
-    path = write_study(tmp_path / "study", frame=frame, study=matching_changes(**changes), policy=POLICY)
+    path = write_study(tmp_path / "study", frame=frame, study=matching_changes(**changes), contract=CONTRACT)
     ended, told, everything = refused(capfd, "run", str(path), "--out", str(tmp_path / "out"))
     assert ended == code, everything
     assert says in told
@@ -63,7 +63,7 @@ def test_bad_input(
     assert_nothing_charged(monkeypatch)
 
 
-def test_a_policy_that_allows_ipw_alone_refuses_a_matching(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_contract_that_allows_ipw_alone_refuses_a_matching(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write_study(tmp_path / "study", study=matching_changes())
     with pytest.raises(SystemExit) as ended:
         main(["run", str(path), "--out", str(tmp_path / "out")])

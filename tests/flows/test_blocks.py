@@ -19,11 +19,16 @@ MONTHS = [f"month=2026-{month:02d}" for month in range(1, 7)]
 
 def write(folder: Path, months: list[str], newest: int | None = None, span: bool = False, epsilon: int = 2) -> Path:
     """A study over one Parquet file a month, 200 people each."""
-    data: dict[str, Any] = {"blocks": "month"}
+    data: dict[str, Any] = {}
     if newest is not None:
         data["select"] = {"newest": newest}
     caps = {"sample": {"epsilon": epsilon, "delta": "1e-4"}}
-    path = write_study(folder, partitions=0, study={"data": data}, policy={"caps": caps, "units_span_blocks": span})
+    path = write_study(
+        folder,
+        partitions=0,
+        study={"data": data},
+        contract={"caps": caps, "blocks": {"key": "month", "units_span": span}},
+    )
     frame = people(200 * len(MONTHS))
     for index, month in enumerate(months):
         (folder / month).mkdir(exist_ok=True)

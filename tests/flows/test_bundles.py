@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import BundleError, CausalveilError, RunConflict
-from causalveil.schemas.studies import load_study
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.bundle import make_bundle, read_bundle
 from tests.bundle_cases import TAMPERED, Case, estimate_changed, expired_key, other_run
 from tests.sites_help import NAMES, Call, Party, at_home
-from tests.studies import write_study
+from tests.studies import resolved, write_study
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +152,9 @@ def test_commands(call: Call, sites: dict[str, Party], capfd: pytest.CaptureFixt
     assert code == 0
     assert all(words in out for words in ("site north", "round spring", "study digest", "opendp", "signature matches"))
     code, out, _ = run("bundle", "show", bundle, "--json")
-    assert json.loads(out)["statement"]["study_digest"] == load_study(call.folder / "study.yaml").digest
+    assert (
+        json.loads(out)["statement"]["study_digest"] == resolved(sites["north"].folder / "data-asked/study.yaml").digest
+    )
     code, out, err = run("pool", terms, "--out", str(call.folder / "out"))
     assert code == 0, err
     for words in (

@@ -106,18 +106,18 @@ def test_owner_grants_sensitive_data(
     path = write_study(
         tmp_path / "study",
         study={"purpose": "a first look"},
-        policy={"data_class": "sensitive", "owner_key": key},
+        contract={"data_class": "sensitive", "owner_key": key},
     )
-    policy = path.with_name("policy.yaml")
-    policy.write_text("# the owner's words stay\n" + policy.read_text())
+    contract = path.with_name("dataset.yaml")
+    contract.write_text("# the owner's words stay\n" + contract.read_text())
     assert call(capfd, "run", path, "--out", tmp_path / "out")[0] == 4
-    code, _, err = call(capfd, "ledger", "grant", policy, "--reason", "ethics board, 12 May")
+    code, _, err = call(capfd, "ledger", "grant", contract, "--reason", "ethics board, 12 May")
     assert code == 1, "without the key nothing is granted"
     assert "owner key" in err
     granted = call_json(
-        capfd, "ledger", "grant", policy, "--reason", "ethics board, 12 May", "--key", tmp_path / "mine.key"
+        capfd, "ledger", "grant", contract, "--reason", "ethics board, 12 May", "--key", tmp_path / "mine.key"
     )
-    text = policy.read_text()
+    text = contract.read_text()
     assert text.startswith("# the owner's words stay")
     assert yaml.safe_load(text)["ledger"] == granted["ledger"]
     assert call(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "one")[0] == 0

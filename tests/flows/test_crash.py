@@ -56,18 +56,18 @@ Write = Callable[..., Path]
 
 def effect(name: str, changes: dict[str, Any], units: int = 600) -> tuple[str, Write]:
     """A study of an effect, to be written below a folder."""
-    policy = {"estimators": [name], "guarantees": ["finite_sample", "asymptotic"], "caps": CAPS}
+    contract = {"estimators": [name], "guarantees": ["finite_sample", "asymptotic"], "caps": CAPS}
     frame = people(units)
 
     def write(folder: Path, study: dict[str, Any]) -> Path:
-        return write_study(folder, frame=frame, study=merge(changes, study), policy=policy)
+        return write_study(folder, frame=frame, study=merge(changes, study), contract=contract)
 
     return name, write
 
 
 def direction(folder: Path, study: dict[str, Any]) -> Path:
     both = {"estimator": {"protect": ["train", "test"]}}
-    return write_direction(folder, frame=doses(400), study=merge(both, study), policy={"caps": CAPS})
+    return write_direction(folder, frame=doses(400), study=merge(both, study), contract={"caps": CAPS})
 
 
 # Every estimator in the form that draws most, and the one whose models are fitted again by a resumed run.
@@ -147,7 +147,8 @@ def check(
 ) -> Counter[str]:
     """Crash and resume one estimator at chosen places of all; how many lie in each phase."""
     engine = "prefect" if "PREFECT_API_URL" in around else "direct"
-    path = STUDIES[name][1](home.parent / "study", {"execution": {"engine": engine}})
+    around["CAUSALVEIL_ENGINE"] = engine
+    path = STUDIES[name][1](home.parent / "study", {})
     around["CAUSALVEIL_HOME"] = str(home)
     if url.startswith("postgresql"):
         around["CAUSALVEIL_LEDGER_URL"] = url.replace("+psycopg", "")

@@ -20,7 +20,7 @@ from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.sizes import sizes_of
-from tests.studies import STUDY, merge, write_study
+from tests.studies import RESOLVED, merge, write_study
 
 # Every estimator of an effect that this site knows; each expects a half-width.
 ESTIMATORS = sorted(STUDIES["effect"])
@@ -28,7 +28,7 @@ ESTIMATORS = sorted(STUDIES["effect"])
 
 def study_of(name: str, **privacy: Any) -> Study:
     changes = {"estimator": {"name": name}, "privacy": {"epsilon": "1.0", "delta": "1e-6", **privacy}}
-    plain = {key: value for key, value in STUDY.items() if key != "estimator"}
+    plain = {key: value for key, value in RESOLVED.items() if key != "estimator"}
     return parse_study(merge(plain, changes))
 
 
@@ -89,7 +89,7 @@ def test_a_wide_target_takes_the_smallest_amount() -> None:
 
 def test_a_variant_that_ends_at_epsilon_1_is_searched_below_it() -> None:
     paper = {"weighting": "horvitz_thompson", "variant": "paper"}
-    study = parse_study(merge(STUDY, {"estimator": paper, "privacy": {"epsilon": "0.5", "delta": "1e-6"}}))
+    study = parse_study(merge(RESOLVED, {"estimator": paper, "privacy": {"epsilon": "0.5", "delta": "1e-6"}}))
     sizes = sizes_of(study, 10**6)
     epsilon, expected = least_epsilon(study, sizes, StandIn(), 1e-9)
     assert epsilon == Decimal("0.999")

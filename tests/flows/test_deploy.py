@@ -114,8 +114,8 @@ def test_deployed_runs_release_and_refuse(
         with psycopg.connect(warehouse, autocommit=True) as connection:
             connection.execute(text.encode())
         # One run exhausts a month, so that the second is refused.
-        policy = checkout / "deploy/example/data/policy.yaml"
-        policy.write_text(policy.read_text().replace("epsilon: 3", "epsilon: 1"))
+        contract = checkout / "deploy/example/data/dataset.yaml"
+        contract.write_text(contract.read_text().replace("epsilon: 3", "epsilon: 1"))
         around = environment(home, PREFECT_API_URL=prefect_server, WAREHOUSE_URL=warehouse, PWD=str(checkout))
         options: dict[str, Any] = {"cwd": checkout, "env": around}
         for command in (

@@ -61,7 +61,7 @@ def test_a_clear_direction_is_found(tmp_path: Path) -> None:
     frame = doses(4_000)
     swapped = frame.select("person", dose=pl.col("response") / 5 + 1, response=5 * (pl.col("dose") - 1))
     for table, expected in ((frame, Favours.x_to_y), (swapped, Favours.y_to_x)):
-        path = write_direction(tmp_path / expected, frame=table, study=changes, policy=caps)
+        path = write_direction(tmp_path / expected, frame=table, study=changes, contract=caps)
         release = run(path, tmp_path / expected / "out")
         assert release.verdict.favours is expected
         assert release.scores[0].order_kept > 0.999
@@ -71,18 +71,18 @@ def test_a_clear_direction_is_found(tmp_path: Path) -> None:
 def test_the_unprotected_half_needs_the_owners_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for protect, missing in ((["test"], "train"), (["train"], "test")):
         path = write_direction(
-            tmp_path / missing, study={"estimator": {"protect": protect}}, policy={"unbounded_halves": protect}
+            tmp_path / missing, study={"estimator": {"protect": protect}}, contract={"unbounded_halves": protect}
         )
         with pytest.raises(SystemExit) as ended:
             main(["run", str(path), "--out", str(tmp_path / "out")])
         assert ended.value.code == 2
         assert f"unbounded_halves: [{missing}]" in capfd.readouterr().err
     both = write_direction(
-        tmp_path / "both", study={"estimator": {"protect": ["train", "test"]}}, policy={"unbounded_halves": []}
+        tmp_path / "both", study={"estimator": {"protect": ["train", "test"]}}, contract={"unbounded_halves": []}
     )
     assert run(both, tmp_path / "out").unbounded_halves == ()
-    text = (tmp_path / "both" / "policy.yaml").read_text()
-    (tmp_path / "both" / "policy.yaml").write_text(text.replace("unbounded_halves: []\n", ""))
+    text = (tmp_path / "both" / "dataset.yaml").read_text()
+    (tmp_path / "both" / "dataset.yaml").write_text(text.replace("unbounded_halves: []\n", ""))
     assert run(both, tmp_path / "again").unbounded_halves == ()
 
 
@@ -147,7 +147,7 @@ BAD: dict[str, tuple[int, str, dict[str, Any]]] = {
     "inverted bounds": (2, "lower must be below upper", {"study": {"pair": {"x": {"lower": 3}}}}),
     "one test unit": (2, "two test units", {"frame": doses(10), "study": {"estimator": {"train_fraction": 0.9}}}),
     "one unit": (2, "half", {"frame": doses(1), "partitions": 1}),
-    "estimator not allowed": (2, "does not allow estimator", {"policy": {"estimators": ["ipw"]}}),
+    "estimator not allowed": (2, "does not allow estimator", {"contract": {"estimators": ["ipw"]}}),
     "null": (3, "'dose' holds nulls", {"frame": changed("dose", None)}),
     "NaN": (3, "'response' holds NaN", {"frame": changed("response", float("nan"))}),
     "text": (3, "'dose' must be", {"frame": doses(60).with_columns(dose=pl.lit("zq7canary"))}),

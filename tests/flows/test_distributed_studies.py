@@ -67,7 +67,7 @@ def test_sent_away_or_not_gives_one_release(name: str, tmp_path: Path) -> None:
         frame=people(2000),
         partitions=5,
         study=change,
-        policy={"estimators": [name], "guarantees": ["finite_sample", "asymptotic"]},
+        contract={"estimators": [name], "guarantees": ["finite_sample", "asymptotic"]},
     )
     away = SendingEngine()
     assert released(path, tmp_path / "a", away) == released(path, tmp_path / "b", DirectEngine())

@@ -28,7 +28,7 @@ from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.warehouse.blocks import extracting
 from causalveil.tasks.warehouse.intervals import intervals
 from tests.postgres import WHY_NOT, database
-from tests.studies import POLICY, merge, write_study
+from tests.studies import CONTRACT, merge, write_study
 from tests.warehouse import COLUMNS, KEY, duckdb_file, files, load, read, visits, write_source
 
 ROOT = Path(__file__).parents[2]
@@ -126,7 +126,7 @@ def test_steps_of_a_key(step: str, first: Any, last: Any, blocks: list[str]) -> 
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"source": {"url": "postgresql://u:secret@h/d"}}, "source.adbc.url"),
+        ({"source": {"url": "postgresql://u:secret@h/d"}}, "source.url"),
         ({"source": {"url": {"environment": "W", "block": "w"}}}, "one place"),
         ({"key": {"first": "2026-13"}}, "values of a month"),
         ({"key": {"first": "2026-04"}}, "first comes after last"),
@@ -331,10 +331,10 @@ def test_a_csv_file_that_lacks_a_column_is_drift(tmp_path: Path) -> None:
         run(write_source(tmp_path / "source.yaml", source))
 
 
-def test_the_folder_belongs_to_its_policys_dataset(tmp_path: Path) -> None:
+def test_the_folder_belongs_to_its_contracts_dataset(tmp_path: Path) -> None:
     path = write_source(tmp_path / "source.yaml", duckdb_file(tmp_path / "w.duckdb", visits(60)), dataset="other")
     write_study(tmp_path / "data", partitions=0)
-    with pytest.raises(StudyError, match="but the policy there is of 'small'"):
+    with pytest.raises(StudyError, match="but the contract there is of 'small'"):
         run(path)
 
 
@@ -342,7 +342,9 @@ def extracted_study(tmp_path: Path, **study: Any) -> Path:
     """A study over an extracted folder."""
     source = duckdb_file(tmp_path / "w.duckdb", visits())
     run(write_source(tmp_path / "source.yaml", source))
-    return write_study(tmp_path / "data", partitions=0, study={"data": {"blocks": "month"}} | study)
+    return write_study(
+        tmp_path / "data", partitions=0, study=study, contract={"blocks": {"key": "month", "units_span": False}}
+    )
 
 
 def test_a_study_runs_on_an_extract_with_empty_months(tmp_path: Path) -> None:
@@ -370,7 +372,7 @@ def test_drift_stops_a_study_before_anything_is_charged(break_it: Any, says: str
     with pytest.raises(DataError) as caught:
         run_study(study, out=tmp_path / "out")
     assert says in str(caught.value)
-    assert open_ledger().account(POLICY["dataset"]).runs == (), "not even reserved"
+    assert open_ledger().account(CONTRACT["dataset"]).runs == (), "not even reserved"
 
 
 def _manifest(data: Path, change: dict[str, Any], *without: str) -> None:

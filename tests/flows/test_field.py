@@ -18,7 +18,7 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.release import EffectRelease, load_release
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.postgres import WHY_NOT, database
-from tests.studies import POLICY, STUDY, merge
+from tests.studies import CONTRACT, STUDY, merge
 
 ROOT = Path(__file__).parents[2]
 # People with a treatment that depends on age and an effect of 2 on a score from 0 to 10, as in tests/studies.py.
@@ -88,10 +88,13 @@ def field(rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, causalveil
         }
         (tmp_path / "data").mkdir()
         sources, study = tmp_path / "source.yaml", tmp_path / "study.yaml"
-        policy = merge(POLICY, {"caps": {"sample": {"epsilon": 2, "delta": "1e-5"}}})
-        (tmp_path / "data" / "policy.yaml").write_text(yaml.safe_dump(policy))
-        data = {"path": "data", "blocks": "month", "select": {"newest": 1}}
-        changes = {"data": data, "estimator": {"penalty": 0.003}, "execution": {"workers": 2}}
+        contract = merge(
+            CONTRACT,
+            {"caps": {"sample": {"epsilon": 2, "delta": "1e-5"}}, "blocks": {"key": "month", "units_span": False}},
+        )
+        (tmp_path / "data" / "dataset.yaml").write_text(yaml.safe_dump(contract))
+        data = {"path": "data", "select": {"newest": 1}}
+        changes = {"data": data, "estimator": {"penalty": 0.003}}
         study.write_text(yaml.safe_dump(merge(STUDY, changes)))
 
         months = []

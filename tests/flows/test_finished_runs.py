@@ -35,12 +35,12 @@ def call(capfd: pytest.CaptureFixture[str], *words: Any) -> tuple[int, str]:
 
 
 def _new_policy(study: Path) -> None:
-    policy = study.with_name("policy.yaml")
-    policy.write_text(policy.read_text().replace("epsilon: 10", "epsilon: 9"))
+    contract = study.with_name("dataset.yaml")
+    contract.write_text(contract.read_text().replace("epsilon: 10", "epsilon: 9"))
 
 
 def _no_policy(study: Path) -> None:
-    study.with_name("policy.yaml").unlink()
+    study.with_name("dataset.yaml").unlink()
 
 
 def _another_partition(study: Path) -> None:
@@ -172,7 +172,7 @@ def test_show_tells_caps_that_nobody_used_and_knows_what_it_does_not_know(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = write_study(tmp_path / "study")
-    assert call(capfd, "ledger", "grant", path.with_name("policy.yaml"), "--reason", "opening")[0] == 0
+    assert call(capfd, "ledger", "grant", path.with_name("dataset.yaml"), "--reason", "opening")[0] == 0
     code, shown = call(capfd, "ledger", "show", "small")
     assert code == 0
     assert all(level in shown for level in ("sample", "label", "training_units"))

@@ -79,7 +79,7 @@ def _kill_and_resume(count: int, tmp_path: Path, home: Path) -> Counter[str]:
         tmp_path / "study",
         frame=people(3000),
         partitions=3,
-        policy={"caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}}},
+        contract={"caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}}},
     )
     home.mkdir(mode=0o700)
     chance = random.Random(SEED)
@@ -124,11 +124,15 @@ def test_kill_everywhere(tmp_path: Path, home: Path) -> None:
 @pytest.mark.timeout(300)
 def test_kill_through_prefect(tmp_path: Path, home: Path, prefect_server: str) -> None:
     """The same through the command and Prefect's server: three kills at random moments, then a run to the end."""
-    study = write_study(tmp_path / "study", frame=people(3000), study={"execution": {"engine": "prefect"}})
+    study = write_study(tmp_path / "study", frame=people(3000))
     chance = random.Random(SEED)
     out = tmp_path / "out"
     command = [sys.executable, "-m", "causalveil", "run", str(study), "--run-id", "killed", "--out", str(out), "--json"]
-    environment = os.environ | {"CAUSALVEIL_HOME": str(home), "PREFECT_API_URL": prefect_server}
+    environment = os.environ | {
+        "CAUSALVEIL_HOME": str(home),
+        "PREFECT_API_URL": prefect_server,
+        "CAUSALVEIL_ENGINE": "prefect",
+    }
     stored: dict[str, str] = {}
     for _ in range(3):
         child = subprocess.Popen(command, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -17,7 +17,9 @@ def test_a_resumed_run_matches_on_the_same_records(tmp_path: Path, home: Path, m
     from causalveil.schemas.errors import CausalveilError
     from causalveil.tasks.matching import perturb, weights
 
-    study = write_study(tmp_path / "study", study=matching_changes(level="sample"), policy={"estimators": ["matching"]})
+    study = write_study(
+        tmp_path / "study", study=matching_changes(level="sample"), contract={"estimators": ["matching"]}
+    )
     honest, seen = weights.match_stage, []
 
     def watched(*arguments):

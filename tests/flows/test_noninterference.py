@@ -94,11 +94,9 @@ def settle() -> dict[tuple[str, str], str]:
 DIRECTION = {
     "kind": "direction",
     "name": "small",
-    "data": {"path": ".", "unit": "person"},
     "pair": {"x": {"name": "age", "lower": 20, "upper": 60}, "y": {"name": "score", "lower": 0, "upper": 10}},
     "estimator": {"name": "direction", "scores": ["spearman", "kendall", "hsic"], "protect": ["train", "test"]},
     "privacy": {"epsilon": "1.0", "delta": "1e-6"},
-    "execution": {"workers": 1},
 }
 STUDIES: dict[str, dict[str, Any]] = {
     "ipw": STUDY,
@@ -142,9 +140,9 @@ def observe(
 ) -> dict[str, Any]:
     """Run once on `frame`, always in the same places; return all that can be seen from outside."""
     folder = tmp_path / f"study-{estimator}"
-    asked = merge(document or STUDIES[estimator], {"execution": {"engine": engine}})
+    asked = document or STUDIES[estimator]
     allowed = {"estimators": [asked["estimator"]["name"]], "guarantees": ["finite_sample", "asymptotic"]}
-    path = write_study(folder, frame=frame, policy=allowed)
+    path = write_study(folder, frame=frame, contract=allowed)
     path.write_text(yaml.safe_dump(asked, sort_keys=False))
     out = tmp_path / "out"
     caplog.clear()

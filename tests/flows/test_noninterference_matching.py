@@ -13,7 +13,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from tests.flows.test_noninterference import observe
-from tests.matching_help import POLICY, matching_changes
+from tests.matching_help import CONTRACT, matching_changes
 from tests.neighbours import neighbour_table
 from tests.studies import STUDY, merge, people, write_study
 
@@ -59,7 +59,7 @@ def test_direct_engine_shows_nothing_of_the_data(
 def test_at_label_level_an_outcome_moves_nothing_but_the_noisy_numbers(tmp_path: Path) -> None:
     found = []
     for index, frame in enumerate(tables("label")):
-        path = write_study(tmp_path / "study", frame=frame, study=matching_changes(level="label"), policy=POLICY)
+        path = write_study(tmp_path / "study", frame=frame, study=matching_changes(level="label"), contract=CONTRACT)
         out = tmp_path / f"out-{index}"
         found.append(run_study(path, out=out, run_id="observed", simulate=5, engine="direct").release)
     assert found[0].estimate != found[1].estimate

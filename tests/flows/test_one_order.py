@@ -16,7 +16,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence.rehearse import rehearse, rehearse_effect
 from causalveil.schemas.release import DirectionRelease, EffectRelease
-from causalveil.schemas.studies import estimator_names, load_study
+from causalveil.schemas.studies import estimator_names
 from causalveil.tasks.aipw_asymptotic.stages import SEED_LABEL
 from causalveil.tasks.direction.pairs import scaled
 from causalveil.tasks.enclave.enclave import MemoryEnclave
@@ -27,7 +27,7 @@ from causalveil.tasks.enclave.validate import HASH_LABEL
 from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from tests.studies import STUDY, merge, people, write_study
+from tests.studies import STUDY, merge, people, resolved, write_study
 
 SEED, RUN, PEOPLE = 5, "twin", people(900)
 PAIR: dict[str, Any] = {
@@ -86,20 +86,20 @@ class Twin(NamedTuple):
 def twin(folder: Path, changes: dict[str, Any]) -> Twin:
     document = merge(STUDY, changes)
     caps = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label", "training_units")}
-    policy = {
+    contract = {
         "estimators": [document["estimator"]["name"]],
         "guarantees": ["finite_sample", "asymptotic"],
         "caps": caps,
         "unbounded_halves": ["train", "test"],
     }
-    path = write_study(folder, frame=PEOPLE, partitions=3, study=changes, policy=policy)
+    path = write_study(folder, frame=PEOPLE, partitions=3, study=changes, contract=contract)
     key, parts = key_of(RUN, SEED).subkey(HASH_LABEL), []
     for file in sorted(folder.glob("*.parquet")):
         frame = pl.read_parquet(file)
         hashes = keyed_hash(frame["person"], key)
         order = ascending(hashes)
         parts.append((frame, order, hashes[order]))
-    return Twin(path, load_study(path), parts)
+    return Twin(path, resolved(path), parts)
 
 
 def staged(made: Twin, folder: Path) -> Any:

@@ -15,8 +15,8 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence import study as sequence_study
+from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import BudgetRefused, DataError
-from causalveil.schemas.studies import load_study
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import write_study
 
@@ -44,8 +44,9 @@ def task_names(run_id: str) -> list[str]:
 
 
 @pytest.fixture
-def study(tmp_path: Path, prefect_server: str) -> Path:
-    return write_study(tmp_path / "study", study={"execution": {"engine": "prefect"}})
+def study(tmp_path: Path, prefect_server: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("CAUSALVEIL_ENGINE", "prefect")
+    return write_study(tmp_path / "study")
 
 
 def test_prefect_and_direct_give_one_release(study: Path, tmp_path: Path) -> None:
@@ -70,13 +71,13 @@ def test_run_through_prefect_is_charged_once(study: Path, tmp_path: Path, caplog
 
 def test_a_run_parses_its_study_once(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[Path] = []
-    monkeypatch.setattr(sequence_study, "load_study", lambda path: parsed.append(path) or load_study(path))
+    monkeypatch.setattr(sequence_study, "load_study_file", lambda path: parsed.append(path) or load_study_file(path))
     run_study(study, engine="prefect", out=tmp_path / "out", run_id="once", simulate=1)
     assert parsed == [study]
 
 
 def test_typed_errors_pass_through_prefect(tmp_path: Path, prefect_server: str) -> None:
-    refused = write_study(tmp_path / "a", policy={"caps": {"sample": {"epsilon": "0.1"}}})
+    refused = write_study(tmp_path / "a", contract={"caps": {"sample": {"epsilon": "0.1"}}})
     with pytest.raises(BudgetRefused, match="remaining"):
         run_study(refused, engine="prefect", out=tmp_path / "out")
     broken = write_study(tmp_path / "b")

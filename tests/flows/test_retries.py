@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from tests.ledger_help import budget, charge, policy, reservation
+from tests.ledger_help import budget, charge, contract, reservation
 
 
 def test_retries_of_tasks_and_flows_draw_nothing_twice(tmp_path: Path, prefect_server: str) -> None:
@@ -17,7 +17,7 @@ def test_retries_of_tasks_and_flows_draw_nothing_twice(tmp_path: Path, prefect_s
     from prefect.cache_policies import NO_CACHE
 
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
-    ledger.grant(policy(), "opening")
+    ledger.grant(contract(), "opening")
     request = reservation(charges=(charge("value"), charge("records")))
     purse = budget(ledger, request, tmp_path)
     drawn: list[str] = []
@@ -40,7 +40,7 @@ def test_retries_of_tasks_and_flows_draw_nothing_twice(tmp_path: Path, prefect_s
 
     @flow(retries=1, retry_delay_seconds=0, persist_result=False)
     def run() -> None:
-        ledger.reserve(request, policy())
+        ledger.reserve(request, contract())
         stage()
         if len(seen) < 6:
             raise RuntimeError("after the task")

@@ -11,7 +11,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.schemas.errors import LedgerError, PolicyError, ReleaseHeld, RunConflict
+from causalveil.schemas.errors import ContractError, LedgerError, ReleaseHeld, RunConflict
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.ledger.review import ReviewVerdict
 from causalveil.tasks.privacy.owner import OwnerKey, owner_key
@@ -31,9 +31,9 @@ def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> OwnerKey:
 def study(tmp_path: Path, owner: OwnerKey) -> Path:
     path = write_study(
         tmp_path / "study",
-        policy={"data_class": "sensitive", "review": "required", "owner_key": owner.public},
+        contract={"data_class": "sensitive", "review": "required", "owner_key": owner.public},
     )
-    assert command("ledger", "grant", path.with_name("policy.yaml"), "--reason", "opening") == 0
+    assert command("ledger", "grant", path.with_name("dataset.yaml"), "--reason", "opening") == 0
     return path
 
 
@@ -95,7 +95,7 @@ def test_only_the_owner_reviews(study: Path, tmp_path: Path) -> None:
         lambda: ledger.review("one", ReviewVerdict.approve, other),
         lambda: ledger.held_document("one", other),
     ):
-        with pytest.raises(PolicyError, match="only the owner"):
+        with pytest.raises(ContractError, match="only the owner"):
             act()
     assert state_of("one") == "held"
 
@@ -161,6 +161,6 @@ async def _flow_run(name: str) -> tuple[str | None, str]:
 
 
 def test_review_needs_an_owner(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = write_study(tmp_path / "study", policy={"review": "required"})
+    path = write_study(tmp_path / "study", contract={"review": "required"})
     assert command("run", path, "--out", tmp_path / "out", "--json") == 2
     assert "owner_key" in json.loads(capfd.readouterr().out)["error"]["message"]

@@ -17,7 +17,10 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.audit_prefect import prefect_trail
 from causalveil.schemas.errors import CausalveilError, DataError
+from causalveil.schemas.execution import SITE_FILE
 from causalveil.schemas.release import EffectRelease, load_release
+from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.site import VARIABLES
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, write_study
 
@@ -27,8 +30,18 @@ SEED = 11
 
 
 def write(folder: Path, runner: str, address: str | None = None, **changes: Any) -> Path:
-    execution = {"engine": "prefect", "runner": runner, "workers": 2, "address": address}
-    return write_study(folder, frame=people(8000), partitions=PARTITIONS, study={"execution": execution}, **changes)
+    """A study of many partitions, and the operator's word on where they are worked on."""
+    execution = f'engine = "prefect"\nrunner = "{runner}"\nworkers = 2\n'
+    execution += f'address = "{address}"\n' if address else ""
+    (home() / SITE_FILE).write_text(f"[execution]\n{execution}")
+    return write_study(folder, frame=people(8000), partitions=PARTITIONS, **changes)
+
+
+@pytest.fixture(autouse=True)
+def the_file_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the variables that all tests share."""
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(scope="module")

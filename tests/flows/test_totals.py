@@ -13,7 +13,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.sequence.study import plan_study
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.ledger_help import assert_agreed
-from tests.studies import write_study
+from tests.studies import merge, resolved, write_study
 
 OPTIONS = [
     {"weighting": weighting, "estimand": estimand, "level": level, "delta": delta, "variant": "ours"}
@@ -82,8 +82,8 @@ def test_blocks_are_charged_one_by_one(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     path = write_study(
         folder,
-        study={"data": {"blocks": "month", "select": {"newest": 1}}},
-        policy={"caps": {"sample": {"epsilon": 1, "delta": "1e-5"}}},
+        study={"data": {"select": {"newest": 1}}},
+        contract={"blocks": {"key": "month", "units_span": False}, "caps": {"sample": {"epsilon": 1, "delta": "1e-5"}}},
     )
     for part in folder.glob("*.parquet"):
         part.unlink()
@@ -109,8 +109,8 @@ def test_units_that_span_blocks_charge_all(tmp_path: Path) -> None:
     folder = tmp_path / "study"
     path = write_study(
         folder,
-        study={"data": {"blocks": "month", "select": {"newest": 1}}},
-        policy={"units_span_blocks": True},
+        study={"data": {"select": {"newest": 1}}},
+        contract={"blocks": {"key": "month", "units_span": True}},
     )
     for part in folder.glob("*.parquet"):
         part.unlink()
@@ -134,12 +134,15 @@ def test_simulation_charges_nothing(tmp_path: Path) -> None:
     assert open_ledger().account("small").blocks == ()
 
 
-def test_specification_and_digest_travel(tmp_path: Path) -> None:
-    """The digest leaves out data.path and execution, and nothing else."""
-    from causalveil.schemas.studies import load_study
-
-    base = load_study(write_study(tmp_path / "a")).digest
-    same = load_study(write_study(tmp_path / "b", study={"data": {"path": "."}, "execution": {"workers": 2}})).digest
-    assert same == base
+def test_specification_and_digest_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The digest leaves out data.path and the operator's settings, and nothing else."""
+    base = resolved(write_study(tmp_path / "a")).digest
+    monkeypatch.setenv("CAUSALVEIL_WORKERS", "2")
+    assert resolved(write_study(tmp_path / "b", study={"data": {"path": "."}})).digest == base
+    for declared in ({"columns": {"treated": {"codes": {"control": 1, "treated": 0}}}}, {"unit": "age"}):
+        columns = {"columns": {"age": ...}} if "unit" in declared else {}
+        study = {"covariates": {"age": ...}} if columns else None
+        owner = merge({"public": ["treated", "group"]} | columns, declared)
+        assert resolved(write_study(tmp_path / "d", study=study, contract=owner)).digest != base
     for changes in ({"confidence": 0.9}, {"privacy": {"epsilon": "0.9"}}, {"outcome": {"upper": 11}}):
-        assert load_study(write_study(tmp_path / "c", study=changes)).digest != base
+        assert resolved(write_study(tmp_path / "c", study=changes)).digest != base

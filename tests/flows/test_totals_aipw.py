@@ -15,7 +15,7 @@ from causalveil.flows.sequence.study import plan_study
 from tests.ledger_help import assert_agreed
 from tests.studies import write_study
 
-POLICY: dict[str, Any] = {
+CONTRACT: dict[str, Any] = {
     "estimators": ["aipw", "difference_in_means"],
     "caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}},
 }
@@ -41,7 +41,7 @@ def changes(option: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_plan_ledger_release_agree(option: str, tmp_path: Path) -> None:
-    path = write_study(tmp_path / "study", study=changes(option), policy=POLICY)
+    path = write_study(tmp_path / "study", study=changes(option), contract=CONTRACT)
     _, plan = plan_study(path)
     release = assert_agreed(plan, run_study(path, out=tmp_path / "out", engine="direct").path)
     assert len(plan.charges) == OPTIONS[option][2]
@@ -52,7 +52,7 @@ def test_plan_ledger_release_agree(option: str, tmp_path: Path) -> None:
 
 
 def test_plan_says_what_cross_fitting_costs_and_what_is_not_learnt(tmp_path: Path, capsys: Any) -> None:
-    path = write_study(tmp_path / "study", study=changes("three folds"), policy=POLICY)
+    path = write_study(tmp_path / "study", study=changes("three folds"), contract=CONTRACT)
     with pytest.raises(SystemExit) as ended:
         main(["plan", str(path), "--effect", "2", "--json"])
     assert ended.value.code == 0
@@ -66,7 +66,7 @@ def test_plan_says_what_cross_fitting_costs_and_what_is_not_learnt(tmp_path: Pat
 
 
 def test_plan_without_data_has_formulas(tmp_path: Path) -> None:
-    path = write_study(tmp_path / "study", study=changes("slopes"), policy=POLICY)
+    path = write_study(tmp_path / "study", study=changes("slopes"), contract=CONTRACT)
     for part in path.parent.glob("*.parquet"):
         part.unlink()
     _, plan = plan_study(path)
@@ -92,7 +92,7 @@ def test_bad_input_is_one_line_and_costs_nothing(
     study = changes("small")
     for key, value in case[1].items():
         study[key] = {**study.get(key, {}), **value} if isinstance(value, dict) else value
-    path = write_study(tmp_path / "study", study=study, policy=POLICY)
+    path = write_study(tmp_path / "study", study=study, contract=CONTRACT)
     with pytest.raises(SystemExit) as ended:
         main(["run", str(path), "--engine", "direct", "--out", str(tmp_path / "out")])
     assert ended.value.code == 2

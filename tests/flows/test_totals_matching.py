@@ -14,7 +14,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.sequence.study import plan_study
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.ledger_help import assert_agreed
-from tests.matching_help import POLICY, matching_changes
+from tests.matching_help import CONTRACT, matching_changes
 from tests.studies import people, write_study
 
 STAGES = {"label": ["perturb"], "sample": ["propensity", "scores", "respond", "perturb"]}
@@ -34,7 +34,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: "-".join(map(str, option.values())))
 def test_plan_ledger_release_agree(option: dict[str, Any], tmp_path: Path) -> None:
-    path = write_study(tmp_path / "study", study=matching_changes(**{"epsilon": "0.7"} | option), policy=POLICY)
+    path = write_study(tmp_path / "study", study=matching_changes(**{"epsilon": "0.7"} | option), contract=CONTRACT)
     study, plan = plan_study(path)
     release = assert_agreed(plan, run_study(path, out=tmp_path / "out", engine="direct").path)
     assert [charge.stage for charge in plan.charges] == STAGES[option["level"]]
@@ -52,7 +52,7 @@ def test_plan_ledger_release_agree(option: dict[str, Any], tmp_path: Path) -> No
 @pytest.mark.parametrize("level", ["label", "sample"])
 def test_the_release_prints_what_the_declared_unit_was(level: str, tmp_path: Path) -> None:
     """The charge says 1 in units of the largest weight times B/m; the details say how much that is in this run."""
-    path = write_study(tmp_path / "study", study=matching_changes(level=level, epsilon="4"), policy=POLICY)
+    path = write_study(tmp_path / "study", study=matching_changes(level=level, epsilon="4"), contract=CONTRACT)
     release = run_study(path, out=tmp_path / "out", engine="direct").release
     details = release.details
     assert details["largest_weight"] == 1 + details["largest_reuse"] / 5
@@ -76,7 +76,9 @@ def test_the_order_of_rows_and_the_cut_into_files_do_not_matter(tmp_path: Path) 
         found = []
         for name, rows, partitions in (("a", frame, 1), ("b", shuffled, 4)):
             study = matching_changes(level=level, epsilon="8")
-            path = write_study(tmp_path / level / name, frame=rows, partitions=partitions, study=study, policy=POLICY)
+            path = write_study(
+                tmp_path / level / name, frame=rows, partitions=partitions, study=study, contract=CONTRACT
+            )
             out = tmp_path / f"out-{level}-{name}"
             found.append(run_study(path, out=out, run_id="order", simulate=3, engine="direct").release)
         assert found[0].estimate == found[1].estimate
@@ -89,7 +91,7 @@ def test_at_sample_level_an_empty_arm_is_no_error(tmp_path: Path) -> None:
     """What randomised treatments left is no fault of the data: the whole range, and the whole charge."""
     frame = people(12).with_columns(treated=pl.lit(True))
     study = matching_changes(level="sample", ratio=50)
-    path = write_study(tmp_path / "study", frame=frame, study=study, policy=POLICY)
+    path = write_study(tmp_path / "study", frame=frame, study=study, contract=CONTRACT)
     release = run_study(path, out=tmp_path / "out", engine="direct").release
     assert release.interval.whole_range
     assert release.details["drowned"]

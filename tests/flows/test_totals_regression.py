@@ -17,7 +17,7 @@ from causalveil.flows.sequence.study import plan_study
 from tests.ledger_help import assert_agreed
 from tests.studies import people, refused, write_study
 
-POLICY: dict[str, Any] = {
+CONTRACT: dict[str, Any] = {
     "estimators": ["regression"],
     "caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}, "label": {"epsilon": 1000, "delta": "1e-2"}},
 }
@@ -45,7 +45,7 @@ def changes(option: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_plan_ledger_release_agree(option: str, tmp_path: Path) -> None:
-    path = write_study(tmp_path / "study", study=changes(option), policy=POLICY)
+    path = write_study(tmp_path / "study", study=changes(option), contract=CONTRACT)
     _, plan = plan_study(path)
     release = assert_agreed(plan, run_study(path, out=tmp_path / "out", engine="direct").path)
     assert len(plan.charges) == OPTIONS[option][3]
@@ -58,7 +58,7 @@ def test_plan_ledger_release_agree(option: str, tmp_path: Path) -> None:
 
 
 def test_plan_says_what_is_adjusted_for(tmp_path: Path, capsys: Any) -> None:
-    path = write_study(tmp_path / "study", study=changes("small"), policy=POLICY)
+    path = write_study(tmp_path / "study", study=changes("small"), contract=CONTRACT)
     with pytest.raises(SystemExit) as ended:
         main(["plan", str(path), "--effect", "2", "--json"])
     assert ended.value.code == 0
@@ -69,7 +69,7 @@ def test_plan_says_what_is_adjusted_for(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_plan_without_data_has_formulas(tmp_path: Path) -> None:
-    path = write_study(tmp_path / "study", study=changes("adjusted"), policy=POLICY)
+    path = write_study(tmp_path / "study", study=changes("adjusted"), contract=CONTRACT)
     for part in path.parent.glob("*.parquet"):
         part.unlink()
     _, plan = plan_study(path)
@@ -79,7 +79,7 @@ def test_plan_without_data_has_formulas(tmp_path: Path) -> None:
 
 def test_label_level_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     study = changes("small") | {"privacy": {"level": "label"}}
-    path = write_study(tmp_path / "study", study=study, policy=POLICY)
+    path = write_study(tmp_path / "study", study=study, contract=CONTRACT)
     code, line, _ = refused(capfd, "run", str(path), "--engine", "direct", "--out", str(tmp_path / "out"))
     assert code == 2
     assert "label" in line
@@ -114,7 +114,7 @@ def spoilt(name: str) -> pl.DataFrame:
 )  # fmt: skip
 def test_a_spoilt_table_has_an_answer_of_finite_numbers(name: str, epsilon: str, tmp_path: Path) -> None:
     study = changes("adjusted") | {"privacy": {"epsilon": epsilon}}
-    path = write_study(tmp_path / "study", frame=spoilt(name), study=study, policy=POLICY)
+    path = write_study(tmp_path / "study", frame=spoilt(name), study=study, contract=CONTRACT)
     release = run_study(path, out=tmp_path / "out", engine="direct", simulate=3).release
     numbers = [value for value in release.details.values() if isinstance(value, float)]
     assert all(math.isfinite(value) for value in [release.estimate, *numbers])
@@ -126,7 +126,7 @@ def test_a_duplicated_covariate_is_said_to_be_unresolved(tmp_path: Path) -> None
     frame = people(4000).with_columns(again=pl.col("age"))
     covariates = {"again": {"lower": 20, "upper": 60}}
     study = changes("adjusted") | {"covariates": covariates, "estimator": {**changes("controls")["estimator"]}}
-    path = write_study(tmp_path / "study", frame=frame, study=study, policy=POLICY)
+    path = write_study(tmp_path / "study", frame=frame, study=study, contract=CONTRACT)
     release = run_study(path, out=tmp_path / "out", engine="direct", simulate=3).release
     assert release.details["adjustment"] == "adjusted linearly"
     assert release.details["unresolved_directions"] == 1

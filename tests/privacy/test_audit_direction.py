@@ -137,7 +137,7 @@ def test_hsic_training_half(protect: list[str]) -> None:
 
 
 def test_the_unprotected_half_shows() -> None:
-    """Under `protect: [test]` a training unit may be seen: that is what the policy's line allows."""
+    """Under `protect: [test]` a training unit may be seen: that is what the contract's line allows."""
     study = ranked("kendall", epsilon="0.5", penalty=1e-4)
     test = np.random.default_rng(1).uniform(-1, 1, (TEST, 2)) * [1.0, 0.05]
     _, one = exact(study, "kendall", np.array([[0.5, 1.0]]), test)

@@ -17,7 +17,7 @@ from causalveil.schemas.errors import BudgetRefused, CausalveilError, Convergenc
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.privacy.budget import FlowBudget, _decode, _encode, records_folder
 from causalveil.tasks.privacy.ledger.ledger import Ledger, Released
-from tests.ledger_help import DATASET, budget, charge, never, policy, reservation, value
+from tests.ledger_help import DATASET, budget, charge, contract, never, reservation, value
 
 CHARGES = (charge("model", "0.25"), charge("outcome", "0.25"))
 
@@ -25,9 +25,9 @@ CHARGES = (charge("model", "0.25"), charge("outcome", "0.25"))
 @pytest.fixture
 def purse(ledger: Ledger, tmp_path: Path) -> FlowBudget:
     """The budget of a run that is reserved."""
-    ledger.grant(policy(), "opening")
+    ledger.grant(contract(), "opening")
     request = reservation(charges=CHARGES)
-    ledger.reserve(request, policy())
+    ledger.reserve(request, contract())
     return budget(ledger, request, tmp_path)
 
 

@@ -23,7 +23,7 @@ from causalveil.tasks.privacy.ledger.copy import copy_ledger
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from tests import postgres
-from tests.ledger_help import budget, charge, finished, policy, release_of, reservation, value
+from tests.ledger_help import budget, charge, contract, finished, release_of, reservation, value
 
 Tamper = Callable[..., None]
 ROOT = Path(__file__).parents[2]
@@ -32,8 +32,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def release(ledger: Ledger, tmp_path: Path) -> EffectRelease:
     """A finished run; its entries are 3 (reserve), 4 (charge) and 5 (document), after genesis and grant."""
-    ledger.grant(policy(), "opening")
-    return finished(ledger, reservation(), policy(), tmp_path)
+    ledger.grant(contract(), "opening")
+    return finished(ledger, reservation(), contract(), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -183,9 +183,9 @@ class TestVerifyRelease:
     def test_rollback_to_a_backup(self, tmp_path: Path) -> None:
         path = tmp_path / "ledger.db"
         ledger = open_ledger(f"sqlite:///{path}")
-        ledger.grant(policy(), "opening")
+        ledger.grant(contract(), "opening")
         shutil.copy(path, tmp_path / "backup.db")
-        release = finished(ledger, reservation(), policy(), tmp_path)
+        release = finished(ledger, reservation(), contract(), tmp_path)
         ledger.verify_release(release)
         shutil.copy(tmp_path / "backup.db", path)
         with pytest.raises(LedgerError, match="older copy"):
@@ -198,12 +198,12 @@ class TestVerifyRelease:
     def test_rerun_after_rollback_does_not_pass_for_the_first(self, tmp_path: Path, home: Path) -> None:
         path = tmp_path / "ledger.db"
         ledger = open_ledger(f"sqlite:///{path}")
-        ledger.grant(policy(), "opening")
+        ledger.grant(contract(), "opening")
         shutil.copy(path, tmp_path / "backup.db")
-        first = finished(ledger, reservation(), policy(), tmp_path)
+        first = finished(ledger, reservation(), contract(), tmp_path)
         shutil.copy(tmp_path / "backup.db", path)
         shutil.rmtree(home / "ledgers")  # a machine that has not seen the first
-        second = finished(ledger, reservation(), policy(), tmp_path)
+        second = finished(ledger, reservation(), contract(), tmp_path)
         ledger.verify_release(second)
         with pytest.raises(LedgerError, match="another hash"):
             ledger.verify_release(first)
@@ -231,7 +231,7 @@ class TestVerifyRelease:
         with pytest.raises(LedgerError, match="names ledger 0000"):
             ledger.verify_release(foreign)
         request = reservation("run-2")
-        ledger.reserve(request, policy())
+        ledger.reserve(request, contract())
         budget(ledger, request, tmp_path).spend(charge(), value(1.0))
         with pytest.raises(LedgerError, match="no finished release"):
             ledger.verify_release(release_of(ledger, request))
@@ -307,7 +307,7 @@ class TestDatabase:
         try:
             path = folder / "ledger.db"
             ledger = open_ledger(f"sqlite:///{path}")
-            ledger.grant(policy(), "opening")
+            ledger.grant(contract(), "opening")
             path.chmod(0o444)
             folder.chmod(0o555)
 
@@ -318,7 +318,7 @@ class TestDatabase:
                 reader = open_ledger(f"sqlite:///{path}")
                 answers.put(reader.verify().entries)
                 for act in (
-                    lambda: reader.reserve(reservation(), policy()),
+                    lambda: reader.reserve(reservation(), contract()),
                     lambda: open_ledger(f"sqlite:///{folder / 'new.db'}"),
                 ):
                     try:
@@ -341,7 +341,7 @@ class TestDatabase:
             shutil.rmtree(folder)
 
     def test_read_only_database(self, ledger: Ledger) -> None:
-        ledger.grant(policy(), "opening")
+        ledger.grant(contract(), "opening")
         url = ledger.store.url
         if url.get_backend_name() == "sqlite":
             read_only = open_ledger(f"sqlite:///file:{url.database}?mode=ro&uri=true")
@@ -353,7 +353,7 @@ class TestDatabase:
             )
         assert read_only.account("trial").caps
         with pytest.raises(LedgerError, match="is read-only"):
-            read_only.reserve(reservation(), policy())
+            read_only.reserve(reservation(), contract())
 
     def test_not_a_database(self, tmp_path: Path) -> None:
         path = tmp_path / "ledger.db"

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from causalveil.schemas.errors import BudgetRefused, CausalveilError, LedgerError, PolicyError
-from causalveil.schemas.policy import Policy
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.errors import BudgetRefused, CausalveilError, ContractError, LedgerError
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.owner import OwnerKey, is_signed, owner_key
-from tests.ledger_help import charge, policy, reservation
+from tests.ledger_help import charge, contract, reservation
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def owner(tmp_path: Path) -> OwnerKey:
     return owner_key(tmp_path / "owner.key", create=True)
 
 
-def sensitive(owner: OwnerKey, epsilon: str = "1", **more: Any) -> Policy:
-    return policy(epsilon, data_class="sensitive", owner_key=owner.public, **more)
+def sensitive(owner: OwnerKey, epsilon: str = "1", **more: Any) -> Contract:
+    return contract(epsilon, data_class="sensitive", owner_key=owner.public, **more)
 
 
 def stranger(folder: Path) -> OwnerKey:
@@ -44,35 +44,35 @@ def last_grant(ledger: Ledger) -> dict[str, Any]:
 
 def test_sensitive_data_need_a_signed_grant(ledger: Ledger, owner: OwnerKey, tmp_path: Path) -> None:
     theirs = sensitive(owner)
-    with pytest.raises(PolicyError, match="owner_key"):
-        ledger.grant(policy(data_class="sensitive"), "opening")
-    with pytest.raises(PolicyError, match="--key"):
+    with pytest.raises(ContractError, match="owner_key"):
+        ledger.grant(contract(data_class="sensitive"), "opening")
+    with pytest.raises(ContractError, match="--key"):
         ledger.grant(theirs, "opening")
-    with pytest.raises(PolicyError, match="--key"):
+    with pytest.raises(ContractError, match="--key"):
         ledger.grant(theirs, "opening", stranger(tmp_path))
     with pytest.raises(BudgetRefused, match="no grant"):
-        ledger.reserve(reservation(policy=theirs), theirs)
+        ledger.reserve(reservation(contract=theirs), theirs)
     ledger.grant(theirs, "opening", owner)
-    assert ledger.reserve(reservation(policy=theirs), theirs) == "reserved"
+    assert ledger.reserve(reservation(contract=theirs), theirs) == "reserved"
     ledger.verify()
 
 
 def test_an_unsigned_grant_does_not_carry_sensitive_data(ledger: Ledger, owner: OwnerKey) -> None:
     """The contract was synthetic when it was granted, and became sensitive by an edit."""
-    ledger.grant(policy(), "opening")
-    for now in (policy(data_class="sensitive"), sensitive(owner)):
+    ledger.grant(contract(), "opening")
+    for now in (contract(data_class="sensitive"), sensitive(owner)):
         with pytest.raises(BudgetRefused, match="ledger grant"):
-            ledger.reserve(reservation(policy=now), now)
+            ledger.reserve(reservation(contract=now), now)
 
 
 def test_the_owner_signs_every_later_grant(ledger: Ledger, owner: OwnerKey, tmp_path: Path) -> None:
     other = stranger(tmp_path)
     ledger.grant(sensitive(owner), "opening", owner)
-    with pytest.raises(PolicyError, match=owner.public):
+    with pytest.raises(ContractError, match=owner.public):
         ledger.grant(sensitive(other, "100"), "mine now", other)
-    with pytest.raises(PolicyError, match="owner_key"):
-        ledger.grant(policy("100"), "it is synthetic now")
-    assert not ledger.grant_itself(policy("100"))
+    with pytest.raises(ContractError, match="owner_key"):
+        ledger.grant(contract("100"), "it is synthetic now")
+    assert not ledger.grant_itself(contract("100"))
     ledger.grant(sensitive(owner, "2"), "more", owner)
     ledger.verify()
 
@@ -81,11 +81,11 @@ def test_a_new_key_is_signed_by_the_old_one(ledger: Ledger, owner: OwnerKey, tmp
     heir = stranger(tmp_path)
     ledger.grant(sensitive(owner), "opening", owner)
     ledger.grant(sensitive(heir), "a new owner", owner)
-    with pytest.raises(PolicyError):
+    with pytest.raises(ContractError):
         ledger.grant(sensitive(heir, "3"), "the old owner", owner)
     ledger.grant(sensitive(heir, "3"), "more", heir)
     now = sensitive(heir, "3")
-    ledger.reserve(reservation(policy=now), now)
+    ledger.reserve(reservation(contract=now), now)
     ledger.verify()
 
 
@@ -117,13 +117,13 @@ def test_a_forged_grant_is_found_and_raises_no_cap(ledger: Ledger, owner: OwnerK
         ledger.verify()
     for asked in (sensitive(owner, "100"), sensitive(other, "100"), sensitive(owner, "0.1"), sensitive(owner, "1")):
         with pytest.raises((LedgerError, BudgetRefused)):
-            ledger.reserve(reservation(charges=(charge(epsilon="0.05"),), policy=asked), asked)
+            ledger.reserve(reservation(charges=(charge(epsilon="0.05"),), contract=asked), asked)
 
 
-def test_a_reservation_under_another_policy_than_the_granted_one_is_found(ledger: Ledger, owner: OwnerKey) -> None:
+def test_a_reservation_under_another_contract_than_the_granted_one_is_found(ledger: Ledger, owner: OwnerKey) -> None:
     ledger.grant(sensitive(owner), "opening", owner)
     edited = sensitive(owner, estimators=["ipw", "matching"])
-    body = {"reservation": reservation(policy=edited).model_dump(), "cap": {"epsilon": "1", "delta": "1e-6"}}
+    body = {"reservation": reservation(contract=edited).model_dump(), "cap": {"epsilon": "1", "delta": "1e-6"}}
     with ledger.store.write() as connection:
         ledger.store.append(connection, "reserve", dataset="trial", run_id="run-1", body=body)
     with pytest.raises(LedgerError, match=r"entry 3.*not the one that was granted"):

@@ -15,7 +15,7 @@ import pytest
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from tests.children import CONTEXT, process
-from tests.ledger_help import audit_lines, budget, charge, finished, never, policy, reservation
+from tests.ledger_help import audit_lines, budget, charge, contract, finished, never, reservation
 
 
 def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
@@ -39,13 +39,13 @@ def at_once(count: int, work: Callable[[int], Any]) -> list[Any]:
 
 
 def test_sixteen_processes_never_exceed_a_cap(ledger: Ledger) -> None:
-    owner = policy("1")
+    owner = contract("1")
     ledger.grant(owner, "opening")
 
     def work(number: int) -> str:
         try:
             own = charge(epsilon="0.15")
-            return ledger.reserve(reservation(f"run-{number}", charges=(own,), policy=owner), owner)
+            return ledger.reserve(reservation(f"run-{number}", charges=(own,), contract=owner), owner)
         except BudgetRefused:
             return "refused"
 
@@ -56,11 +56,11 @@ def test_sixteen_processes_never_exceed_a_cap(ledger: Ledger) -> None:
 
 
 def test_one_run_in_eight_processes_draws_once(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.grant(policy(), "opening")
+    ledger.grant(contract(), "opening")
     request = reservation(charges=(charge("value"), charge("records")))
 
     def work(number: int) -> tuple[str, bytes, bytes]:
-        how = ledger.reserve(request, policy())
+        how = ledger.reserve(request, contract())
         purse = budget(ledger, request, tmp_path)
 
         def draw(_noise: Any) -> Any:
@@ -96,9 +96,9 @@ def killed_at(work: Callable[[Any], None]) -> bytes:
 @pytest.mark.parametrize("kind", ["spend", "spend_records"])
 @pytest.mark.parametrize("when", ["before the commit", "after the commit"])
 def test_killed_in_the_middle_of_a_draw(ledger: Ledger, tmp_path: Path, kind: str, when: str) -> None:
-    ledger.grant(policy(), "opening")
+    ledger.grant(contract(), "opening")
     request = reservation()
-    ledger.reserve(request, policy())
+    ledger.reserve(request, contract())
     act = getattr(budget(ledger, request, tmp_path), kind)
     drawn = np.random.default_rng().standard_normal(3)
 
@@ -126,17 +126,17 @@ def test_killed_in_the_middle_of_a_draw(ledger: Ledger, tmp_path: Path, kind: st
         assert killed_at(after).decode() == ledger.last_charge_hash("run-1")
         found = act(charge(), never)
     assert found.tobytes() == drawn.tobytes()
-    assert ledger.reserve(request, policy()) == "resumed"
+    assert ledger.reserve(request, contract()) == "resumed"
     assert ledger.verify().entries == 4
     assert str(ledger.account("trial").blocks[0].spent.epsilon) == "0.1"
 
 
 def test_killed_anywhere(ledger: Ledger, tmp_path: Path) -> None:
     """A process spends twenty charges and is killed at a random moment, until one gets through."""
-    owner = policy("10")
+    owner = contract("10")
     ledger.grant(owner, "opening")
     charges = tuple(charge(f"draw-{number}") for number in range(20))
-    request = reservation(charges=charges, policy=owner)
+    request = reservation(charges=charges, contract=owner)
     seen: dict[str, bytes] = {}
     kills = 0
 
@@ -180,14 +180,14 @@ def test_killed_anywhere(ledger: Ledger, tmp_path: Path) -> None:
 
 
 def test_a_reader_does_not_disturb_writers(ledger: Ledger, tmp_path: Path) -> None:
-    owner = policy("100")
+    owner = contract("100")
     ledger.grant(owner, "opening")
 
     def work(number: int) -> int:
         if number % 2:
             return max(ledger.verify().entries for _ in range(10))
         for turn in range(3):
-            finished(ledger, reservation(f"run-{number}-{turn}", policy=owner), owner, tmp_path)
+            finished(ledger, reservation(f"run-{number}-{turn}", contract=owner), owner, tmp_path)
         return 0
 
     answers = at_once(4, work)

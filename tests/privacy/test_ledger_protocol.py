@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from causalveil.schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict, StudyError
+from causalveil.schemas.errors import BudgetRefused, ContractError, LedgerError, RunConflict, StudyError
 from causalveil.schemas.ledger import Account, BlockAccount
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.privacy.ledger.ledger import Ledger, throwaway_ledger
-from tests.ledger_help import audit_lines, budget, charge, finished, policy, reservation, value
+from tests.ledger_help import audit_lines, budget, charge, contract, finished, reservation, value
 
 
 def block(ledger: Ledger, name: str = "all", level: str = "sample") -> BlockAccount:
@@ -31,30 +31,30 @@ def amounts(account: BlockAccount) -> dict[str, str]:
 class TestReserve:
     def test_without_a_grant_nothing_is_reserved(self, ledger: Ledger) -> None:
         with pytest.raises(BudgetRefused, match=r"no grant.*ledger grant"):
-            ledger.reserve(reservation(), policy())
+            ledger.reserve(reservation(), contract())
 
     def test_level_without_cap_is_refused(self, ledger: Ledger) -> None:
-        ledger.grant(policy(), "opening")
+        ledger.grant(contract(), "opening")
         with pytest.raises(BudgetRefused, match="no cap for level label"):
-            ledger.reserve(reservation(level="label"), policy())
+            ledger.reserve(reservation(level="label"), contract())
 
     def test_three_tenths_fit_into_three_tenths_and_a_fourth_does_not(self, ledger: Ledger) -> None:
-        owner = policy("0.3")
+        owner = contract("0.3")
         ledger.grant(owner, "opening")
         for number in range(3):
-            assert ledger.reserve(reservation(f"run-{number}", policy=owner), owner) == "reserved"
+            assert ledger.reserve(reservation(f"run-{number}", contract=owner), owner) == "reserved"
         with pytest.raises(BudgetRefused) as refusal:
-            ledger.reserve(reservation("run-3", policy=owner), owner)
+            ledger.reserve(reservation("run-3", contract=owner), owner)
         for word in ("'trial'", "sample", "'all'", "reserved 0.3", "requested 0.1", "remaining 0 of 0.3"):
             assert word in str(refusal.value)
         assert "\n" not in str(refusal.value)
         assert amounts(block(ledger)) == {"granted": "0.3", "spent": "0", "reserved": "0.3", "remaining": "0"}
 
     def test_a_refusal_is_an_entry_that_charges_nothing_and_leaves_the_ledger_usable(self, ledger: Ledger) -> None:
-        owner = policy("0.3")
+        owner = contract("0.3")
         ledger.grant(owner, "opening")
         with pytest.raises(BudgetRefused) as refusal:
-            ledger.reserve(reservation(charges=(charge(epsilon="0.4"),), policy=owner), owner)
+            ledger.reserve(reservation(charges=(charge(epsilon="0.4"),), contract=owner), owner)
         assert ledger.verify().entries == 3
         assert ledger.account("trial").runs == ()
         with ledger.store.read() as connection:
@@ -63,23 +63,23 @@ class TestReserve:
         assert (last.kind, last.run_id) == ("refuse", "run-1")
         assert last.document["why"] == str(refusal.value)
         assert last.document["asked"]["cost"] == {"epsilon": "0.4", "delta": "0"}
-        assert ledger.reserve(reservation(policy=owner), owner) == "reserved"
+        assert ledger.reserve(reservation(contract=owner), owner) == "reserved"
 
     def test_delta_has_a_cap_of_its_own(self, ledger: Ledger) -> None:
-        owner = policy("10", "1e-6")
+        owner = contract("10", "1e-6")
         ledger.grant(owner, "opening")
-        ledger.reserve(reservation(charges=(charge(delta="6e-7"),), policy=owner), owner)
+        ledger.reserve(reservation(charges=(charge(delta="6e-7"),), contract=owner), owner)
         with pytest.raises(BudgetRefused, match=r"delta spent or reserved 6e-7, requested 6e-7, remaining 4e-7"):
-            ledger.reserve(reservation("run-2", charges=(charge(delta="6e-7"),), policy=owner), owner)
+            ledger.reserve(reservation("run-2", charges=(charge(delta="6e-7"),), contract=owner), owner)
 
     def test_every_block_is_charged_and_the_full_one_is_named(self, ledger: Ledger) -> None:
-        owner = policy("0.2")
+        owner = contract("0.2")
         ledger.grant(owner, "opening")
-        ledger.reserve(reservation("a", blocks=("march",), policy=owner), owner)
-        ledger.reserve(reservation("b", blocks=("march",), policy=owner), owner)
+        ledger.reserve(reservation("a", blocks=("march",), contract=owner), owner)
+        ledger.reserve(reservation("b", blocks=("march",), contract=owner), owner)
         with pytest.raises(BudgetRefused, match="block 'march'"):
-            ledger.reserve(reservation("c", blocks=("april", "march"), policy=owner), owner)
-        ledger.reserve(reservation("d", blocks=("april", "may"), policy=owner), owner)
+            ledger.reserve(reservation("c", blocks=("april", "march"), contract=owner), owner)
+        ledger.reserve(reservation("d", blocks=("april", "may"), contract=owner), owner)
         account = ledger.account("trial")
         assert [(b.block, str(b.remaining.epsilon), b.runs) for b in account.blocks] == [
             ("april", "0.1", 1),
@@ -89,66 +89,66 @@ class TestReserve:
 
     def test_levels_and_datasets_have_accounts_of_their_own(self, ledger: Ledger) -> None:
         caps = {"sample": {"epsilon": "0.1", "delta": 0}, "label": {"epsilon": "0.1", "delta": 0}}
-        for owner in (policy(caps=caps), policy(dataset="other", caps=caps)):
+        for owner in (contract(caps=caps), contract(dataset="other", caps=caps)):
             ledger.grant(owner, "opening")
             for level in ("sample", "label"):
-                ledger.reserve(reservation(f"{owner.dataset}-{level}", level=level, policy=owner), owner)
+                ledger.reserve(reservation(f"{owner.dataset}-{level}", level=level, contract=owner), owner)
         assert ledger.verify().runs == 4
 
     @pytest.mark.parametrize("edited", ["0.1", "10"])
-    def test_an_edited_policy_does_nothing_until_it_is_granted(self, ledger: Ledger, edited: str) -> None:
-        ledger.grant(policy("1"), "opening")
-        now = policy(edited)
+    def test_an_edited_contract_does_nothing_until_it_is_granted(self, ledger: Ledger, edited: str) -> None:
+        ledger.grant(contract("1"), "opening")
+        now = contract(edited)
         with pytest.raises(BudgetRefused, match=r"changed after it was granted.*ledger grant"):
-            ledger.reserve(reservation(charges=(charge(epsilon="0.1"),), policy=now), now)
+            ledger.reserve(reservation(charges=(charge(epsilon="0.1"),), contract=now), now)
         assert ledger.account("trial").runs == ()
         ledger.grant(now, "changed caps")
-        assert ledger.reserve(reservation(charges=(charge(epsilon="0.1"),), policy=now), now) == "reserved"
+        assert ledger.reserve(reservation(charges=(charge(epsilon="0.1"),), contract=now), now) == "reserved"
         ledger.verify()
 
     def test_the_latest_grant_is_in_force(self, ledger: Ledger) -> None:
-        wide, narrow = policy("1"), policy("0.2")
-        ledger.grant(policy("0.1"), "opening")
+        wide, narrow = contract("1"), contract("0.2")
+        ledger.grant(contract("0.1"), "opening")
         ledger.grant(wide, "more")
-        ledger.reserve(reservation(charges=(charge(epsilon="0.5"),), policy=wide), wide)
+        ledger.reserve(reservation(charges=(charge(epsilon="0.5"),), contract=wide), wide)
         ledger.grant(narrow, "less")
         with pytest.raises(BudgetRefused, match=r"remaining 0 of 0\.2"):
-            ledger.reserve(reservation("run-2", policy=narrow), narrow)
+            ledger.reserve(reservation("run-2", contract=narrow), narrow)
         ledger.verify()
 
     def test_public_data_grant_themselves_once(self, ledger: Ledger) -> None:
-        assert ledger.grant_itself(policy("0.1"))
-        assert not ledger.grant_itself(policy("5"))
-        assert not ledger.grant_itself(policy(dataset="people", data_class="sensitive"))
+        assert ledger.grant_itself(contract("0.1"))
+        assert not ledger.grant_itself(contract("5"))
+        assert not ledger.grant_itself(contract(dataset="people", data_class="sensitive"))
         assert ledger.account("trial").caps[Level.sample].epsilon == Decimal("0.1")
 
     def test_charges_beyond_the_total_are_refused(self, ledger: Ledger) -> None:
-        ledger.grant(policy(), "opening")
+        ledger.grant(contract(), "opening")
         with pytest.raises(BudgetRefused, match="exceed"):
-            ledger.reserve(reservation(cost={"epsilon": "0.05", "delta": "0"}), policy())
+            ledger.reserve(reservation(cost={"epsilon": "0.05", "delta": "0"}), contract())
 
     def test_foreign_ledger(self, ledger: Ledger) -> None:
-        ledger.grant(policy(ledger=ledger.identity), "opening")
-        elsewhere = policy(ledger="0" * 32)
+        ledger.grant(contract(ledger=ledger.identity), "opening")
+        elsewhere = contract(ledger="0" * 32)
         with pytest.raises(LedgerError, match="CAUSALVEIL_LEDGER_URL"):
-            ledger.reserve(reservation(policy=elsewhere), elsewhere)
+            ledger.reserve(reservation(contract=elsewhere), elsewhere)
         with pytest.raises(LedgerError):
             ledger.grant(elsewhere, "opening")
-        ledger.reserve(reservation(), policy(ledger=ledger.identity))
+        ledger.reserve(reservation(), contract(ledger=ledger.identity))
 
-    def test_policy_must_be_the_reservation_s(self, ledger: Ledger) -> None:
-        ledger.grant(policy(), "opening")
-        with pytest.raises(PolicyError):
-            ledger.reserve(reservation(), policy("0.9"))
+    def test_contract_must_be_the_reservation_s(self, ledger: Ledger) -> None:
+        ledger.grant(contract(), "opening")
+        with pytest.raises(ContractError):
+            ledger.reserve(reservation(), contract("0.9"))
 
 
 class TestResume:
     def test_the_same_run_is_charged_once(self, ledger: Ledger) -> None:
-        ledger.grant(policy(), "opening")
-        assert ledger.reserve(reservation(), policy()) == "reserved"
-        # A lower policy since then does not stop a run that holds its reservation.
-        now = policy("0.01")
-        assert ledger.reserve(reservation(policy=now), now) == "resumed"
+        ledger.grant(contract(), "opening")
+        assert ledger.reserve(reservation(), contract()) == "reserved"
+        # A lower contract since then does not stop a run that holds its reservation.
+        now = contract("0.01")
+        assert ledger.reserve(reservation(contract=now), now) == "resumed"
         assert str(block(ledger).reserved.epsilon) == "0.1"
 
     @pytest.mark.parametrize(
@@ -164,28 +164,28 @@ class TestResume:
         ],
     )
     def test_another_run_under_the_id_is_refused(self, ledger: Ledger, change: dict[str, Any], words: str) -> None:
-        ledger.grant(policy(), "opening")
-        ledger.reserve(reservation(), policy())
+        ledger.grant(contract(), "opening")
+        ledger.reserve(reservation(), contract())
         with pytest.raises(RunConflict, match=rf"run-1.*{words}.*new run id"):
-            ledger.reserve(reservation(**change), policy())
+            ledger.reserve(reservation(**change), contract())
         assert ledger.verify().entries == 3
 
     def test_the_id_is_taken_in_every_dataset(self, ledger: Ledger) -> None:
-        other = policy(dataset="other")
-        for owner in (policy(), other):
+        other = contract(dataset="other")
+        for owner in (contract(), other):
             ledger.grant(owner, "opening")
-        ledger.reserve(reservation(), policy())
+        ledger.reserve(reservation(), contract())
         with pytest.raises(RunConflict, match="dataset"):
-            ledger.reserve(reservation(policy=other), other)
+            ledger.reserve(reservation(contract=other), other)
 
 
 class TestVoid:
     CHARGES = (charge("a", "0.1"), charge("b", "0.2"), charge("c", "0.3", scope="train"))
 
     def test_frees_only_what_was_never_released(self, ledger: Ledger, tmp_path: Path) -> None:
-        ledger.grant(policy(), "opening")
+        ledger.grant(contract(), "opening")
         request = reservation(charges=self.CHARGES)
-        ledger.reserve(request, policy())
+        ledger.reserve(request, contract())
         budget(ledger, request, tmp_path).spend(self.CHARGES[0], value(1.0))
         spent = {"granted": "1", "spent": "0.1", "reserved": "0.5", "remaining": "0.4"}
         assert amounts(block(ledger)) == spent
@@ -193,29 +193,29 @@ class TestVoid:
         assert amounts(block(ledger)) == spent | {"reserved": "0", "remaining": "0.9"}
         assert ledger.account("trial").runs[0].state == "voided"
         with pytest.raises(BudgetRefused):
-            ledger.reserve(reservation("run-2", charges=(charge(epsilon="0.91"),)), policy())
-        ledger.reserve(reservation("run-3", charges=(charge(epsilon="0.9"),)), policy())
+            ledger.reserve(reservation("run-2", charges=(charge(epsilon="0.91"),)), contract())
+        ledger.reserve(reservation("run-3", charges=(charge(epsilon="0.9"),)), contract())
         ledger.verify()
 
     def test_a_part_with_too_many_digits_counts_as_the_whole(self, ledger: Ledger, tmp_path: Path) -> None:
         parts = (charge("a", "0.4"), charge("b", "0.0123456789012345", scope="train"))
         whole = (*parts, charge("c", "0.5", scope="estimation"))
         request = reservation(charges=whole, cost={"epsilon": "0.9", "delta": "0"})
-        ledger.grant(policy(), "opening")
-        ledger.reserve(request, policy())
+        ledger.grant(contract(), "opening")
+        ledger.reserve(request, contract())
         for one in parts:
             budget(ledger, request, tmp_path).spend(one, value(1.0))
         ledger.void("run-1", "power cut")
         assert amounts(block(ledger)) == {"granted": "1", "spent": "0.9", "reserved": "0", "remaining": "0.1"}
 
     def test_a_voided_run_cannot_go_on(self, ledger: Ledger, tmp_path: Path) -> None:
-        ledger.grant(policy(), "opening")
+        ledger.grant(contract(), "opening")
         request = reservation(charges=self.CHARGES)
-        ledger.reserve(request, policy())
+        ledger.reserve(request, contract())
         purse = budget(ledger, request, tmp_path)
         ledger.void("run-1", "power cut")
         with pytest.raises(RunConflict, match="voided; choose a new run id"):
-            ledger.reserve(request, policy())
+            ledger.reserve(request, contract())
         with pytest.raises(BudgetRefused, match="voided"):
             purse.spend(self.CHARGES[0], value(1.0))
         with pytest.raises(RunConflict, match="voided"):
@@ -224,8 +224,8 @@ class TestVoid:
             ledger.void("run-1", "again")
 
     def test_unknown_and_finished_runs_and_empty_reasons_are_refused(self, ledger: Ledger, tmp_path: Path) -> None:
-        ledger.grant(policy(), "opening")
-        finished(ledger, reservation(), policy(), tmp_path)
+        ledger.grant(contract(), "opening")
+        finished(ledger, reservation(), contract(), tmp_path)
         for run_id in ("nobody", ""):
             with pytest.raises(RunConflict, match="not in this ledger"):
                 ledger.void(run_id, "why")
@@ -236,9 +236,9 @@ class TestVoid:
                 ledger.void("run-1", reason)
 
     def test_if_untouched(self, ledger: Ledger, tmp_path: Path) -> None:
-        ledger.grant(policy(), "opening")
-        ledger.reserve(reservation("fresh"), policy())
-        ledger.reserve(reservation("drew"), policy())
+        ledger.grant(contract(), "opening")
+        ledger.reserve(reservation("fresh"), contract())
+        ledger.reserve(reservation("drew"), contract())
         budget(ledger, reservation("drew"), tmp_path).spend(charge(), value(1.0))
         assert ledger.void_if_untouched("fresh", "data error")
         assert not ledger.void_if_untouched("fresh", "data error")
@@ -252,10 +252,10 @@ class TestVoid:
 
 class TestFinish:
     def test_document_is_stored_once(self, ledger: Ledger, tmp_path: Path) -> None:
-        ledger.grant(policy(), "opening")
+        ledger.grant(contract(), "opening")
         request = reservation()
         assert ledger.stored_document("run-1") is None
-        ledger.reserve(request, policy())
+        ledger.reserve(request, contract())
         assert ledger.last_charge_hash("run-1") == ledger.verify().head_hash
         purse = budget(ledger, request, tmp_path)
         purse.spend(charge(), value(1.0))
@@ -268,20 +268,20 @@ class TestFinish:
         assert ledger.verify().entries == 5
         with pytest.raises(RunConflict, match="another release"):
             purse.finish("{ }\n")
-        assert ledger.reserve(request, policy()) == "resumed"
+        assert ledger.reserve(request, contract()) == "resumed"
 
     def test_the_last_charge_is_the_last_one_drawn(self, ledger: Ledger, tmp_path: Path) -> None:
-        ledger.grant(policy(), "opening")
+        ledger.grant(contract(), "opening")
         request = reservation(charges=(charge("a"), charge("b")))
-        ledger.reserve(request, policy())
+        ledger.reserve(request, contract())
         for name in ("b", "a"):
             budget(ledger, request, tmp_path).spend(charge(name), value(1.0))
             assert ledger.last_charge_hash("run-1") == ledger.verify().head_hash
 
     def test_a_finished_run_draws_nothing_more(self, ledger: Ledger, tmp_path: Path) -> None:
-        ledger.grant(policy(), "opening")
+        ledger.grant(contract(), "opening")
         request = reservation(charges=(charge("a"), charge("b")))
-        ledger.reserve(request, policy())
+        ledger.reserve(request, contract())
         purse = budget(ledger, request, tmp_path)
         first = purse.spend(charge("a"), value(1.0))
         purse.finish("{}")
@@ -297,8 +297,8 @@ class TestFinish:
 
 
 def test_account_is_json(ledger: Ledger, tmp_path: Path) -> None:
-    ledger.grant(policy("0.3", "1e-6"), "opening")
-    finished(ledger, reservation(policy=policy("0.3")), policy("0.3"), tmp_path)
+    ledger.grant(contract("0.3", "1e-6"), "opening")
+    finished(ledger, reservation(contract=contract("0.3")), contract("0.3"), tmp_path)
     account = ledger.account("trial")
     shown = json.loads(account.model_dump_json())
     assert shown["blocks"][0]["remaining"] == {"epsilon": 0.2, "delta": 1e-6}
@@ -309,17 +309,19 @@ def test_account_is_json(ledger: Ledger, tmp_path: Path) -> None:
 
 def test_audit_lines_carry_amounts_and_no_value(ledger: Ledger, tmp_path: Path) -> None:
     with audit_lines() as lines:
-        ledger.grant(policy("0.2"), "opening")
-        request = reservation(policy=policy("0.2"))
-        ledger.reserve(request, policy("0.2"))
-        ledger.reserve(request, policy("0.2"))
+        ledger.grant(contract("0.2"), "opening")
+        request = reservation(contract=contract("0.2"))
+        ledger.reserve(request, contract("0.2"))
+        ledger.reserve(request, contract("0.2"))
         purse = budget(ledger, request, tmp_path)
         purse.spend(charge(), value(0.123456789))
         purse.spend(charge(), value(0.5))
         last = ledger.last_charge_hash("run-1")
         with pytest.raises(BudgetRefused):
-            ledger.reserve(reservation("big", charges=(charge(epsilon="0.3"),), policy=policy("0.2")), policy("0.2"))
-        ledger.reserve(reservation("dead", policy=policy("0.2")), policy("0.2"))
+            ledger.reserve(
+                reservation("big", charges=(charge(epsilon="0.3"),), contract=contract("0.2")), contract("0.2")
+            )
+        ledger.reserve(reservation("dead", contract=contract("0.2")), contract("0.2"))
         ledger.void("dead", "power cut")
         purse.finish('{"estimate": 0.123456789}')
     assert [line["event"] for line in lines] == [
@@ -347,7 +349,7 @@ def test_audit_lines_carry_amounts_and_no_value(ledger: Ledger, tmp_path: Path) 
 
 def test_pickles_and_hides_its_password(ledger: Ledger) -> None:
     copy = pickle.loads(pickle.dumps(ledger))
-    copy.grant(policy(), "opening")
+    copy.grant(contract(), "opening")
     assert ledger.verify() == copy.verify()
     password = ledger.store.url.password
     assert password is None or str(password) not in repr(ledger)
@@ -361,8 +363,8 @@ def test_throwaway(tmp_path: Path) -> None:
 
 
 def _granted(ledger: Ledger) -> Any:
-    ledger.grant(policy(), "simulation")
-    return policy()
+    ledger.grant(contract(), "simulation")
+    return contract()
 
 
 @pytest.mark.parametrize("run_id", ["", "../x", ".hidden", "a/b", "a b", "x" * 121])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.privacy.ledger.ledger import Ledger
-from tests.ledger_help import budget, charge, policy, reservation, value
+from tests.ledger_help import budget, charge, contract, reservation, value
 
 AMOUNTS = st.sampled_from(["0.1", "0.2", "0.3", "1e-12", "0.333333333333333"])
 SCOPES = st.sampled_from(["all", "train", "estimation"])
@@ -55,7 +55,7 @@ class World:
     def __init__(self, ledger: Ledger, folder: Path) -> None:
         self.ledger, self.folder = ledger, folder
         self.dataset = f"d{secrets.token_hex(6)}"
-        self.owner = policy("1", dataset=self.dataset)
+        self.owner = contract("1", dataset=self.dataset)
         ledger.grant(self.owner, "opening")
         self.cap = Decimal(1)
         self.runs: dict[int, dict[str, Any]] = {}
@@ -65,7 +65,7 @@ class World:
             getattr(self, verb)(*arguments)
 
     def grant(self, epsilon: str) -> None:
-        self.owner = policy(epsilon, dataset=self.dataset)
+        self.owner = contract(epsilon, dataset=self.dataset)
         self.ledger.grant(self.owner, "change")
         self.cap = Decimal(epsilon)
 
@@ -76,7 +76,7 @@ class World:
             charges=charges,
             cost={"epsilon": composed(charges), "delta": "0"},
             blocks=tuple(blocks),
-            policy=self.owner,
+            contract=self.owner,
         )
         room = all(self.used(block) + request.cost.epsilon <= self.cap for block in blocks)
         taken = number in self.runs

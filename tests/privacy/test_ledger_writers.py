@@ -11,7 +11,7 @@ import pytest
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.children import CONTEXT, process
-from tests.ledger_help import charge, policy, reservation
+from tests.ledger_help import charge, contract, reservation
 from tests.postgres import WHY_NOT, database
 
 PROCESSES, THREADS, TRIES = 8, 4, 6
@@ -28,14 +28,14 @@ def url() -> Iterator[str]:
 
 def write(url: str, number: int, barrier: Any, answers: Any) -> None:
     """One process: each thread reserves, draws, and now and then voids, run after run."""
-    ledger, owner, one = open_ledger(url), policy(CAP), charge(epsilon=EPSILON)
+    ledger, owner, one = open_ledger(url), contract(CAP), charge(epsilon=EPSILON)
 
     def writer(thread: int) -> list[tuple[str, float | None]]:
         seen: list[tuple[str, float | None]] = []
         for attempt in range(TRIES):
             run_id = f"run-{number}-{thread}-{attempt}"
             try:
-                ledger.reserve(reservation(run_id, charges=(one,), policy=owner), owner)
+                ledger.reserve(reservation(run_id, charges=(one,), contract=owner), owner)
             except BudgetRefused:
                 seen.append(("refused", None))
                 continue
@@ -57,7 +57,7 @@ def write(url: str, number: int, barrier: Any, answers: Any) -> None:
 
 def test_32_writers_from_several_processes(url: str) -> None:
     ledger = open_ledger(url)
-    ledger.grant(policy(CAP), "opening")
+    ledger.grant(contract(CAP), "opening")
     barrier, answers = CONTEXT.Barrier(PROCESSES), CONTEXT.SimpleQueue()
     children = [process(write, url, number, barrier, answers) for number in range(PROCESSES)]
     for child in children:

@@ -20,7 +20,7 @@ from causalveil.tasks.privacy.mechanisms import Sensitivity, Slot
 from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
 from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease
 from tests.audit import OpenBudget, epsilon_lower_bound
-from tests.ledger_help import policy, reservation
+from tests.ledger_help import contract, reservation
 
 SLOT = Slot(name="iqr", stage="answer", scope=Scope.estimation)
 UNIT = Sensitivity(1.0, Norm.l1, "1")
@@ -175,9 +175,9 @@ def test_no_answer_is_charged_and_stored(name: str, distance: float) -> None:
 def test_an_answer_or_none_survives_the_ledger(ledger: Ledger, tmp_path: Path, distance: float) -> None:
     """The ledger gives the stored answer back, bit for bit, though by now the data would say otherwise."""
     mechanism = propose("1", "1e-9")
-    owner = policy("10", "1e-4")
+    owner = contract("10", "1e-4")
     ledger.grant(owner, "opening")
-    request = reservation(charges=(mechanism.charge(SLOT),), policy=owner)
+    request = reservation(charges=(mechanism.charge(SLOT),), contract=owner)
     ledger.reserve(request, owner)
     budget = FlowBudget(ledger, request, SecureNoise(), tmp_path)
     first = mechanism.release(np.array([3.5]), np.array([distance]), SLOT, budget)

@@ -22,7 +22,7 @@ from causalveil.tasks.aipw.scores import (
 )
 from causalveil.tasks.enclave import normalise
 from causalveil.tasks.enclave.rows import Rows
-from tests.studies import STUDY, merge
+from tests.studies import RESOLVED, merge
 
 COVARIATES: dict[str, Any] = {
     "a": {"lower": -3, "upper": 7},
@@ -32,7 +32,7 @@ COVARIATES: dict[str, Any] = {
 STUDIES = {
     missing: parse_study(
         merge(
-            {key: value for key, value in STUDY.items() if key not in ("covariates", "estimator")},
+            {key: value for key, value in RESOLVED.items() if key not in ("covariates", "estimator")},
             {"covariates": COVARIATES, "estimator": {"name": "aipw"}, "missing": missing},
         )
     )

@@ -11,9 +11,12 @@ import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from causalveil.schemas.asked.study_file import STUDY_SCHEMA_FILE, study_schema
+from causalveil.schemas.contract import CONTRACT_SCHEMA_FILE, contract_schema
 from causalveil.schemas.release import SCHEMA_FILE, release_schema
 from tests.house import House
 
@@ -153,5 +156,10 @@ def test_lock_and_constraints_agree() -> None:
     assert tomllib.loads((ROOT / "uv.toml").read_text())["constraint-dependencies"] == pinned
 
 
-def test_exported_schema_is_current() -> None:
-    assert json.loads(SCHEMA_FILE.read_text()) == release_schema()
+@pytest.mark.parametrize(
+    ("file", "schema"),
+    [(SCHEMA_FILE, release_schema), (CONTRACT_SCHEMA_FILE, contract_schema), (STUDY_SCHEMA_FILE, study_schema)],
+    ids=["release", "contract", "study"],
+)
+def test_exported_schemas_are_current(file: Path, schema: Callable[[], dict[str, Any]]) -> None:
+    assert json.loads(file.read_text()) == schema()

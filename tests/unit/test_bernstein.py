@@ -85,7 +85,7 @@ def test_a_trial_may_ask_for_it_and_the_release_says_so(tmp_path: object) -> Non
     assert found.interval.lower <= 1.0 <= found.interval.upper
     assert "robustness_value" not in found.details, "randomisation leaves nothing to be robust against"
     estimator = {"name": "aipw", "penalty": ..., "propensity": known, "coverage": "finite_sample"}
-    path = write_study(tmp_path / "study", study={"estimator": estimator}, policy={"estimators": ["aipw"]})
+    path = write_study(tmp_path / "study", study={"estimator": estimator}, contract={"estimators": ["aipw"]})
     release = load_release(run_study(path, out=tmp_path / "out", engine="direct").path)
     assert release.interval.coverage is Coverage.finite_sample
     assert release.interval.covers == ("sampling", "effect noise", "variance noise")

@@ -146,7 +146,7 @@ def test_plan_and_release_say_what_is_allowed_for(tmp_path: object, capfd: pytes
     from causalveil.flows.cli.main import main
 
     estimator = {"name": "aipw", "penalty": ..., "omitted_confounding": SHARES}
-    path = write_study(tmp_path / "study", study={"estimator": estimator}, policy={"estimators": ["aipw"]})
+    path = write_study(tmp_path / "study", study={"estimator": estimator}, contract={"estimators": ["aipw"]})
     study, plan = plan_study(path)
     told = estimator_of(study).expected(study, plan.sizes, StandIn(), None)
     assert told["bias"] > 0

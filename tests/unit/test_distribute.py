@@ -25,7 +25,7 @@ from causalveil.tasks.machine.distribute import (
     worker_parts,
 )
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from tests.ledger_help import budget, charge, never, policy, reservation
+from tests.ledger_help import budget, charge, contract, never, reservation
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,9 +62,9 @@ def test_results_come_in_order_wherever_they_are_computed() -> None:
 @pytest.mark.parametrize("kind", ["spend", "spend_records"])
 def test_nothing_can_be_drawn_on_a_worker(kind: str, tmp_path: Path) -> None:
     ledger = open_ledger(f"sqlite:///{tmp_path}/ledger.db")
-    ledger.grant(policy(), "opening")
+    ledger.grant(contract(), "opening")
     request = reservation()
-    ledger.reserve(request, policy())
+    ledger.reserve(request, contract())
     purse = budget(ledger, request, tmp_path)
     with distributing_by(Elsewhere(1)), pytest.raises(CausalveilError, match="must run in the flow's process"):
         distribute(lambda _: getattr(purse, kind)(charge(), never), 1, 1)

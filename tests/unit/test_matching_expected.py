@@ -17,7 +17,7 @@ from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.matching import expected as matching_expected
 from causalveil.tasks.matching.nearest import most_used
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from tests.matching_help import POLICY, matching_changes, population, two_covariates
+from tests.matching_help import CONTRACT, matching_changes, population, two_covariates
 from tests.studies import write_study
 
 
@@ -97,7 +97,7 @@ def test_charges_need_no_number_of_units_but_for_the_model() -> None:
 
 @pytest.mark.parametrize("level", ["label", "sample"])
 def test_plan_prints(level: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    path = write_study(tmp_path / "study", study=matching_changes(level=level), policy=POLICY)
+    path = write_study(tmp_path / "study", study=matching_changes(level=level), contract=CONTRACT)
     with pytest.raises(SystemExit) as ended:
         main(["plan", str(path), "--effect", "2", "--json"])
     assert ended.value.code == 0

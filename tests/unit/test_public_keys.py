@@ -7,7 +7,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from causalveil.schemas.signatures.public_keys import LOW_ORDER, PublicKey
 from causalveil.tasks.privacy.owner import is_signed, owner_key
-from tests.ledger_help import policy
+from tests.ledger_help import contract
 
 P = 2**255 - 19
 D = -121665 * pow(121666, -1, P) % P
@@ -67,7 +67,7 @@ def test_under_such_a_key_nobody_s_signature_passes_for_somebody_s() -> None:
     forged = (1).to_bytes(32, "little").hex() + (0).to_bytes(32, "little").hex()
     assert is_signed(neutral, forged, b"any message")
     with pytest.raises(ValidationError):
-        policy(owner_key=neutral)
+        contract(owner_key=neutral)
 
 
 def test_a_real_key_passes() -> None:

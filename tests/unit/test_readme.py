@@ -9,8 +9,9 @@ import pytest
 import yaml
 
 from causalveil.flows.cli.main import main
-from causalveil.schemas.policy import load_policy
-from causalveil.schemas.studies import load_study
+from causalveil.schemas.asked.resolve import resolve
+from causalveil.schemas.asked.study_file import load_study_file
+from causalveil.schemas.contract import check_allowed, load_contract
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,24 +20,24 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
 
 
-def test_the_readme_study_and_policy_are_valid(tmp_path: Path) -> None:
-    study, policy = blocks(ROOT / "README.md", "yaml")
+def test_the_readme_study_and_contract_are_valid(tmp_path: Path) -> None:
+    study, contract = blocks(ROOT / "README.md", "yaml")
     (tmp_path / "study.yaml").write_text(study)
-    (tmp_path / "policy.yaml").write_text(policy)
-    assert load_study(tmp_path / "study.yaml").outcome.name == "weeks"
-    assert load_policy(tmp_path / "policy.yaml").dataset == "fertility"
+    (tmp_path / "dataset.yaml").write_text(contract)
+    found = load_contract(tmp_path / "dataset.yaml")
+    assert found.dataset == "fertility"
+    assert resolve(load_study_file(tmp_path / "study.yaml"), found).outcome.name == "weeks"
 
 
 @pytest.mark.parametrize(
     "path", sorted((ROOT / "data").glob("*/study*.yaml")), ids=lambda path: path.parent.name + path.stem
 )
 def test_shipped_studies_are_valid(path: Path) -> None:
-    study = load_study(path)
-    policies = list(path.parent.rglob("policy.yaml"))
-    assert policies
-    for policy in map(load_policy, policies):
-        assert study.privacy.level in policy.caps
-        assert study.estimator.name in policy.estimators
+    asked = load_study_file(path)
+    contracts = list(path.parent.rglob("dataset.yaml"))
+    assert contracts
+    for contract in map(load_contract, contracts):
+        check_allowed(contract, resolve(asked, contract, str(path)), simulate=False)
 
 
 def test_commands_of_the_readme_exist(capfd: pytest.CaptureFixture[str]) -> None:
@@ -51,5 +52,5 @@ def test_commands_of_the_readme_exist(capfd: pytest.CaptureFixture[str]) -> None
 
 
 def test_data_classes_are_declared() -> None:
-    for path in (ROOT / "data").glob("*/policy.yaml"):
+    for path in (ROOT / "data").glob("*/dataset.yaml"):
         assert yaml.safe_load(path.read_text())["data_class"] in {"public", "synthetic"}

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causalveil.schemas.amounts import add, amount_text, float_below, parse_amount, subtract
+from causalveil.schemas.contract import Contract
 from causalveil.schemas.documents import read_yaml
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.policy import Policy
 
 amounts = st.decimals("1e-30", "999999", allow_nan=False, allow_infinity=False).map(
     lambda amount: Decimal(f"{amount:.14e}")
@@ -70,23 +70,24 @@ def test_yaml_scalars(text: str, value: object, tmp_path: Path) -> None:
     assert type(found) is type(value)
 
 
-def test_a_policy_file_of_megabytes_is_refused(tmp_path: Path) -> None:
+def test_a_contract_of_megabytes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("#" * 2_000_000)
     with pytest.raises(StudyError, match="larger"):
         read_yaml(path)
 
 
-def test_policy_digest_leaves_out_the_ledger() -> None:
-    """Granting writes the identity into the file; the policy is the same one."""
-    policy = Policy.model_validate(
+def test_the_digest_leaves_out_the_ledger() -> None:
+    """Granting writes the identity into the file; the contract is the same one."""
+    contract = Contract.model_validate(
         {
             "dataset": "d",
             "data_class": "public",
+            "unit": "person",
+            "columns": {"y": {"lower": 0, "upper": 1}},
+            "public": [],
             "caps": {"sample": {"epsilon": 1, "delta": 0}},
-            "estimators": ["ipw"],
-            "guarantees": ["finite_sample"],
         }
     )
-    assert policy.model_copy(update={"ledger": "0" * 32}).digest == policy.digest
-    assert policy.model_copy(update={"units_span_blocks": True}).digest != policy.digest
+    assert contract.model_copy(update={"ledger": "0" * 32}).digest == contract.digest
+    assert contract.model_copy(update={"unit": "household"}).digest != contract.digest

@@ -4,22 +4,23 @@ import numpy as np
 import polars as pl
 import pytest
 
+from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.policy import DataClass, load_policy
-from causalveil.schemas.studies import load_study
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.normalise import normalise_stage
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.split import Halves, split_stage
 from causalveil.tasks.enclave.validate import validate_stage
 from causalveil.tasks.simulate import penalty, simulate, simulated_rows, unit_ids
+from tests.studies import resolved
 
 
 def test_what_it_writes_runs_through_the_stages(tmp_path):
     folder = tmp_path / "new" / "study"
     simulate(folder, 1003, 4, 3, 5, 0.2)
-    given, policy = load_study(folder / "study.yaml"), load_policy(folder / "policy.yaml")
-    assert policy.data_class is DataClass.synthetic
+    contract = load_contract(folder / "dataset.yaml")
+    given = resolved(folder / "study.yaml")
+    assert contract.data_class is DataClass.synthetic
     assert "0.2" in (folder / "PROVENANCE.md").read_text()
     layout = read_layout(given, folder)
     assert layout.units == 1003

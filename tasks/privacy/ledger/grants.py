@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from causalveil.schemas.errors import BudgetRefused, PolicyError
-from causalveil.schemas.policy import DataClass, Policy, Review
+from causalveil.schemas.contract import Contract, DataClass, Review
+from causalveil.schemas.errors import BudgetRefused, ContractError
 from causalveil.tasks.privacy.ledger.entry import BY, Entry, broken, canonical
 from causalveil.tasks.privacy.owner import OwnerKey, is_signed
 
 _LABEL = b"causalveil grant 1\x00"
-HOW_TO_GRANT = "its owner must run: causalveil ledger grant POLICY --reason TEXT"
+HOW_TO_GRANT = "its owner must run: causalveil ledger grant CONTRACT --reason TEXT"
 
 
 @dataclass(frozen=True)
@@ -59,53 +59,53 @@ def grant_after(before: Grant | None, entry: Entry, identity: str) -> Grant:
 
 
 def grant_body(
-    before: Grant | None, policy: Policy, reason: str, identity: str, owner: OwnerKey | None
+    before: Grant | None, contract: Contract, reason: str, identity: str, owner: OwnerKey | None
 ) -> dict[str, Any]:
     """What a new grant's entry says, signed where it must be.
 
     Raises:
-        PolicyError: a signature is needed and the policy names no key, or the key at hand is not the one that counts.
+        ContractError: a signature is needed and the contract names no key, or the key at hand does not count.
     """
     pinned = None if before is None else before.owner_key
     body: dict[str, Any] = {
         "number": 1 if before is None else before.number + 1,
-        "caps": {str(level): cap.model_dump() for level, cap in policy.caps.items()},
-        "data_class": str(policy.data_class),
-        "policy_digest": policy.digest,
-        "review": policy.review is Review.required,
-        "owner_key": policy.owner_key,
+        "caps": {str(level): cap.model_dump() for level, cap in contract.caps.items()},
+        "data_class": str(contract.data_class),
+        "policy_digest": contract.digest,
+        "review": contract.review is Review.required,
+        "owner_key": contract.owner_key,
         "reason": reason,
     }
-    if policy.owner_key is None:
-        if pinned is not None or policy.data_class is DataClass.sensitive:
-            raise PolicyError(
-                f"the policy of '{policy.dataset}' needs 'owner_key': the line that `causalveil owner key` prints"
+    if contract.owner_key is None:
+        if pinned is not None or contract.data_class is DataClass.sensitive:
+            raise ContractError(
+                f"the contract of '{contract.dataset}' needs 'owner_key': the line that `causalveil owner key` prints"
             )
         return body
-    signer = pinned or policy.owner_key
+    signer = pinned or contract.owner_key
     if owner is None or owner.public != signer:
-        raise PolicyError(
-            f"a grant for '{policy.dataset}' counts only under its owner's key {signer}; name the file that holds its "
-            "private half by --key or CAUSALVEIL_OWNER_KEY"
+        raise ContractError(
+            f"a grant for '{contract.dataset}' counts only under its owner's key {signer}; name the file that holds "
+            "its private half by --key or CAUSALVEIL_OWNER_KEY"
         )
-    return {**body, "signature": owner.sign(_message(identity, policy.dataset, body))}
+    return {**body, "signature": owner.sign(_message(identity, contract.dataset, body))}
 
 
-def granted(grant: Grant | None, policy: Policy) -> Grant:
-    """The grant in force, once it is certain that it is for the policy as it stands.
+def granted(grant: Grant | None, contract: Contract) -> Grant:
+    """The grant in force, once it is certain that it is for the contract as it stands.
 
     Raises:
-        BudgetRefused: no grant, a grant of another policy, or one that nobody signed for sensitive data.
+        BudgetRefused: no grant, a grant of another contract, or one that nobody signed for sensitive data.
     """
-    name = policy.dataset
+    name = contract.dataset
     if grant is None:
         raise BudgetRefused(f"dataset '{name}' has no grant in this ledger; {HOW_TO_GRANT}")
-    if policy.data_class is DataClass.sensitive and grant.owner_key is None:
+    if contract.data_class is DataClass.sensitive and grant.owner_key is None:
         raise BudgetRefused(f"the grant of '{name}' is not signed, and its data are sensitive; {HOW_TO_GRANT}")
-    if grant.owner_key != policy.owner_key:
-        raise BudgetRefused(f"the policy of '{name}' names another owner's key than its grant; {HOW_TO_GRANT}")
-    if grant.digest != policy.digest:
-        raise BudgetRefused(f"the policy of '{name}' was changed after it was granted; {HOW_TO_GRANT}")
+    if grant.owner_key != contract.owner_key:
+        raise BudgetRefused(f"the contract of '{name}' names another owner's key than its grant; {HOW_TO_GRANT}")
+    if grant.digest != contract.digest:
+        raise BudgetRefused(f"the contract of '{name}' was changed after it was granted; {HOW_TO_GRANT}")
     return grant
 
 

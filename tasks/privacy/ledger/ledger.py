@@ -7,7 +7,6 @@ void frees only what was never released. Every write is one serialised transacti
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,12 +15,13 @@ from typing import Any, Literal
 
 from sqlalchemy import URL, Connection
 
-from causalveil.schemas.errors import BudgetRefused, LedgerError, PolicyError, RunConflict
+from causalveil.schemas.contract import Contract, DataClass
+from causalveil.schemas.errors import BudgetRefused, ContractError, LedgerError, RunConflict
 from causalveil.schemas.ledger import DOCUMENT, Account, Reservation, Verified
-from causalveil.schemas.policy import DataClass, Policy
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.release import LedgerStatement, Release
 from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.site import site_settings
 from causalveil.tasks.privacy.ledger import verify as ledger_verify
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of, run_of
 from causalveil.tasks.privacy.ledger.entry import Entry
@@ -53,13 +53,13 @@ def open_ledger(url: str | None = None) -> Ledger:
     """Open a ledger, creating or migrating its tables where needed.
 
     Args:
-        url: ``sqlite:///path`` or ``postgresql://...``; None means ``CAUSALVEIL_LEDGER_URL`` or, without that,
-            SQLite at ``home()/ledger.db``.
+        url: ``sqlite:///path`` or ``postgresql://...``; None means the operator's (``site.toml`` or
+            ``CAUSALVEIL_LEDGER_URL``) or, without one, SQLite at ``home()/ledger.db``.
 
     Raises:
         LedgerError: unreachable, not a ledger, or of a newer version than this program.
     """
-    store = Store(url or os.environ.get(URL_VARIABLE) or _sqlite(home() / "ledger.db"))
+    store = Store(url or site_settings().ledger or _sqlite(home() / "ledger.db"))
     identity = store.prepare()
     return Ledger(store, identity, Memory(identity))
 
@@ -94,78 +94,78 @@ class Ledger:
     identity: str
     memory: Memory | None = None
 
-    def grant(self, policy: Policy, reason: str, owner: OwnerKey | None = None) -> None:
+    def grant(self, contract: Contract, reason: str, owner: OwnerKey | None = None) -> None:
         """Record the owner's caps for a dataset; the latest grant is in force.
 
         Args:
-            policy: the owner's policy.
+            contract: the owner's contract.
             reason: why, in one line; part of the record.
-            owner: the owner's key. Needed where the policy names one, as it must for sensitive data.
+            owner: the owner's key. Needed where the contract names one, as it must for sensitive data.
 
         Raises:
-            LedgerError: the policy names another ledger, or the ledger cannot be written.
-            PolicyError: the policy names no key and must, or ``owner`` is not the key that counts.
+            LedgerError: the contract names another ledger, or the ledger cannot be written.
+            ContractError: the contract names no key and must, or ``owner`` is not the key that counts.
             StudyError: no reason.
         """
-        self._refuse_foreign(policy)
+        self._refuse_foreign(contract)
         with self._writing() as (connection, book):
-            before = book.grants.get(policy.dataset)
-            entry = self._append_grant(connection, before, policy, one_line(reason), owner)
-        self._audit_grant(policy, entry)
+            before = book.grants.get(contract.dataset)
+            entry = self._append_grant(connection, before, contract, one_line(reason), owner)
+        self._audit_grant(contract, entry)
 
-    def grant_itself(self, policy: Policy) -> bool:
+    def grant_itself(self, contract: Contract) -> bool:
         """Grant the caps of public or synthetic data that nobody granted yet: no owner's hand is needed at first.
 
         Returns:
-            Whether a grant was written; never for sensitive data or under a policy that names an owner's key.
+            Whether a grant was written; never for sensitive data or under a contract that names an owner's key.
 
         Raises:
-            LedgerError: the policy names another ledger, or the ledger cannot be used.
+            LedgerError: the contract names another ledger, or the ledger cannot be used.
         """
-        self._refuse_foreign(policy)
-        if policy.data_class is DataClass.sensitive or policy.owner_key is not None:
+        self._refuse_foreign(contract)
+        if contract.data_class is DataClass.sensitive or contract.owner_key is not None:
             return False
         with self._writing() as (connection, book):
-            before = book.grants.get(policy.dataset)
+            before = book.grants.get(contract.dataset)
             if before is not None:
                 return False
-            reason = f"granted by itself: the data are {policy.data_class}"
-            entry = self._append_grant(connection, None, policy, reason, None)
-        self._audit_grant(policy, entry)
+            reason = f"granted by itself: the data are {contract.data_class}"
+            entry = self._append_grant(connection, None, contract, reason, None)
+        self._audit_grant(contract, entry)
         return True
 
     def _append_grant(
-        self, connection: Connection, before: Grant | None, policy: Policy, reason: str, owner: OwnerKey | None
+        self, connection: Connection, before: Grant | None, contract: Contract, reason: str, owner: OwnerKey | None
     ) -> Entry:
-        body = grant_body(before, policy, reason, self.identity, owner)
-        return self.store.append(connection, "grant", dataset=policy.dataset, body=body, purpose=reason)
+        body = grant_body(before, contract, reason, self.identity, owner)
+        return self.store.append(connection, "grant", dataset=contract.dataset, body=body, purpose=reason)
 
-    def _audit_grant(self, policy: Policy, entry: Entry) -> None:
-        caps = {str(level): amounts(cap) for level, cap in policy.caps.items()}
-        audit("grant", dataset=policy.dataset, caps=caps, ledger=self.identity, hash=entry.hash)
+    def _audit_grant(self, contract: Contract, entry: Entry) -> None:
+        caps = {str(level): amounts(cap) for level, cap in contract.caps.items()}
+        audit("grant", dataset=contract.dataset, caps=caps, ledger=self.identity, hash=entry.hash)
 
-    def reserve(self, request: Reservation, policy: Policy) -> Literal["reserved", "resumed"]:
+    def reserve(self, request: Reservation, contract: Contract) -> Literal["reserved", "resumed"]:
         """Set the run's whole cost aside in every block it charges, or recognise a run that comes back.
 
         A refusal is an entry as well: who asked, for how much, and why it was refused. It charges nothing.
 
         Args:
             request: what the run may spend and what it is bound to.
-            policy: the owner's policy as it stands; its caps and the latest grant's bind, whichever is lower.
+            contract: the owner's contract as it stands; its caps and the latest grant's bind, whichever is lower.
 
         Returns:
             "reserved", or "resumed" if the same run had reserved before.
 
         Raises:
-            BudgetRefused: no grant of this policy, no cap for the level, or too little left; names the block and
+            BudgetRefused: no grant of this contract, no cap for the level, or too little left; names the block and
                 the amounts.
             RunConflict: the run id belongs to something else, or was voided.
-            PolicyError: the policy is not the one that the reservation names.
-            LedgerError: the policy names another ledger, or the ledger cannot be used.
+            ContractError: the contract is not the one that the reservation names.
+            LedgerError: the contract names another ledger, or the ledger cannot be used.
         """
-        self._refuse_foreign(policy)
-        if (request.dataset, request.policy_digest) != (policy.dataset, policy.digest):
-            raise PolicyError(f"run {request.run_id}: the policy is not the one that the reservation names")
+        self._refuse_foreign(contract)
+        if (request.dataset, request.policy_digest) != (contract.dataset, contract.digest):
+            raise ContractError(f"run {request.run_id}: the contract is not the one that the reservation names")
         refused: BudgetRefused | None = None
         with self._writing() as (connection, book):
             run = book.runs.get(request.run_id) or self._run(connection, request.run_id)
@@ -174,7 +174,7 @@ class Ledger:
                 event, entry = "resume", run.reserved
             else:
                 try:
-                    cap = cap_with_room(book, request, policy)
+                    cap = cap_with_room(book, request, contract)
                 except BudgetRefused as problem:
                     refused = problem
                     event, entry = "refused", self._append_refusal(connection, request, str(problem))
@@ -278,7 +278,7 @@ class Ledger:
 
         Raises:
             RunConflict: no such run, or it is not held.
-            PolicyError: another key than the pinned one.
+            ContractError: another key than the pinned one.
         """
         with self.store.read() as connection:
             document = self._held(connection, run_id)
@@ -290,7 +290,7 @@ class Ledger:
 
         Raises:
             RunConflict: no such run, or it is not held.
-            PolicyError: another key than the pinned one.
+            ContractError: another key than the pinned one.
             StudyError: a rejection without a reason.
             LedgerError: the ledger cannot be used.
         """
@@ -370,8 +370,8 @@ class Ledger:
         """
         return self._void(run_id, one_line(reason), only_untouched=True)
 
-    def account(self, dataset: str, policy: Policy | None = None) -> Account:
-        """Caps in force, every charged block, every run. With a policy its caps bind as well.
+    def account(self, dataset: str, contract: Contract | None = None) -> Account:
+        """Caps in force, every charged block, every run. With a contract its caps bind as well.
 
         Raises:
             LedgerError: the ledger cannot be used, or an entry of the dataset breaks a rule.
@@ -380,7 +380,7 @@ class Ledger:
             book = Book(self.identity)
             for entry in self.store.select(connection, entries.c.dataset == dataset):
                 book.add(entry)
-        return account_of(book, self.identity, dataset, policy)
+        return account_of(book, self.identity, dataset, contract)
 
     def knows(self, dataset: str) -> bool:
         """Whether anybody granted or asked anything of a dataset here."""
@@ -469,9 +469,9 @@ class Ledger:
         if self.memory is not None:
             self.memory.keep(chain, stamp(self.store, None) or traces)
 
-    def _refuse_foreign(self, policy: Policy) -> None:
-        if policy.ledger is not None and policy.ledger != self.identity:
+    def _refuse_foreign(self, contract: Contract) -> None:
+        if contract.ledger is not None and contract.ledger != self.identity:
             raise LedgerError(
-                f"the policy of '{policy.dataset}' names another ledger ({policy.ledger}; this one is "
+                f"the contract of '{contract.dataset}' names another ledger ({contract.ledger}; this one is "
                 f"{self.identity}): set {URL_VARIABLE} to the owner's"
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from causalveil.schemas.errors import PolicyError
+from causalveil.schemas.errors import ContractError
 from causalveil.tasks.privacy.ledger.entry import Entry, broken, canonical
 from causalveil.tasks.privacy.owner import OwnerKey, is_signed
 
@@ -37,7 +37,7 @@ def verdict_body(
         owner: the key at hand.
 
     Raises:
-        PolicyError: the key at hand is not the one that the ledger pinned.
+        ContractError: the key at hand is not the one that the ledger pinned.
     """
     refuse_stranger(document.dataset, pinned, owner)
     body = {"document": document.hash, "reason": reason}
@@ -48,10 +48,10 @@ def refuse_stranger(dataset: str, pinned: str | None, owner: OwnerKey) -> None:
     """Let the owner pass.
 
     Raises:
-        PolicyError: the key at hand is not the one that the ledger pinned.
+        ContractError: the key at hand is not the one that the ledger pinned.
     """
     if owner.public != pinned:
-        raise PolicyError(
+        raise ContractError(
             f"only the owner of '{dataset}' reviews its releases, and this is not the key that the ledger pinned; name "
             "the file of the right one by --key or CAUSALVEIL_OWNER_KEY"
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from decimal import Decimal
 
 from causalveil.schemas.amounts import amount_text, subtract
+from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import BudgetRefused, ReleaseHeld, RunConflict, StudyError
 from causalveil.schemas.ledger import Reservation
-from causalveil.schemas.policy import Policy
 from causalveil.schemas.privacy import Charge, PrivacyCost
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, caps_in_force, keeps
 from causalveil.tasks.privacy.ledger.entry import Entry
@@ -42,18 +42,18 @@ def refuse_another_run(run: RunRecord, request: Reservation) -> None:
         raise RunConflict(f"run {request.run_id} was {run.state}; choose a new run id")
 
 
-def cap_with_room(book: Book, request: Reservation, policy: Policy) -> PrivacyCost:
+def cap_with_room(book: Book, request: Reservation, contract: Contract) -> PrivacyCost:
     """The cap in force for the request's level, once it is certain that the request fits below it.
 
     Raises:
-        BudgetRefused: no grant of this policy, no cap, charges beyond the request's own total, or too little left in
+        BudgetRefused: no grant of this contract, no cap, charges beyond the request's own total, or too little left in
             a block.
     """
-    granted(book.grants.get(request.dataset), policy)
-    cap = caps_in_force(book.caps[request.dataset], policy).get(request.level)
+    granted(book.grants.get(request.dataset), contract)
+    cap = caps_in_force(book.caps[request.dataset], contract).get(request.level)
     if cap is None:
         raise BudgetRefused(
-            f"dataset '{request.dataset}' has no cap for level {request.level}; use a level that both the policy "
+            f"dataset '{request.dataset}' has no cap for level {request.level}; use a level that both the contract "
             "and its owner's grant name"
         )
     if not keeps(request.charges, request.cost):

@@ -1,0 +1,218 @@
+"""A study file and the owner's contract -> one study in full, which is all that stages see.
+
+Kinds, codes, levels, nulls, the unit and the blocks come from the contract. From the study come names, narrower
+ranges and fewer levels, which are public and apply to every row; so no row can make a study fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from causalveil.schemas.asked.study_file import (
+    AskedCovariate,
+    Clipping,
+    DirectionStudyFile,
+    EffectStudyFile,
+    StudyFile,
+)
+from causalveil.schemas.contract import CodesColumn, Contract, Declared, LevelsColumn, NumberColumn
+from causalveil.schemas.documents import validate
+from causalveil.schemas.errors import ContractError, StudyError
+from causalveil.schemas.estimators.direction import DirectionStudy
+from causalveil.schemas.execution import Execution
+from causalveil.schemas.privacy import Level
+from causalveil.schemas.studies import STUDIES
+from causalveil.schemas.study import EffectStudy, Missing, Others, Study
+
+# Stands for the unit where no contract is at hand, as when a study is planned or pooled.
+UNKNOWN_UNIT = "(the contract's unit)"
+Problems = list[str]
+
+
+def resolve(
+    asked: StudyFile, contract: Contract | None, where: str = "study", execution: Execution | None = None
+) -> Study:
+    """Complete a study by the contract of its data.
+
+    Args:
+        asked: the study file.
+        contract: of the data; None where it is not at hand, and the study must then declare every column itself.
+        where: the study's path, for messages.
+        execution: how stages run here, the operator's word.
+
+    Raises:
+        ContractError: the contract does not let these columns play these roles.
+        StudyError: the study contradicts the contract, leaves out what no contract says, or cannot be proved.
+    """
+    problems: Problems = []
+    document: dict[str, Any] = {
+        "kind": asked.kind,
+        "name": asked.name,
+        "data": {
+            "path": asked.data.path,
+            "unit": UNKNOWN_UNIT if contract is None else contract.unit,
+            "blocks": None if contract is None or contract.blocks is None else contract.blocks.key,
+            "select": asked.data.select,
+        },
+        "estimator": asked.estimator,
+        "privacy": asked.privacy,
+        "purpose": asked.purpose,
+        "execution": execution or Execution(),
+    }
+    if contract is not None and asked.data.select is not None and contract.blocks is None:
+        problems.append("'data.select': the contract declares no blocks; remove it")
+    if contract is None and asked.data.select is not None:
+        # Which blocks there are is the contract's to say; without one nothing is read.
+        document["data"]["select"] = None
+    if isinstance(asked, EffectStudyFile):
+        document |= _effect(asked, contract, problems)
+    elif isinstance(asked, DirectionStudyFile):
+        pair = {"x": asked.pair.x, "y": asked.pair.y}
+        document["pair"] = {
+            axis: {"name": one.name, **_number(one.name, f"pair.{axis}", one, contract, problems)}
+            for axis, one in pair.items()
+        }
+        for one in document["pair"].values():
+            one.pop("codes", None)
+            one.pop("nulls", None)
+    if problems:
+        raise StudyError(f"{where}: " + "; ".join(problems))
+    if contract is not None:
+        _public_enough(asked, contract, where)
+    return validate(STUDIES[asked.kind][asked.estimator.name], document, where)
+
+
+def asks_for(asked: StudyFile, study: Study) -> bool:
+    """Whether a study in full is what a file asks for, as far as the file itself says; no contract is needed."""
+    said = (asked.kind, asked.name, asked.data.select, asked.estimator, asked.privacy)
+    if said != (study.kind, study.name, study.data.select, study.estimator, study.privacy):
+        return False
+    if isinstance(asked, DirectionStudyFile) and isinstance(study, DirectionStudy):
+        return _within(asked.pair.x, study.pair.x) and _within(asked.pair.y, study.pair.y)
+    if not (isinstance(asked, EffectStudyFile) and isinstance(study, EffectStudy)):
+        return False
+    effect = (asked.treatment, asked.missing or Missing.refuse, asked.estimand, asked.confidence)
+    return (
+        effect == (study.treatment, study.missing, study.estimand, study.confidence)
+        and asked.covariates.keys() == study.covariates.keys()
+        and _within(asked.outcome, study.outcome)
+        and all(_within(one, study.covariates[name]) for name, one in asked.covariates.items())
+    )
+
+
+def _within(asked: Clipping, found: Any) -> bool:
+    """Whether a column in full has everything that a file says of it."""
+    return all(getattr(found, key, None) == value for key, value in asked if value is not None)
+
+
+def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
+    """Treatment, outcome and covariates in full."""
+    document: dict[str, Any] = {
+        "treatment": asked.treatment,
+        "missing": asked.missing or Missing.refuse,
+        "estimand": asked.estimand,
+        "confidence": asked.confidence,
+    }
+    column = _declared(asked.treatment, "treatment", contract, problems)
+    if isinstance(column, CodesColumn):
+        document["treatment_codes"] = column.codes
+    elif column is not None:
+        problems.append(
+            f"'treatment': column '{asked.treatment}' is no pair of codes in the contract; a treatment is declared as "
+            "{codes: {control: 0, treated: 1}}"
+        )
+    _no_nulls(column, "treatment", asked.treatment, problems)
+    outcome = asked.outcome
+    number = _number(outcome.name, "outcome", outcome, contract, problems)
+    number.pop("nulls", None)
+    _no_nulls(None if contract is None else contract.columns.get(outcome.name), "outcome", outcome.name, problems)
+    document["outcome"] = {"name": outcome.name, **number}
+    document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
+    if asked.missing is Missing.refuse and contract is not None:
+        for name in asked.covariates:
+            declared = contract.columns.get(name)
+            if declared is not None and declared.nulls is Missing.indicator:
+                problems.append(
+                    f"'missing': the contract says that '{name}' may hold nulls; remove 'missing' or write 'indicator'"
+                )
+    return document
+
+
+def _declared(name: str, place: str, contract: Contract | None, problems: Problems) -> Declared | None:
+    """What the contract says of a column."""
+    if contract is None:
+        return None
+    if name not in contract.columns:
+        known = ", ".join(f"'{one}'" for one in list(contract.columns)[:20])
+        problems.append(f"'{place}': the contract of '{contract.dataset}' declares no column '{name}'; it has {known}")
+        return None
+    return contract.columns[name]
+
+
+def _no_nulls(column: Declared | None, place: str, name: str, problems: Problems) -> None:
+    if column is not None and column.nulls is Missing.indicator:
+        problems.append(f"'{place}': column '{name}' may hold nulls; only a covariate can")
+
+
+def _number(name: str, place: str, asked: Clipping, contract: Contract | None, problems: Problems) -> dict[str, Any]:
+    """A range: the study's ends, else the contract's; 0 and 1 for codes."""
+    column = _declared(name, place, contract, problems)
+    if isinstance(column, LevelsColumn):
+        problems.append(f"'{place}': column '{name}' has levels in the contract; name a column with a range or codes")
+        return {}
+    ends: Mapping[str, Any] = {}
+    extra: dict[str, Any] = {}
+    if isinstance(column, NumberColumn):
+        ends, extra = {"lower": column.lower, "upper": column.upper}, {"nulls": column.nulls}
+    elif isinstance(column, CodesColumn):
+        ends, extra = {"lower": 0.0, "upper": 1.0}, {"codes": column.codes, "nulls": column.nulls}
+    elif contract is None and (asked.lower is None or asked.upper is None):
+        problems.append(
+            f"'{place}': no contract is at hand, so the study must declare the range of '{name}': {{lower, upper}}"
+        )
+    given = {key: value for key in ("lower", "upper") if (value := getattr(asked, key)) is not None}
+    return {**ends, **given, **extra}
+
+
+def _covariate(name: str, asked: AskedCovariate, contract: Contract | None, problems: Problems) -> dict[str, Any]:
+    """A covariate in full: the contract's kind, the study's narrower range or fewer levels."""
+    place = f"covariates.{name}"
+    column = None if contract is None else contract.columns.get(name)
+    if asked.levels is None and not isinstance(column, LevelsColumn):
+        return _number(name, place, asked, contract, problems)
+    if contract is None:
+        return {"levels": asked.levels}
+    column = _declared(name, place, contract, problems)
+    if column is None:
+        return {}
+    if not isinstance(column, LevelsColumn):
+        problems.append(f"'{place}': the contract declares a number, not levels; remove 'levels'")
+        return {}
+    if asked.lower is not None or asked.upper is not None:
+        problems.append(f"'{place}': the contract declares levels, not a range; remove 'lower' and 'upper'")
+    levels = asked.levels or column.levels
+    unknown = [level for level in levels if level not in column.levels]
+    if unknown:
+        problems.append(
+            f"'{place}': '{unknown[0]}' is no level in the contract; a study can leave levels out, not add any"
+        )
+    fewer = set(levels) < set(column.levels)
+    return {
+        "levels": levels,
+        "others": Others.other if fewer else column.others,
+        "known": column.levels if fewer and column.others is Others.refuse else None,
+        "nulls": column.nulls,
+    }
+
+
+def _public_enough(asked: StudyFile, contract: Contract, where: str) -> None:
+    """At label level everything but the outcome is printed as it is, so it must be public by the owner's word."""
+    if asked.privacy.level is not Level.label or not isinstance(asked, EffectStudyFile):
+        return
+    private = [name for name in (asked.treatment, *asked.covariates) if name not in contract.public]
+    if private:
+        raise ContractError(
+            f"{where}: level 'label' protects the outcome alone, and column '{private[0]}' is not among the contract's "
+            "'public' columns; its owner may list it there, or the study use level 'sample'"
+        )

@@ -1,0 +1,206 @@
+"""study.yaml: what the analyst asks. Columns by name; what they hold is the owner's contract's to say.
+
+A study may narrow a range or a list of levels, which is public and applies to everybody. One that travels between
+sites may declare both in full, and each site's contract must then agree in kind. Nothing else about the data, the code
+or the machine can be named here but the folder (``data.path``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, TypeAdapter, create_model, model_validator
+
+from causalveil.schemas.asked.numbers import sane_range
+from causalveil.schemas.documents import read_yaml, validate
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.privacy import Frozen
+from causalveil.schemas.studies import STUDIES
+from causalveil.schemas.study import (
+    Estimand,
+    EstimatorSettings,
+    Finite,
+    Levels,
+    Missing,
+    Name,
+    PrivacyRequest,
+    Select,
+    Slug,
+    distinct_levels,
+)
+
+STUDY_SCHEMA_FILE = Path(__file__).parents[1] / "study-v1.schema.json"
+# What earlier studies said and who says it now.
+MOVED = {
+    "unit": "the owner's dataset.yaml names the unit",
+    "blocks": "the owner's dataset.yaml names the block key",
+    "execution": "the operator's site.toml says how and where stages run",
+}
+
+
+class Clipping(Frozen):
+    """A narrower range; an end that is not given is the contract's."""
+
+    lower: Finite | None = None
+    upper: Finite | None = None
+
+    @model_validator(mode="after")
+    def _sane(self) -> Clipping:
+        if self.lower is not None and self.upper is not None:
+            sane_range(self.lower, self.upper)
+        return self
+
+
+class AskedCovariate(Clipping):
+    """A covariate as the contract declares it, or narrower: a range, or some of its levels."""
+
+    levels: Levels | None = None
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> AskedCovariate:
+        if self.levels is not None:
+            distinct_levels(self.levels)
+            if self.lower is not None or self.upper is not None:
+                raise ValueError("a covariate has levels, or a range; not both")
+        return self
+
+
+class AskedNumber(Clipping):
+    """A column that is read as a number, by name."""
+
+    name: Name
+
+
+class AskedPair(Frozen):
+    """The two variables of a direction study."""
+
+    x: Annotated[AskedNumber, BeforeValidator(lambda value: _named(value), json_schema_input_type=Name | AskedNumber)]
+    y: Annotated[AskedNumber, BeforeValidator(lambda value: _named(value), json_schema_input_type=Name | AskedNumber)]
+
+
+class AskedData(Frozen):
+    """Where the data lie, relative to the study file, and which blocks to read."""
+
+    path: str = "."
+    select: Select | None = None
+
+
+class StudyFile(Frozen):
+    """What every study file may say."""
+
+    kind: str
+    name: Slug
+    data: AskedData = AskedData()
+    estimator: EstimatorSettings
+    privacy: PrivacyRequest
+    purpose: Annotated[
+        str | None, Field(max_length=500, description="why this is asked; the ledger keeps it beside the run")
+    ] = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _says_who_decides(cls, document: Any) -> Any:
+        if isinstance(document, Mapping):
+            data = document.get("data")
+            for place, keys in (("", document), ("data.", data if isinstance(data, Mapping) else {})):
+                for key in MOVED.keys() & keys.keys():
+                    raise ValueError(f"'{place}{key}' has no place in a study: {MOVED[key]}; remove it")
+        return document
+
+
+def _named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _listed(value: Any) -> Any:
+    """A list of names as a mapping without narrower ranges; ``x1:`` with nothing behind it is such a name as well."""
+    if isinstance(value, list | tuple):
+        if not all(isinstance(name, str) for name in value):
+            raise ValueError("a list of covariates holds names; give ranges in a mapping")
+        twice = sorted({name for name in value if value.count(name) > 1})
+        if twice:
+            raise ValueError(f"'{twice[0]}' stands twice")
+        return {name: {} for name in value}
+    if isinstance(value, Mapping):
+        return {name: {} if item is None else item for name, item in value.items()}
+    return value
+
+
+class EffectStudyFile(StudyFile):
+    """Asks for the effect of a treatment on an outcome. ``missing: indicator`` adds one to every covariate."""
+
+    kind: Literal["effect"]
+    treatment: Name
+    outcome: Annotated[AskedNumber, BeforeValidator(_named, json_schema_input_type=Name | AskedNumber)]
+    covariates: Annotated[
+        dict[Name, AskedCovariate],
+        Field(min_length=1),
+        BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
+    ]
+    missing: Missing | None = None
+    estimand: Estimand = Estimand.ATE
+    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+
+
+class DirectionStudyFile(StudyFile):
+    """Asks which of two variables causes the other."""
+
+    kind: Literal["direction"]
+    pair: AskedPair
+
+
+BASES: dict[str, type[StudyFile]] = {"effect": EffectStudyFile, "direction": DirectionStudyFile}
+
+
+def _model(kind: str, name: str) -> type[StudyFile]:
+    """The model of a study file that names one estimator."""
+    base = BASES[kind]
+    estimator: Any = STUDIES[kind][name].model_fields["estimator"].annotation
+    fields: dict[str, Any] = {"estimator": (estimator, ...)}
+    return create_model(f"{base.__name__}_{name}", __base__=base, __doc__=base.__doc__, **fields)
+
+
+STUDY_FILES: dict[str, dict[str, type[StudyFile]]] = {
+    kind: {name: _model(kind, name) for name in names} for kind, names in STUDIES.items()
+}
+
+
+def parse_study_file(document: Mapping[str, Any], where: str = "study") -> StudyFile:
+    """A study file from a document: its kind and the name of its estimator choose the model.
+
+    Raises:
+        StudyError: with every problem in one line.
+    """
+    kind = document.get("kind")
+    if not isinstance(kind, str) or kind not in STUDY_FILES:
+        raise StudyError(f"{where}: 'kind' must be one of: {', '.join(STUDY_FILES)}")
+    known = STUDY_FILES[kind]
+    estimator = document.get("estimator")
+    name = estimator.get("name") if isinstance(estimator, Mapping) else None
+    if not isinstance(name, str) or name not in known:
+        raise StudyError(f"{where}: 'estimator.name' must be one of: {', '.join(known)}")
+    return validate(known[name], document, where)
+
+
+def load_study_file(path: Path) -> StudyFile:
+    """Read and validate a study file.
+
+    Raises:
+        StudyError: with every problem in one line.
+    """
+    return parse_study_file(read_yaml(path), str(path))
+
+
+def study_schema() -> dict[str, Any]:
+    """JSON Schema of study.yaml, for editors; ``schemas/study-v1.schema.json`` is its export."""
+    models: tuple[Any, ...] = tuple(model for names in STUDY_FILES.values() for model in names.values())
+    union: Any = models[0]
+    for model in models[1:]:
+        union = union | model
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **TypeAdapter(union).json_schema(mode="validation"),
+        "title": "causalveil study, version 1",
+    }

@@ -1,0 +1,271 @@
+"""dataset.yaml: what the data's owner declares and allows. It lies beside the data; without one nothing runs.
+
+The owner alone says who is protected, what each column holds and what may be asked; a study can only ask
+(``schemas/asked/``). The file speaks of the folder that it lies in and names no other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
+
+from causalveil.schemas.documents import read_yaml, validate
+from causalveil.schemas.errors import BudgetRefused, ContractError
+from causalveil.schemas.privacy import Frozen, Guarantee, Half, Level, PrivacyCost
+from causalveil.schemas.signatures.public_keys import PublicKey
+from causalveil.schemas.studies import estimator_names
+from causalveil.schemas.study import Bounds, Codes, Levels, Missing, Name, Others, Slug, Study, distinct_levels
+
+CONTRACT_FILE = "dataset.yaml"
+CONTRACT_SCHEMA_FILE = Path(__file__).with_name("dataset-v1.schema.json")
+# What the owner's file was called before it declared the columns.
+FORMER_FILE = "policy.yaml"
+HOW_TO_MOVE = (
+    f"'{FORMER_FILE}' is no longer read. Move it to '{CONTRACT_FILE}' and add what studies said before: 'unit' (the "
+    "column that names the protected person), 'columns' (each with {lower, upper}, {levels: [...]} or "
+    "{codes: {control: 0, treated: 1}}) and 'public: []'; write 'units_span_blocks: X' as "
+    "'blocks: {key: COLUMN, units_span: X}', or leave it out where no folder of the data is a block"
+)
+Words = Annotated[str, Field(max_length=2000)]
+
+
+class DataClass(StrEnum):
+    """How the owner classes the data; ``sensitive`` data need an owner's grant and refuse seeded noise."""
+
+    public = "public"
+    synthetic = "synthetic"
+    sensitive = "sensitive"
+
+
+class Accounting(StrEnum):
+    """How charges add up: on a concentrated account where the cap has a delta, or as plain sums."""
+
+    concentrated = "concentrated"
+    basic = "basic"
+
+
+class Review(StrEnum):
+    """Whether a release is held until the owner approves it."""
+
+    none = "none"
+    required = "required"
+
+
+class DeclaredColumn(Frozen):
+    """What every column has. ``nulls: indicator`` welcomes nulls: a study that uses the column says who has one."""
+
+    nulls: Missing = Missing.refuse
+    unit_of_measure: Annotated[str | None, Field(max_length=100)] = None
+    description: Words | None = None
+
+
+class NumberColumn(DeclaredColumn, Bounds):
+    """A number and its range, known without looking at the data. Values beyond it are clipped, always."""
+
+
+class LevelsColumn(DeclaredColumn):
+    """A category. ``others``: whether a value that is no level counts as the level ``other``, or is refused."""
+
+    levels: Levels
+    others: Others = Others.refuse
+
+    @model_validator(mode="after")
+    def _distinct(self) -> LevelsColumn:
+        distinct_levels(self.levels)
+        return self
+
+
+class CodesColumn(DeclaredColumn):
+    """One of two codes: what a treatment is. As a covariate or an outcome it is 0 for control and 1 for treated."""
+
+    codes: Codes
+
+
+def _column_kind(value: Any) -> str | None:
+    if isinstance(value, dict):
+        kinds = [kind for kind in ("levels", "codes") if kind in value]
+        return kinds[0] if kinds else "number"
+    tags: tuple[tuple[type, str], ...] = ((NumberColumn, "number"), (LevelsColumn, "levels"), (CodesColumn, "codes"))
+    return next((tag for model, tag in tags if isinstance(value, model)), None)
+
+
+Declared = Annotated[
+    Annotated[NumberColumn, Tag("number")]
+    | Annotated[LevelsColumn, Tag("levels")]
+    | Annotated[CodesColumn, Tag("codes")],
+    Discriminator(
+        _column_kind,
+        custom_error_type="column",
+        custom_error_message="a column is declared as {lower, upper}, {levels: [...]} or {codes: {control, treated}}",
+    ),
+]
+
+
+class BlockKey(Frozen):
+    """The folder key whose values are ledger blocks, and whether a unit may have rows in several of them."""
+
+    key: Name
+    units_span: bool
+
+
+def _known_estimator(name: str) -> str:
+    if name not in estimator_names():
+        raise ValueError(f"unknown estimator; one of: {', '.join(estimator_names())}")
+    return name
+
+
+EstimatorName = Annotated[str, AfterValidator(_known_estimator)]
+
+
+class Contract(Frozen):
+    """The owner's word on one dataset: what its columns hold, who is protected, and what may be asked."""
+
+    dataset: Slug
+    data_class: DataClass
+    ledger: Annotated[str | None, Field(pattern=r"^[0-9a-f]{32}$")] = None
+    unit: Annotated[Name, Field(description="the column that names the protected unit")]
+    blocks: BlockKey | None = None
+    columns: Annotated[dict[Name, Declared], Field(min_length=1)]
+    public: Annotated[tuple[Name, ...], Field(description="columns that anybody may know of anybody")]
+    caps: Annotated[dict[Level, PrivacyCost], Field(min_length=1)]
+    accounting: Accounting = Accounting.concentrated
+    estimators: Annotated[
+        tuple[EstimatorName, ...], Field(min_length=1, default_factory=estimator_names, validate_default=True)
+    ]
+    guarantees: Annotated[tuple[Guarantee, ...], Field(min_length=1)] = (Guarantee.finite_sample,)
+    unbounded_halves: Annotated[
+        tuple[Half, ...],
+        Field(description="halves of a split that a study may leave without any privacy bound"),
+    ] = ()
+    review: Review = Review.none
+    owner_key: Annotated[
+        PublicKey | None, Field(description="the owner's public key; grants of sensitive data are signed")
+    ] = None
+    # A share of the cap: once less is left of it, scheduled runs tell (event ``causalveil.budget.low``).
+    warn_below: Annotated[float | None, Field(gt=0, lt=1, strict=False)] = None
+
+    @field_validator("caps")
+    @classmethod
+    def _caps_allow_something(cls, caps: dict[Level, PrivacyCost]) -> dict[Level, PrivacyCost]:
+        for level, cap in caps.items():
+            if cap.epsilon <= 0:
+                raise ValueError(f"the cap of level '{level}' allows nothing; leave the level out to forbid it")
+            if cap.delta >= 1:
+                raise ValueError(f"the cap of level '{level}': delta must be below 1")
+        return caps
+
+    @field_validator("public", "estimators", "guarantees", "unbounded_halves")
+    @classmethod
+    def _once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        twice = sorted({str(value) for value in values if values.count(value) > 1})
+        if twice:
+            raise ValueError(f"'{twice[0]}' stands twice; write it once")
+        return values
+
+    @model_validator(mode="after")
+    def _columns_are_declared_once(self) -> Contract:
+        if self.unit in self.columns:
+            raise ValueError(f"'unit' is column '{self.unit}', which stands under 'columns' too; take it out there")
+        if self.unit in self.public:
+            raise ValueError(f"'unit' is column '{self.unit}', which stands under 'public' too; take it out there")
+        unknown = [name for name in self.public if name not in self.columns]
+        if unknown:
+            raise ValueError(f"'public' names '{unknown[0]}', which is no key of 'columns'; declare it there")
+        if self.blocks is not None and self.blocks.key in (self.unit, *self.columns):
+            raise ValueError(f"'blocks.key' is '{self.blocks.key}', a folder key; no column may have its name")
+        return self
+
+    @model_validator(mode="after")
+    def _somebody_can_review(self) -> Contract:
+        if self.review is Review.required and self.owner_key is None:
+            raise ValueError("'review: required' needs 'owner_key': the owner prints it by `causalveil owner key`")
+        return self
+
+    @property
+    def units_span_blocks(self) -> bool:
+        """Whether a unit may have rows in several blocks, on the owner's word."""
+        return self.blocks is not None and self.blocks.units_span
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over what the contract declares: not the ledger's identity, nor when somebody is told."""
+        text = self.model_dump_json(exclude={"ledger", "warn_below"})
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def for_simulation(self) -> Contract:
+        """What a ledger that is thrown away is asked: no owner's hand, no review, no particular ledger."""
+        return self.model_copy(update={"ledger": None, "review": Review.none, "owner_key": None})
+
+
+def contract_schema() -> dict[str, Any]:
+    """JSON Schema of dataset.yaml, for editors; ``schemas/dataset-v1.schema.json`` is its export."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Contract.model_json_schema(mode="validation"),
+        "title": "causalveil dataset contract, version 1",
+    }
+
+
+def find_contract(folder: Path) -> Contract | None:
+    """The contract in a folder; None where there is none, nor one by the former name.
+
+    Raises:
+        ContractError: it is wrong, or there is a policy.yaml alone.
+    """
+    if not any((folder / name).exists() for name in (CONTRACT_FILE, FORMER_FILE)):
+        return None
+    return load_contract(folder / CONTRACT_FILE)
+
+
+def load_contract(path: Path) -> Contract:
+    """Read and validate a dataset.yaml.
+
+    Raises:
+        ContractError: missing, a link, or wrong; a contract.yaml in its place is told how to move.
+    """
+    if path.is_symlink():
+        raise ContractError(f"{path}: is a link; the contract is a file in the folder whose data it speaks of")
+    if not path.exists():
+        if path.with_name(FORMER_FILE).exists():
+            raise ContractError(f"{path.parent}: {HOW_TO_MOVE}")
+        raise ContractError(f"{path}: no contract; the data's owner must put one beside the data before anything runs")
+    return validate(Contract, read_yaml(path, ContractError), str(path), ContractError)
+
+
+def check_allowed(contract: Contract, study: Study, *, simulate: bool) -> None:
+    """Check everything that a contract forbids but amounts, which are the ledger's.
+
+    Args:
+        contract: what the owner allows.
+        study: what is asked.
+        simulate: whether noise is to come from a seed.
+
+    Raises:
+        ContractError: seeded noise on sensitive data; or estimator, guarantee or an unbounded half is forbidden.
+        BudgetRefused: the level has no cap.
+    """
+    if simulate and contract.data_class is DataClass.sensitive:
+        raise ContractError(
+            "--simulate is refused for sensitive data: noise that can be made again is no noise; "
+            "use `causalveil simulate` for data to try things on"
+        )
+    if study.estimator.name not in contract.estimators:
+        raise ContractError(f"the contract of '{contract.dataset}' does not allow estimator '{study.estimator.name}'")
+    if study.guarantee not in contract.guarantees:
+        raise ContractError(f"the contract of '{contract.dataset}' does not allow guarantee '{study.guarantee}'")
+    forbidden = [half for half in study.unbounded if half not in contract.unbounded_halves]
+    if forbidden:
+        raise ContractError(
+            f"the contract of '{contract.dataset}' does not allow a study that leaves the {forbidden[0]} half without "
+            f"a privacy bound; its owner may write 'unbounded_halves: [{forbidden[0]}]', or the study protect both"
+        )
+    if study.privacy.level not in contract.caps:
+        raise BudgetRefused(
+            f"the contract of '{contract.dataset}' names no cap for level '{study.privacy.level}', so it is forbidden; "
+            f"levels allowed: {', '.join(sorted(contract.caps))}"
+        )
