@@ -156,7 +156,7 @@ class TestRecords:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         with purse.ledger.store.read() as connection:
             last = list(purse.ledger.store.select(connection))[-1]
-        assert set(last.document) == {"charge", "records"}
+        assert set(last.document) == {"by", "charge", "records"}
         assert last.document["records"]["file"] == file.name
 
     def test_finish_removes_them(self, purse: FlowBudget) -> None:
