@@ -15,7 +15,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator,
 
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.errors import BudgetRefused, ContractError
-from causalveil.schemas.privacy import Frozen, Guarantee, Half, Level, PrivacyCost
+from causalveil.schemas.privacy import Accounting, Frozen, Guarantee, Half, Level, PrivacyCost
 from causalveil.schemas.signatures.public_keys import PublicKey
 from causalveil.schemas.studies import estimator_names
 from causalveil.schemas.study import Bounds, Codes, Levels, Missing, Name, Others, Slug, Study, distinct_levels
@@ -39,13 +39,6 @@ class DataClass(StrEnum):
     public = "public"
     synthetic = "synthetic"
     sensitive = "sensitive"
-
-
-class Accounting(StrEnum):
-    """How charges add up: on a concentrated account where the cap has a delta, or as plain sums."""
-
-    concentrated = "concentrated"
-    basic = "basic"
 
 
 class Review(StrEnum):

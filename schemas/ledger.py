@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import Field, PlainSerializer, WithJsonSchema, field_validator, model_validator
 
 from causalveil.schemas.amounts import subtract
-from causalveil.schemas.privacy import Charge, Frozen, Guarantee, Half, Level, PrivacyCost
+from causalveil.schemas.privacy import Accounting, Charge, Frozen, Guarantee, Half, Level, PrivacyCost
 from causalveil.schemas.study import Slug
 
 # The name under which a run's finished document lies beside its charges.
@@ -87,8 +87,21 @@ class Sum(Frozen):
         )
 
 
+class RhoAccount(Frozen):
+    """A block's account in rho, where accounting is concentrated: these add up, epsilons do not."""
+
+    granted: Total
+    spent: Total
+    reserved: Total
+    remaining: Total
+
+
 class BlockAccount(Frozen):
-    """One block at one level. ``spent`` was released; ``reserved`` is held for runs that have not drawn it."""
+    """One block at one level. ``spent`` was released; ``reserved`` is held for runs that have not drawn it.
+
+    Where accounting is concentrated epsilons are those that rho implies at the cap's delta, and deltas those of tests;
+    ``rho`` has what adds up. ``share_left`` is the part of the cap that is left.
+    """
 
     level: Level
     block: str
@@ -97,6 +110,9 @@ class BlockAccount(Frozen):
     reserved: Sum
     remaining: Sum
     runs: int
+    accounting: Accounting = Accounting.basic
+    rho: RhoAccount | None = None
+    share_left: float = 1.0
 
 
 class RunAccount(Frozen):
@@ -120,6 +136,7 @@ class Account(Frozen):
     dataset: str
     ledger: str
     caps: dict[Level, PrivacyCost]
+    accounting: Accounting = Accounting.basic
     blocks: tuple[BlockAccount, ...]
     runs: tuple[RunAccount, ...]
 

@@ -61,6 +61,13 @@ class Coverage(StrEnum):
     finite_sample = "finite_sample"
 
 
+class Accounting(StrEnum):
+    """How runs add up against a cap: by zero-concentrated privacy (rho), or as sums of epsilon and delta."""
+
+    concentrated = "concentrated"
+    basic = "basic"
+
+
 class Scope(str):
     """The set of units that a release reads: everybody, or some parts of a partition of everybody into parts.
 

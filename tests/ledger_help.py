@@ -14,12 +14,13 @@ import numpy as np
 from jsonschema import Draft202012Validator
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.ledger import Reservation, Sum
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.release import EffectRelease, Release, load_release, release_schema, release_text
 from causalveil.tasks.privacy.budget import FlowBudget
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
+from causalveil.tasks.privacy.ledger.usage import use_of
 
 DATASET = "trial"
 
@@ -38,6 +39,7 @@ def contract(epsilon: str = "1", delta: str = "1e-6", dataset: str = DATASET, **
         "columns": {"score": {"lower": 0, "upper": 10}},
         "public": [],
         "caps": {"sample": {"epsilon": epsilon, "delta": delta}},
+        "accounting": "basic",
         "estimators": ["ipw"],
         "guarantees": ["finite_sample"],
     }
@@ -179,8 +181,16 @@ def assert_agreed(plan: Plan, path: Path) -> Release:
     assert (release.privacy.epsilon, release.privacy.delta) == (plan.total.epsilon, plan.total.delta)
     assert release.privacy.epsilon_pld <= float(plan.total.epsilon)
     ledger = open_ledger()
-    (block,) = ledger.account("small").blocks
-    assert (block.spent.epsilon, block.spent.delta) == (plan.total.epsilon, plan.total.delta)
+    account = ledger.account("small")
+    (ran,) = account.runs
+    assert ran.spent == ran.cost == Sum(epsilon=plan.total.epsilon, delta=plan.total.delta)
+    used = use_of(plan.charges, plan.total)
+    (block,) = [block for block in account.blocks if block.level is ran.level]
+    if block.rho is None:
+        assert (block.spent.epsilon, block.spent.delta) == (plan.total.epsilon, plan.total.delta)
+    else:
+        assert (block.rho.spent, block.rho.reserved, block.spent.delta) == (used.rho, 0, used.tested)
+        assert block.spent.epsilon <= block.granted.epsilon
     assert block.reserved.epsilon == 0
     ledger.verify()
     ledger.verify_release(release)

@@ -176,6 +176,15 @@ def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:
             f"were returned; {total - result.returned} were drawn and charged now."
         )
     for row in left:
+        if row["rho"] is not None:
+            used = row["granted"]["epsilon"] - row["remaining"]["epsilon"]
+            console.print(
+                f"Spent of the budget of {release.dataset} at level {row['level']}, block {row['block']}: epsilon "
+                f"{used:g} of {row['granted']['epsilon']:g} at delta {row['granted']['delta']:g}; "
+                f"{row['share_left']:.1%} is left.",
+                highlight=False,
+            )
+            continue
         console.print(
             f"Left of the budget of {release.dataset} at level {row['level']}, block {row['block']}: "
             f"epsilon {row['remaining']['epsilon']:g} of {row['granted']['epsilon']:g}, "

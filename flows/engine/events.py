@@ -6,7 +6,6 @@ the record, and a server that keeps no events changes nothing.
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Any
 
 from causalveil.flows.sequence.finished import RunResult
@@ -40,9 +39,7 @@ def tell_if_low(contract: Contract, outcome: RunResult) -> None:
 
 def is_low(row: BlockAccount, contract: Contract) -> bool:
     """Whether less than the declared share of a cap is left in a block, in epsilon or in a delta that was granted."""
-    share = Decimal(str(contract.warn_below or 0))
-    left, cap = row.remaining, row.granted
-    return left.epsilon < share * cap.epsilon or (cap.delta > 0 and left.delta < share * cap.delta)
+    return row.share_left < (contract.warn_below or 0)
 
 
 def _left(row: BlockAccount, what: str) -> str:

@@ -35,6 +35,7 @@ from causalveil.tasks.privacy.accountant import epsilon_pld, total
 from causalveil.tasks.privacy.budget import FlowBudget, records_folder
 from causalveil.tasks.privacy.keys import RunKey, key_of
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger, throwaway_ledger
+from causalveil.tasks.privacy.ledger.usage import WHOLE
 from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise
 
 
@@ -254,7 +255,8 @@ def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
         run_id=run_id,
         dataset=contract.dataset,
         level=study.privacy.level,
-        blocks=layout.dataset_blocks if contract.units_span_blocks else layout.blocks,
+        # A unit that may lie in several blocks has one account, whatever blocks lie in the folder today.
+        blocks=(WHOLE,) if contract.units_span_blocks else layout.blocks,
         cost=request.plan.total,
         charges=request.plan.charges,
         study=study.name,

@@ -79,7 +79,9 @@ def rho_of_cap(epsilon: Decimal, delta: Decimal) -> Decimal:
     """The largest rho, to twelve digits, for which rho-zCDP implies (epsilon, delta)-DP; 0 where there is none."""
     if epsilon <= 0 or delta <= 0:
         return Decimal(0)
-    low, high = math.log(float(SMALLEST)), math.log(float(epsilon) + 1)
+    low = high = math.log(float(SMALLEST))
+    while _log_delta(math.exp(high), float(epsilon))[0] <= math.log(float(delta)):
+        low, high = high, high + 8
     for _ in range(60):
         middle = (low + high) / 2
         if _log_delta(math.exp(middle), float(epsilon))[0] <= math.log(float(delta)):

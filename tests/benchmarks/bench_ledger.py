@@ -31,11 +31,11 @@ def fill(url: str, entries: int) -> None:
 
     ledger, owner = open_ledger(url), contract("1000")
     ledger.grant(owner, "benchmark")
-    cap = owner.caps[next(iter(owner.caps))].model_dump()
+    caps = {str(level): cap.model_dump() for level, cap in owner.caps.items()}
     with ledger.store.write() as connection:
         for number in range((entries - 2) // 7):
             run = f"run-{number}"
-            body = {"reservation": reservation(run, charges=CHARGES, contract=owner).model_dump(), "cap": cap}
+            body = {"reservation": reservation(run, charges=CHARGES, contract=owner).model_dump(), "caps": caps}
             ledger.store.append(connection, "reserve", dataset="trial", run_id=run, body=body)
             for one in CHARGES:
                 drawn = {"charge": one.model_dump(), "value": {"shape": [1], "hex": ["0x1.8p+0"]}}

@@ -54,7 +54,7 @@ def test_plan_ledger_and_release_agree_and_say_what_it_rests_on(estimator: dict[
         "variance": Decimal("0.05"),
     }
     assert plan.epsilon_pld == pytest.approx(0.5, rel=1e-3)
-    (block,) = open_ledger().account("small").blocks
+    block = open_ledger().account("small").blocks[0]
     assert (block.spent.epsilon, block.spent.delta) == (Decimal("0.5"), Decimal("1e-5"))
     open_ledger().verify_release(release)
     interval = release.interval

@@ -22,12 +22,12 @@ def write(folder: Path, months: list[str], newest: int | None = None, span: bool
     data: dict[str, Any] = {}
     if newest is not None:
         data["select"] = {"newest": newest}
-    caps = {"sample": {"epsilon": epsilon, "delta": "1e-4"}}
+    caps = {level: {"epsilon": epsilon, "delta": "1e-4"} for level in ("sample", "label", "training_units")}
     path = write_study(
         folder,
         partitions=0,
         study={"data": data},
-        contract={"caps": caps, "blocks": {"key": "month", "units_span": span}},
+        contract={"caps": caps, "accounting": "basic", "blocks": {"key": "month", "units_span": span}},
     )
     frame = people(200 * len(MONTHS))
     for index, month in enumerate(months):
@@ -63,14 +63,18 @@ def test_only_the_newest_blocks_are_charged_and_new_months_start_fresh(tmp_path:
     assert run(path, "fourth").privacy.blocks.charged == tuple(MONTHS[4:6])
 
 
-def test_if_units_span_blocks_every_block_is_charged(tmp_path: Path) -> None:
+def test_if_units_span_blocks_one_account_is_charged_whatever_lies_in_the_folder(tmp_path: Path) -> None:
     path = write(tmp_path / "study", MONTHS[:4], newest=1, span=True)
     release = run(path, "first")
     assert release.units == 200
-    assert release.privacy.blocks.charged == tuple(MONTHS[:4])
-    assert release.privacy.blocks.statement.endswith("so every block was charged.")
+    assert release.privacy.blocks.charged == ("all",)
+    assert release.privacy.blocks.statement.endswith("so the account of all was charged.")
     run(path, "second")
-    with pytest.raises(BudgetRefused, match="month=2026-01"):
+    # A month that is deleted, and one that is new, do not refill the cap.
+    for file in (tmp_path / "study" / MONTHS[0]).iterdir():
+        file.unlink()
+    write(tmp_path / "study", MONTHS[1:5], newest=1, span=True)
+    with pytest.raises(BudgetRefused, match="block 'all'"):
         run(path, "third")
 
 

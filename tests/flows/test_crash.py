@@ -134,7 +134,7 @@ def crash_and_resume(places: Sequence[str], url: str, path: Path, home: Path, ar
         open_ledger().verify_release(load_release(out / "release.json"))
         assert not (home / "records" / run_id).exists(), "a finished run leaves no records behind"
     account = open_ledger().account(outcome.release.dataset)
-    (block,) = account.blocks
+    block = account.blocks[0]
     runs = len(account.runs)
     assert {f"died-{number}" for number in range(len(places))} <= {run.run_id for run in account.runs}
     assert block.spent.epsilon == outcome.release.privacy.epsilon * runs, "each run is charged once"

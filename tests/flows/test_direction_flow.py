@@ -103,7 +103,7 @@ def test_no_answer_is_charged_like_an_answer(tmp_path: Path) -> None:
     (score,) = release.scores
     assert not score.answered
     assert (score.margin, score.favours, score.order_kept, release.verdict.favours) == (None, None, None, None)
-    (block,) = open_ledger().account("small").blocks
+    block = open_ledger().account("small").blocks[0]
     assert (block.spent.epsilon, block.spent.delta) == (1, Decimal("1e-9"))
 
 

@@ -104,7 +104,7 @@ def _kill_and_resume(count: int, tmp_path: Path, home: Path) -> Counter[str]:
         open_ledger().verify_release(load_release(out / "release.json"))
 
     account = open_ledger().account("small")
-    (block,) = account.blocks
+    block = account.blocks[0]
     assert block.spent.epsilon == count, "each run is charged once"
     assert block.reserved.epsilon == 0
     assert not list((home / "scratch").glob("*/enclave")), "a run that finished leaves no rows behind"

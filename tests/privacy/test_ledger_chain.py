@@ -143,7 +143,7 @@ def forge(ledger: Ledger, tamper: Tamper, seq: int, **changes: str) -> None:
     [
         (3, '"cost":{"delta":"0","epsilon":"0.1"} -> "cost":{"delta":"0","epsilon":"0.01"}', "exceed its total"),
         (3, '"cost":{"delta":"0","epsilon":"0.1"} -> "cost":{"delta":"0","epsilon":"2"}', "exceeds the cap"),
-        (3, '"cap":{"delta":"1e-6" -> "cap":{"delta":"0.1"', "grant"),
+        (3, '"caps":{"sample":{"delta":"1e-6" -> "caps":{"sample":{"delta":"0.1"', "grant"),
         (4, '"epsilon":"0.1" -> "epsilon":"0.01"', "not declared"),
         (4, '"mechanism":"laplace" -> "mechanism":"other"', "not declared"),
     ],

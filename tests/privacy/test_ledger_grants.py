@@ -123,7 +123,10 @@ def test_a_forged_grant_is_found_and_raises_no_cap(ledger: Ledger, owner: OwnerK
 def test_a_reservation_under_another_contract_than_the_granted_one_is_found(ledger: Ledger, owner: OwnerKey) -> None:
     ledger.grant(sensitive(owner), "opening", owner)
     edited = sensitive(owner, estimators=["ipw", "matching"])
-    body = {"reservation": reservation(contract=edited).model_dump(), "cap": {"epsilon": "1", "delta": "1e-6"}}
+    body = {
+        "reservation": reservation(contract=edited).model_dump(),
+        "caps": {"sample": {"epsilon": "1", "delta": "1e-6"}},
+    }
     with ledger.store.write() as connection:
         ledger.store.append(connection, "reserve", dataset="trial", run_id="run-1", body=body)
     with pytest.raises(LedgerError, match=r"entry 3.*not the one that was granted"):

@@ -87,13 +87,24 @@ class TestReserve:
             ("may", "0.1", 1),
         ]
 
-    def test_levels_and_datasets_have_accounts_of_their_own(self, ledger: Ledger) -> None:
-        caps = {"sample": {"epsilon": "0.1", "delta": 0}, "label": {"epsilon": "0.1", "delta": 0}}
+    def test_datasets_have_accounts_of_their_own_and_levels_nest(self, ledger: Ledger) -> None:
+        """A run at level sample spends the accounts of label and training_units as well, and neither the other way."""
+        levels = {"sample": "0.2", "label": "0.2", "training_units": "0.1"}
+        caps = {level: {"epsilon": epsilon, "delta": 0} for level, epsilon in levels.items()}
         for owner in (contract(caps=caps), contract(dataset="other", caps=caps)):
             ledger.grant(owner, "opening")
-            for level in ("sample", "label"):
-                ledger.reserve(reservation(f"{owner.dataset}-{level}", level=level, contract=owner), owner)
+            for number, level in enumerate(("label", "sample")):
+                ledger.reserve(reservation(f"{owner.dataset}-{number}", level=level, contract=owner), owner)
+            for level, full in (("label", "label"), ("training_units", "training_units"), ("sample", "label")):
+                with pytest.raises(BudgetRefused, match=f"level {full}, block 'all'"):
+                    ledger.reserve(reservation(f"{owner.dataset}-{level}", level=level, contract=owner), owner)
         assert ledger.verify().runs == 4
+        used = {row.level: row.reserved.epsilon for row in ledger.account("trial").blocks}
+        assert {level: float(epsilon) for level, epsilon in used.items()} == {
+            "sample": 0.1,
+            "label": 0.2,
+            "training_units": 0.1,
+        }
 
     @pytest.mark.parametrize("edited", ["0.1", "10"])
     def test_an_edited_contract_does_nothing_until_it_is_granted(self, ledger: Ledger, edited: str) -> None:

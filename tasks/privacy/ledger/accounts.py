@@ -6,27 +6,31 @@ from entries that could not have been written by the protocol.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import reduce
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from causalveil.schemas.amounts import add
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import LedgerError, StudyError
 from causalveil.schemas.ledger import DOCUMENT, Account, BlockAccount, Reservation, RunAccount, State, Sum
-from causalveil.schemas.privacy import Charge, Level, PrivacyCost
+from causalveil.schemas.privacy import Accounting, Charge, Level, PrivacyCost
 from causalveil.tasks.privacy import accountant
 from causalveil.tasks.privacy.concentrated import understated
 from causalveil.tasks.privacy.ledger.entry import Entry, broken
 from causalveil.tasks.privacy.ledger.grants import Grant, grant_after
 from causalveil.tasks.privacy.ledger.review import check_verdict
+from causalveil.tasks.privacy.ledger.usage import TOUCHES, WHOLE, Cap, Use, use_of
 
 Model = TypeVar("Model", bound=BaseModel)
 Caps = dict[Level, PrivacyCost]
 _CAPS: TypeAdapter[Caps] = TypeAdapter(Caps)
+_NOTHING = PrivacyCost(epsilon=Decimal(0), delta=Decimal(0))
+# Where every run counts once, whatever blocks it charged: no block has an empty name.
+_EVERY = ""
 
 
 @dataclass(frozen=True)
@@ -67,9 +71,14 @@ class RunRecord:
             return self.cost
 
     @property
-    def used(self) -> Sum:
+    def drawn_use(self) -> Use:
+        """What was released, in every measure."""
+        return use_of((charge for charge, _ in self.charges), self.spent)
+
+    @property
+    def used(self) -> Use:
         """What counts against the caps: the whole reservation, or once voided what was released."""
-        return self.spent if self.voided else self.cost
+        return self.drawn_use if self.voided else use_of(self.reservation.charges, self.reservation.cost)
 
     @property
     def last_hash(self) -> str:
@@ -142,7 +151,7 @@ class Book:
         self.grants: dict[str, Grant] = {}
         self.caps: dict[str, Caps] = {}
         self.runs: dict[str, RunRecord] = {}
-        self._used: dict[tuple[str, Level, str], Sum] = {}
+        self._used: dict[tuple[str, Level, str], Use] = {}
 
     def add(self, entry: Entry) -> None:
         """Take in the next entry.
@@ -154,7 +163,11 @@ class Book:
             case "genesis" | "refuse" | "round" | "admit" | "restore":
                 pass
             case "grant":
-                self.grants[entry.dataset] = grant_after(self.grants.get(entry.dataset), entry, self.identity)
+                before = self.grants.get(entry.dataset)
+                grant = grant_after(before, entry, self.identity)
+                if before is not None and before.accounting != grant.accounting and self.has_runs(entry.dataset):
+                    raise broken(entry, "it converts an account that has runs to another accounting")
+                self.grants[entry.dataset] = grant
                 self.caps[entry.dataset] = grant_caps(entry)
             case "reserve":
                 self._reserve(entry)
@@ -169,27 +182,50 @@ class Book:
             case _:
                 raise broken(entry, "its kind is unknown")
 
-    def used(self, dataset: str, level: Level, block: str) -> Sum:
-        """What runs hold or spent in a block."""
-        return self._used.get((dataset, level, block), Sum())
+    def has_runs(self, dataset: str) -> bool:
+        """Whether any run ever reserved budget of a dataset."""
+        return any((dataset, level, _EVERY) in self._used for level in Level)
 
-    def sums(self) -> Iterable[tuple[tuple[str, Level, str], Sum]]:
-        """What is used, by dataset, level and block."""
+    def used(self, dataset: str, level: Level, block: str) -> Use:
+        """What runs hold or spent of a block's account at a level, runs on the whole dataset among them."""
+        if block == WHOLE:
+            return self._used.get((dataset, level, _EVERY), Use())
+        return self._used.get((dataset, level, block), Use()).plus(self._used.get((dataset, level, WHOLE), Use()))
+
+    def caps_for(self, request: Reservation, caps: Caps) -> dict[Level, Cap]:
+        """The caps that a request is held to: of its level, and of those that it touches beside it."""
+        grant = self.grants.get(request.dataset)
+        accounting = Accounting.basic if grant is None else grant.accounting
+        return {level: Cap(caps[level], accounting) for level in TOUCHES[request.level] if level in caps}
+
+    def excess(self, request: Reservation, caps: Mapping[Level, Cap]) -> str | None:
+        """Where and why a request does not fit; None if it fits."""
+        asked = use_of(request.charges, request.cost)
+        for level, cap in caps.items():
+            for block in request.blocks:
+                why = cap.excess(self.used(request.dataset, level, block), asked)
+                if why is not None:
+                    return f"level {level}, block '{block}': {why}"
+        return None
+
+    def sums(self) -> Iterable[tuple[tuple[str, Level, str], Use]]:
+        """What is used, by dataset, level and block; under no block, every run once."""
         return self._used.items()
 
-    def set_sums(self, used: dict[tuple[str, Level, str], Sum]) -> None:
+    def set_sums(self, used: dict[tuple[str, Level, str], Use]) -> None:
         """Go on from sums that were verified before."""
         self._used = used
 
     def _reserve(self, entry: Entry) -> None:
         reservation = reservation_of(entry)
-        cap = parsed(PrivacyCost, entry.document.get("cap"), entry)
-        grant, granted = self.grants.get(entry.dataset), self.caps.get(entry.dataset, {}).get(reservation.level)
+        caps, grant, granted = entry_caps(entry), self.grants.get(entry.dataset), self.caps.get(entry.dataset, {})
         if grant is not None and grant.data_class is not None and grant.digest != reservation.policy_digest:
             raise broken(entry, "its contract is not the one that was granted")
         if grant is not None and grant.review and not reservation.review:
             raise broken(entry, "its release would pass by the owner's review")
-        if granted is None or not within(as_sum(cap), granted):
+        if reservation.level not in caps or not all(
+            level in granted and within(as_sum(cap), granted[level]) for level, cap in caps.items()
+        ):
             raise broken(entry, "its cap is not covered by the owner's grant")
         if (reservation.run_id, reservation.dataset) != (entry.run_id, entry.dataset):
             raise broken(entry, "its body speaks of another run")
@@ -197,28 +233,44 @@ class Book:
             raise broken(entry, "its run is reserved twice")
         if not keeps(reservation.charges, reservation.cost):
             raise broken(entry, "its charges exceed its total")
-        for block in reservation.blocks:
-            if not within(plus(self.used(entry.dataset, reservation.level, block), reservation.cost), cap):
-                raise broken(entry, f"it exceeds the cap of block '{block}'")
+        excess = self.excess(reservation, self.caps_for(reservation, caps))
+        if excess is not None:
+            raise broken(entry, f"it exceeds the cap of {excess}")
         self.runs[entry.run_id] = RunRecord(reservation, entry)
-        self._move(reservation, Sum(), self.runs[entry.run_id].used)
+        self._move(reservation, Use(), self.runs[entry.run_id].used)
 
-    def _move(self, reservation: Reservation, old: Sum, new: Sum) -> None:
-        for block in reservation.blocks:
-            key = (reservation.dataset, reservation.level, block)
-            self._used[key] = plus(self._used.get(key, Sum()).minus(old), new)
+    def _move(self, reservation: Reservation, old: Use, new: Use) -> None:
+        for level in TOUCHES[reservation.level]:
+            for block in (*reservation.blocks, _EVERY):
+                key = (reservation.dataset, level, block)
+                self._used[key] = self._used.get(key, Use()).minus(old).plus(new)
 
 
 def account_of(book: Book, ledger: str, dataset: str, contract: Contract | None) -> Account:
     """A dataset's account under the caps in force."""
     caps = caps_in_force(book.caps.get(dataset, {}), contract)
     runs = [run for run in book.runs.values() if run.reservation.dataset == dataset]
-    blocks = sorted({(run.reservation.level, block) for run in runs for block in run.reservation.blocks})
+    grant = book.grants.get(dataset)
+    accounting = Accounting.basic if grant is None else grant.accounting
+    # The level of a run, and those that it touches beside it as far as they have caps.
+    blocks = sorted(
+        {
+            (level, block)
+            for run in runs
+            for block in run.reservation.blocks
+            for level in TOUCHES[run.reservation.level]
+            if level is run.reservation.level or level in caps
+        },
+        key=lambda account: (list(Level).index(account[0]), account[1]),
+    )
     return Account(
         dataset=dataset,
         ledger=ledger,
         caps=caps,
-        blocks=tuple(_block_account(runs, level, block, caps.get(level)) for level, block in blocks),
+        accounting=accounting,
+        blocks=tuple(
+            _block_account(runs, level, block, Cap(caps.get(level, _NOTHING), accounting)) for level, block in blocks
+        ),
         runs=tuple(
             RunAccount(
                 run_id=run.reservation.run_id,
@@ -234,18 +286,28 @@ def account_of(book: Book, ledger: str, dataset: str, contract: Contract | None)
     )
 
 
-def _block_account(runs: list[RunRecord], level: Level, block: str, cap: PrivacyCost | None) -> BlockAccount:
-    here = [run for run in runs if run.reservation.level is level and block in run.reservation.blocks]
-    used, spent = total(run.used for run in here), total(run.spent for run in here)
-    granted = as_sum(cap) if cap else Sum()
+def _block_account(runs: list[RunRecord], level: Level, block: str, cap: Cap) -> BlockAccount:
+    here = [
+        run
+        for run in runs
+        if level in TOUCHES[run.reservation.level] and (block == WHOLE or {block, WHOLE} & set(run.reservation.blocks))
+    ]
+    used, spent = (
+        reduce(Use.plus, (run.used for run in here), Use()),
+        reduce(Use.plus, (run.drawn_use for run in here), Use()),
+    )
+    sums, granted = cap.sums(used), as_sum(cap.cost)
     return BlockAccount(
         level=level,
         block=block,
         granted=granted,
-        spent=spent,
-        reserved=used.minus(spent),
-        remaining=granted.minus(used),
+        spent=cap.sums(spent),
+        reserved=sums.minus(cap.sums(spent)),
+        remaining=granted.minus(sums),
         runs=len(here),
+        accounting=Accounting.concentrated if cap.concentrated else Accounting.basic,
+        rho=cap.rho_account(used, spent),
+        share_left=cap.share_left(used),
     )
 
 
@@ -267,16 +329,6 @@ def as_sum(cost: PrivacyCost) -> Sum:
     return Sum(epsilon=cost.epsilon, delta=cost.delta)
 
 
-def plus(left: Sum, right: Sum | PrivacyCost) -> Sum:
-    """The exact sum."""
-    return Sum(epsilon=add(left.epsilon, right.epsilon), delta=add(left.delta, right.delta))
-
-
-def total(sums: Iterable[Sum]) -> Sum:
-    """The exact sum of many."""
-    return reduce(plus, sums, Sum())
-
-
 def keeps(charges: Sequence[Charge], cost: PrivacyCost) -> bool:
     """Whether the charges of a run, each true of its own draw, together keep the run's total."""
     try:
@@ -296,6 +348,20 @@ def grant_caps(entry: Entry) -> Caps:
         return _CAPS.validate_python(entry.document.get("caps"))
     except ValidationError:
         raise broken(entry, "its caps do not parse") from None
+
+
+def entry_caps(entry: Entry) -> Caps:
+    """The caps that a reservation was held to when it was made.
+
+    Raises:
+        LedgerError: the entry names none: it was written by an older version, which added levels up apart.
+    """
+    if "caps" not in entry.document:
+        raise LedgerError(
+            f"ledger entry {entry.seq} was reserved by an older version, which kept the accounts of levels apart: keep "
+            "that ledger with its releases, and begin a new one with caps lowered by what it spent"
+        )
+    return grant_caps(entry)
 
 
 def reservation_of(entry: Entry) -> Reservation:

@@ -12,6 +12,7 @@ from typing import Any
 
 from causalveil.schemas.contract import Contract, DataClass, Review
 from causalveil.schemas.errors import BudgetRefused, ContractError
+from causalveil.schemas.privacy import Accounting
 from causalveil.tasks.privacy.ledger.entry import BY, Entry, broken, canonical
 from causalveil.tasks.privacy.owner import OwnerKey, is_signed
 
@@ -28,6 +29,7 @@ class Grant:
     data_class: DataClass | None
     review: bool
     owner_key: str | None
+    accounting: Accounting = Accounting.basic
 
 
 def grant_after(before: Grant | None, entry: Entry, identity: str) -> Grant:
@@ -55,7 +57,12 @@ def grant_after(before: Grant | None, entry: Entry, identity: str) -> Grant:
     message = _message(identity, entry.dataset, body)
     if signer is not None and not is_signed(str(signer), str(body.get("signature")), message):
         raise broken(entry, "its grant is not signed by the owner's key")
-    return Grant(number, str(body.get("policy_digest")), data_class, body.get("review") is True, key)
+    accounting = body.get("accounting")
+    if accounting not in list(Accounting):
+        raise broken(entry, "its grant is of an older version, which added runs up otherwise; begin a new ledger")
+    return Grant(
+        number, str(body.get("policy_digest")), data_class, body.get("review") is True, key, Accounting(accounting)
+    )
 
 
 def grant_body(
@@ -70,6 +77,7 @@ def grant_body(
     body: dict[str, Any] = {
         "number": 1 if before is None else before.number + 1,
         "caps": {str(level): cap.model_dump() for level, cap in contract.caps.items()},
+        "accounting": str(contract.accounting),
         "data_class": str(contract.data_class),
         "policy_digest": contract.digest,
         "review": contract.review is Review.required,

@@ -23,7 +23,7 @@ from causalveil.schemas.release import LedgerStatement, Release
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.machine.site import site_settings
 from causalveil.tasks.privacy.ledger import verify as ledger_verify
-from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of, run_of
+from causalveil.tasks.privacy.ledger.accounts import Book, Caps, RunRecord, account_of, run_of
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.grants import Grant, grant_body
 from causalveil.tasks.privacy.ledger.log import amounts, audit, whose
@@ -35,11 +35,12 @@ from causalveil.tasks.privacy.ledger.review import (
     verdict_body,
 )
 from causalveil.tasks.privacy.ledger.rules import (
-    cap_with_room,
+    caps_with_room,
     document_that_may_leave,
     drawn_before,
     one_line,
     refuse_another_run,
+    refuse_conversion,
 )
 from causalveil.tasks.privacy.ledger.soundness.integrity import stamp
 from causalveil.tasks.privacy.ledger.soundness.memory import Memory, caught_up, from_the_first, holds
@@ -74,6 +75,10 @@ def _sqlite(path: Path) -> URL:
     return URL.create("sqlite", database=str(path))
 
 
+def _plain(caps: Caps) -> dict[str, Any]:
+    return {str(level): cap.model_dump() for level, cap in caps.items()}
+
+
 @dataclass(frozen=True)
 class Released:
     """A release row: what was stored beside the charge, the row's hash, and whether this call drew it."""
@@ -104,11 +109,13 @@ class Ledger:
 
         Raises:
             LedgerError: the contract names another ledger, or the ledger cannot be written.
-            ContractError: the contract names no key and must, or ``owner`` is not the key that counts.
+            ContractError: the contract names no key and must, ``owner`` is not the key that counts, or an account that
+                has runs would be converted to another accounting.
             StudyError: no reason.
         """
         self._refuse_foreign(contract)
         with self._writing() as (connection, book):
+            refuse_conversion(book, contract)
             before = book.grants.get(contract.dataset)
             entry = self._append_grant(connection, before, contract, one_line(reason), owner)
         self._audit_grant(contract, entry)
@@ -174,12 +181,12 @@ class Ledger:
                 event, entry = "resume", run.reserved
             else:
                 try:
-                    cap = cap_with_room(book, request, contract)
+                    caps = caps_with_room(book, request, contract)
                 except BudgetRefused as problem:
                     refused = problem
                     event, entry = "refused", self._append_refusal(connection, request, str(problem))
                 else:
-                    body = {"reservation": request.model_dump(), "cap": cap.model_dump()}
+                    body = {"reservation": request.model_dump(), "caps": _plain(caps)}
                     event, entry = "reserve", self._append(connection, "reserve", request, body)
         audit(event, **whose(request), **amounts(request.cost), ledger=self.identity, hash=entry.hash)
         if refused is not None:

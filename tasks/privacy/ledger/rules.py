@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
-
-from causalveil.schemas.amounts import amount_text, subtract
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.errors import BudgetRefused, ReleaseHeld, RunConflict, StudyError
+from causalveil.schemas.errors import BudgetRefused, ContractError, ReleaseHeld, RunConflict, StudyError
 from causalveil.schemas.ledger import Reservation
-from causalveil.schemas.privacy import Charge, PrivacyCost
-from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, caps_in_force, keeps
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.privacy.ledger.accounts import Book, Caps, RunRecord, caps_in_force, keeps
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.grants import granted
 from causalveil.tasks.privacy.ledger.review import document_text
@@ -42,38 +39,44 @@ def refuse_another_run(run: RunRecord, request: Reservation) -> None:
         raise RunConflict(f"run {request.run_id} was {run.state}; choose a new run id")
 
 
-def cap_with_room(book: Book, request: Reservation, contract: Contract) -> PrivacyCost:
-    """The cap in force for the request's level, once it is certain that the request fits below it.
+def caps_with_room(book: Book, request: Reservation, contract: Contract) -> Caps:
+    """The caps in force for the request's level and those that it touches, once it is certain that it fits below them.
 
     Raises:
         BudgetRefused: no grant of this contract, no cap, charges beyond the request's own total, or too little left in
             a block.
     """
     granted(book.grants.get(request.dataset), contract)
-    cap = caps_in_force(book.caps[request.dataset], contract).get(request.level)
-    if cap is None:
+    caps = book.caps_for(request, caps_in_force(book.caps[request.dataset], contract))
+    if request.level not in caps:
         raise BudgetRefused(
             f"dataset '{request.dataset}' has no cap for level {request.level}; use a level that both the contract "
             "and its owner's grant name"
         )
     if not keeps(request.charges, request.cost):
         raise BudgetRefused(f"run {request.run_id}: the declared charges exceed the reservation's total")
-    for block in request.blocks:
-        used = book.used(request.dataset, request.level, block)
-        _refuse_excess(request, block, "epsilon", (used.epsilon, request.cost.epsilon, cap.epsilon))
-        _refuse_excess(request, block, "delta", (used.delta, request.cost.delta, cap.delta))
-    return cap
-
-
-def _refuse_excess(request: Reservation, block: str, what: str, amounts: tuple[Decimal, Decimal, Decimal]) -> None:
-    used, requested, cap = amounts
-    remaining = max(subtract(cap, used), Decimal(0))
-    if requested > remaining:
+    excess = book.excess(request, caps)
+    if excess is not None:
+        # A pure epsilon is dear in rho: Gaussian noise of the same width costs far less.
+        pure = request.cost.delta == 0 and any(cap.concentrated for cap in caps.values())
         raise BudgetRefused(
-            f"dataset '{request.dataset}', level {request.level}, block '{block}': {what} spent or reserved "
-            f"{amount_text(used)}, requested {amount_text(requested)}, remaining {amount_text(remaining)} of "
-            f"{amount_text(cap)}; ask for less, read other blocks, void runs that died, or ask the data's owner "
-            "for another grant"
+            f"dataset '{request.dataset}', {excess}; ask for less{', or with a delta' if pure else ''}, read other "
+            "blocks, void runs that died, or ask the data's owner for another grant"
+        )
+    return {level: cap.cost for level, cap in caps.items()}
+
+
+def refuse_conversion(book: Book, contract: Contract) -> None:
+    """Keep an account in the accounting that its runs were admitted under: no theorem covers a change in between.
+
+    Raises:
+        ContractError: the contract names another accounting than the grant in force, and there are runs.
+    """
+    before = book.grants.get(contract.dataset)
+    if before is not None and before.accounting != contract.accounting and book.has_runs(contract.dataset):
+        raise ContractError(
+            f"the account of '{contract.dataset}' has runs under accounting '{before.accounting}' and cannot be "
+            f"converted; write 'accounting: {before.accounting}', or give new data a name of their own"
         )
 
 

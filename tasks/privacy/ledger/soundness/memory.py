@@ -14,7 +14,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Connection
 
 from causalveil.schemas.errors import LedgerError
-from causalveil.schemas.ledger import Sum
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.machine.write import whole_file
@@ -32,14 +31,15 @@ from causalveil.tasks.privacy.ledger.grants import Grant
 from causalveil.tasks.privacy.ledger.soundness.chain import Chain
 from causalveil.tasks.privacy.ledger.soundness.integrity import check_integrity, leaves_traces, stamp
 from causalveil.tasks.privacy.ledger.store import Store, entries
+from causalveil.tasks.privacy.ledger.usage import Use
 
 FOLDER = "ledgers"
 # Raised whenever the shape of a state or the arithmetic behind it changes: an older state is then not used.
-STATE = 1
+STATE = 2
 
 _CAPS: TypeAdapter[dict[str, Caps]] = TypeAdapter(dict[str, Caps])
 _GRANTS: TypeAdapter[dict[str, Grant]] = TypeAdapter(dict[str, Grant])
-_USED: TypeAdapter[list[tuple[str, Level, str, Sum]]] = TypeAdapter(list[tuple[str, Level, str, Sum]])
+_USED: TypeAdapter[list[tuple[str, Level, str, Use]]] = TypeAdapter(list[tuple[str, Level, str, Use]])
 _RUNS: TypeAdapter[dict[str, list[tuple[int, str]]]] = TypeAdapter(dict[str, list[tuple[int, str]]])
 
 
@@ -190,7 +190,7 @@ def _state(book: Book) -> dict[str, Any]:
         "version": STATE,
         "caps": _CAPS.dump_python(book.caps),
         "grants": _GRANTS.dump_python(book.grants),
-        "used": [[*key, use.model_dump()] for key, use in book.sums()],
+        "used": [[*key, asdict(use)] for key, use in book.sums()],
         "runs": {run_id: [[entry.seq, entry.hash] for entry in run.entries] for run_id, run in under_way.items()},
     }
 

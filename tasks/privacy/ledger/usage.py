@@ -1,0 +1,172 @@
+"""What an account has used and what is left of its cap, in the accounting that its owner chose.
+
+``basic`` adds epsilons and deltas. ``concentrated`` adds rho, and the deltas of tests: the cap (epsilon, delta) then
+means the largest rho that implies epsilon at what tests leave of delta (``tasks/privacy/concentrated.py``). A cap
+without delta is always basic. Use is kept in both measures, exactly, so that an account is read off its draws alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal
+
+from causalveil.schemas.amounts import add, amount_text, subtract
+from causalveil.schemas.ledger import RhoAccount, Sum
+from causalveil.schemas.privacy import Accounting, Charge, Level, PrivacyCost
+from causalveil.tasks.privacy.accountant import concentrate
+from causalveil.tasks.privacy.concentrated import epsilon_of_rho, rho_of_cap
+
+# Levels nest: whoever may change an outcome only, or a training unit's row only, may do so at level sample as well. So
+# what a run spends at its level it also spends of these accounts.
+TOUCHES = {
+    Level.sample: (Level.sample, Level.label, Level.training_units),
+    Level.label: (Level.label,),
+    Level.training_units: (Level.training_units,),
+}
+# The block of a run that reads the whole dataset, or whose units may lie in several blocks.
+WHOLE = "all"
+MOST_FITS = 10**9
+
+
+@dataclass(frozen=True)
+class Use:
+    """Exact sums over runs: ``epsilon`` and ``delta`` of their totals; ``rho``, and ``tested``, the deltas of tests."""
+
+    epsilon: Decimal = Decimal(0)
+    delta: Decimal = Decimal(0)
+    rho: Decimal = Decimal(0)
+    tested: Decimal = Decimal(0)
+
+    def plus(self, other: Use) -> Use:
+        """The exact sum."""
+        return Use(
+            add(self.epsilon, other.epsilon),
+            add(self.delta, other.delta),
+            add(self.rho, other.rho),
+            add(self.tested, other.tested),
+        )
+
+    def minus(self, other: Use) -> Use:
+        """The exact difference, not below zero."""
+
+        def less(left: Decimal, right: Decimal) -> Decimal:
+            return max(subtract(left, right), Decimal(0))
+
+        return Use(
+            less(self.epsilon, other.epsilon),
+            less(self.delta, other.delta),
+            less(self.rho, other.rho),
+            less(self.tested, other.tested),
+        )
+
+
+def use_of(charges: Iterable[Charge], cost: PrivacyCost | Sum) -> Use:
+    """What a run uses that keeps ``cost`` by these charges."""
+    together = concentrate(charges)
+    return Use(cost.epsilon, cost.delta, together.rho, together.delta)
+
+
+@dataclass(frozen=True)
+class Cap:
+    """A cap in the accounting that its owner chose."""
+
+    cost: PrivacyCost
+    accounting: Accounting
+
+    @property
+    def concentrated(self) -> bool:
+        """Whether rho is what counts; without a delta there is none."""
+        return self.accounting is Accounting.concentrated and self.cost.delta > 0
+
+    def rho(self, use: Use) -> Decimal:
+        """The largest rho that the cap allows, at what the tests of ``use`` leave of its delta."""
+        left = subtract(self.cost.delta, use.tested)
+        return rho_of_cap(self.cost.epsilon, left) if left > 0 else Decimal(0)
+
+    def excess(self, before: Use, request: Use) -> str | None:
+        """Why a request does not fit after ``before``; None if it fits. Amounts only."""
+        after = before.plus(request)
+        if not self.concentrated:
+            amounts = (
+                ("epsilon", before.epsilon, request.epsilon, self.cost.epsilon),
+                ("delta", before.delta, request.delta, self.cost.delta),
+            )
+        else:
+            amounts = (
+                ("delta of tests", before.tested, request.tested, self.cost.delta),
+                ("rho", before.rho, request.rho, self.rho(after)),
+            )
+        for what, used, asked, cap in amounts:
+            left = max(subtract(cap, used), Decimal(0))
+            # Also where nothing of it is asked: what tests take of delta lowers the rho that was allowed before.
+            if add(used, asked) > cap:
+                text = (
+                    f"{what} spent or reserved {amount_text(used)}, requested {amount_text(asked)}, remaining "
+                    f"{amount_text(left)} of {amount_text(cap)}"
+                )
+                return text if not self.concentrated else f"{text} ({self.say(before)})"
+        return None
+
+    def epsilon(self, use: Use) -> Decimal:
+        """What was used, as people think of it: epsilon at the cap's delta, after what tests spent of that."""
+        if not self.concentrated:
+            return use.epsilon
+        left = subtract(self.cost.delta, use.tested)
+        return self.cost.epsilon if left <= 0 else min(epsilon_of_rho(use.rho, left), self.cost.epsilon)
+
+    def sums(self, use: Use) -> Sum:
+        """Use as epsilon and delta for people; only in basic accounting do these add up."""
+        return Sum(epsilon=self.epsilon(use), delta=use.tested if self.concentrated else use.delta)
+
+    def say(self, use: Use) -> str:
+        """Money in words: epsilon x of cap y at delta d."""
+        return (
+            f"epsilon {amount_text(self.epsilon(use))} of {amount_text(self.cost.epsilon)} at delta "
+            f"{amount_text(self.cost.delta)}"
+        )
+
+    def share_left(self, use: Use) -> float:
+        """The part of the cap that is left, of rho or the scarcer of epsilon and delta; in [0, 1]."""
+        if self.concentrated:
+            pairs = [(use.rho, self.rho(use)), (use.tested, self.cost.delta)]
+        else:
+            pairs = [(use.epsilon, self.cost.epsilon), (use.delta, self.cost.delta)]
+        return min(max(0.0, 1 - float(used / cap)) if cap > 0 else float(used == 0) for used, cap in pairs)
+
+    def fits(self, before: Use, request: Use) -> int:
+        """How many runs like ``request`` fit after ``before``; at most a billion."""
+
+        def count_fits(count: int) -> bool:
+            many = Use(request.epsilon * count, request.delta * count, request.rho * count, request.tested * count)
+            return self.excess(before, many) is None
+
+        if not count_fits(1):
+            return 0
+        low, high = 1, 2
+        while high < MOST_FITS and count_fits(high):
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if count_fits(middle) else (low, middle)
+        return min(low, MOST_FITS)
+
+    def rho_account(self, used: Use, spent: Use) -> RhoAccount | None:
+        """The account in rho; None in basic accounting."""
+        if not self.concentrated:
+            return None
+        granted = self.rho(used)
+        return RhoAccount(
+            granted=granted,
+            spent=spent.rho,
+            reserved=max(subtract(used.rho, spent.rho), Decimal(0)),
+            remaining=max(subtract(granted, used.rho), Decimal(0)),
+        )
+
+
+def share_of_request(cap: Cap, before: Use, request: Use) -> float:
+    """Which part of what is left a request would take; infinite where nothing is left. For ``plan``."""
+    fits = cap.share_left(before)
+    after = cap.share_left(before.plus(request))
+    return math.inf if fits <= 0 else (fits - after) / fits
