@@ -9,7 +9,7 @@ sections 4 to 6.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -152,6 +152,7 @@ def adjust(
     units: int,
     noise: float,
     possible: bool = True,
+    constant: bool = False,
 ) -> tuple[Adjustment, Seen]:
     """Slopes and weights from released moments, or neither where the interval would be wider for them.
 
@@ -163,7 +164,13 @@ def adjust(
         units: n.
         noise: standard deviation of the noise on the sum of scores of release 3.
         possible: whether the smaller arm bears an adjustment.
+        constant: whether the last feature is a constant, which takes up the others' means.
     """
+    if constant:
+        centred, coefficients = moments.centred()
+        found, seen = adjust(estimator, scales, centred, estimand, units, noise, possible)
+        slopes, weights = (np.append(vector, -float(coefficients @ vector)) for vector in (found.slopes, found.weights))
+        return replace(found, slopes=slopes, weights=weights, apart=np.append(found.apart, 0.0)), seen
     p, between, d = scales.share, scales.between, len(moments.cross)
     spectrum = Spectrum.of(moments.gram, moments.gram_error)
     inverse = spectrum.inverse
@@ -211,7 +218,7 @@ def adjust(
         adjusted=True,
     )
     plain = _plain(estimator, scales, estimand, d, cut, math.sqrt(moments.square / between))
-    if not possible or _width(found, units, noise) > _width(plain, units, noise):
+    if not possible or expected_width(found, units, noise) > expected_width(plain, units, noise):
         found = plain
     total = moments.gram - between * np.outer(moments.apart, moments.apart)
     own = np.sqrt(np.maximum(np.diagonal(total), spectrum.floor * float(spectrum.values.mean())))
@@ -228,7 +235,7 @@ def adjust(
     return found, seen
 
 
-def _width(choice: Adjustment, units: int, noise: float) -> float:
+def expected_width(choice: Adjustment, units: int, noise: float) -> float:
     """Expected half-width of a 95 % interval, in units of L, by which a choice is made."""
     deviation = choice.reach / choice.cut
     variance = deviation**2 / units + (choice.reach * noise / units) ** 2 + choice.second_order

@@ -71,7 +71,7 @@ class Columns:
         return [(i, j) for i, j in combinations(places, 2) if self.owners[i] != self.owners[j]]
 
     def features(self, pairs: bool) -> int:
-        """d, the number of features with or without squares and products."""
+        """The number of features: columns alone, or with squares and products."""
         if not pairs:
             return len(self.kept)
         alike = sum(math.comb(size, 2) for size in Counter(self.owners).values())

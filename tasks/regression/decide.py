@@ -7,12 +7,13 @@ expected is that of a stand-in population, stated here.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.regression.adjustment import Adjustment, Seen, adjust, unadjusted
+from causalveil.tasks.regression.adjustment import Adjustment, Seen, adjust, expected_width, unadjusted
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.recipe import PARTLY, RegressionRecipe, arms_recipe, full_recipe
@@ -21,6 +22,8 @@ from causalveil.tasks.regression.scales import Scales, scales_from
 # Of the stand-in population: the share of an arm's variance that covariates explain, and the arms' distance in their
 # metric; 0 in a trial.
 EXPLAINED, DISTANCE = 0.3, 1.0
+# Squares and products enter where they make the expected interval at most this much wider.
+PAIRS_WIDTH = 1.05
 # Cosine between what explains the outcome and what parts the arms.
 ALIKE = 0.5
 
@@ -36,9 +39,20 @@ def recipe(study: RegressionStudy, sizes: Sizes | None) -> RegressionRecipe:
         return full
     if full.noise_ratio(full.columns.features(False)) > PARTLY:
         return arms_recipe(study, sizes)
-    scales = expected_scales(study, full, sizes.units, StandIn())
-    _, choice, _ = choose(study, full, scales, expected_moments(study, full, sizes.units, scales))
+    choice, width = _expected_choice(study, full, sizes.units)
+    if full.pairs and study.estimator.basis == "auto":
+        linear = replace(full, pairs=False)
+        plain, narrow = _expected_choice(study, linear, sizes.units)
+        if width > PAIRS_WIDTH * narrow:
+            full, choice = linear, plain
     return full if choice.adjusted else arms_recipe(study, sizes)
+
+
+def _expected_choice(study: RegressionStudy, plan: RegressionRecipe, units: int) -> tuple[Adjustment, float]:
+    """What a recipe would come to in the stand-in population, and how wide its interval would be, in units of L."""
+    scales = expected_scales(study, plan, units, StandIn())
+    _, choice, _ = choose(study, plan, scales, expected_moments(study, plan, units, scales))
+    return choice, expected_width(choice, units, plan.effect_noise().deviation)
 
 
 def choose(
@@ -58,7 +72,9 @@ def choose(
     features = plan.features(scales)
     linear = plan.columns.features(False)
     possible = plan.bears(scales, linear, plan.cut(linear))
-    choice, seen = adjust(study.estimator, scales, moments, study.estimand, plan.units, noise, possible)
+    choice, seen = adjust(
+        study.estimator, scales, moments, study.estimand, plan.units, noise, possible, constant=features.constant
+    )
     return features, choice, seen
 
 
@@ -87,7 +103,7 @@ def expected_moments(study: RegressionStudy, plan: RegressionRecipe, units: int,
     cross = math.sqrt(variance * EXPLAINED * square + d * cross_error**2)
     one, other = np.zeros(d), np.zeros(d)
     one[0] = 1.0
-    other[0], other[-1] = (ALIKE, math.sqrt(1 - ALIKE**2)) if d > 1 else (1.0, 1.0)
+    other[:2] = (ALIKE, math.sqrt(1 - ALIKE**2)) if d > 1 else 1.0
     return JointMoments(
         cross=cross * other,
         apart=apart * one,

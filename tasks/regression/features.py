@@ -1,6 +1,8 @@
 """What the regression adjusts for: standardised columns of x, and their squares and products where they pay.
 
-A row's features are cut to a length that few rows reach and divided by it, so that they lie in the unit ball.
+Columns are centred by what release 1 said of them. Products have means of their own, which a constant takes up where
+there is little noise. A row's features are cut to a length that few rows reach and divided by it, so that they lie in
+the unit ball.
 """
 
 from __future__ import annotations
@@ -25,18 +27,20 @@ CURVE_CUT, CURVE_SPREAD = 2.5, 1.3
 class Features:
     """The features of a row: public functions of it and of what release 1 said.
 
-    ``cut``: c; rows are cut to the length c sqrt(d), where standardised features have sqrt(d) on average.
+    ``constant``: whether a constant stands last. ``cut``: c; rows are cut to the length c sqrt(d), where standardised
+    features have sqrt(d) on average.
     """
 
     columns: Columns
     scales: Scales
     pairs: bool
     cut: float
+    constant: bool = False
 
     @property
     def count(self) -> int:
         """d."""
-        return self.columns.features(self.pairs)
+        return self.columns.features(self.pairs) + self.constant
 
     def of(self, x: FloatArray) -> FloatArray:
         """Features of rows x, shape (rows, d): in the unit ball, multiples of 2^-BITS.
@@ -50,6 +54,8 @@ class Features:
             squares = (short[:, list(self.columns.numbers)] ** 2 - 1) / CURVE_SPREAD
             first, second = np.array(self.columns.pairs, dtype=np.int64).reshape(-1, 2).T
             z = np.concatenate([z, squares, short[:, first] * short[:, second]], axis=1)
+        if self.constant:
+            z = np.column_stack([z, np.ones(len(z))])
         length = np.sqrt(np.einsum("ij,ij->i", z, z))
         scaled = z * (HAIR / np.maximum(length, self.cut * math.sqrt(self.count)))[:, None]
         step = 2.0**BITS

@@ -8,7 +8,7 @@ first two parts have at opposite rows alone (``docs/proofs/regression.md``, sect
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -67,6 +67,21 @@ class JointMoments:
     cross_error: float
     apart_error: float
     gram_error: float
+
+    def centred(self) -> tuple[JointMoments, FloatArray]:
+        """Moments of all features but the last, a constant, less their projection on it; and its coefficients.
+
+        A row's constant is 1 over the length that it was divided by, so a feature less its coefficient times the
+        constant has about mean 0.
+        """
+        coefficients = self.gram[:-1, -1] / max(float(self.gram[-1, -1]), self.gram_error)
+        found = replace(
+            self,
+            cross=self.cross[:-1] - coefficients * self.cross[-1],
+            apart=self.apart[:-1] - coefficients * self.apart[-1],
+            gram=self.gram[:-1, :-1] - np.outer(coefficients, self.gram[:-1, -1]),
+        )
+        return found, coefficients
 
 
 def moments_from(released: FloatArray, units: int, noise: float, features: Features) -> JointMoments:

@@ -34,6 +34,10 @@ PURE_SHARES = (Decimal("0.15"), Decimal("0.55"), Decimal("0.30"))
 ADJUSTED, PARTLY, PAIRS = 0.7, 2.5, 0.6
 # Rows are cut at c sqrt(d): c is larger where there is little noise, up to the second number.
 CUTS = (1.25, 2.0)
+# Rows with products are cut so much further out.
+PAIRS_CUT = 1.2
+# A constant stands beside products where rho is below this: with more noise it costs more than their means do harm.
+CONSTANT = 0.1
 # The wider cut is for rho below this.
 QUIET = 0.12
 # Noise on the arms' distance, in deviations of a feature times sqrt(d), that an adjustment bears.
@@ -83,7 +87,7 @@ class RegressionRecipe:
         """Of sensitivity sqrt(8) (section 2), and rounding for as many numbers as there may be."""
         if self.moments is None:
             return None
-        numbers = moment_numbers(self.columns.features(self.pairs))
+        numbers = moment_numbers(self.columns.features(self.pairs) + 1)
         return vector_mechanism(sums_sensitivity(numbers, self.units, math.sqrt(8)), self.moments)
 
     def effect_mechanism(self) -> Mechanism:
@@ -111,7 +115,9 @@ class RegressionRecipe:
     def features(self, scales: Scales) -> Features:
         """Squares and products enter if the smaller arm bears them too."""
         pairs = self.pairs and self.bears(scales, self.columns.features(True), CUTS[0])
-        return Features(self.columns, scales, pairs, self.cut(self.columns.features(pairs)))
+        features = self.columns.features(pairs)
+        constant = pairs and self.noise_ratio(features) <= CONSTANT
+        return Features(self.columns, scales, pairs, self.cut(features), constant)
 
     def bears(self, scales: Scales, features: int, cut: float) -> bool:
         """Whether noise on the arms' distance leaves something to adjust by."""
@@ -121,8 +127,9 @@ class RegressionRecipe:
         return error * cut * features <= RARE
 
     def cut(self, features: int) -> float:
-        """c of rows with d features."""
-        return min(max(CUTS[0] * math.sqrt(QUIET / self.noise_ratio(features)), CUTS[0]), CUTS[1])
+        """c of rows with d features; products have long rows that a cut would bend."""
+        narrow = min(max(CUTS[0] * math.sqrt(QUIET / self.noise_ratio(features)), CUTS[0]), CUTS[1])
+        return narrow if features == self.columns.features(False) else PAIRS_CUT * narrow
 
     def noise_ratio(self, features: int) -> float:
         """rho of d features; infinite where there is no release 2."""

@@ -148,8 +148,10 @@ def _columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[Fl
     parts, places = means / _weights(columns), list(columns.numbers)
     first, second = np.split(parts[ARM_NUMBERS:], [len(columns.kept)])
     errors = error / np.array(columns.weights)
-    # A mean is moved towards 0 by its noise, so that what is not known shifts nothing.
-    centre = np.clip(np.sign(first) * np.maximum(np.abs(first) - errors, 0.0), -1.0, 1.0)
+    # What noise may have made of 0 is moved there; a mean that is clear of its noise hardly moves, for shifts of many
+    # columns to one side would add up.
+    kept = np.maximum(0.0, 1 - errors**2 / np.maximum(first**2, errors**2 / 2))
+    centre = np.clip(kept * first, -1.0, 1.0)
     # A column that is 0 or c has the variance m (c - m).
     variances = np.clip(centre, 0.0, columns.span) * (columns.span - np.clip(centre, 0.0, columns.span))
     variances[places] = second - centre[places] ** 2
