@@ -12,7 +12,7 @@ from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from tests.studies import STUDY, merge
+from tests.studies import RESOLVED, merge
 
 
 def make_regression(p: int = 2, **changes: Any) -> RegressionStudy:
@@ -24,7 +24,7 @@ def make_regression(p: int = 2, **changes: Any) -> RegressionStudy:
             privacy[key] = changes.pop(key)
         elif key in RegressionEstimator.model_fields and key != "name":
             estimator[key] = changes.pop(key)
-    base = {key: value for key, value in STUDY.items() if key != "covariates"}
+    base = {key: value for key, value in RESOLVED.items() if key != "covariates"}
     base |= {"covariates": {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)}, "estimator": estimator}
     study = parse_study(merge(base, {"privacy": privacy, **changes}))
     assert isinstance(study, RegressionStudy)

@@ -23,7 +23,8 @@ class Columns:
         span: c, the largest entry of a column.
         weights: of the kept columns' sums in release 1: 1 for a number, which has squares there too; 2 for the one
             column of two levels, sqrt(2) for one of many, and for an indicator, which are 0 or c and need no squares.
-        numbers: places within ``kept`` of numbers, which have squares.
+        numbers: places within ``kept`` of numbers, whose squares release 1 takes.
+        curved: those of them that have more than two values, so that their squares are features.
         owners: of which covariate each kept column is; products are of columns of different covariates.
     """
 
@@ -33,6 +34,7 @@ class Columns:
     span: float
     weights: tuple[float, ...]
     numbers: tuple[int, ...]
+    curved: tuple[int, ...]
     owners: tuple[int, ...]
 
     @classmethod
@@ -41,10 +43,13 @@ class Columns:
         kept: list[int] = []
         owners: list[int] = []
         numbers: list[int] = []
+        curved: list[int] = []
         weights: list[float] = []
         for owner, block in enumerate(blocks(study)):
             category = isinstance(block.covariate, CategoricalCovariate)
-            if not category:
+            if not isinstance(block.covariate, CategoricalCovariate):
+                if block.covariate.codes is None:
+                    curved.append(len(kept))
                 numbers.append(len(kept))
                 weights.append(1.0)
             # Of a category all levels but the first, of a number the indicator of what is missing.
@@ -61,6 +66,7 @@ class Columns:
             span=scale(study),
             weights=tuple(weights),
             numbers=tuple(numbers),
+            curved=tuple(curved),
             owners=tuple(owners),
         )
 
@@ -75,4 +81,4 @@ class Columns:
         if not pairs:
             return len(self.kept)
         alike = sum(math.comb(size, 2) for size in Counter(self.owners).values())
-        return len(self.kept) + len(self.numbers) + math.comb(len(self.kept), 2) - alike
+        return len(self.kept) + len(self.curved) + math.comb(len(self.kept), 2) - alike

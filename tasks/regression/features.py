@@ -51,7 +51,7 @@ class Features:
         z: FloatArray = (x[:, kept] - self.scales.centre) / self.scales.deviation
         if self.pairs:
             short = np.clip(z, -CURVE_CUT, CURVE_CUT)
-            squares = (short[:, list(self.columns.numbers)] ** 2 - 1) / CURVE_SPREAD
+            squares = (short[:, list(self.columns.curved)] ** 2 - 1) / CURVE_SPREAD
             first, second = np.array(self.columns.pairs, dtype=np.int64).reshape(-1, 2).T
             z = np.concatenate([z, squares, short[:, first] * short[:, second]], axis=1)
         if self.constant:
