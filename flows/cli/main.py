@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 2 study or contract wrong, or ids clash; 3 data do not meet the schema; 4 the budget refuses;
 5 ledger unreachable, foreign, or does not verify; 6 a site's bundle is refused; 7 the run is finished and its release
-is held for the data's owner; 1 anything else.
+is held for the data's owner; 130 stopped by Ctrl-C, 143 by SIGTERM; 1 anything else.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from causalveil.flows.cli.options import EngineChoice, Json, Sweep
 from causalveil.flows.cli.owner import owner_app
 from causalveil.flows.cli.report import report
 from causalveil.flows.cli.sites import bundle_app, pool
+from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_sigterm
 from causalveil.flows.engine import settings
 from causalveil.flows.engine.guard import place
 from causalveil.flows.papers.commands import replicate_app
@@ -94,7 +95,13 @@ def run(
 
         check_signer(site, round_, simulated=simulate is not None)
     settings.prepare(quiet=True)
-    with show.progress() as watch:
+    named: list[str] = []
+
+    def announce(name: str) -> None:
+        named.append(name)
+        show.run_id(name)
+
+    with saying_what_is_held(study, named, simulated=simulate is not None), show.progress() as watch:
         outcome = run_study(
             study,
             out=out,
@@ -102,7 +109,7 @@ def run(
             simulate=simulate,
             engine=engine.value if engine else None,
             watch=watch,
-            announce=show.run_id,
+            announce=announce,
         )
     remaining = show.remaining(outcome)
     bundle = None
@@ -209,6 +216,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command; turn every error into one line on standard error and its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     logging.getLogger("causalveil").setLevel(logging.INFO)
+    unwind_on_sigterm()
     sys.exit(_exit_code(lambda: app(words, standalone_mode=False), wants_json="--json" in words))
 
 
@@ -219,12 +227,13 @@ def _exit_code(command: Callable[[], Any], *, wants_json: bool) -> int:
         return _report(type(problem).__name__, str(problem), problem.exit_code, wants_json)
     except typer.Exit as problem:
         return int(problem.exit_code)
-    except typer.Abort:
-        return _report("Aborted", "aborted", 1, wants_json)
+    except typer.Abort as problem:
+        # Typer's word for Ctrl-C, and for the end of the input at a question.
+        return _report("Stopped", "stopped", code_of(problem.__cause__ or problem.__context__), wants_json)
     except TyperException as problem:
         return _report("UsageError", problem.format_message(), 2, wants_json)
-    except KeyboardInterrupt:
-        return _report("Interrupted", "interrupted; the same --run-id continues the run", 1, wants_json)
+    except KeyboardInterrupt as problem:
+        return _report("Stopped", "stopped", code_of(problem), wants_json)
     except Exception as problem:
         # The text of an unforeseen exception may quote data.
         message = f"failed with {type(problem).__name__} {place(problem)}; its message is withheld"

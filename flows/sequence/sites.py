@@ -56,7 +56,7 @@ def load_round(path: Path) -> tuple[Sites, EffectStudy, Path]:
 def verify_stage(terms: Sites, study: EffectStudy, folder: Path) -> tuple[Accepted, ...]:
     """Accept every expected site's bundle, or none."""
     accepted = accept(terms, study, folder, datetime.now(UTC))
-    settle(terms.round, {item.site: item.digest for item in accepted})
+    settle(open_ledger(), terms.round, {item.site: item.digest for item in accepted})
     return accepted
 
 

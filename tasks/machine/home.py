@@ -19,20 +19,20 @@ def home() -> Path:
     It is ``$CAUSALVEIL_HOME`` if that is set, else the user's data folder for causalveil.
 
     Raises:
-        CausalveilError: the path cannot be made a folder, or every user of the machine may write to it (then
-            anybody could swap the site secret).
+        CausalveilError: the path cannot be made a folder, or other users may write to it (then they could swap the
+            site secret).
     """
     configured = os.environ.get(HOME_VARIABLE)
     folder = Path(configured).absolute() if configured else Path(platformdirs.user_data_dir("causalveil"))
     problem = None
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shared = bool(folder.stat().st_mode & stat.S_IWOTH)
+        shared = bool(folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH))
     except OSError as error:
         problem = f"{folder}: cannot be used as state folder ({type(error).__name__}); set {HOME_VARIABLE}"
     else:
         if shared:
-            problem = f"{folder}: every user may write to the state folder; run: chmod o-w '{folder}'"
+            problem = f"{folder}: other users may write to the state folder; run: chmod go-w '{folder}'"
     if problem:
         raise CausalveilError(problem)
     return folder

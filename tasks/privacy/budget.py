@@ -8,6 +8,7 @@ averaged away, and nothing is charged twice.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 import shutil
@@ -110,6 +111,7 @@ class FlowBudget:
         """Write an array durably under a name that is new; return the file and its SHA-256."""
         stem = re.sub(r"[^A-Za-z0-9_-]", "_", charge.name)
         file = self.records / f"{stem}-{secrets.token_hex(8)}.npy"
+        self._refuse_links()
         try:
             make_folder_durably(self.records)
             with whole_file(file, durable=True, exclusive=True) as stream:
@@ -128,8 +130,10 @@ class FlowBudget:
         stored = released.payload.get("records")
         if not isinstance(stored, dict):
             raise LedgerError(f"run {self.run_id}: '{charge.name}' was released as a value, not as records")
+        self._refuse_links()
         try:
-            with (self.records / Path(str(stored["file"])).name).open("rb") as stream:
+            file = self.records / Path(str(stored["file"])).name
+            with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as stream:
                 if hashlib.file_digest(stream, "sha256").hexdigest() == stored["sha256"]:
                     stream.seek(0)
                     array: NDArray[Any] = np.load(stream, allow_pickle=False)
@@ -141,6 +145,14 @@ class FlowBudget:
             f"run {self.run_id}: the stored records of '{charge.name}' {problem}; the charge stands and the run "
             f"cannot go on; void it: causalveil ledger void {self.run_id} --reason TEXT"
         )
+
+    def _refuse_links(self) -> None:
+        """Records hold values of single units: they go into this state folder and to no place that a link names."""
+        for folder in (self.records.parent, self.records):
+            if folder.is_symlink():
+                raise CausalveilError(
+                    f"{folder}: is a link, and records are kept in the state folder itself; remove it"
+                )
 
 
 def drop_records(run_id: str) -> None:

@@ -215,3 +215,19 @@ class TestRecords:
 
 def test_records_folder(home: Path) -> None:
     assert records_folder("run-1") == home / "records" / "run-1"
+
+
+@pytest.mark.parametrize("which", ["records", "records/run-1"])
+def test_records_do_not_follow_a_link(ledger: Ledger, tmp_path: Path, which: str) -> None:
+    """A planted link would carry values of single units out of the state folder."""
+    request = reservation()
+    ledger.grant(policy(), "opening")
+    ledger.reserve(request, policy())
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / which).parent.mkdir(exist_ok=True)
+    (tmp_path / which).symlink_to(elsewhere)
+    with pytest.raises(CausalveilError, match="is a link"):
+        budget(ledger, request, tmp_path).spend_records(charge(), value(1.0, 2.0))
+    assert list(elsewhere.iterdir()) == []
+    assert ledger.charges_of("run-1") == 0

@@ -17,9 +17,10 @@ def test_home_follows_the_environment_and_is_private(tmp_path, monkeypatch):
     monkeypatch.setenv("CAUSALVEIL_HOME", str(tmp_path / "a" / "b"))
     assert home() == tmp_path / "a" / "b"
     assert home().stat().st_mode & 0o777 == 0o700
-    home().chmod(0o777)
-    with pytest.raises(CausalveilError, match="chmod o-w"):
-        home()
+    for mode in (0o777, 0o770, 0o720, 0o702):
+        (tmp_path / "a" / "b").chmod(mode)
+        with pytest.raises(CausalveilError, match="chmod go-w"):
+            home()
 
 
 def test_home_that_is_a_file_is_refused(tmp_path, monkeypatch):

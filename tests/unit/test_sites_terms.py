@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from causalveil.schemas.sites.bundle import instant_text, parse_instant
 from causalveil.schemas.sites.terms import load_sites
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.rounds import settle
 from tests.studies import merge
 
@@ -82,22 +84,22 @@ def test_instants_have_one_spelling() -> None:
 
 
 def test_a_round_is_settled_by_its_first_bundles() -> None:
-    settle("spring", {"north": "1", "coast": "2"})
-    settle("spring", {"north": "1", "coast": "2"})
-    settle("summer", {"north": "3"})
+    settle(open_ledger(), "spring", {"north": "1", "coast": "2"})
+    settle(open_ledger(), "spring", {"north": "1", "coast": "2"})
+    settle(open_ledger(), "summer", {"north": "3"})
     with pytest.raises(BundleError, match=r"'north'.*'coast'.*new round"):
-        settle("spring", {"north": "3", "coast": "4"})
+        settle(open_ledger(), "spring", {"north": "3", "coast": "4"})
     with pytest.raises(BundleError, match="'coast'"):
-        settle("spring", {"north": "1", "coast": "1"})
-    settle("spring", {"north": "1", "valley": "5"})
+        settle(open_ledger(), "spring", {"north": "1", "coast": "1"})
+    settle(open_ledger(), "spring", {"north": "1", "valley": "5"})
     with pytest.raises(BundleError, match="'coast'"):
-        settle("spring", {"coast": "3"})
+        settle(open_ledger(), "spring", {"coast": "3"})
 
 
 def test_of_many_coordinators_at_once_one_settles_the_round() -> None:
     def attempt(number: int) -> bool:
         try:
-            settle("rush", {"north": str(number)})
+            settle(open_ledger(), "rush", {"north": str(number)})
         except BundleError:
             return False
         return True
@@ -106,14 +108,27 @@ def test_of_many_coordinators_at_once_one_settles_the_round() -> None:
         assert sum(pool.map(attempt, range(32))) == 1
 
 
+def test_a_lost_folder_does_not_let_a_site_answer_twice() -> None:
+    settle(open_ledger(), "spring", {"north": "1", "coast": "2"})
+    shutil.rmtree(home() / "rounds", ignore_errors=True)
+    with pytest.raises(BundleError, match=r"'north'.*a new answer needs a new round"):
+        settle(open_ledger(), "spring", {"north": "3"})
+    open_ledger().verify()
+
+
 def test_a_damaged_record_stops_the_coordinator() -> None:
-    settle("spring", {"north": "1"})
+    """The record of a coordinator that pooled before the ledger kept it."""
+    (home() / "rounds").mkdir()
+    (home() / "rounds" / "spring.json").write_text('{"north": "1"}')
+    settle(open_ledger(), "spring", {"north": "1"})
+    with pytest.raises(BundleError):
+        settle(open_ledger(), "spring", {"north": "2"})
     (home() / "rounds" / "spring.json").write_text("[]")
     with pytest.raises(CausalveilError, match="damaged"):
-        settle("spring", {"north": "1"})
+        settle(open_ledger(), "spring", {"north": "1"})
     (home() / "rounds" / "spring.json").write_text("{")
     with pytest.raises(CausalveilError, match="cannot be read"):
-        settle("spring", {"north": "1"})
+        settle(open_ledger(), "spring", {"north": "1"})
 
 
 def test_what_is_published_is_whole_and_replaces_nothing_unasked(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ void frees only what was never released. Every write is one serialised transacti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -315,6 +315,31 @@ class Ledger:
         """How many charges of a run are committed; 0 for a run that is not there."""
         run = self.record(run_id)
         return 0 if run is None else len(run.charges)
+
+    def settle_round(self, round_: str, digests: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
+        """Keep each site's first answer to a coordinator's round, for good.
+
+        Args:
+            round_: the round's name.
+            digests: SHA-256 of each site's answer.
+            before: answers that were kept elsewhere before.
+
+        Returns:
+            The sites whose answer is another one than their first; then nothing is kept.
+
+        Raises:
+            LedgerError: the ledger cannot be used.
+        """
+        of_round = (entries.c.dataset == "", entries.c.kind == "round", entries.c.name == round_)
+        with self._writing() as (connection, _):
+            kept = dict(before)
+            for entry in self.store.select(connection, *of_round):
+                kept |= entry.document["answers"]
+            others = [site for site in digests if kept.get(site, digests[site]) != digests[site]]
+            new = {site: digest for site, digest in digests.items() if site not in kept}
+            if new and not others:
+                self.store.append(connection, "round", name=round_, body={"answers": {**before, **new}})
+        return others
 
     def last_charge_hash(self, run_id: str) -> str:
         """Hash of the run's last charge, or of its reservation if nothing was charged.
