@@ -91,7 +91,8 @@ def test_each_site_has_a_ledger_and_a_key_of_its_own(demo: tuple[Path, str]) -> 
         identities.add(ledger.identity)
         keys.add((folder / name / "home" / "bundle.key").read_bytes())
     assert (len(identities), len(keys)) == (3, 3)
-    assert not (folder / "coordinator" / "home" / "ledger.db").exists(), "pooling spends nothing"
+    with at_home(folder / "coordinator" / "home"):
+        assert open_ledger().verify().runs == 0, "pooling spends nothing: its ledger remembers the round alone"
 
 
 def test_the_coordinator_sees_bundles_and_nothing_else(demo: tuple[Path, str]) -> None:
