@@ -83,7 +83,7 @@ def _line(study: Path, run_id: str | None) -> str:
     if run.state == "reserved":
         return _reserved(study, run_id, run)
     if run.state == "finished":
-        return f"stopped; run {run_id} is finished, fetch its release: causalveil ledger release {run_id} --out DIR"
+        return f"stopped; run {run_id} is finished; its release: causalveil ledger release {run_id} --out DIR"
     return f"stopped; run {run_id} is {run.state}"
 
 
@@ -93,7 +93,7 @@ def _reserved(study: Path, run_id: str, run: Any) -> str:
     cost, drawn, declared = run.reservation.cost, len(run.charges), len(run.reservation.charges)
     return (
         f"stopped; run {run_id} holds its reservation of epsilon {amount_text(cost.epsilon)}, delta "
-        f"{amount_text(cost.delta)} on '{run.reservation.dataset}', with {drawn} of {declared} charges in the ledger; go "
-        f"on: causalveil run {study} --run-id {run_id}; or free what was not drawn: causalveil ledger void {run_id} "
+        f"{amount_text(cost.delta)} on '{run.reservation.dataset}', with {drawn} of {declared} charges in the ledger; "
+        f"go on: causalveil run {study} --run-id {run_id}; or free what was not drawn: causalveil ledger void {run_id} "
         "--reason TEXT"
     )

@@ -221,8 +221,8 @@ def test_records_folder(home: Path) -> None:
 def test_records_do_not_follow_a_link(ledger: Ledger, tmp_path: Path, which: str) -> None:
     """A planted link would carry values of single units out of the state folder."""
     request = reservation()
-    ledger.grant(policy(), "opening")
-    ledger.reserve(request, policy())
+    ledger.grant(contract(), "opening")
+    ledger.reserve(request, contract())
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (tmp_path / which).parent.mkdir(exist_ok=True)
