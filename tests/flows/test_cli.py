@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -91,9 +92,28 @@ def test_rolled_back_ledger_is_found(tmp_path: Path, home: Path, capfd: pytest.C
     for extra in home.glob("ledger.db-*"):
         extra.unlink()
     (home / "ledger.db").write_bytes(kept)
+    code, _, err = call(capfd, "run", path, "--out", tmp_path / "c")
+    assert (code, "older copy" in err) == (5, True)
+    assert call(capfd, "ledger", "verify")[0] == 5
+    # A machine that has not seen the newer entries has the releases to hold against it.
+    shutil.rmtree(home / "ledgers")
     assert call(capfd, "ledger", "verify", "--release", tmp_path / "a" / "release.json")[0] == 0
     code, _, err = call(capfd, "ledger", "verify", "--release", tmp_path / "b" / "release.json")
     assert code == 5, err
+
+
+def test_the_loss_of_an_older_copy_is_accepted_for_the_record(
+    tmp_path: Path, home: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write_study(tmp_path / "study")
+    assert call(capfd, "run", path, "--out", tmp_path / "a", "--run-id", "r1")[0] == 0
+    kept = (home / "ledger.db").read_bytes()
+    assert call(capfd, "ledger", "restored", "--reason", "nothing is lost")[0] == 2
+    assert call(capfd, "run", path, "--out", tmp_path / "b", "--run-id", "r2")[0] == 0
+    (home / "ledger.db").write_bytes(kept)
+    assert call_json(capfd, "ledger", "restored", "--reason", "disk lost on 3 May")["lost"] > 0
+    assert call(capfd, "run", path, "--out", tmp_path / "c", "--run-id", "r3")[0] == 0
+    assert call(capfd, "ledger", "verify")[0] == 0
 
 
 def test_owner_grants_sensitive_data(
