@@ -173,6 +173,15 @@ class Contract(Frozen):
         return self
 
     @model_validator(mode="after")
+    def _nothing_exact_of_sensitive_data(self) -> Contract:
+        if Guarantee.asymptotic in self.guarantees and self.data_class is DataClass.sensitive:
+            raise ValueError(
+                "'guarantees': asymptotic has no privacy guarantee at any number of units and prints exact numbers "
+                "of the data, so it needs 'data_class: public' or 'synthetic'; take it out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _somebody_can_review(self) -> Contract:
         if self.review is Review.required and self.owner_key is None:
             raise ValueError("'review: required' needs 'owner_key': the owner prints it by `causalveil owner key`")
@@ -219,7 +228,7 @@ def load_contract(path: Path) -> Contract:
     """Read and validate a dataset.yaml.
 
     Raises:
-        ContractError: missing, a link, or wrong; a contract.yaml in its place is told how to move.
+        ContractError: missing, a link, or wrong; a policy.yaml in its place is told how to move.
     """
     if path.is_symlink():
         raise ContractError(f"{path}: is a link; the contract is a file in the folder whose data it speaks of")

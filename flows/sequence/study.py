@@ -17,6 +17,7 @@ from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.finished import RunResult, check_folder, deliver, folder_of
 from causalveil.flows.sequence.publish import assemble_release
 from causalveil.flows.sequence.run import RowSource, Run
+from causalveil.schemas.asked.numbers import ordinary
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import StudyFile, load_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, check_allowed, find_contract, load_contract
@@ -68,12 +69,19 @@ def declare(study: Study, sizes: Sizes | None) -> Plan:
     """Every charge of ``study`` from public facts; no row is read.
 
     Raises:
-        StudyError: the charges do not compose to what the study requests (a defect, not a user's mistake).
+        StudyError: a scale is no ordinary number; or the charges do not compose to what the study requests (a defect,
+            not a user's mistake).
     """
     charges = estimator_of(study).declare(study, sizes)
     cost = total(charges, study.privacy.cost)
     if cost != study.privacy.cost:
         raise StudyError(f"the plan adds up to {cost} but the study requests {study.privacy.cost}; report this")
+    for charge in charges:
+        if not (ordinary(charge.sensitivity) and ordinary(charge.noise_scale)):
+            raise StudyError(
+                f"charge '{charge.name}' would have a sensitivity or a noise scale that is infinite, denormal or none; "
+                "declare ranges, clips and penalties nearer to everyday numbers"
+            )
     known = all(charge.noise_scale is not None for charge in charges)
     return Plan(
         study=study.name,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+# The headline of such a release.
+NO_GUARANTEE = (
+    "No privacy guarantee: it holds in the limit of many units only, and exact numbers of the data are printed."
+)
 # Read after "Not protected: ".
 CAVEATS = (
     "anybody, by a proof at this sample size: the guarantee is asymptotic, since it rests on Avella-Medina's bound on "

@@ -31,6 +31,7 @@ from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import BITS, exact_sums, on_lattice
 from causalveil.tasks.privacy.mechanisms import Budget
 
@@ -104,7 +105,7 @@ def cut(x: FloatArray, radius: float) -> FloatArray:
     length = np.sqrt(np.einsum("ij,ij->i", covariates, covariates))
     scaled = covariates * (HAIR / np.maximum(length, radius))[:, None]
     step = 2.0**BITS
-    rounded: FloatArray = np.trunc(scaled * step) / step
+    rounded: FloatArray = np.trunc(bounded(scaled) * step) / step
     return rounded
 
 

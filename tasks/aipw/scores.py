@@ -24,6 +24,7 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.ipw.weights import CHUNK
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import distribute
+from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import lattice_exponent
 from causalveil.tasks.models.logistic import clipped_scores
 
@@ -196,7 +197,7 @@ def score_sums(
         for first in range(0, len(rows), CHUNK):
             window = slice(first, first + CHUNK)
             found = scores(Rows(rows.x[window], rows.t[window], rows.u[window]), models, clip)
-            v = np.clip((found - bound.middle) / bound.half, -1.0, 1.0)
+            v = bounded((found - bound.middle) / bound.half)
             # Whole numbers whose absolute values add up to at most 2^52: every partial sum is exact.
             total += np.rint(np.stack([v, v * v]) * step).sum(axis=1)
         return int(total[0]), int(total[1])

@@ -28,6 +28,7 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.machine.distribute import distribute
+from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import LARGEST_EXPONENT, lattice_exponent
 from causalveil.tasks.models.logistic import clipped_scores
 from causalveil.tasks.privacy.mechanisms import Sensitivity
@@ -134,7 +135,7 @@ def exact_sums(
         for first in range(0, len(part), CHUNK):
             window = slice(first, first + CHUNK)
             chunk = Rows(part.x[window], part.t[window], part.u[window])
-            whole = np.rint(contributions(study, chunk, coefficients) * step)
+            whole = np.rint(bounded(contributions(study, chunk, coefficients)) * step)
             # Whole numbers whose absolute values add up to at most 2^52: every partial sum is exact.
             if per_arm:
                 arm = (chunk.t != 0).astype(np.float64)

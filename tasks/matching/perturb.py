@@ -21,6 +21,7 @@ from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.matching.respond import IN_TREATED
 from causalveil.tasks.matching.scores import OUTCOME
 from causalveil.tasks.matching.weights import PairArray, Reuse, Weighted, open_weighted
+from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity, Slot
 
 SLOT = Slot(name="effect", stage="perturb", scope=Scope.all)
@@ -104,7 +105,7 @@ def _exponent(count: int, power: int) -> int:
 
 
 def _whole(outcome: FloatArray, exponent: int) -> IntArray:
-    return np.rint(np.clip(outcome, -1.0, 1.0) * 2.0**exponent).astype(np.int64)
+    return np.rint(bounded(outcome) * 2.0**exponent).astype(np.int64)
 
 
 def _arm_sums(weighted: Weighted, in_treated: ByteArray, outcome: FloatArray, exponent: int) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.unit_hash import ascending
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.machine.distribute import map_partitions
+from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.logistic import PropensityModel, clipped_scores, fit
 from causalveil.tasks.privacy.mechanisms import Budget, LatticeLaplace, Sensitivity, Slot
 
@@ -60,7 +61,7 @@ def exact_scores(rows: Rows, w: FloatArray) -> FloatArray:
     parts = [
         clipped_scores(rows.x[first : first + CHUNK], w, (0.0, 1.0)) for first in range(0, max(len(rows), 1), CHUNK)
     ]
-    scores = np.concatenate(parts)
+    scores = bounded(np.concatenate(parts))
     scores *= LATTICE
     np.rint(scores, out=scores)
     scores /= LATTICE

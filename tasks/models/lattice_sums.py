@@ -12,6 +12,7 @@ from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import distribute
+from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.privacy.mechanisms import Sensitivity
 
 LARGEST_EXPONENT = 32
@@ -32,7 +33,7 @@ BITS = 18
 def on_lattice(values: FloatArray) -> FloatArray:
     """``values``, of any shape, cut to [-1, 1] and rounded towards 0 to multiples of 2^-BITS."""
     step = 2.0**BITS
-    rounded: FloatArray = np.trunc(np.clip(values, -1.0, 1.0) * step) / step
+    rounded: FloatArray = np.trunc(bounded(values) * step) / step
     return rounded
 
 

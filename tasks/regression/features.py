@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import BITS
 from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.scales import Scales
@@ -59,5 +60,5 @@ class Features:
         length = np.sqrt(np.einsum("ij,ij->i", z, z))
         scaled = z * (HAIR / np.maximum(length, self.cut * math.sqrt(self.count)))[:, None]
         step = 2.0**BITS
-        rounded: FloatArray = np.trunc(scaled * step) / step
+        rounded: FloatArray = np.trunc(bounded(scaled) * step) / step
         return rounded
