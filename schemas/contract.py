@@ -79,17 +79,19 @@ class CodesColumn(DeclaredColumn):
 
 
 def _column_kind(value: Any) -> str | None:
+    # Tags have a space: no key of a contract can be taken for one in a message.
     if isinstance(value, dict):
-        kinds = [kind for kind in ("levels", "codes") if kind in value]
-        return kinds[0] if kinds else "number"
-    tags: tuple[tuple[type, str], ...] = ((NumberColumn, "number"), (LevelsColumn, "levels"), (CodesColumn, "codes"))
-    return next((tag for model, tag in tags if isinstance(value, model)), None)
+        kinds = [f"{kind} column" for kind in ("levels", "codes") if kind in value]
+        return kinds[0] if kinds else "number column"
+    models: tuple[type, ...] = (NumberColumn, LevelsColumn, CodesColumn)
+    tags = ("number column", "levels column", "codes column")
+    return next((tag for model, tag in zip(models, tags, strict=True) if isinstance(value, model)), None)
 
 
 Declared = Annotated[
-    Annotated[NumberColumn, Tag("number")]
-    | Annotated[LevelsColumn, Tag("levels")]
-    | Annotated[CodesColumn, Tag("codes")],
+    Annotated[NumberColumn, Tag("number column")]
+    | Annotated[LevelsColumn, Tag("levels column")]
+    | Annotated[CodesColumn, Tag("codes column")],
     Discriminator(
         _column_kind,
         custom_error_type="column",

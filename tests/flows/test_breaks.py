@@ -191,7 +191,7 @@ def test_an_edited_contract_is_another_contract(tmp_path: Path) -> None:
         "unit": "household",
         "blocks": {"key": "month", "units_span": True},
         "public": [],
-        "accounting": "basic",
+        "accounting": "concentrated" if CONTRACT.get("accounting") == "basic" else "basic",
         "columns": {**yaml.safe_load(path.read_text())["columns"], "score": {"lower": 0, "upper": 11}},
         "caps": {"sample": {"epsilon": 11, "delta": 0}},
     }
