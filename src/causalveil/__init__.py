@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         LedgerError,
         ReleaseHeld,
         RunConflict,
+        SiteError,
         StudyError,
     )
     from causalveil.schemas.plan import Plan
@@ -55,6 +56,7 @@ __all__ = [
     "ReleaseHeld",
     "RunConflict",
     "RunResult",
+    "SiteError",
     "Study",
     "StudyError",
     "StudyPlan",
