@@ -9,11 +9,21 @@ from causalveil.schemas.privacy import Charge, Frozen, Guarantee, Level
 
 
 class Stamp(Frozen):
-    """Where a row stands in the ledger's chain, and when it was written."""
+    """Where a row stands in the ledger's chain, when it was written, and who said to be writing, where and what for."""
 
     seq: int
     hash: str
     written_at: str
+    actor: str | None = None
+    host: str | None = None
+    purpose: str | None = None
+
+
+class RefusalRecord(Frozen):
+    """A reservation that the ledger refused, and its row."""
+
+    why: str
+    entry: Stamp
 
 
 class ChargeRecord(Frozen):
@@ -45,6 +55,8 @@ class LedgerTrail(Frozen):
     finished: Stamp | None
     voided: Stamp | None
     void_reason: str | None
+    reviewed: Stamp | None
+    review_reason: str | None
     software: dict[str, str] | None
 
 
@@ -89,7 +101,7 @@ class PrefectTrail(Frozen):
 
     @property
     def refusals(self) -> tuple[StateRecord, ...]:
-        """Every refusal on record; the ledger holds none, since a refusal writes nothing there."""
+        """Every refusal that Prefect recorded. Those of the ledger itself are its own entries."""
         return tuple(state for run in self.flow_runs for state in run.refusals)
 
     @property
@@ -99,9 +111,10 @@ class PrefectTrail(Frozen):
 
 
 class Trail(Frozen):
-    """The audit trail of one run. ``ledger`` is None for a run that the budget refused: nothing was written."""
+    """The audit trail of one run. ``ledger`` is None for a run that was refused and reserved nothing."""
 
     run_id: str
     chain: Verified
     ledger: LedgerTrail | None
+    refused: tuple[RefusalRecord, ...]
     prefect: PrefectTrail

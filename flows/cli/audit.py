@@ -25,6 +25,8 @@ def audit(
     if page is not None:
         write_whole(page, text)
     if json_:
-        show.document({**trail.model_dump(mode="json"), "refusals": len(trail.prefect.refusals)})
+        show.document(
+            {**trail.model_dump(mode="json"), "refusals": max(len(trail.refused), len(trail.prefect.refusals))}
+        )
     else:
         show.line(text.rstrip("\n"))

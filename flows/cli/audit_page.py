@@ -19,12 +19,18 @@ def trail_of(run_id: str) -> Trail:
         RunConflict: neither of the two knows the run.
     """
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
-    from causalveil.tasks.privacy.ledger.trail import ledger_trail
+    from causalveil.tasks.privacy.ledger.trail import ledger_trail, refusals_of
 
     ledger = open_ledger()
     chain = ledger.verify()
-    trail = Trail(run_id=run_id, chain=chain, ledger=ledger_trail(ledger, run_id), prefect=prefect_trail(run_id))
-    if trail.ledger is None and not trail.prefect.flow_runs:
+    trail = Trail(
+        run_id=run_id,
+        chain=chain,
+        ledger=ledger_trail(ledger, run_id),
+        refused=refusals_of(ledger, run_id),
+        prefect=prefect_trail(run_id),
+    )
+    if trail.ledger is None and not trail.refused and not trail.prefect.flow_runs:
         raise RunConflict(f"run {run_id} is not in this ledger, and {trail.prefect.missing}")
     return trail
 
@@ -37,9 +43,12 @@ def lines(trail: Trail) -> Iterator[str]:
     yield f"The chain of ledger {chain.ledger} holds: {chain.entries} entries, head {chain.head_hash}."
     yield ""
     if trail.ledger is None:
-        yield "The ledger has no entry of this run: it reserved nothing, and nothing was drawn or charged."
+        yield "The ledger has no reservation of this run: it reserved nothing, and nothing was drawn or charged."
     else:
         yield from _ledger_lines(trail.ledger)
+    for refusal in trail.refused:
+        yield ""
+        yield f"Refused by the ledger, {_at(refusal.entry)}, asked by {_by(refusal.entry)}: {refusal.why}"
     yield ""
     yield "## What Prefect recorded"
     yield ""
@@ -59,11 +68,15 @@ def _ledger_lines(run: LedgerTrail) -> Iterator[str]:
     code = "not recorded, since the run has no release" if run.software is None else _versions(run.software)
     yield f"| code | {code} |"
     yield f"| reserved | {_sum(run.cost)}; {_at(run.reserved)} |"
+    yield f"| by | {_by(run.reserved)} |"
     yield f"| spent | {_sum(run.spent)} |"
     ended = {"finished": run.finished, "voided": run.voided}.get(run.state)
     yield f"| state | {run.state}{'' if ended is None else ', ' + _at(ended)} |"
     if run.void_reason is not None:
         yield f"| voided because | {run.void_reason} |"
+    if run.reviewed is not None:
+        because = "" if run.review_reason is None else f": {run.review_reason}"
+        yield f"| reviewed by its owner | {_at(run.reviewed)}{because} |"
     yield ""
     yield "## Charges"
     yield ""
@@ -104,3 +117,8 @@ def _sum(amount: Sum) -> str:
 
 def _at(stamp: Stamp) -> str:
     return f"entry {stamp.seq} at {stamp.written_at}, hash {stamp.hash}"
+
+
+def _by(stamp: Stamp) -> str:
+    purpose = "" if stamp.purpose is None else f", for: {stamp.purpose}"
+    return f"{stamp.actor or 'unknown'} on {stamp.host or 'unknown'}{purpose}"

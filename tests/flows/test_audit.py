@@ -127,7 +127,7 @@ def test_prefects_part_has_stages_states_and_retries(study: Path, tmp_path: Path
     assert first.id in page(trail)
 
 
-def test_a_refusal_is_on_prefects_record_alone(study: Path, tmp_path: Path, prefect_server: str) -> None:
+def test_a_refusal_is_on_both_records(study: Path, tmp_path: Path, prefect_server: str) -> None:
     run_study(study, out=tmp_path / "out", run_id="spends-all", engine="prefect")
     with pytest.raises(BudgetRefused):
         run_study(study, out=tmp_path / "b", run_id="too-much", engine="prefect")
@@ -135,6 +135,9 @@ def test_a_refusal_is_on_prefects_record_alone(study: Path, tmp_path: Path, pref
     assert trail.ledger is None
     (refusal,) = trail.prefect.refusals
     assert "remaining 0 of 1" in str(refusal.message)
+    (entry,) = trail.refused
+    assert "remaining 0 of 1" in entry.why
+    assert entry.entry.actor
     written = page(trail)
     assert "it reserved nothing" in written
     assert "Refused by the budget" in written

@@ -414,6 +414,11 @@ class Ledger:
                 book.add(entry)
         return account_of(book, self.identity, dataset, contract)
 
+    def refusals(self, run_id: str) -> tuple[Entry, ...]:
+        """Every refusal of a reservation under this run id."""
+        with self.store.read() as connection:
+            return tuple(self.store.select(connection, entries.c.run_id == run_id, entries.c.kind == "refuse"))
+
     def knows(self, dataset: str) -> bool:
         """Whether anybody granted or asked anything of a dataset here."""
         with self.store.read() as connection:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from causalveil.schemas.trail import ChargeRecord, LedgerTrail, Stamp
+from causalveil.schemas.trail import ChargeRecord, LedgerTrail, RefusalRecord, Stamp
 from causalveil.tasks.privacy.ledger.accounts import RunRecord
-from causalveil.tasks.privacy.ledger.entry import Entry
+from causalveil.tasks.privacy.ledger.entry import BY, Entry
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 
 
@@ -36,12 +36,25 @@ def ledger_trail(ledger: Ledger, run_id: str) -> LedgerTrail | None:
         finished=_stamp(run.document) if run.document else None,
         voided=_stamp(run.voided) if run.voided else None,
         void_reason=str(run.voided.document.get("reason")) if run.voided else None,
+        reviewed=_stamp(run.verdict) if run.verdict else None,
+        review_reason=run.verdict.document.get("reason") if run.verdict else None,
         software=_software(run),
     )
 
 
+def refusals_of(ledger: Ledger, run_id: str) -> tuple[RefusalRecord, ...]:
+    """Every reservation under a run's id that was refused.
+
+    Raises:
+        LedgerError: the ledger cannot be used, or an entry is not what the program writes.
+    """
+    found = ledger.refusals(run_id)
+    return tuple(RefusalRecord(why=str(entry.document.get("why")), entry=_stamp(entry)) for entry in found)
+
+
 def _stamp(entry: Entry) -> Stamp:
-    return Stamp(seq=entry.seq, hash=entry.hash, written_at=entry.written_at)
+    by = entry.document.get(BY) or {}
+    return Stamp(seq=entry.seq, hash=entry.hash, written_at=entry.written_at, **by)
 
 
 def _software(run: RunRecord) -> dict[str, str] | None:
