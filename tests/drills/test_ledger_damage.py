@@ -16,6 +16,7 @@ import pytest
 
 from causalveil.schemas.errors import BudgetRefused, LedgerError, RunConflict
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
+from causalveil.tasks.privacy.ledger.soundness.memory import Memory
 from tests.ledger_help import budget, charge, contract, finished, never, reservation, value
 
 CAP = "0.3"
@@ -134,6 +135,28 @@ def test_an_older_copy_is_refused_until_its_loss_is_accepted(tmp_path: Path, pat
     with pytest.raises(RunConflict, match="nothing to accept"):
         ledger.restored("once more")
     assert ledger.verify().entries == 9
+
+
+def test_another_machine_goes_on_after_an_accepted_loss(
+    tmp_path: Path, path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had seen more than the copy holds, and less than what was accepted as lost."""
+    there = home.with_name("another-machine")
+    ledger, owner = open_ledger(f"sqlite:///{path}"), contract("1")
+    ledger.grant(owner, "opening")
+    shutil.copy(path, tmp_path / "yesterday.db")
+    monkeypatch.setenv("CAUSALVEIL_HOME", str(there))
+    ledger.reserve(reservation("a", contract=owner), owner)
+    ledger.reserve(reservation("b", contract=owner), owner)
+    monkeypatch.setenv("CAUSALVEIL_HOME", str(home))
+    ledger.reserve(reservation("c", contract=owner), owner)
+    shutil.copy(tmp_path / "yesterday.db", path)
+    ledger.restored("disk lost")
+    monkeypatch.setenv("CAUSALVEIL_HOME", str(there))
+    ledger.reserve(reservation("d", contract=owner), owner)
+    known = Memory(ledger.identity).read()
+    assert known is not None
+    assert known.seq == 4, "what it has seen begins anew"
 
 
 def test_an_older_copy_that_has_grown_since_is_refused(tmp_path: Path, path: Path) -> None:

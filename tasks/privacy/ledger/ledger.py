@@ -380,7 +380,8 @@ class Ledger:
             traces = stamp(self.store, connection)
             entry = self.store.append(connection, "restore", body=body, purpose=why)
             chain.take([entry])
-        self.memory.keep(chain, stamp(self.store, None) or traces, anew=True)
+        chain.after_loss = True
+        self.memory.keep(chain, stamp(self.store, None) or traces)
         audit("restore", lost=known.seq, found=entry.seq - 1, ledger=self.identity, hash=entry.hash)
         return entry
 

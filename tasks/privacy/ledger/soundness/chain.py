@@ -15,12 +15,14 @@ from causalveil.tasks.privacy.ledger.entry import NO_HASH, Entry, broken
 class Chain:
     """A verified beginning of a ledger: its last entry, and the book of all that came before.
 
-    ``only`` names the dataset whose entries the book is to hold; None: those of all.
+    ``only`` names the dataset whose entries the book is to hold; None: those of all. ``after_loss``: the ledger lost
+    entries that this machine has seen, which was accepted for the record.
     """
 
     book: Book
     last: tuple[int, str] | None = None
     only: str | None = None
+    after_loss: bool = False
 
     def take(self, entries: Iterable[Entry]) -> None:
         """Take in the entries that follow, which must be all of them and in order.

@@ -83,13 +83,12 @@ class Memory:
             )
         return Known(**json.loads(text))
 
-    def keep(self, chain: Chain, traces: str, *, anew: bool = False) -> None:
+    def keep(self, chain: Chain, traces: str) -> None:
         """Remember a verified chain, unless more than it is known already.
 
         Args:
             chain: up to an entry that is committed.
             traces: the stamp of the database after that commit.
-            anew: forget what is known: the ledger's loss of entries was accepted.
 
         Raises:
             LedgerError: the file cannot be written.
@@ -97,7 +96,7 @@ class Memory:
         text = canonical({"seq": chain.seq, "hash": chain.hash, "stamp": traces, "state": _state(chain.book)})
         try:
             with self._alone():
-                known = None if anew else self.read()
+                known = None if chain.after_loss else self.read()
                 if known is not None and known.seq > chain.seq:
                     return
                 with whole_file(self.path, durable=True) as file:
@@ -129,7 +128,8 @@ def caught_up(store: Store, connection: Connection, identity: str, memory: Memor
     """
     known = None if memory is None else memory.read()
     refuse_older(store, connection, known, identity)
-    if known is not None and not holds(store, connection, known):
+    after_loss = known is not None and not holds(store, connection, known)
+    if after_loss:
         known = None
     if not store.guarded(connection):
         raise LedgerError("the triggers that keep the ledger append-only are gone; somebody removed them")
@@ -140,7 +140,9 @@ def caught_up(store: Store, connection: Connection, identity: str, memory: Memor
         if chain is not None:
             chain.take(store.select(connection, entries.c.seq > known.seq, checked=False))
             return chain
-    return from_the_first(store, connection, identity)
+    chain = from_the_first(store, connection, identity)
+    chain.after_loss = after_loss
+    return chain
 
 
 def refuse_older(store: Store, connection: Connection, known: Known | None, identity: str) -> None:
