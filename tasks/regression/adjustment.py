@@ -191,10 +191,13 @@ def adjust(
     squares = ((1 + lean[0] ** 2 * cost) / p + (1 + lean[1] ** 2 * cost) / (1 - p)) * (residual + slope_noise * trace)
     cut = score_cut(units, noise, p)
 
-    # E b and E h, of symmetric noise E: entries of variance e^2, 2 e^2 on the diagonal.
+    # The mean of b'E W E h, E symmetric with independent entries of variance e^2 kappa, twice that on the diagonal.
     gram_noise = moments.gram_error**2
-    levers = (spectrum.kept * (1 + np.eye(d))) @ (1 / spectrum.values)
-    correction = gram_noise * float((spectrum.along(slopes) * spectrum.along(weights)) @ levers)
+    one, other = spectrum.along(slopes), spectrum.along(weights)
+    turned = spectrum.vectors.T @ within @ spectrum.vectors
+    correction = float((one * other) @ (spectrum.kept * (1 + np.eye(d))) @ np.diagonal(turned))
+    correction += float(one @ (spectrum.kept * turned * (1 - np.eye(d))) @ other)
+    correction *= gram_noise
     kept = gram_noise * float(spectrum.kept.mean())
     slope_size = max(float(slopes @ slopes) - slope_noise * trace_square, 0.0)
     weight_size = max(float(weights @ weights) - weight_noise * trace_square, 0.0)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.release import Variance
+from causalveil.schemas.study import Estimand
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, around
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.adjustment import Adjustment, Seen
@@ -124,6 +125,8 @@ def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
     if not found.choice.adjusted:
         return "confounding beyond the declared size, by covariates or by what nobody recorded"
     parts = ["confounding by what nobody recorded"]
+    if study.estimand is not Estimand.ATE:
+        parts.append("effects that differ with covariates, as far as the arms' covariances of them differ")
     if found.features is not None and not found.features.pairs:
         parts.append("outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly")
     floor = 0.0 if found.seen is None else found.seen.floor
