@@ -41,7 +41,8 @@ def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | 
     sentences = [
         say_interval(study, numbers),
         f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds and is scored in its own, so it "
-        f"pays for the models of {folds - 1} fold{'s' if folds > 2 else ''} and one effect: the total is that sum.",
+        f"pays for the models of {folds - 1} fold{'s' if folds > 2 else ''} and one effect: the total is what these "
+        "cost together.",
         f"Decided from public sizes: propensity score by {kind}, outcome model "
         + ("with slopes." if recipe.slopes_cost is not None else "of arm means alone."),
     ]

@@ -5,11 +5,18 @@ The stand-in for the population is the reader's, never the data's.
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.schemas.plan import Plan, StandIn
+from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.documents import validate
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.plan import Plan, Sizes, StandIn
 from causalveil.schemas.study import Study
+
+# What a study without a delta is compared with: small enough for a million units.
+SUGGESTED_DELTA = Decimal("1e-6")
 
 
 def expected(study: Study, plan: Plan, stand_in: StandIn, effect: float | None = None) -> dict[str, Any]:
@@ -26,4 +33,24 @@ def expected(study: Study, plan: Plan, stand_in: StandIn, effect: float | None =
             "sentences": ["The number of units is unknown: give --units N, or put the partitions in place."],
             "warnings": [],
         }
-    return dict(estimator_of(study).expected(study, plan.sizes, stand_in, effect))
+    found = dict(estimator_of(study).expected(study, plan.sizes, stand_in, effect))
+    width = None if study.privacy.delta > 0 else _half_width_with_delta(study, plan.sizes, stand_in)
+    if width is not None and found.get("half_width") is not None:
+        found["half_width_with_delta"] = width
+        found["sentences"] = [
+            *found["sentences"],
+            f"With delta: {amount_text(SUGGESTED_DELTA)} the half-width would be ± {width:.4g}, by Gaussian noise.",
+        ]
+    return found
+
+
+def _half_width_with_delta(study: Study, sizes: Sizes, stand_in: StandIn) -> float | None:
+    """Expected half-width if the study asked for a delta; None where it could not spend one, or has no interval."""
+    privacy = study.privacy.model_copy(update={"delta": SUGGESTED_DELTA})
+    try:
+        asked = validate(type(study), {**study.model_dump(), "privacy": privacy.model_dump()}, "study")
+        estimator = estimator_of(asked)
+        estimator.declare(asked, sizes)
+        return estimator.expected(asked, sizes, stand_in, None).get("half_width")
+    except StudyError:
+        return None

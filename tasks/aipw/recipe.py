@@ -29,6 +29,9 @@ from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, Slot, ve
 # What ``budget_shares: auto`` stands for: propensity, outcome model, effect.
 BOTH_MODELS = (Decimal("0.3"), Decimal("0.3"), Decimal("0.4"))
 OUTCOME_MODEL = (Decimal(0), Decimal("0.6"), Decimal("0.4"))
+# Where slopes are clear of their noise by the factor below even so: the effect's own noise is then what counts.
+CLEAR_SLOPES = (Decimal(0), Decimal("0.4"), Decimal("0.6"))
+CLEAR_SIGNAL = 4.0
 ARM_MEANS = (Decimal(0), Decimal("0.3"), Decimal("0.7"))
 # A known propensity needs no outcome model against bias: a good one narrows the scores' own distribution, and
 # little else.
@@ -226,7 +229,10 @@ def recipe(study: AipwStudy, sizes: Sizes | None) -> Recipe:
     found = _divide(study, blank, OUTCOME_MODEL)
     if estimator.propensity.known is not None:
         return found if _signal(found) >= WORTHWHILE_SIGNAL else _divide(study, blank, KNOWN_MEANS)
-    return found if found.slopes_cost is not None else _divide(study, blank, ARM_MEANS)
+    if found.slopes_cost is None:
+        return _divide(study, blank, ARM_MEANS)
+    clear = _divide(study, blank, CLEAR_SLOPES)
+    return clear if clear.slopes_cost is not None and _signal(clear) >= CLEAR_SIGNAL else found
 
 
 def _radius(study: AipwStudy, deviations: float) -> float:

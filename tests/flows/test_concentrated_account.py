@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import run_study
+from causalveil.flows.planning.study_plan import plan
 from causalveil.flows.sequence.study import plan_study
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -16,7 +17,7 @@ from tests.studies import people, write_study
 
 OWNER: dict[str, Any] = {
     "accounting": "concentrated",
-    "estimators": ["ipw", "aipw", "matching", "difference_in_means"],
+    "estimators": ["ipw", "aipw", "matching", "difference_in_means", "regression"],
     "caps": {"sample": {"epsilon": 4, "delta": "1e-4"}, "label": {"epsilon": 4, "delta": "1e-4"}},
 }
 PRIVACY = {"epsilon": "0.5", "delta": "1e-6"}
@@ -25,6 +26,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     "ipw at label level": {"estimator": {"name": "ipw", "penalty": 0.1}, "privacy": PRIVACY | {"level": "label"}},
     "aipw": {"estimator": {"name": "aipw", "penalty": ...}, "privacy": PRIVACY},
     "aipw, three folds": {"estimator": {"name": "aipw", "penalty": ..., "folds": 3}, "privacy": PRIVACY},
+    "regression": {"estimator": {"name": "regression", "penalty": ...}, "privacy": PRIVACY},
     "difference": {"estimator": {"name": "difference_in_means", "penalty": ...}, "privacy": PRIVACY},
     "matching": {"estimator": {"name": "matching", "penalty": 0.1}, "privacy": PRIVACY},
     "matching without delta": {"estimator": {"name": "matching", "penalty": 0.1}, "privacy": {**PRIVACY, "delta": 0}},
@@ -50,3 +52,15 @@ def test_runs_end_where_the_plan_says_that_they_fit(tmp_path: Path) -> None:
         run_study(path, out=tmp_path / str(number), run_id=f"run-{number}", engine="direct")
     with pytest.raises(BudgetRefused, match="rho spent or reserved"):
         run_study(path, out=tmp_path / "late", run_id="late", engine="direct")
+
+
+def test_plan_says_what_a_delta_would_give(tmp_path: Path) -> None:
+    pure = {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "0.5", "delta": 0}}
+    path = write_study(tmp_path / "pure", frame=people(600), study=pure, contract=OWNER)
+    with_delta = write_study(tmp_path / "delta", frame=people(600), study=pure | {"privacy": PRIVACY}, contract=OWNER)
+    for units in (2_000, 20_000):
+        found, other = plan(path, units=units), plan(with_delta, units=units)
+        width = other.expected["half_width"]
+        assert found.expected["half_width_with_delta"] == width
+        assert f"With delta: 1e-6 the half-width would be ± {width:.4g}, by Gaussian noise." in found.sentences
+        assert "half_width_with_delta" not in other.expected
