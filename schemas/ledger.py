@@ -115,6 +115,26 @@ class BlockAccount(Frozen):
     share_left: float = 1.0
 
 
+class BudgetOutlook(Frozen):
+    """How a run stands to the account, one block at one level, that has the least room for runs like it.
+
+    Of a plan: before the run, so ``fits`` counts it. Of a release: the run is in ``used``, and ``fits`` counts those
+    that could follow it.
+    """
+
+    source: Annotated[
+        Literal["ledger", "contract"], Field(description="contract: no ledger was at hand; nothing is used of the caps")
+    ]
+    level: Level
+    block: str
+    accounting: Accounting
+    cap: PrivacyCost
+    used: Annotated[Total, Field(description="spent or reserved: epsilon, at the cap's delta if that is above 0")]
+    share: Annotated[float | None, Field(description="what the run takes of what was left; null: nothing was left")]
+    share_left: Annotated[float, Field(ge=0, le=1, description="what is left of the cap")]
+    fits: Annotated[int, Field(ge=0, description="how many runs like it fit")]
+
+
 class RunAccount(Frozen):
     """One run and its state.
 

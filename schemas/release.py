@@ -14,6 +14,7 @@ from causalveil.schemas.amounts import Amount
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
+from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.privacy import Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
 from causalveil.schemas.study import Estimand, Finite
 
@@ -108,6 +109,9 @@ class Release(Frozen, Shown):
     not_for_release: bool
     software: Software
     ledger: LedgerStatement
+    budget: Annotated[
+        BudgetOutlook | None, Field(description="what was left of the owner's budget after this run was reserved")
+    ] = None
 
 
 class EffectRelease(Release):
@@ -167,7 +171,7 @@ class DirectionRelease(Release):
 
 RELEASES: dict[str, type[Release]] = {"effect": EffectRelease, "direction": DirectionRelease}
 # What a reader skips first stands last in the file.
-LAST = ("privacy", "noise", "not_for_release", "software", "ledger")
+LAST = ("privacy", "noise", "not_for_release", "software", "ledger", "budget")
 
 
 def _any_release() -> Any:

@@ -157,12 +157,15 @@ def plan(
 ) -> None:
     """Show what STUDY would cost and how wide its interval would be. Reads no row."""
     from causalveil.flows.planning import curves, expected
+    from causalveil.flows.planning.outlook import budget_of
     from causalveil.flows.sequence.study import known_sizes, plan_study
     from causalveil.schemas.plan import StandIn
 
     stand_in = StandIn(treated=treated, deviation=deviation)
     specification, declared = plan_study(study, units)
     foreseen = expected.expected(specification, declared, stand_in, effect)
+    budget = budget_of(study, specification, declared)
+    budget.add_to(foreseen)
     if sweep is not None:
         from causalveil.flows.planning.direction import sweep as penalties
 
@@ -174,7 +177,8 @@ def plan(
         foreseen["curve"] = str(curves.draw(specification, known_sizes(declared), stand_in, curve))
         foreseen["sentences"].append(f"Half-width against epsilon and units: {foreseen['curve']}")
     if json_:
-        show.document({**declared.model_dump(mode="json"), "expected": foreseen})
+        left = None if budget.outlook is None else budget.outlook.model_dump(mode="json")
+        show.document({**declared.model_dump(mode="json"), "expected": foreseen, "budget": left})
     else:
         show.plan(specification, declared, foreseen)
 

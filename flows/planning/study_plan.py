@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.flows.planning.expected import expected as expected_of
+from causalveil.flows.planning.outlook import budget_of
 from causalveil.flows.sequence.study import plan_study
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.documents import Shown
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.plan import Plan, StandIn
 
 
@@ -17,7 +19,8 @@ class StudyPlan(Plan, Shown):
     """A plan, and what its study can be expected to find. ``str`` of it reads as the command's output.
 
     ``expected`` has numbers by name, in outcome units (``half_width`` for an estimator with an interval); it is empty
-    where the number of units is unknown. ``sentences`` and ``warnings`` say the same in words.
+    where the number of units is unknown. ``sentences`` and ``warnings`` say the same in words. ``budget``:
+    what it would take of the dataset's budget; None where no contract lies beside the data.
     """
 
     specification: dict[str, Any]
@@ -26,6 +29,7 @@ class StudyPlan(Plan, Shown):
     expected: dict[str, Any]
     sentences: tuple[str, ...]
     warnings: tuple[str, ...]
+    budget: BudgetOutlook | None = None
 
     def __str__(self) -> str:
         """The command's plan as plain text."""
@@ -69,6 +73,8 @@ def plan(
         raise StudyError(f"deviation must be at least 0, not {deviation:g}")
     study, declared = plan_study(path, units)
     found = expected_of(study, declared, StandIn(treated=treated, deviation=deviation), effect)
+    budget = budget_of(Path(path), study, declared)
+    budget.add_to(found)
     return StudyPlan(
         **dict(declared),
         specification=study.specification(),
@@ -77,4 +83,5 @@ def plan(
         expected={key: value for key, value in found.items() if key not in ("sentences", "warnings")},
         sentences=tuple(found["sentences"]),
         warnings=tuple(found["warnings"]),
+        budget=budget.outlook,
     )

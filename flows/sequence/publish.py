@@ -7,6 +7,7 @@ from typing import Any
 
 from causalveil.flows.sequence.estimators import Result
 from causalveil.schemas.contract import Contract
+from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.release import (
@@ -19,6 +20,8 @@ from causalveil.schemas.release import (
 )
 from causalveil.schemas.study import Study
 from causalveil.tasks.privacy.budget import FlowBudget
+from causalveil.tasks.privacy.ledger.usage import use_of
+from causalveil.tasks.privacy.outlook.standing import accounts_in, outlook_after
 
 DEPENDENCIES = ("numpy", "scipy", "polars", "pandera", "pyarrow", "opendp", "dp-accounting", "prefect", "sqlalchemy")
 
@@ -61,8 +64,16 @@ def assemble_release(
         not_for_release=budget.noise.name == "seeded",
         software=Software(version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}),
         ledger=budget.ledger.statement(reservation.run_id),
+        budget=None if budget.noise.name == "seeded" else _left(contract, budget),
         **found.fields(study),
     )
+
+
+def _left(contract: Contract, budget: FlowBudget) -> BudgetOutlook:
+    """What is left of the accounts that the run was charged to, under the caps in force."""
+    run = budget.reservation
+    accounts = accounts_in(budget.ledger.sums(), run.dataset, run.level, run.blocks, contract)
+    return outlook_after(accounts, use_of(run.charges, run.cost))
 
 
 def blocks_statement(key: str | None, units_span_blocks: bool) -> str:

@@ -256,6 +256,12 @@ def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | N
     budget.finish(text)
 
 
+def blocks_charged(contract: Contract, layout: Layout) -> tuple[str, ...]:
+    """The blocks whose accounts a run on this layout is charged to."""
+    # A unit that may lie in several blocks has one account, whatever blocks lie in the folder today.
+    return (WHOLE,) if contract.units_span_blocks else layout.blocks
+
+
 def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
     """What the ledger holds of a run before it starts."""
     study, contract, layout = request.study, request.contract, request.layout
@@ -263,8 +269,7 @@ def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
         run_id=run_id,
         dataset=contract.dataset,
         level=study.privacy.level,
-        # A unit that may lie in several blocks has one account, whatever blocks lie in the folder today.
-        blocks=(WHOLE,) if contract.units_span_blocks else layout.blocks,
+        blocks=blocks_charged(contract, layout),
         cost=request.plan.total,
         charges=request.plan.charges,
         study=study.name,

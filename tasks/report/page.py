@@ -134,6 +134,14 @@ def _power(digits: str, power: str) -> str:
     return raised if digits == "1" else f"{digits}·{raised}"
 
 
+def percent(share: float) -> str:
+    """A share as percent, three digits of it; what is neither all nor nothing does not read so."""
+    digits = f"{100 * share:.3g}"
+    if digits == "100" and share < 1:
+        digits = "more than 99.9"
+    return f"{digits} %"
+
+
 def beside(value: float, interval: Mapping[str, Any]) -> str:
     """A value with the decimals that its interval bears: two digits of a standard error."""
     error = (interval["upper"] - interval["lower"]) / 4
@@ -163,6 +171,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"figure": figure, "amount": amount, "beside": beside, "span": span, "words": _words}
+    environment.filters["percent"] = percent
     return environment
 
 

@@ -194,9 +194,15 @@ class Book:
 
     def caps_for(self, request: Reservation, caps: Caps) -> dict[Level, Cap]:
         """The caps that a request is held to: of its level, and of those that it touches beside it."""
-        grant = self.grants.get(request.dataset)
+        held = self.caps_of(request.dataset, caps)
+        return {level: held[level] for level in TOUCHES[request.level] if level in held}
+
+    def caps_of(self, dataset: str, caps: Caps | None = None) -> dict[Level, Cap]:
+        """Caps in the accounting that the owner granted; by default those of the grant."""
+        grant = self.grants.get(dataset)
         accounting = Accounting.basic if grant is None else grant.accounting
-        return {level: Cap(caps[level], accounting) for level in TOUCHES[request.level] if level in caps}
+        named = self.caps.get(dataset, {}) if caps is None else caps
+        return {level: Cap(cap, accounting) for level, cap in named.items()}
 
     def excess(self, request: Reservation, caps: Mapping[Level, Cap]) -> str | None:
         """Where and why a request does not fit; None if it fits."""

@@ -60,15 +60,31 @@ def open_ledger(url: str | None = None) -> Ledger:
     Raises:
         LedgerError: unreachable, not a ledger, or of a newer version than this program.
     """
-    store = Store(url or site_settings().ledger or _sqlite(home() / "ledger.db"))
+    store = Store(url) if url else _operators_store()
     identity = store.prepare()
     return Ledger(store, identity, Memory(identity))
+
+
+def ledger_at_hand() -> Ledger | None:
+    """The ledger that ``open_ledger`` opens, unless it is a SQLite file that nobody created yet.
+
+    Raises:
+        LedgerError: see ``open_ledger``.
+    """
+    url = _operators_store().url
+    if url.get_backend_name() == "sqlite" and not Path(str(url.database)).exists():
+        return None
+    return open_ledger()
 
 
 def throwaway_ledger(directory: Path) -> Ledger:
     """A new SQLite ledger in a temporary folder, for simulations: its charges count nowhere."""
     store = Store(_sqlite(directory / "throwaway-ledger.db"))
     return Ledger(store, store.prepare())
+
+
+def _operators_store() -> Store:
+    return Store(site_settings().ledger or _sqlite(home() / "ledger.db"))
 
 
 def _sqlite(path: Path) -> URL:
@@ -419,6 +435,27 @@ class Ledger:
         """Every refusal of a reservation under this run id."""
         with self.store.read() as connection:
             return tuple(self.store.select(connection, entries.c.run_id == run_id, entries.c.kind == "refuse"))
+
+    def history(self, dataset: str) -> tuple[Entry, ...]:
+        """What a dataset's accounts follow from: grants, reservations, charges and voids in order, no documents.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry was changed.
+        """
+        of_accounts = entries.c.kind.in_(("grant", "reserve", "release", "void"))
+        with self.store.read() as connection:
+            return tuple(
+                self.store.select(connection, entries.c.dataset == dataset, of_accounts, entries.c.name != DOCUMENT)
+            )
+
+    def sums(self) -> Book:
+        """What the whole ledger adds up to, as a writer finds it; takes a writer's turn, and writes nothing.
+
+        Raises:
+            LedgerError: the ledger does not verify, is an older copy, or cannot be used.
+        """
+        with self._writing() as (_, book):
+            return book
 
     def knows(self, dataset: str) -> bool:
         """Whether anybody granted or asked anything of a dataset here."""

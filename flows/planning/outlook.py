@@ -1,0 +1,98 @@
+"""What a planned study would take of its dataset's budget, and how many more like it fit. Reads no row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from causalveil.flows.sequence.study import blocks_charged, data_folder
+from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.contract import Contract, find_contract
+from causalveil.schemas.errors import LedgerError
+from causalveil.schemas.ledger import BudgetOutlook
+from causalveil.schemas.plan import Plan
+from causalveil.schemas.privacy import Accounting
+from causalveil.schemas.study import Study
+from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.privacy.ledger.accounts import Book
+from causalveil.tasks.privacy.ledger.ledger import Ledger, ledger_at_hand
+from causalveil.tasks.privacy.ledger.usage import WHOLE, use_of
+from causalveil.tasks.privacy.outlook.standing import accounts_in, outlook
+
+
+class PlannedBudget(NamedTuple):
+    """The outlook of a plan, with its sentences; no outlook where no contract is at hand or it has no cap."""
+
+    outlook: BudgetOutlook | None
+    sentences: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def add_to(self, expected: dict[str, Any]) -> None:
+        """Say it at the end of what a plan expects."""
+        expected["sentences"] = [*expected["sentences"], *self.sentences]
+        expected["warnings"] = [*expected["warnings"], *self.warnings]
+
+
+def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
+    """How a plan stands to what the ledger has left of its dataset, or without a ledger to the contract's cap.
+
+    Raises:
+        ContractError: the contract is wrong.
+        DataError: partitions are there but cannot be read.
+    """
+    folder = data_folder(path, study)
+    contract = find_contract(folder)
+    if contract is None:
+        return PlannedBudget(None)
+    level, warnings = study.privacy.level, []
+    book, known = Book(""), False
+    try:
+        ledger = ledger_at_hand()
+        if ledger is not None:
+            book = book_of(ledger, contract.dataset)
+            known = contract.dataset in book.caps
+    except LedgerError as problem:
+        warnings.append(f"the ledger could not be asked what is left: {problem}.")
+    accounts = accounts_in(book, contract.dataset, level, blocks_of(study, folder, contract), contract)
+    if not accounts:
+        warnings.append(f"'{contract.dataset}' has no cap for level {level}: a run would be refused.")
+        return PlannedBudget(None, warnings=tuple(warnings))
+    found = outlook(accounts, use_of(declared.charges, declared.total), "ledger" if known else "contract")
+    if found.fits == 0:
+        warnings.append(f"a run would be refused for lack of budget: {account_text(found)}.")
+        return PlannedBudget(found, warnings=tuple(warnings))
+    whole = "" if known else " by the contract alone, as no ledger knows the dataset"
+    taken = "all" if found.share is None else f"{100 * found.share:.3g} %"
+    sentence = (
+        f"It would take {taken} of what is left of '{contract.dataset}'{whole}, and {found.fits:,} like "
+        f"it fit ({account_text(found)})."
+    )
+    return PlannedBudget(found, (sentence,), tuple(warnings))
+
+
+def book_of(ledger: Ledger, dataset: str) -> Book:
+    """What a dataset's entries add up to.
+
+    Raises:
+        LedgerError: the ledger cannot be used, or an entry breaks a rule.
+    """
+    book = Book(ledger.identity)
+    for entry in ledger.history(dataset):
+        book.add(entry)
+    return book
+
+
+def blocks_of(study: Study, folder: Path, contract: Contract) -> tuple[str, ...]:
+    """The blocks that a run would be charged to; where no data are at hand, the account that holds every run."""
+    if contract.blocks is None or contract.units_span_blocks or not any(folder.rglob("*.parquet")):
+        return (WHOLE,)
+    return blocks_charged(contract, read_layout(study, folder))
+
+
+def account_text(found: BudgetOutlook) -> str:
+    """An account in words: which, and how much of its cap is used."""
+    delta = f" at delta {amount_text(found.cap.delta)}" if found.accounting is Accounting.concentrated else ""
+    return (
+        f"level {found.level}, block {found.block}: epsilon {amount_text(found.used)} of "
+        f"{amount_text(found.cap.epsilon)}{delta} is spent or reserved"
+    )
