@@ -15,6 +15,7 @@ settings.prepare()
 from prefect import flow  # noqa: E402  (settings must be in place first)
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
 
+from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
@@ -27,6 +28,7 @@ from causalveil.schemas.warehouse import Manifest, load_source  # noqa: E402
 @flow(name="extract", log_prints=False, persist_result=False, validate_parameters=False)
 def extract(source: str) -> Manifest:
     """Fill the folder that the source file names; the parameter is a path."""
+    refuse_open_server()
     with one_at_a_time(load_source(Path(source)).dataset):
         return guarded(extract_source, Path(source), PrefectEngine())
 

@@ -13,6 +13,7 @@ settings.prepare()
 
 from prefect import flow  # noqa: E402  (settings must be in place first)
 
+from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.prefect_engine import PrefectEngine  # noqa: E402
 from causalveil.flows.sequence.sites import PooledResult, pool_sites  # noqa: E402
 
@@ -20,6 +21,7 @@ from causalveil.flows.sequence.sites import PooledResult, pool_sites  # noqa: E4
 @flow(name="pool", log_prints=False, persist_result=False, validate_parameters=False)
 def pool(sites: str, out: str | None = None) -> PooledResult:
     """Verify every expected site's bundle and pool them."""
+    refuse_open_server()
     engine = PrefectEngine()
     outcome = pool_sites(Path(sites), out, engine)
     rows = [

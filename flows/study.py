@@ -15,6 +15,7 @@ from prefect import State, flow, runtime  # noqa: E402  (settings must be in pla
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
 from prefect.states import Completed  # noqa: E402
 
+from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.events import tell_if_low, tell_refused  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
@@ -52,6 +53,7 @@ def study(
 
     A run whose release waits for the data's owner ends in the state ``AwaitingApproval``: nothing is left to run.
     """
+    refuse_open_server()
     path, run = Path(study), check_run_id(run_id or default_run_id())
     try:
         found = guarded(find_stored, path, run) if simulate is None else None

@@ -20,6 +20,8 @@ import sqlalchemy as sa
 VARIABLE = "CAUSALVEIL_TEST_POSTGRES"
 WHY_NOT = f"no PostgreSQL server: set {VARIABLE} to the URL of a role that may create databases, or start a local one"
 
+WHY_NOT_SUPERUSER = "only root may run psql as the PostgreSQL server's superuser"
+
 
 @contextmanager
 def database() -> Iterator[str | None]:
@@ -87,6 +89,20 @@ def _as_postgres(statement: str) -> str:
     return subprocess.run(
         command, input=statement, capture_output=True, text=True, check=True, timeout=60, cwd="/"
     ).stdout
+
+
+def script_as_superuser(text: str, around: dict[str, str]) -> sa.URL | None:
+    """Give a script to psql as the local server's superuser; the server's URL, None where only root could do that."""
+    if os.geteuid() != 0:
+        return None
+    command = ["su", "postgres", "-c", "psql -v ON_ERROR_STOP=1 -qAtX"]
+    told = subprocess.run(
+        command, input=text, capture_output=True, text=True, timeout=60, cwd="/", env=os.environ | around
+    )
+    if told.returncode == 127 or "could not connect" in told.stderr or "connection to server" in told.stderr:
+        return None
+    assert told.returncode == 0, told.stderr
+    return sa.URL.create("postgresql", host="127.0.0.1", port=int(_as_postgres("SHOW port")))
 
 
 def _execute(server: sa.URL, statement: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 import shutil
 import signal
@@ -27,11 +28,12 @@ import yaml
 
 from causalveil.schemas.release import load_release
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from tests.postgres import WHY_NOT, database
+from tests.postgres import WHY_NOT, WHY_NOT_SUPERUSER, database, script_as_superuser
 
 ROOT = Path(__file__).parents[2]
 CHECKOUT = ("flows", "tasks", "schemas", "src", "deploy", "data/sites", "pyproject.toml")
 PATIENTS = 6000
+ROLES = ROOT / "deploy/roles.sql"
 
 
 @pytest.fixture
@@ -117,17 +119,22 @@ def test_deployed_runs_release_and_refuse(
         contract = checkout / "deploy/example/data/dataset.yaml"
         contract.write_text(contract.read_text().replace("epsilon: 3", "epsilon: 1"))
         around = environment(home, PREFECT_API_URL=prefect_server, WAREHOUSE_URL=warehouse, PWD=str(checkout))
+        # The tests' own server asks for no password; that such a server is refused is the first thing seen here.
+        open_server = around | {"CAUSALVEIL_OPEN_SERVER": "test"}
         options: dict[str, Any] = {"cwd": checkout, "env": around}
         for command in (
-            "work-pool create causalveil --type process",
+            "work-pool create causalveil --type process --base-job-template deploy/job-template.json",
             "deploy --all --no-prompt --prefect-file deploy/prefect.yaml",
         ):
             told = subprocess.run(["prefect", *command.split()], capture_output=True, text=True, **options)
             assert told.returncode == 0, told.stdout + told.stderr
         worker = ["prefect", "worker", "start", "--pool", "causalveil"]
-        stack.enter_context(
-            in_background(worker, stdout=(tmp_path / "log").open("wb"), stderr=subprocess.STDOUT, **options)
-        )
+        log: dict[str, Any] = {"stdout": (tmp_path / "log").open("wb"), "stderr": subprocess.STDOUT}
+        with in_background(worker, **log, **options):
+            run = fire(prefect_server, "extract/visits")
+            assert run["state"]["type"] == "FAILED"
+            assert "answers calls without a password" in run["state"]["message"], run["state"]["message"]
+        stack.enter_context(in_background(worker, **log, cwd=checkout, env=open_server))
 
         # No turn for the dataset yet: refused, and the message says what to type.
         run = fire(prefect_server, "extract/visits")
@@ -178,9 +185,26 @@ def test_schedules_name_a_time_zone_and_parameters_are_paths() -> None:
 
 def test_container_files_hold_no_secret_and_name_files_that_exist() -> None:
     compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
-    assert set(compose["services"]) == {"postgres", "databases", "server", "worker"}
-    text = (ROOT / "deploy/compose.yaml").read_text()
-    assert set(re.findall(r"://[^:/\s]+:([^@\s]+)@", text)) == {"${POSTGRES_PASSWORD:?}"}
+    assert set(compose["services"]) == {"postgres", "server", "worker"}
+    given = {name: service["environment"] for name, service in compose["services"].items()}
+    # Each URL has a role and a password of its own, and a start without a secret fails.
+    urls = re.findall(r"://([^:/\s]+):([^@\s]+)@", (ROOT / "deploy/compose.yaml").read_text())
+    assert urls == [
+        ("causalveil_prefect", "${PREFECT_PASSWORD:?}"),
+        ("causalveil_ledger", "${LEDGER_PASSWORD:?}"),
+        ("causalveil_warehouse", "${WAREHOUSE_PASSWORD:?}"),
+    ]
+    assert given["server"]["PREFECT_SERVER_API_AUTH_STRING"] == "${PREFECT_SERVER_API_AUTH_STRING:?}"
+    assert "*" not in given["server"]["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"]
+    assert set(given["worker"]) == {
+        "PREFECT_API_URL",
+        "PREFECT_API_AUTH_STRING",
+        "CAUSALVEIL_LEDGER_URL",
+        "WAREHOUSE_URL",
+    }
+    assert compose["services"]["server"]["command"] == ["deploy/server.sh"]
+    assert "--base-job-template deploy/job-template.json" in compose["services"]["worker"]["command"]
+    assert all(port.startswith("127.0.0.1:") for port in compose["services"]["server"]["ports"])
     recipe = (ROOT / "deploy/Containerfile").read_text()
     for line in re.findall(r"^COPY (.*) \S+$", recipe, flags=re.MULTILINE):
         assert all((ROOT / name).exists() for name in line.split())
@@ -188,12 +212,56 @@ def test_container_files_hold_no_secret_and_name_files_that_exist() -> None:
 
 # What the test puts in place of what a person types, and nothing else: its own databases and port.
 NOT_TYPED = re.compile(r"^(sudo |pip install|uv sync)")
+# The example's rows are filled in by the warehouse's owner, who is the test's own role here.
+FILLED = ("sudo -u postgres psql warehouse", 'psql "$WAREHOUSE_URL"')
 
 
 def typed_commands() -> list[str]:
     """Every command of the blocks that are marked as bash, in order."""
     blocks = re.findall(r"```bash\n(.*?)```", (ROOT / "deploy/README.md").read_text(), flags=re.DOTALL)
-    return [line for block in blocks for line in block.splitlines() if line and not NOT_TYPED.match(line)]
+    lines = [line.replace(*FILLED) for block in blocks for line in block.splitlines() if line]
+    return [line for line in lines if not NOT_TYPED.match(line)]
+
+
+def test_three_roles_reach_what_is_theirs() -> None:
+    """roles.sql with names of the test's own, since roles belong to the whole server."""
+    tag = secrets.token_hex(6)
+    text = re.sub(r"\b(causalveil_\w+|prefect|ledger|warehouse)\b(?=[ ,;\n])", rf"\1_{tag}", ROLES.read_text())
+    passwords = {name: f"{name}-{tag}" for name in ("prefect", "ledger", "warehouse")}
+    around = {f"{name.upper()}_PASSWORD": password for name, password in passwords.items()}
+
+    def connect(name: str, place: str) -> psycopg.Connection[Any]:
+        assert server is not None
+        url = server.set(username=f"causalveil_{name}_{tag}", password=passwords[name], database=f"{place}_{tag}")
+        return psycopg.connect(url.render_as_string(hide_password=False), autocommit=True)
+
+    try:
+        server = script_as_superuser(text, around)
+        if server is None:
+            pytest.skip(WHY_NOT_SUPERUSER)
+        script_as_superuser(f"\\connect warehouse_{tag}\nCREATE TABLE visits AS SELECT 1 AS patient;", {})
+        for name in ("prefect", "ledger"):
+            with connect(name, name) as own:
+                own.execute("CREATE TABLE mine (x int)")
+        with connect("warehouse", "warehouse") as reader:
+            assert reader.execute("SELECT patient FROM visits").fetchall() == [(1,)]
+            changes = ("CREATE TABLE mine (x int)", "DELETE FROM visits", "CREATE SCHEMA mine")
+            for change in changes:
+                with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                    reader.execute(change)
+            # The role's habit of reading can be left off; its want of rights cannot.
+            reader.execute("SET default_transaction_read_only = off")
+            for change in changes:
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    reader.execute(change)
+        for name in passwords:
+            for place in passwords.keys() - {name}:
+                with pytest.raises(psycopg.OperationalError, match="permission denied"):
+                    connect(name, place)
+    finally:
+        databases = "".join(f"DROP DATABASE IF EXISTS {name}_{tag} WITH (FORCE);\n" for name in passwords)
+        roles = "".join(f"DROP ROLE IF EXISTS causalveil_{name}_{tag};\n" for name in passwords)
+        script_as_superuser(databases + roles, {})
 
 
 @pytest.mark.long
@@ -211,7 +279,8 @@ def test_every_command_of_the_readme_works_as_typed(checkout: Path, tmp_path: Pa
             command = command.replace("uv run ", "").replace("4200", str(port))
             for name, url in urls.items():
                 written = sa.make_url(str(url)).render_as_string(hide_password=False).partition("://")[2]
-                command = command.replace(f"causalveil:change-me@127.0.0.1/{name}", written)
+                mine = f"causalveil_{name}:${name.upper()}_PASSWORD@127.0.0.1/{name}"
+                command = command.replace(mine, written)
             script += [f"echo ======== {shlex.quote(command)}", command]
         path = tmp_path / "typed.sh"
         path.write_text("\n".join(script) + "\n")

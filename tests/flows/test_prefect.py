@@ -16,7 +16,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence import study as sequence_study
 from causalveil.schemas.asked.study_file import load_study_file
-from causalveil.schemas.errors import BudgetRefused, DataError
+from causalveil.schemas.errors import BudgetRefused, DataError, SiteError
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import write_study
 
@@ -143,3 +143,20 @@ def test_dead_server_is_a_typed_error_and_charges_nothing(tmp_path: Path) -> Non
     (told,) = [line for line in ended.stderr.splitlines() if line.startswith("causalveil: ")]
     assert "PREFECT_API_URL" in told
     assert open_ledger().account("small").runs == ()
+
+
+def test_a_deployed_run_refuses_a_server_that_lets_anybody_in(
+    prefect_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prefect's own test hook stands in for a deployment; the open server is real."""
+    from causalveil.flows.engine.authentication import OPEN_SERVER, lets_anybody_in, refuse_open_server
+
+    assert lets_anybody_in(prefect_server)
+    assert not lets_anybody_in("http://127.0.0.1:1/api")
+    refuse_open_server()
+    monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__ID", "11111111-2222-3333-4444-555555555555")
+    with pytest.raises(SiteError, match="without a password") as refused:
+        refuse_open_server()
+    assert "\n" not in str(refused.value)
+    monkeypatch.setenv(OPEN_SERVER, "test")
+    refuse_open_server()

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Starts a worker on a work pool that exists (causalveil, or the one named), and refuses to without a password for the
+# API. Flows inherit the worker's environment: the server's own secrets are taken out of it.
+set -eu
+umask 077
+: "${PREFECT_API_URL:?must be set to the URL of the API of the Prefect server}"
+: "${PREFECT_API_AUTH_STRING:?must be set to the user:password of the Prefect server}"
+unset PREFECT_SERVER_API_AUTH_STRING PREFECT_SERVER_DATABASE_CONNECTION_URL PREFECT_API_DATABASE_CONNECTION_URL
+unset PREFECT_PASSWORD LEDGER_PASSWORD WAREHOUSE_PASSWORD POSTGRES_PASSWORD PGPASSWORD
+# A pool that a worker made by itself would have Prefect's own template, in which a deployment may name a command.
+exec prefect worker start --pool "${1:-causalveil}" --type process --no-create-pool-if-not-found --install-policy never
