@@ -44,6 +44,9 @@ class Reservation(Frozen):
     study: Text
     study_digest: Text
     layout_digest: Text
+    contents: Annotated[
+        Text | None, Field(description="digest of all bytes that the run reads, keyed by the run's secret key")
+    ] = None
     units: Annotated[int, Field(ge=0)]
     key_check: Text
     estimator: Text

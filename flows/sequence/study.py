@@ -26,6 +26,7 @@ from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Layout, Plan, Sizes
 from causalveil.schemas.release import release_text
 from causalveil.schemas.study import SLUG, Study
+from causalveil.tasks.enclave.contents import CONTENTS_LABEL, contents_digest
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.manifest import check_manifest
 from causalveil.tasks.enclave.partitions import read_layout
@@ -263,7 +264,11 @@ def blocks_charged(contract: Contract, layout: Layout) -> tuple[str, ...]:
 
 
 def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
-    """What the ledger holds of a run before it starts."""
+    """What the ledger holds of a run before it starts.
+
+    Raises:
+        DataError: a partition cannot be read.
+    """
     study, contract, layout = request.study, request.contract, request.layout
     return Reservation(
         run_id=run_id,
@@ -275,6 +280,7 @@ def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
         study=study.name,
         study_digest=study.digest,
         layout_digest=layout.digest,
+        contents=contents_digest(request.folder, layout, key.subkey(CONTENTS_LABEL), study.execution.workers),
         units=layout.units,
         key_check=key.check,
         estimator=study.estimator.name,

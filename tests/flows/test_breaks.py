@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from causalveil.flows.api import run_study
-from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError
+from causalveil.schemas.errors import CausalveilError, ContractError, DataError, RunConflict, StudyError
 from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -201,3 +201,26 @@ def test_an_edited_contract_is_another_contract(tmp_path: Path) -> None:
         assert after != before, key
         before = after
     assert set(CONTRACT) <= set(Contract.model_fields)
+
+
+def test_a_run_that_comes_back_finds_the_rows_that_it_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run drew from one table, died, and went on with another of as many rows under the same charges."""
+    from causalveil.tasks.ipw import perturb
+
+    path = write_study(tmp_path / "study", frame=people(400))
+    with monkeypatch.context() as patch:
+        patch.setattr(perturb, "release", _dies)
+        with pytest.raises(CausalveilError):
+            run_study(path, out=tmp_path / "out", run_id="back")
+    assert [run.state for run in open_ledger().account("small").runs] == ["reserved"], "one value was drawn"
+    before = open_ledger().account("small").blocks
+    write_study(tmp_path / "study", frame=people(400).with_columns(score=pl.lit(5.0)))
+    with pytest.raises(RunConflict, match="another content of its data files"):
+        run_study(path, out=tmp_path / "out", run_id="back")
+    assert open_ledger().account("small").blocks == before
+    write_study(tmp_path / "study", frame=people(400))
+    assert run_study(path, out=tmp_path / "out", run_id="back").resumed
+
+
+def _dies(*_: Any) -> Any:
+    raise DataError("the machine stopped")

@@ -17,6 +17,7 @@ BINDING = {
     "study_digest": "study",
     "layout_digest": "data layout",
     "key_check": "site key",
+    "contents": "content of its data files",
     "level": "privacy level",
     "blocks": "blocks",
     "cost": "privacy cost",
