@@ -228,7 +228,7 @@ def recipe(study: AipwStudy, sizes: Sizes | None) -> Recipe:
             return found
     found = _divide(study, blank, OUTCOME_MODEL)
     if estimator.propensity.known is not None:
-        return found if _signal(found) >= WORTHWHILE_SIGNAL else _divide(study, blank, KNOWN_MEANS)
+        return found if _signal(found) >= WORTHWHILE_SIGNAL else _divide(study, blank, KNOWN_MEANS, slopes=False)
     if found.slopes_cost is None:
         return _divide(study, blank, ARM_MEANS)
     clear = _divide(study, blank, CLEAR_SLOPES)
@@ -255,7 +255,9 @@ def _squared_length(study: EffectStudy) -> float:
     return (numbers / 3 + categories) / (len(study.covariates) + 1)
 
 
-def _divide(study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Decimal]) -> Recipe:
+def _divide(
+    study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Decimal], *, slopes: bool = True
+) -> Recipe:
     """The recipe of given shares: which models are worth their noise, and what each draw costs."""
     propensity, outcome, effect = shares
     # A unit trains the models of all folds but its own, so these divide a model's share.
@@ -269,7 +271,7 @@ def _divide(study: AipwStudy, blank: Recipe, shares: tuple[Decimal, Decimal, Dec
     costs = divide(study.privacy.cost, {"arms": outcome * part, "slopes": outcome * (1 - part), **rest}, meets)
     split = replace(chosen, arms_cost=costs["arms"], slopes_cost=costs["slopes"], effect_cost=costs["effect"])
     signal = _signal(split)
-    if signal >= LEAST_SIGNAL:
+    if slopes and signal >= LEAST_SIGNAL:
         best = min(CUTS, key=lambda cut: _cut_error(study, cut, signal, chosen.columns - 1))
         chosen = replace(split, residuals=best.residual_sds, radius=_radius(study, best.row_sds))
     if chosen.propensity_cost is not None:
