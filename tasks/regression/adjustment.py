@@ -206,6 +206,13 @@ def adjust(
     # Where slopes differ between arms, noise in D moves the estimate by (p k0 - (1-p) k1) (b1 - b0)'e.
     second_order += (p * lean[1] - (1 - p) * lean[0]) ** 2 * SLOPES_DIFFER**2 * slope_size * weight_noise
 
+    # A shift of the features' means moves the estimate by (b'shift)(h'shift), and with an arm's error e by k h'shift e.
+    shifted = moments.shifts**2
+    of_weights = float(shifted @ weights**2)
+    second_order += float(shifted @ slopes**2) * of_weights + 2 * float(shifted @ (slopes * weights)) ** 2
+    arms = sum((k * error / scales.limit) ** 2 for k, error in zip(lean, scales.mean_errors, strict=True))
+    second_order += of_weights * arms
+
     hidden = spectrum.along(moments.cross) * spectrum.along(moments.apart) / spectrum.values * spectrum.floored
     bias = 0.0 if estimator.trial else FLOORED_TIMES * abs(float(hidden.sum()))
     found = Adjustment(

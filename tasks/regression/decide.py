@@ -13,7 +13,9 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.adjustment import Adjustment, Seen, adjust, expected_width, unadjusted
+from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.recipe import PARTLY, RegressionRecipe, arms_recipe, full_recipe
@@ -83,10 +85,17 @@ def expected_scales(study: RegressionStudy, plan: RegressionRecipe, units: int, 
     half = study.outcome.width / 2
     deviation = min(1.0, (stand_in.deviation if stand_in.deviation is not None else half / 2) / half)
     arms = np.array([0.0, 0.0, math.sqrt(2) * stand_in.treated, deviation**2])
-    # Nothing that is expected depends on where the covariates lie.
-    nothing = np.zeros(plan.scale_numbers - len(arms))
     columns = None if plan.moments is None else plan.columns
-    return scales_from(np.concatenate([arms, nothing]) * units, units, plan.scales_noise(), columns)
+    released = np.concatenate([arms, _expected_columns(columns)]) if columns is not None else arms
+    return scales_from(released * units, units, plan.scales_noise(), columns)
+
+
+def _expected_columns(columns: Columns) -> FloatArray:
+    """Released means of columns that have a standard deviation of a quarter of their declared width."""
+    first = np.array(columns.weights) * columns.span / 2
+    first[list(columns.numbers)] = 0.0
+    square = columns.span**2 / 4 * math.sqrt(columns.covariates + 1)
+    return np.concatenate([first, np.full(len(columns.numbers), square)])
 
 
 def expected_moments(study: RegressionStudy, plan: RegressionRecipe, units: int, scales: Scales) -> JointMoments:
@@ -112,4 +121,5 @@ def expected_moments(study: RegressionStudy, plan: RegressionRecipe, units: int,
         cross_error=cross_error,
         apart_error=apart_error,
         gram_error=cross_error * math.sqrt(0.5),
+        shifts=features.shifts,
     )

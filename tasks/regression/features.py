@@ -43,6 +43,22 @@ class Features:
         """d."""
         return self.columns.features(self.pairs) + self.constant
 
+    @property
+    def radius(self) -> float:
+        """Longer rows are cut to it."""
+        return self.cut * math.sqrt(self.count)
+
+    @property
+    def shifts(self) -> FloatArray:
+        """Standard deviation of what noise in the centres leaves of each feature's mean, shape (d,).
+
+        A constant takes it up; that of squares and products is not known and small beside them.
+        """
+        found = np.zeros(self.count)
+        if not self.constant:
+            found[: len(self.columns.kept)] = self.scales.centre_error / self.scales.deviation / self.radius
+        return found
+
     def of(self, x: FloatArray) -> FloatArray:
         """Features of rows x, shape (rows, d): in the unit ball, multiples of 2^-BITS.
 
@@ -58,7 +74,7 @@ class Features:
         if self.constant:
             z = np.column_stack([z, np.ones(len(z))])
         length = np.sqrt(np.einsum("ij,ij->i", z, z))
-        scaled = z * (HAIR / np.maximum(length, self.cut * math.sqrt(self.count)))[:, None]
+        scaled = z * (HAIR / np.maximum(length, self.radius))[:, None]
         step = 2.0**BITS
         rounded: FloatArray = np.trunc(bounded(scaled) * step) / step
         return rounded

@@ -58,6 +58,7 @@ class JointMoments:
         gram: mean of xs xs', shape (d, d), symmetric.
         cross_error, apart_error: of the noise on each entry of q and of D.
         gram_error: of the noise on each entry of the Gram matrix off its diagonal; sqrt(2) times that on it.
+        shifts: of what is left of each feature's mean, shape (d,).
     """
 
     cross: FloatArray
@@ -67,6 +68,7 @@ class JointMoments:
     cross_error: float
     apart_error: float
     gram_error: float
+    shifts: FloatArray
 
     def centred(self) -> tuple[JointMoments, FloatArray]:
         """Moments of all features but the last, a constant, less their projection on it; and its coefficients.
@@ -79,6 +81,7 @@ class JointMoments:
             self,
             cross=self.cross[:-1] - coefficients * self.cross[-1],
             apart=self.apart[:-1] - coefficients * self.apart[-1],
+            shifts=self.shifts[:-1],
             gram=self.gram[:-1, :-1] - np.outer(coefficients, self.gram[:-1, -1]),
         )
         return found, coefficients
@@ -108,4 +111,5 @@ def moments_from(released: FloatArray, units: int, noise: float, features: Featu
         cross_error=noise / units,
         apart_error=noise / units * per_tau,
         gram_error=noise / units * math.sqrt(0.5),
+        shifts=features.shifts,
     )

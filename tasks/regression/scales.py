@@ -46,6 +46,7 @@ class Scales:
         spread: standard deviation of u within an arm.
         centre: mean of each kept column of x, shape (columns,); those that noise hides are 0.
         deviation: standard deviation of each kept column, shape (columns,), above 0.
+        centre_error: standard deviation of the noise in each centre, shape (columns,).
     """
 
     share: float
@@ -55,6 +56,7 @@ class Scales:
     spread: float
     centre: FloatArray
     deviation: FloatArray
+    centre_error: FloatArray
 
     @property
     def larger(self) -> float:
@@ -130,7 +132,8 @@ def scales_from(released: FloatArray, units: int, noise: float, columns: Columns
         errors.append(min(math.sqrt(variance), PRIOR_MEAN_DEVIATION))
     within = squares - share * means[0] ** 2 - (1 - share) * means[1] ** 2
     nothing = np.zeros(0)
-    centre, deviation = (nothing, nothing) if columns is None else _columns_from(released / units, error, columns)
+    found = (nothing, nothing, nothing) if columns is None else _columns_from(released / units, error, columns)
+    centre, deviation, centre_error = found
     return Scales(
         share=share,
         share_error=error / math.sqrt(2),
@@ -140,11 +143,12 @@ def scales_from(released: FloatArray, units: int, noise: float, columns: Columns
         spread=min(1.0, math.sqrt(max(within, error, LEAST_SPREAD**2))),
         centre=centre,
         deviation=deviation,
+        centre_error=centre_error,
     )
 
 
-def _columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[FloatArray, FloatArray]:
-    """Mean and standard deviation of each column, from noisy means of everything, whose noise is ``error``."""
+def _columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean, standard deviation and error of the mean of each column, from noisy means of everything."""
     parts, places = means / _weights(columns), list(columns.numbers)
     first, second = np.split(parts[ARM_NUMBERS:], [len(columns.kept)])
     errors = error / np.array(columns.weights)
@@ -157,4 +161,4 @@ def _columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[Fl
     variances[places] = second - centre[places] ** 2
     floors = errors * columns.span
     floors[places] = error / math.sqrt(columns.covariates + 1)
-    return centre, np.minimum(np.sqrt(np.maximum(variances, VARIANCE_DEVIATIONS * floors)), 1.0)
+    return centre, np.minimum(np.sqrt(np.maximum(variances, VARIANCE_DEVIATIONS * floors)), 1.0), errors

@@ -82,6 +82,7 @@ def scales_of(study: RegressionStudy, share: float = 0.3, shift: float = 0.1, de
         0.3,
         np.full(columns, shift),
         np.linspace(deviation, 2 * deviation, columns),
+        np.zeros(columns),
     )
 
 

@@ -125,7 +125,7 @@ def test_the_bias_of_noise_on_the_gram_matrix_is_taken_off(spread: tuple[float, 
     """
     random, d, share = np.random.default_rng(2), 8, 0.5
     study = make_regression(2)
-    scales = Scales(share, 0.0, (0.0, 0.0), (0.0, 0.0), 0.3, np.zeros(2), np.ones(2))
+    scales = Scales(share, 0.0, (0.0, 0.0), (0.0, 0.0), 0.3, np.zeros(2), np.ones(2), np.zeros(2))
     slopes, weights = np.linspace(1, 0.3, d), np.linspace(0.5, 0.2, d)
     gram = np.diag(np.linspace(*spread, d))
     apart = gram @ weights
@@ -133,7 +133,7 @@ def test_the_bias_of_noise_on_the_gram_matrix_is_taken_off(spread: tuple[float, 
     biases, corrections = [], []
     for _ in range(1_000):
         noisy = total + symmetric(random, d, 0.05)
-        moments = JointMoments(gram @ slopes, apart, 10.0, noisy, 1e-9, 1e-9, 0.05)
+        moments = JointMoments(gram @ slopes, apart, 10.0, noisy, 1e-9, 1e-9, 0.05, np.zeros(d))
         choice, _ = adjust(study.estimator, scales, moments, Estimand.ATE, 10**6, 1.0)
         biases.append((choice.slopes - slopes) @ gram @ (choice.weights - weights))
         corrections.append(choice.correction)
@@ -146,7 +146,9 @@ def test_a_constant_takes_up_the_means_of_products() -> None:
     x = random.normal(size=(5_000, 3)) @ np.array([[1, 0.5, 0], [0, 1, 0.2], [0, 0, 1]]) + [0.5, 1.0, 0.0]
     y = x @ [1.0, -1.0, 0.5] + random.normal(size=5_000)
     one = np.column_stack([x, np.ones(5_000)])
-    moments = JointMoments(one.T @ (y - y.mean()) / 5_000, np.zeros(4), 1.0, one.T @ one / 5_000, 0.0, 0.0, 0.0)
+    moments = JointMoments(
+        one.T @ (y - y.mean()) / 5_000, np.zeros(4), 1.0, one.T @ one / 5_000, 0.0, 0.0, 0.0, np.zeros(4)
+    )
     centred, coefficients = moments.centred()
     assert coefficients == pytest.approx(x.mean(axis=0))
     assert np.linalg.solve(centred.gram, centred.cross) == pytest.approx(
@@ -195,7 +197,7 @@ def test_columns_of_every_kind() -> None:
     # Ten pairs of five columns, but two levels of one category have no product; one square.
     assert len(columns.pairs) == 9
     assert columns.features(True) == 5 + 1 + 9
-    features = Features(columns, Scales(0.5, 0, (0, 0), (0, 0), 0.3, np.zeros(5), np.ones(5)), True, 1.25)
+    features = Features(columns, Scales(0.5, 0, (0, 0), (0, 0), 0.3, np.zeros(5), np.ones(5), np.zeros(5)), True, 1.25)
     assert features.of(np.zeros((2, 7))).shape == (2, 15)
 
 
