@@ -27,6 +27,7 @@ from causalveil.flows.cli.audit import audit
 from causalveil.flows.cli.extract import extract
 from causalveil.flows.cli.ledger import ledger_app
 from causalveil.flows.cli.options import EngineChoice, Json, Sweep
+from causalveil.flows.cli.outlook import chart, forecast
 from causalveil.flows.cli.owner import owner_app
 from causalveil.flows.cli.report import report
 from causalveil.flows.cli.sites import bundle_app, pool
@@ -49,6 +50,8 @@ app.command()(extract)
 app.command()(audit)
 app.command()(pool)
 app.command()(report)
+ledger_app.command()(forecast)
+ledger_app.command()(chart)
 
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)]

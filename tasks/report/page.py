@@ -70,28 +70,32 @@ def plan_html(plan: Plan, specification: Mapping[str, Any]) -> str:
         "p": plan,
         "r": {"estimand": specification.get("estimand")},
         "spec": specification,
-        "css": _style("notebook.css"),
+        "css": style("notebook.css"),
         "populations": POPULATIONS,
     }
-    return _environment().get_template("plan.html.j2").render(context)
+    return environment().get_template("plan.html.j2").render(context)
 
 
-def _style(name: str) -> str:
+def style(name: str) -> str:
+    """A style sheet.
+
+    Raises:
+        CausalveilError: this installation lacks it.
+    """
     if not (TEMPLATES / name).exists():
         raise CausalveilError(f"this installation of causalveil lacks its report's {name}; install a whole wheel")
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _render(release: Release | PooledRelease, layout: str, style: str) -> str:
+def _render(release: Release | PooledRelease, layout: str, sheet: str) -> str:
     """The templates of the release's kind within a layout: the whole page, or its head."""
-    environment = _environment()
     kind = release.kind if (TEMPLATES / f"{release.kind}.html.j2").exists() else "any"
     document = release.model_dump(mode="json")
     context: dict[str, Any] = {
         "r": document,
         "spec": document["specification"],
         "layout": layout,
-        "css": _style(style),
+        "css": style(sheet),
         "populations": POPULATIONS,
         "bounds": _bounds(document["specification"]),
         "arms": _arms(document["specification"]["estimator"]),
@@ -99,7 +103,7 @@ def _render(release: Release | PooledRelease, layout: str, style: str) -> str:
         "axis_label": _axis_label(document["specification"]),
         **(_pooled(document, release) if isinstance(release, PooledRelease) else _single(release, document)),
     }
-    return environment.get_template(f"{kind}.html.j2").render(context)
+    return environment().get_template(f"{kind}.html.j2").render(context)
 
 
 def figure(value: float | None) -> str:
@@ -160,19 +164,26 @@ def span(interval: Mapping[str, Any]) -> str:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates of reports, with the filters that write numbers for people."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(
+    made = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"figure": figure, "amount": amount, "beside": beside, "span": span, "words": _words}
-    environment.filters["percent"] = percent
-    return environment
+    made.filters |= {
+        "figure": figure,
+        "amount": amount,
+        "beside": beside,
+        "span": span,
+        "words": _words,
+        "percent": percent,
+    }
+    return made
 
 
 def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:

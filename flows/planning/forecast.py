@@ -1,0 +1,158 @@
+"""How long a dataset's budget lasts if a study runs by a schedule. Reads the ledger and footers, never a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from causalveil.flows.planning.curves import with_epsilon
+from causalveil.flows.planning.outlook import account_text, blocks_of, book_of
+from causalveil.flows.sequence.study import data_folder, declare, plan_study
+from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.contract import CONTRACT_FILE, Contract, load_contract
+from causalveil.schemas.errors import BudgetRefused, CausalveilError, StudyError
+from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.privacy import Level, PrivacyCost
+from causalveil.tasks.privacy.concentrated import rho_of_mu
+from causalveil.tasks.privacy.division import mu_of
+from causalveil.tasks.privacy.ledger.accounts import Book
+from causalveil.tasks.privacy.ledger.ledger import Ledger
+from causalveil.tasks.privacy.ledger.usage import Use, use_of
+from causalveil.tasks.privacy.outlook.forecast import lasting_epsilon, when_dry
+from causalveil.tasks.privacy.outlook.schedule import MOST_RUNS, MOST_YEARS, NAMED, count_until, cron_of, runs_of
+from causalveil.tasks.privacy.outlook.standing import accounts_in, outlook
+
+
+class Repeated(NamedTuple):
+    """What a schedule runs again and again: its name and account, what each run uses, and how that goes with epsilon.
+
+    ``use_at`` is None where it is not known without the study.
+    """
+
+    name: str
+    level: Level
+    blocks: tuple[str, ...]
+    cost: PrivacyCost
+    use: Use
+    use_at: Callable[[Decimal], Use | None] | None
+    contract: Contract | None = None
+
+
+def forecast(
+    ledger: Ledger,
+    dataset: str,
+    *,
+    study: Path | None = None,
+    every: str = "week",
+    start: date | None = None,
+    until: date | None = None,
+) -> dict[str, Any]:
+    """When a schedule runs dry, and with ``until`` which epsilon lasts; numbers, and the same in ``sentences``.
+
+    Args:
+        ledger: that holds the dataset's account.
+        dataset: its name.
+        study: what runs; None: the dataset's last run again.
+        every: ``day``, ``week``, ``month``, ``year`` or a cron expression, in UTC.
+        start: first day of the schedule; None: today in UTC.
+        until: day until which the budget is to last.
+
+    Raises:
+        StudyError: unknown dataset, no run to repeat, a study of other data, or no such schedule or date.
+        BudgetRefused: the level has no cap.
+        LedgerError: the ledger cannot be used.
+    """
+    begin = start or datetime.now(UTC).date()
+    runs = runs_of(every, begin)
+    if not ledger.knows(dataset):
+        raise StudyError(f"dataset '{dataset}' is unknown to this ledger: nobody granted or asked anything of it")
+    book = book_of(ledger, dataset)
+    repeated = _last_run(book, dataset) if study is None else _study(study, dataset)
+    accounts = accounts_in(book, dataset, repeated.level, repeated.blocks, repeated.contract)
+    if not accounts:
+        raise BudgetRefused(f"dataset '{dataset}' has no cap for level {repeated.level}, so no run of it would start")
+    found = outlook(accounts, repeated.use, "ledger")
+    dry = when_dry(accounts, repeated.use, runs)
+    how = f"every {every}" if every in NAMED else f"at '{every}'"
+    sentences = [
+        f"{dry.fits:,} runs like '{repeated.name}' fit, each of epsilon {amount_text(repeated.cost.epsilon)} and delta "
+        f"{amount_text(repeated.cost.delta)} ({account_text(found)}).",
+        f"Run {how} from {begin} on, {_end(dry.last, dry.dry)}",
+    ]
+    document: dict[str, Any] = {
+        "dataset": dataset,
+        "study": repeated.name,
+        "budget": found.model_dump(mode="json"),
+        "fits": dry.fits,
+        "cron": cron_of(every),
+        "start": begin.isoformat(),
+        "last": _iso(dry.last),
+        "dry": _iso(dry.dry),
+        "sentences": sentences,
+    }
+    if until is not None:
+        count = count_until(every, begin, until)
+        epsilon = None if repeated.use_at is None else lasting_epsilon(accounts, repeated.use_at, count)
+        document |= {"until": until.isoformat(), "runs": count, "epsilon": None if epsilon is None else float(epsilon)}
+        if repeated.use_at is None:
+            lasts = "which epsilon lasts is known with --study FILE"
+        elif epsilon is None:
+            lasts = "no epsilon lasts"
+        else:
+            lasts = f"epsilon {amount_text(epsilon)} lasts, at delta {amount_text(repeated.cost.delta)} each"
+        sentences.append(f"Until {until} that is {count:,} runs: {lasts}.")
+    return document
+
+
+def _study(path: Path, dataset: str) -> Repeated:
+    """A study file, which must ask the very dataset."""
+    study, declared = plan_study(path)
+    folder = data_folder(path, study)
+    contract = load_contract(folder / CONTRACT_FILE)
+    if contract.dataset != dataset:
+        raise StudyError(f"{path} asks dataset '{contract.dataset}', not '{dataset}'")
+
+    def use_at(epsilon: Decimal) -> Use | None:
+        try:
+            plan = declare(with_epsilon(study, epsilon), declared.sizes)
+        except CausalveilError:
+            return None
+        return use_of(plan.charges, plan.total)
+
+    use, blocks = use_of(declared.charges, declared.total), blocks_of(study, folder, contract)
+    return Repeated(study.name, study.privacy.level, blocks, declared.total, use, use_at, contract)
+
+
+def _last_run(book: Book, dataset: str) -> Repeated:
+    """The run that was reserved last, again."""
+    last = max(book.runs.values(), key=lambda run: run.reserved.seq, default=None)
+    if last is None:
+        raise StudyError(f"dataset '{dataset}' has no run yet that could go on; name a study by --study FILE")
+    run = last.reservation
+    return Repeated(run.study, run.level, run.blocks, run.cost, use_of(run.charges, run.cost), _scaled(run))
+
+
+def _scaled(run: Reservation) -> Callable[[Decimal], Use | None] | None:
+    """Use against epsilon, where it follows from the total alone: all draws Gaussian, whose shares make up its mu."""
+    if any(charge.mu is None for charge in run.charges):
+        return None
+
+    def use_at(epsilon: Decimal) -> Use | None:
+        cost = PrivacyCost(epsilon=epsilon, delta=run.cost.delta)
+        return Use(cost.epsilon, cost.delta, rho_of_mu(mu_of(cost)), Decimal(0))
+
+    return use_at
+
+
+def _end(last: datetime | None, dry: datetime | None) -> str:
+    if dry is None:
+        return f"it does not run dry within {MOST_YEARS} years and {MOST_RUNS:,} runs."
+    refused = f"the run of {dry:%Y-%m-%d} is refused"
+    return f"{refused}." if last is None else f"the last that fits is that of {last:%Y-%m-%d}, and {refused}."
+
+
+def _iso(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="minutes")

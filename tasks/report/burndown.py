@@ -1,0 +1,159 @@
+"""The burn-down of a dataset's accounts as a page and as a figure: what the ledger says, in the style of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from causalveil.schemas.ledger import Account
+from causalveil.tasks.privacy.outlook.burndown import Burndown, BurndownStep
+from causalveil.tasks.report.page import amount, environment, figure, percent, style
+
+# In pixels: of a panel, of its plot's upper edge and height.
+HEIGHT, TOP, TALL = 196, 14, 150
+# In percent of the width, so that percentages have room at the left of a telephone.
+LEFT, RIGHT = 14.0, 97.5
+# With more steps markers are drawn small.
+MANY = 60
+FILE_WIDTH, PITCH = 720, 270
+
+
+@dataclass(frozen=True)
+class Tick:
+    """A date below the axis; x in percent."""
+
+    x: float
+    text: str
+    anchor: str
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A straight piece of a line: x in percent, y in pixels."""
+
+    x1: float
+    x2: float
+    y1: float
+    y2: float
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A step: x in percent, y in pixels."""
+
+    x: float
+    y: float
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """The drawing of one account."""
+
+    title: str
+    caption: str
+    description: str
+    ticks: tuple[Tick, ...]
+    lines: tuple[Segment, ...]
+    marks: tuple[Mark, ...]
+    radius: float
+    height: int = HEIGHT
+    left: float = LEFT
+
+    @staticmethod
+    def down(share: float) -> float:
+        """Pixels from the top at which a share of the cap lies."""
+        return round(TOP + (1 - share) * TALL, 2)
+
+
+def burndown_html(account: Account, burndowns: Sequence[Burndown]) -> str:
+    """One HTML document: styles and figures inside, no script, no reference to anything outside.
+
+    Raises:
+        CausalveilError: this installation lacks its templates.
+    """
+    context = {"account": account.model_dump(mode="json"), "panels": _panels(burndowns), "css": style("style.css")}
+    return environment().get_template("burndown.html.j2").render(context)
+
+
+def burndown_svg(account: Account, burndowns: Sequence[Burndown]) -> str:
+    """The same figures, one below the other, as one SVG file.
+
+    Raises:
+        CausalveilError: this installation lacks its templates.
+    """
+    panels = _panels(burndowns)
+    context = {
+        "account": account.model_dump(mode="json"),
+        "panels": panels,
+        "width": FILE_WIDTH,
+        "inner": FILE_WIDTH - 12,
+        "height": PITCH * len(panels) if panels else 40,
+        "pitch": PITCH,
+    }
+    return environment().get_template("burndown_file.svg.j2").render(context)
+
+
+def _panels(burndowns: Sequence[Burndown]) -> list[Panel]:
+    moments = [step.at for one in burndowns for step in one.steps]
+    if not moments:
+        return []
+    first, last = min(moments), max(moments)
+    # One axis for all accounts; a little room after the last step, so that its height can be read.
+    span = max(last - first, timedelta(seconds=10)) * 1.05
+    return [_panel(one, first, span) for one in burndowns]
+
+
+def _panel(one: Burndown, first: datetime, span: timedelta) -> Panel:
+    def across(moment: datetime) -> float:
+        return round(LEFT + (moment - first) / span * (RIGHT - LEFT), 3)
+
+    lines, place = [], Panel.down(one.steps[0].share_left)
+    for step, later in zip(one.steps, [*one.steps[1:], None], strict=True):
+        x, y = across(step.at), Panel.down(step.share_left)
+        if y != place:
+            lines.append(Segment(x, x, place, y))
+        lines.append(Segment(x, across(later.at) if later else RIGHT, y, y))
+        place = y
+    marks = tuple(Mark(across(s.at), Panel.down(s.share_left), s.kind, _words(s)) for s in one.steps)
+    end = one.steps[-1]
+    blocks = one.blocks[0] if len(one.blocks) == 1 else f"{one.blocks[0]} … {one.blocks[-1]} ({len(one.blocks)})"
+    title = f"Level {str(one.level).replace('_', ' ')}, {'block' if len(one.blocks) == 1 else 'blocks'} {blocks}"
+    runs = sum(step.kind == "reserve" for step in one.steps)
+    delta = f" at δ = {amount(end.cap.delta)}" if end.cap.delta > 0 else ""
+    caption = (
+        f"ε = {figure(float(end.used))} of {amount(end.cap.epsilon)}{delta} is spent or reserved by "
+        f"{runs:,} run{'' if runs == 1 else 's'}; {percent(end.share_left)} is left."
+    )
+    description = (
+        f"The share of the cap that is left, from {_date(first, span)} on: it ends at {percent(end.share_left)}."
+    )
+    return Panel(
+        title, caption, description, _ticks(first, span), tuple(lines), marks, 1.5 if len(marks) > MANY else 3.5
+    )
+
+
+def _words(step: BurndownStep) -> str:
+    """A step for who points at it."""
+    if step.kind == "grant":
+        cap = f"ε = {amount(step.cap.epsilon)}, δ = {amount(step.cap.delta)}"
+        return f"{step.at:%Y-%m-%d %H:%M}: a cap of {cap} granted"
+    did = "voided" if step.kind == "void" else "reserved"
+    return f"{step.at:%Y-%m-%d %H:%M}: {step.run} {did}; {percent(step.share_left)} is left"
+
+
+def _ticks(first: datetime, span: timedelta) -> tuple[Tick, ...]:
+    """Three dates, which a telephone has room for, the outer ones within the axis."""
+    return tuple(
+        Tick(round(LEFT + part / 2 * (RIGHT - LEFT), 3), _date(first + span * part / 2, span), anchor)
+        for part, anchor in enumerate(("start", "middle", "end"))
+    )
+
+
+def _date(moment: datetime, span: timedelta) -> str:
+    """As exact as the axis needs."""
+    if span >= timedelta(days=4):
+        return f"{moment:%Y-%m-%d}"
+    return f"{moment:%d %b %H:%M}" if span >= timedelta(minutes=5) else f"{moment:%H:%M:%S}"
