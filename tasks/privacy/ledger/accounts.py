@@ -178,7 +178,9 @@ class Book:
                 self.runs[entry.run_id] = run.after(entry)
                 if entry.kind in ("approve", "reject"):
                     check_verdict(run.document, entry, self.identity, self.grants[entry.dataset].owner_key)
-                self._move(run.reservation, run.used, self.runs[entry.run_id].used)
+                # Only a void frees anything: until then the whole reservation is used.
+                if entry.kind == "void":
+                    self._move(run.reservation, run.used, self.runs[entry.run_id].used)
             case _:
                 raise broken(entry, "its kind is unknown")
 
