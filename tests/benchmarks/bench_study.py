@@ -27,6 +27,7 @@ PARTITION = 1_000_000
 SMALL = 100_000
 CLI = (sys.executable, "-m", "causalveil")
 CONTRACT = {
+    "estimators": ["ipw", "aipw", "regression", "matching"],
     "guarantees": ["finite_sample", "asymptotic"],
     "caps": {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")},
 }
@@ -34,6 +35,7 @@ CONTRACT = {
 ASKED: dict[str, dict[str, Any]] = {
     "ipw": {},
     "aipw": {"estimator": {"name": "aipw"}},
+    "regression": {"estimator": {"name": "regression"}},
     "asymptotic": {
         "estimator": {"name": "aipw", "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}},
     },
@@ -71,7 +73,7 @@ def simulated(folder: Path, units: int, covariates: int, estimator: str, environ
 
     size = ["--units", str(units), "--covariates", str(covariates), "--partitions", str(max(1, units // PARTITION))]
     subprocess.run([*CLI, "simulate", str(folder), *size], env=environment, check=True, stdout=subprocess.DEVNULL)
-    for name, changes in (("study", ASKED[estimator]), ("contract", CONTRACT)):
+    for name, changes in (("study", ASKED[estimator]), ("dataset", CONTRACT)):
         path = folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes, sort_keys=False))
     return folder / "study.yaml"
