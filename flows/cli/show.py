@@ -231,6 +231,18 @@ def _sweep_table(rows: list[dict[str, float]]) -> Table:
     return table
 
 
+def _rho_table(content: Account) -> Table:
+    """The accounts in their own measure, where that is rho."""
+    table = Table(title="The same as rho", title_justify="left", title_style="bold", pad_edge=False)
+    for heading in ("level", "block", "granted", "spent", "reserved", "left", "left of it"):
+        table.add_column(heading, no_wrap=heading == "block")
+    for row in content.blocks:
+        if row.rho is not None:
+            sums = (row.rho.granted, row.rho.spent, row.rho.reserved, row.rho.remaining)
+            table.add_row(str(row.level), row.block, *(f"{float(part):.4g}" for part in sums), f"{row.share_left:.1%}")
+    return table
+
+
 def account(content: Account) -> None:
     """Caps, use and runs of a dataset."""
     from causalveil.schemas.amounts import amount_text
@@ -248,6 +260,9 @@ def account(content: Account) -> None:
         cap = f"{amount_text(content.caps[level].epsilon)}, {amount_text(content.caps[level].delta)}"
         table.add_row(str(level), "every block", cap, "0, 0", "0, 0", cap, "0")
     console.print(table)
+    if any(row.rho is not None for row in content.blocks):
+        console.print(_rho_table(content))
+        console.print("Rho adds up, run after run; the epsilons above are what it implies at the cap's delta.")
     console.print("A block that is not listed was never charged and has the whole cap of its level.")
     runs = Table(title="Runs", title_justify="left", title_style="bold")
     for heading in ("run", "study", "level", "blocks", "state", "epsilon", "delta"):

@@ -27,6 +27,11 @@ def test_plan_and_release_say_what_a_run_takes(home: Path, tmp_path: Path, capfd
     after = call_json(capfd, "plan", path)["budget"]
     assert after == ran | {"share": after["share"]}
     assert after["share"] > ran["share"], "of what is left now"
+    code, shown, _ = call(capfd, "ledger", "show", "small")
+    assert code == 0
+    # Epsilon at the cap's delta, and rho beside it.
+    for text in (f"{ran['used']:g}", "The same as rho", "2.117", "98.7%"):
+        assert text in shown
     page = api.report(tmp_path / "out" / "release.json").read_text()
     assert "This run took 1.32 % of what was left" in page
     assert "74 more like it fit" in page
