@@ -143,8 +143,16 @@ def expected_half_width(study: AipwStudy, sizes: Sizes, stand_in: StandIn) -> fl
 
 
 def _together(pieces: Pieces) -> Rows:
-    parts = [pieces.rows(index) for index in range(pieces.count)]
-    return Rows(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("x", "t", "u")))
+    """All rows in memory, copied one piece after the other: an open piece takes a file and a map."""
+    width = pieces.rows(0).x.shape[1]
+    x, t, u = np.empty((pieces.units, width)), np.empty(pieces.units, dtype=np.uint8), np.empty(pieces.units)
+    start = 0
+    for index in range(pieces.count):
+        rows = pieces.rows(index)
+        part = slice(start, start + len(rows))
+        x[part], t[part], u[part] = rows.x, rows.t, rows.u
+        start += len(rows)
+    return Rows(x, t, u)
 
 
 def _known(score: float) -> Learner:

@@ -90,9 +90,7 @@ def training_rows(enclave: Enclave) -> Callable[[int], FloatArray]:
 def test_rows(enclave: Enclave) -> TestRows:
     """The test rows of all partitions."""
     sizes = training_sizes(enclave)
-    hashes, pairs = (
-        np.concatenate([enclave.load(name, index)[size:] for index, size in enumerate(sizes)]) for name in ("h", "xy")
-    )
+    hashes, pairs = (enclave.gather(name, sizes) for name in ("h", "xy"))
     order = ascending(hashes)
     # The low word is as random as the high one, and independent of the order by the whole hash.
     ties = np.empty(len(order), dtype=np.int64)

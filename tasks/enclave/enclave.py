@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.enclave.rows import HashArray, Rows, partition_folder
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
 
 T = TypeVar("T")
@@ -61,9 +61,42 @@ class Enclave(ABC):
         x, t, u = (self.load(name, partition) for name in ("x", "t", "u"))
         return Rows(x, t, u)
 
-    def hashes(self) -> list[HashArray]:
-        """The hashes of each partition's units, ascending."""
-        return [self.load("h", partition) for partition in range(self.partitions)]
+    def hashes(self) -> Sequence[HashArray]:
+        """The hashes of each partition's units, ascending; each is opened when it is asked for."""
+        return OpenedInTurn(lambda partition: self.load("h", partition), self.partitions)
+
+    def gather(self, name: str, first: Sequence[int] | IntArray | None = None) -> NDArray[Any]:
+        """The rows of all partitions one after the other, in memory; one partition is open at a time.
+
+        Args:
+            name: of an array that every partition has; there is at least one partition.
+            first: the row from which on each partition's rows are taken, for those who do not want all.
+        """
+        starts = [0] * self.partitions if first is None else [int(row) for row in first]
+        shapes = [self.load(name, partition).shape for partition in range(self.partitions)]
+        edges = np.cumsum([0, *(shape[0] - start for shape, start in zip(shapes, starts, strict=True))])
+        result = np.empty((edges[-1], *shapes[0][1:]), dtype=self.load(name, 0).dtype)
+        for partition, start in enumerate(starts):
+            result[edges[partition] : edges[partition + 1]] = self.load(name, partition)[start:]
+        return result
+
+
+class OpenedInTurn(Sequence[NDArray[Any]]):
+    """Arrays that are opened when asked for: each open one takes a file and a map of which a process has few."""
+
+    def __init__(self, load: Callable[[int], NDArray[Any]], count: int) -> None:
+        """``load`` opens the array of a number below ``count``."""
+        self._load, self._count = load, count
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return self._count
+
+    def __getitem__(self, index: Any) -> Any:
+        """Open one; whoever keeps part of it and not a copy keeps it open."""
+        if not 0 <= index < self._count:
+            raise IndexError(index)
+        return self._load(index)
 
 
 @dataclass(frozen=True)

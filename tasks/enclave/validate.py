@@ -7,7 +7,7 @@ all is visible and outside the guarantee; ``docs/privacy.md`` says why that is t
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from causalveil.schemas.cohort import Rule, cohort_schema, storage, type_rule
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import Study
+from causalveil.tasks.enclave.enclave import OpenedInTurn
 from causalveil.tasks.enclave.partitions import column_groups, column_types, read_columns
 from causalveil.tasks.enclave.rows import HashArray, partition_folder
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
@@ -62,7 +63,7 @@ def check_values(study: Study, schema: pa.DataFrameSchema, frame: pl.DataFrame, 
     _apply(study, schema.select_columns(frame.columns), frame, partition)
 
 
-def check_unique(hashes: list[HashArray], range_units: int = RANGE_UNITS) -> None:
+def check_unique(hashes: Sequence[HashArray], range_units: int = RANGE_UNITS) -> None:
     """Check that no 128-bit hash occurs twice in arrays, each of shape (units, 2), that each ascend.
 
     Raises:
@@ -79,10 +80,13 @@ def range_edges(units: int, range_units: int = RANGE_UNITS) -> list[int]:
     return [index * 2**64 // ranges for index in range(ranges + 1)]
 
 
-def has_repeat(hashes: list[HashArray], low: int, high: int) -> bool:
+def has_repeat(hashes: Sequence[HashArray], low: int, high: int) -> bool:
     """Whether a hash with its high word in [low, high) stands twice in ascending arrays of shape (units, 2)."""
+    # Copies, so that one partition is open at a time.
     return _repeats(
-        np.concatenate([part[bisect_left(part[:, 0], low) : bisect_left(part[:, 0], high)] for part in hashes])
+        np.concatenate(
+            [np.array(part[bisect_left(part[:, 0], low) : bisect_left(part[:, 0], high)]) for part in hashes]
+        )
     )
 
 
@@ -118,7 +122,8 @@ def validate_stage(
     edges = range_edges(units)
 
     def repeats(index: int) -> bool:
-        return has_repeat([load_array(path) for path in paths], edges[index], edges[index + 1])
+        hashes = OpenedInTurn(lambda part: load_array(paths[part]), len(paths))
+        return has_repeat(hashes, edges[index], edges[index + 1])
 
     if any(distribute(repeats, len(edges) - 1, workers=1)):
         raise DataError(f"column '{study.data.unit}' {Rule.unique}")

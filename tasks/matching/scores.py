@@ -76,9 +76,8 @@ def release(study: MatchingStudy, scores: FloatArray, budget: Budget) -> FloatAr
 
 def traversal(enclave: Enclave) -> IntArray:
     """The permutation that puts the units of all partitions, one after the other, into the order of traversal."""
-    hashes = enclave.hashes()
     # One partition's rows ascend by hash already.
-    return np.arange(len(hashes[0])) if len(hashes) == 1 else ascending(np.concatenate(hashes))
+    return np.arange(len(enclave.load("h", 0))) if enclave.partitions == 1 else ascending(enclave.gather("h"))
 
 
 def coefficients(study: MatchingStudy, sizes: Sizes, w: FloatArray, budget: Budget) -> FloatArray:
@@ -124,5 +123,4 @@ def scores_stage(study: MatchingStudy, enclave: Enclave, w: FloatArray, budget: 
     scores = np.concatenate(map_partitions(partition_scores, enclave.partitions, study.execution.workers))
     enclave.save(SCORES, release(study, scores[order], budget))
     for name, column in ((TREATED, "t"), (OUTCOME, "u")):
-        parts = [enclave.load(column, index) for index in range(enclave.partitions)]
-        enclave.save(name, np.concatenate(parts)[order])
+        enclave.save(name, enclave.gather(column)[order])
