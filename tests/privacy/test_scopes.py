@@ -54,7 +54,7 @@ def test_compose_is_what_the_worst_unit_pays(folds: int, data: st.DataObject) ->
 def test_a_unit_pays_for_all_models_but_its_own(folds: int, units: int | None, delta: str) -> None:
     """(K - 1)(mu_pi^2 + mu_mu^2) + mu_effect^2 is the request's mu^2; without delta the same of epsilon, exactly."""
     study = make_aipw(3, folds=folds, delta=delta, epsilon="0.7")
-    made = recipe(study, sizes_of(study, units))
+    made = recipe(study, None if units is None else sizes_of(study, units))
     charges = tuple(made.charges())
     request = PrivacyCost(epsilon=Decimal("0.7"), delta=Decimal(delta))
     assert total(charges, request) == request

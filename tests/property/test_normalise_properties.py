@@ -9,6 +9,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from causalveil.schemas.asked.numbers import LARGEST, sane_range
 from causalveil.tasks.enclave.normalise import columns, dimension, encode, scale, scaled_outcome
 from tests.bad_data import study
 
@@ -17,11 +18,19 @@ FINITE = st.floats(allow_nan=False, allow_infinity=False)
 VALUES = st.one_of(FINITE, st.floats(-100, 100), st.sampled_from([0.0, -0.0, 5e-324, 1.7976931348623157e308]))
 
 
+def declarable(ends: tuple[float, float]) -> bool:
+    try:
+        sane_range(*sorted(ends))
+    except ValueError:
+        return False
+    return True
+
+
 @st.composite
 def bounds(draw) -> dict[str, float]:
-    low, high = sorted(draw(st.tuples(VALUES, VALUES).filter(lambda pair: pair[0] != pair[1])))
-    if high - low == float("inf"):
-        low, high = low / 4, high / 4
+    """Any range that a study may declare, up to the largest."""
+    ends = st.one_of(st.floats(-LARGEST, LARGEST), st.floats(-100, 100), st.sampled_from([0.0, -LARGEST, LARGEST]))
+    low, high = sorted(draw(st.tuples(ends, ends).filter(declarable)))
     return {"lower": low, "upper": high}
 
 

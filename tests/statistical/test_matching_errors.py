@@ -89,7 +89,7 @@ def test_penalty_is_the_packages_own() -> None:
 
     ready = prepared("LaLonde")
     assert ready.penalty == penalty(445, 8) == 0.001
-    rows = ready.rows[0]
+    rows = ready.rows[0].rows(0)
     z = rows.x[:, :-1] * math.sqrt(9)
     theirs = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit((z + 1) / 2, rows.t)
     # Theirs leaves the intercept free.
