@@ -64,16 +64,19 @@ def assemble_release(
         not_for_release=budget.noise.name == "seeded",
         software=Software(version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}),
         ledger=budget.ledger.statement(reservation.run_id),
-        budget=None if budget.noise.name == "seeded" else _left(contract, budget),
+        budget=None if budget.noise.name == "seeded" else left_after(contract, budget),
         **found.fields(study),
     )
 
 
-def _left(contract: Contract, budget: FlowBudget) -> BudgetOutlook:
-    """What is left of the accounts that the run was charged to, under the caps in force."""
+def left_after(contract: Contract, budget: FlowBudget) -> BudgetOutlook | None:
+    """What is left of the accounts that the run was charged to, under the caps in force.
+
+    None if the owner took the level's cap away while the run was under way: its charges stand, and so does its release.
+    """
     run = budget.reservation
     accounts = accounts_in(budget.ledger.sums(), run.dataset, run.level, run.blocks, contract)
-    return outlook_after(accounts, use_of(run.charges, run.cost))
+    return outlook_after(accounts, use_of(run.charges, run.cost)) if accounts else None
 
 
 def blocks_statement(key: str | None, units_span_blocks: bool) -> str:

@@ -8,6 +8,14 @@ import pytest
 import yaml
 
 from causalveil.flows import api
+from causalveil.flows.sequence.publish import left_after
+from causalveil.flows.sequence.study import load, prepare, reserve
+from causalveil.schemas.privacy import Level
+from causalveil.tasks.privacy.budget import FlowBudget
+from causalveil.tasks.privacy.keys import key_of
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.privacy.noise import SecureNoise
+from causalveil.tasks.privacy.outlook.standing import accounts_in
 from tests.flows.test_cli import call, call_json
 from tests.studies import write_study
 
@@ -54,6 +62,20 @@ def test_a_level_without_a_cap_is_told_so(tmp_path: Path, capfd: pytest.CaptureF
     planned = call_json(capfd, "plan", path)
     assert planned["budget"] is None
     assert any("no cap for level sample" in sentence for sentence in planned["expected"]["warnings"])
+
+
+def test_a_cap_that_is_taken_away_under_way_stops_no_release(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study")
+    request = prepare(load(path), simulate=False)
+    ledger = open_ledger()
+    ledger.grant(request.contract, "opening")
+    reservation = reserve(request, "late", key_of("late", None))
+    ledger.reserve(reservation, request.contract)
+    caps = {level: cap for level, cap in request.contract.caps.items() if level is not Level.sample}
+    ledger.grant(request.contract.model_copy(update={"caps": caps}), "no more samples")
+    accounts = accounts_in(ledger.sums(), "small", Level.sample, reservation.blocks, request.contract)
+    assert accounts == {}
+    assert left_after(request.contract, FlowBudget(ledger, reservation, SecureNoise(), tmp_path)) is None
 
 
 def test_a_simulation_says_nothing_of_a_budget(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

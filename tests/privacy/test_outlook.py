@@ -103,6 +103,12 @@ def test_what_is_no_schedule_is_refused(every: str) -> None:
         list(runs_of(every, START))
 
 
+@pytest.mark.parametrize("start", [date.min, date.max])
+def test_a_start_that_cannot_be_meant(start: date) -> None:
+    with pytest.raises(StudyError, match="a schedule starts between"):
+        runs_of("week", start)
+
+
 def test_a_schedule_has_an_end() -> None:
     assert sum(1 for _ in runs_of("* * * * *", START)) == MOST_RUNS
     assert sum(1 for _ in runs_of("year", START)) == 100

@@ -14,6 +14,7 @@ NAMED = {"day": "0 0 * * *", "week": "0 0 * * 1", "month": "0 0 1 * *", "year": 
 # Beyond, nobody plans.
 MOST_RUNS = 100_000
 MOST_YEARS = 100
+FIRST_YEAR, LAST_YEAR = 1900, 2900
 
 
 def cron_of(every: str) -> str:
@@ -25,8 +26,10 @@ def runs_of(every: str, start: date) -> Iterator[datetime]:
     """When the schedule runs from the beginning of ``start`` on: a hundred thousand times or a hundred years at most.
 
     Raises:
-        StudyError: not a cron expression of five fields.
+        StudyError: not a cron expression of five fields, or a start before 1900 or after 2900.
     """
+    if not FIRST_YEAR <= start.year <= LAST_YEAR:
+        raise StudyError(f"a schedule starts between the years {FIRST_YEAR} and {LAST_YEAR}, not on {start}")
     cron = cron_of(every)
     begin = datetime.combine(start, time(), UTC)
     try:
