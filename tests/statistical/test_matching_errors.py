@@ -85,12 +85,15 @@ def test_penalty_is_the_packages_own() -> None:
     """scikit-learn's C = 1 on covariates in [0, 1] has nearly the scores of our fit at that penalty."""
     from sklearn.linear_model import LogisticRegression
 
-    from causalveil.tasks.matching.scores import exact_scores
+    from causalveil.tasks.enclave.sizes import sizes_of
+    from causalveil.tasks.matching.scores import exact_scores, fitted
 
     ready = prepared("LaLonde")
     assert ready.penalty == penalty(445, 8) == 0.001
     rows = ready.rows[0].rows(0)
+    study = ready.study(Setting("label", name="one draw"), "1")
+    ours = exact_scores(rows, fitted(study, sizes_of(study, len(rows)), ready.rows[0]))
     z = rows.x[:, :-1] * math.sqrt(9)
     theirs = LogisticRegression(C=1.0, tol=1e-10, max_iter=10_000).fit((z + 1) / 2, rows.t)
     # Theirs leaves the intercept free.
-    np.testing.assert_allclose(exact_scores(rows), theirs.predict_proba((z + 1) / 2)[:, 1], atol=0.02)
+    np.testing.assert_allclose(ours, theirs.predict_proba((z + 1) / 2)[:, 1], atol=0.02)
