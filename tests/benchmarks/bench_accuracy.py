@@ -1,0 +1,48 @@
+"""Error, coverage and width of three sample-level estimators on populations whose effect is known, as a Markdown table.
+
+Run: python -m tests.benchmarks.bench_accuracy [RUNS]
+
+Every run draws new people and new, seeded noise (``flows/accuracy``); delta is 1e-6. A coverage of .95 over 100 runs
+has a standard error of .02.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from causalveil.flows.accuracy.cells import AccuracyCell, least_squares_error, run_cell
+from causalveil.flows.accuracy.populations import POPULATIONS
+
+CELLS = (
+    ("toeplitz18", 10_000, "1"),
+    ("flags15", 3_000, "1"),
+    ("binary11", 3_000, "1"),
+    ("curved8", 30_000, "1"),
+    ("rare10", 10_000, "1"),
+    ("rare5", 10_000, "1"),
+    ("trial6", 3_000, "1"),
+    ("skewed6", 10_000, "1"),
+)
+ESTIMATORS = ("regression", "aipw", "difference_in_means")
+
+
+def main(runs: int) -> None:
+    """Measure and print."""
+    sys.stdout.write(f"| population, units, epsilon | {' | '.join(ESTIMATORS)} | least squares, not private |\n")
+    sys.stdout.write("|---" * (len(ESTIMATORS) + 2) + "|\n")
+    for name, units, epsilon in CELLS:
+        population = POPULATIONS[name]
+        found = [run_cell(population, {"name": each}, units, epsilon, runs=runs) for each in ESTIMATORS]
+        plain = f"{least_squares_error(population, units, runs):.3f}"
+        cells = " | ".join([f"{population.title}, {units:,}, {epsilon}", *map(said, found), plain])
+        sys.stdout.write(f"| {cells} |\n")
+        sys.stdout.flush()
+
+
+def said(cell: AccuracyCell) -> str:
+    """Root mean square error, coverage of the 95 % interval, mean half-width."""
+    return f"{cell.error:.3f} / {cell.coverage:.2f} / {cell.half_width:.3f}"
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
