@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from causalveil.schemas import estimators
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.study import Study
+
+M = TypeVar("M")
 
 
 def _studies() -> dict[str, dict[str, type[Study]]]:
@@ -49,12 +51,21 @@ def parse_study(document: Mapping[str, Any], where: str = "study") -> Study:
     Raises:
         StudyError: with every problem in one line.
     """
+    return validate(model_for(STUDIES, document, where), document, where)
+
+
+def model_for(models: Mapping[str, Mapping[str, type[M]]], document: Mapping[str, Any], where: str) -> type[M]:
+    """The model among ``models`` (kind, then estimator) that a document names by its kind and estimator.
+
+    Raises:
+        StudyError: it names none of them.
+    """
     kind = document.get("kind")
-    if not isinstance(kind, str) or kind not in STUDIES:
-        raise StudyError(f"{where}: 'kind' must be one of: {', '.join(STUDIES)}")
-    known = STUDIES[kind]
+    if not isinstance(kind, str) or kind not in models:
+        raise StudyError(f"{where}: 'kind' must be one of: {', '.join(models)}")
+    known = models[kind]
     estimator = document.get("estimator")
     name = estimator.get("name") if isinstance(estimator, Mapping) else None
     if not isinstance(name, str) or name not in known:
         raise StudyError(f"{where}: 'estimator.name' must be one of: {', '.join(known)}")
-    return validate(known[name], document, where)
+    return known[name]

@@ -21,7 +21,7 @@ SETTINGS = {"CAUSALVEIL_ENGINE": "direct", "CAUSALVEIL_WORKERS": "1"}
 os.environ.update(SETTINGS)
 
 # Measured on two quiet cores; the gate on a clean clone takes them as well.
-MINUTES = 10
+MINUTES = 8
 # Fixtures of the session that are dear to make: whoever uses one runs in the process that has it.
 DEAR = {"prefect_server": "prefect", "documents": "reports", "pages": "reports"}
 

@@ -15,9 +15,8 @@ from pydantic import BeforeValidator, Field, TypeAdapter, create_model, model_va
 
 from causalveil.schemas.asked.numbers import sane_range
 from causalveil.schemas.documents import read_yaml, validate
-from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.studies import STUDIES
+from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import (
     Estimand,
     EstimatorSettings,
@@ -173,15 +172,7 @@ def parse_study_file(document: Mapping[str, Any], where: str = "study") -> Study
     Raises:
         StudyError: with every problem in one line.
     """
-    kind = document.get("kind")
-    if not isinstance(kind, str) or kind not in STUDY_FILES:
-        raise StudyError(f"{where}: 'kind' must be one of: {', '.join(STUDY_FILES)}")
-    known = STUDY_FILES[kind]
-    estimator = document.get("estimator")
-    name = estimator.get("name") if isinstance(estimator, Mapping) else None
-    if not isinstance(name, str) or name not in known:
-        raise StudyError(f"{where}: 'estimator.name' must be one of: {', '.join(known)}")
-    return validate(known[name], document, where)
+    return validate(model_for(STUDY_FILES, document, where), document, where)
 
 
 def load_study_file(path: Path) -> StudyFile:
