@@ -276,7 +276,8 @@ class _role:
 def test_an_extract_that_is_killed_leaves_whole_blocks_and_goes_on(tmp_path: Path, postgres: str) -> None:
     """kill -9 in three months of an extract whose queries take a while; then it runs to its end."""
     load(postgres, visits(2000))
-    slow = "SELECT v.* FROM visits v, LATERAL (SELECT pg_sleep(0.0002)) AS s"
+    # It refers to the row, since PostgreSQL would sleep once for all rows otherwise.
+    slow = "SELECT v.* FROM visits v, LATERAL (SELECT pg_sleep(0.001 + v.person * 0)) AS s"
     path = write_source(tmp_path / "source.yaml", sql("adbc", slow))
     data = tmp_path / "data"
     command = [sys.executable, "-m", "causalveil", "extract", str(path)]
