@@ -7,47 +7,32 @@ void frees only what was never released. Every write is one serialised transacti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from sqlalchemy import URL, Connection
 
-from causalveil.schemas.contract import Contract, DataClass
-from causalveil.schemas.errors import BudgetRefused, ContractError, LedgerError, RunConflict
-from causalveil.schemas.ledger import DOCUMENT, Account, Reservation, Verified
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.errors import BudgetRefused, ContractError, RunConflict
+from causalveil.schemas.ledger import DOCUMENT, Reservation
 from causalveil.schemas.privacy import Charge
-from causalveil.schemas.release import LedgerStatement, Release
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.machine.site import site_settings
-from causalveil.tasks.privacy.ledger import verify as ledger_verify
-from causalveil.tasks.privacy.ledger.accounts import Book, Caps, RunRecord, account_of, run_of
+from causalveil.tasks.privacy.ledger.accounts import Caps, RunRecord
 from causalveil.tasks.privacy.ledger.entry import Entry
-from causalveil.tasks.privacy.ledger.grants import Grant, grant_body
-from causalveil.tasks.privacy.ledger.log import amounts, audit, whose
-from causalveil.tasks.privacy.ledger.review import (
-    ReviewVerdict,
-    check_verdict,
-    document_text,
-    refuse_stranger,
-    verdict_body,
-)
+from causalveil.tasks.privacy.ledger.log import amounts, log_event, whose
+from causalveil.tasks.privacy.ledger.owner_side import OwnerSide
+from causalveil.tasks.privacy.ledger.reader_side import ReaderSide
 from causalveil.tasks.privacy.ledger.rules import (
     caps_with_room,
-    document_that_may_leave,
     drawn_before,
     one_line,
     refuse_another_run,
-    refuse_conversion,
 )
-from causalveil.tasks.privacy.ledger.soundness.integrity import stamp
-from causalveil.tasks.privacy.ledger.soundness.memory import Memory, caught_up, from_the_first, holds
-from causalveil.tasks.privacy.ledger.store import URL_VARIABLE, Store, entries
-from causalveil.tasks.privacy.owner import OwnerKey
-
-OF_A_RUN = ("reserve", "release", "void", "approve", "reject")
+from causalveil.tasks.privacy.ledger.soundness.memory import Memory
+from causalveil.tasks.privacy.ledger.store import Store, entries
 
 
 def open_ledger(url: str | None = None) -> Ledger:
@@ -105,67 +90,8 @@ class Released:
 
 
 @dataclass(frozen=True)
-class Ledger:
-    """One ledger. Holds no connection: share it between threads, pickle it, take it over a fork.
-
-    ``memory`` is what this machine knows of it; a ledger that is thrown away has none.
-    """
-
-    store: Store
-    identity: str
-    memory: Memory | None = None
-
-    def grant(self, contract: Contract, reason: str, owner: OwnerKey | None = None) -> None:
-        """Record the owner's caps for a dataset; the latest grant is in force.
-
-        Args:
-            contract: the owner's contract.
-            reason: why, in one line; part of the record.
-            owner: the owner's key. Needed where the contract names one, as it must for sensitive data.
-
-        Raises:
-            LedgerError: the contract names another ledger, or the ledger cannot be written.
-            ContractError: the contract names no key and must, ``owner`` is not the key that counts, or an account that
-                has runs would be converted to another accounting.
-            StudyError: no reason.
-        """
-        self._refuse_foreign(contract)
-        with self._writing() as (connection, book):
-            refuse_conversion(book, contract)
-            before = book.grants.get(contract.dataset)
-            entry = self._append_grant(connection, before, contract, one_line(reason), owner)
-        self._audit_grant(contract, entry)
-
-    def grant_itself(self, contract: Contract) -> bool:
-        """Grant the caps of public or synthetic data that nobody granted yet: no owner's hand is needed at first.
-
-        Returns:
-            Whether a grant was written; never for sensitive data or under a contract that names an owner's key.
-
-        Raises:
-            LedgerError: the contract names another ledger, or the ledger cannot be used.
-        """
-        self._refuse_foreign(contract)
-        if contract.data_class is DataClass.sensitive or contract.owner_key is not None:
-            return False
-        with self._writing() as (connection, book):
-            before = book.grants.get(contract.dataset)
-            if before is not None:
-                return False
-            reason = f"granted by itself: the data are {contract.data_class}"
-            entry = self._append_grant(connection, None, contract, reason, None)
-        self._audit_grant(contract, entry)
-        return True
-
-    def _append_grant(
-        self, connection: Connection, before: Grant | None, contract: Contract, reason: str, owner: OwnerKey | None
-    ) -> Entry:
-        body = grant_body(before, contract, reason, self.identity, owner)
-        return self.store.append(connection, "grant", dataset=contract.dataset, body=body, purpose=reason)
-
-    def _audit_grant(self, contract: Contract, entry: Entry) -> None:
-        caps = {str(level): amounts(cap) for level, cap in contract.caps.items()}
-        audit("grant", dataset=contract.dataset, caps=caps, ledger=self.identity, hash=entry.hash)
+class Ledger(OwnerSide, ReaderSide):
+    """One ledger: what its owner writes, what everybody reads, and here what a run reserves, draws and ends with."""
 
     def reserve(self, request: Reservation, contract: Contract) -> Literal["reserved", "resumed"]:
         """Set the run's whole cost aside in every block it charges, or recognise a run that comes back.
@@ -204,7 +130,7 @@ class Ledger:
                 else:
                     body = {"reservation": request.model_dump(), "caps": _plain(caps)}
                     event, entry = "reserve", self._append(connection, "reserve", request, body)
-        audit(event, **whose(request), **amounts(request.cost), ledger=self.identity, hash=entry.hash)
+        log_event(event, **whose(request), **amounts(request.cost), ledger=self.identity, hash=entry.hash)
         if refused is not None:
             raise refused
         return "reserved" if event == "reserve" else "resumed"
@@ -240,7 +166,7 @@ class Ledger:
                 return Released(entry.document, entry.hash, fresh=False)
             body = {"charge": charge.model_dump(), **draw()}
             entry = self._append(connection, "release", run.reservation, body, charge.name)
-        audit(
+        log_event(
             "charge",
             **whose(run.reservation),
             stage=charge.stage,
@@ -270,67 +196,25 @@ class Ledger:
                 return
             entry = self._append(connection, "release", run.reservation, {"document": document}, DOCUMENT)
         event = "hold" if run.reservation.review else "finish"
-        audit(event, **whose(run.reservation), ledger=self.identity, hash=entry.hash)
+        log_event(event, **whose(run.reservation), ledger=self.identity, hash=entry.hash)
 
-    def record(self, run_id: str) -> RunRecord | None:
-        """All that the ledger holds on a run, or None if it does not know it.
-
-        Raises:
-            LedgerError: the ledger cannot be used, or an entry of the run breaks a rule.
-        """
-        with self.store.read() as connection:
-            return self._run(connection, run_id)
-
-    def stored_document(self, run_id: str) -> str | None:
-        """The document of a finished run, else None.
+    def void(self, run_id: str, reason: str) -> None:
+        """End a run for good and free what it reserved but never released. The row stays, as do its charges.
 
         Raises:
-            ReleaseHeld: it waits for the owner's review.
-            RunConflict: the owner rejected it.
-            LedgerError: the ledger cannot be used, or the owner's approval is forged.
-        """
-        with self.store.read() as connection:
-            run = self._run(connection, run_id)
-            if run is not None and run.verdict is not None:
-                pinned = self._pinned(connection, run.reservation.dataset, run.verdict.seq)
-                check_verdict(run.document, run.verdict, self.identity, pinned)
-        return None if run is None else document_that_may_leave(run)
-
-    def held_document(self, run_id: str, owner: OwnerKey) -> str:
-        """The document of a run that waits for its owner's review, for the owner to read.
-
-        Raises:
-            RunConflict: no such run, or it is not held.
-            ContractError: another key than the pinned one.
-        """
-        with self.store.read() as connection:
-            document = self._held(connection, run_id)
-            refuse_stranger(document.dataset, self._pinned(connection, document.dataset), owner)
-        return document_text(document)
-
-    def review(self, run_id: str, verdict: ReviewVerdict, owner: OwnerKey, reason: str | None = None) -> None:
-        """Let a held release go, or keep it for good: the owner's signed word.
-
-        Raises:
-            RunConflict: no such run, or it is not held.
-            ContractError: another key than the pinned one.
-            StudyError: a rejection without a reason.
+            RunConflict: no such run, already voided, or finished.
+            StudyError: no reason.
             LedgerError: the ledger cannot be used.
         """
-        why = one_line(reason or "") if reason is not None or verdict is ReviewVerdict.reject else None
-        with self._writing() as (connection, _):
-            document = self._held(connection, run_id)
-            pinned = self._pinned(connection, document.dataset)
-            body = verdict_body(document, verdict, why, self.identity, pinned, owner)
-            entry = self.store.append(
-                connection, str(verdict), dataset=document.dataset, run_id=run_id, body=body, purpose=why
-            )
-        audit(str(verdict), run=run_id, dataset=document.dataset, ledger=self.identity, hash=entry.hash)
+        self._void(run_id, one_line(reason), only_untouched=False)
 
-    def charges_of(self, run_id: str) -> int:
-        """How many charges of a run are committed; 0 for a run that is not there."""
-        run = self.record(run_id)
-        return 0 if run is None else len(run.charges)
+    def void_if_untouched(self, run_id: str, reason: str) -> bool:
+        """Void a run that has released nothing, as after a typed failure before its first draw.
+
+        Returns:
+            Whether it was voided by this call; False also for a run that is not there or not open.
+        """
+        return self._void(run_id, one_line(reason), only_untouched=True)
 
     def settle_round(self, round_: str, digests: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
         """Keep each site's first answer to a coordinator's round, for good.
@@ -357,119 +241,6 @@ class Ledger:
                 self.store.append(connection, "round", name=round_, body={"answers": {**before, **new}})
         return others
 
-    def last_charge_hash(self, run_id: str) -> str:
-        """Hash of the run's last charge, or of its reservation if nothing was charged.
-
-        Raises:
-            RunConflict: no such run.
-        """
-        return self.statement(run_id).entry_hash
-
-    def statement(self, run_id: str) -> LedgerStatement:
-        """What a release says of this ledger: its identity, and the run's last charge or else its reservation.
-
-        Raises:
-            RunConflict: no such run.
-        """
-        run = self.record(run_id)
-        if run is None:
-            raise RunConflict(f"run {run_id} is not in this ledger")
-        last = run.last_entry
-        return LedgerStatement(identity=self.identity, entry_hash=last.hash, sequence=last.seq)
-
-    def restored(self, reason: str) -> Entry:
-        """Accept, for the record, that this ledger lost entries that this machine has seen: an older copy goes on.
-
-        Raises:
-            RunConflict: nothing that this machine has seen is missing.
-            StudyError: no reason.
-            LedgerError: the ledger does not verify, or cannot be used.
-        """
-        why = one_line(reason)
-        known = None if self.memory is None else self.memory.read()
-        with self.store.write() as connection:
-            chain = from_the_first(self.store, connection, self.identity)
-            if known is None or self.memory is None or holds(self.store, connection, known):
-                raise RunConflict("this ledger holds all that this machine has seen of it; there is nothing to accept")
-            lost = {"seq": known.seq, "hash": known.hash}
-            body = {"lost": lost, "found": {"seq": chain.seq, "hash": chain.hash}, "reason": why}
-            traces = stamp(self.store, connection)
-            entry = self.store.append(connection, "restore", body=body, purpose=why)
-            chain.take([entry])
-        chain.after_loss = True
-        self.memory.keep(chain, stamp(self.store, None) or traces)
-        audit("restore", lost=known.seq, found=entry.seq - 1, ledger=self.identity, hash=entry.hash)
-        return entry
-
-    def void(self, run_id: str, reason: str) -> None:
-        """End a run for good and free what it reserved but never released. The row stays, as do its charges.
-
-        Raises:
-            RunConflict: no such run, already voided, or finished.
-            StudyError: no reason.
-            LedgerError: the ledger cannot be used.
-        """
-        self._void(run_id, one_line(reason), only_untouched=False)
-
-    def void_if_untouched(self, run_id: str, reason: str) -> bool:
-        """Void a run that has released nothing, as after a typed failure before its first draw.
-
-        Returns:
-            Whether it was voided by this call; False also for a run that is not there or not open.
-        """
-        return self._void(run_id, one_line(reason), only_untouched=True)
-
-    def account(self, dataset: str, contract: Contract | None = None) -> Account:
-        """Caps in force, every charged block, every run. With a contract its caps bind as well.
-
-        Raises:
-            LedgerError: the ledger cannot be used, or an entry of the dataset breaks a rule.
-        """
-        with self.store.read() as connection:
-            book = Book(self.identity)
-            for entry in self.store.select(connection, entries.c.dataset == dataset):
-                book.add(entry)
-        return account_of(book, self.identity, dataset, contract)
-
-    def refusals(self, run_id: str) -> tuple[Entry, ...]:
-        """Every refusal of a reservation under this run id."""
-        with self.store.read() as connection:
-            return tuple(self.store.select(connection, entries.c.run_id == run_id, entries.c.kind == "refuse"))
-
-    def history(self, dataset: str) -> tuple[Entry, ...]:
-        """What a dataset's accounts follow from: grants, reservations, charges and voids in order, no documents.
-
-        Raises:
-            LedgerError: the ledger cannot be used, or an entry was changed.
-        """
-        of_accounts = entries.c.kind.in_(("grant", "reserve", "release", "void"))
-        with self.store.read() as connection:
-            return tuple(
-                self.store.select(connection, entries.c.dataset == dataset, of_accounts, entries.c.name != DOCUMENT)
-            )
-
-    def sums(self) -> Book:
-        """What the whole ledger adds up to, as a writer finds it; takes a writer's turn, and writes nothing.
-
-        Raises:
-            LedgerError: the ledger does not verify, is an older copy, or cannot be used.
-        """
-        with self._writing() as (_, book):
-            return book
-
-    def knows(self, dataset: str) -> bool:
-        """Whether anybody granted or asked anything of a dataset here."""
-        with self.store.read() as connection:
-            return next(iter(self.store.select(connection, entries.c.dataset == dataset)), None) is not None
-
-    def verify(self, dataset: str | None = None) -> Verified:
-        """Recompute the chain and the accounts (of one dataset, or of all). See ``ledger_verify``."""
-        return ledger_verify.verify(self.store, self.identity, dataset, self.memory)
-
-    def verify_release(self, release: Release) -> Verified:
-        """Verify the chain and that it still holds what a release in hand says. See ``ledger_verify``."""
-        return ledger_verify.verify_release(self.store, self.identity, release, self.memory)
-
     def _void(self, run_id: str, reason: str, *, only_untouched: bool) -> bool:
         with self._writing() as (connection, book):
             run = book.runs.get(run_id) or self._run(connection, run_id)
@@ -481,33 +252,8 @@ class Ledger:
                 raise RunConflict(f"run {run_id} is already {run.state}; there is nothing to void")
             entry = self._append(connection, "void", run.reservation, {"reason": reason})
         freed = run.cost.minus(run.spent)
-        audit("void", **whose(run.reservation), **amounts(freed), ledger=self.identity, hash=entry.hash)
+        log_event("void", **whose(run.reservation), **amounts(freed), ledger=self.identity, hash=entry.hash)
         return True
-
-    def _run(self, connection: Connection, run_id: str) -> RunRecord | None:
-        """One run, from its own entries."""
-        of_run = entries.c.run_id == run_id
-        return run_of(self.store.select(connection, of_run, entries.c.kind.in_(OF_A_RUN)))
-
-    def _held(self, connection: Connection, run_id: str) -> Entry:
-        """The document of a run that waits for its owner's review."""
-        run = self._run(connection, run_id)
-        if run is None or run.document is None or run.state != "held":
-            if run is None:
-                raise RunConflict(f"run {run_id} is not in this ledger")
-            raise RunConflict(f"run {run_id} is {run.state}, not held; there is nothing to review")
-        return run.document
-
-    def _pinned(self, connection: Connection, dataset: str, before: int | None = None) -> str | None:
-        """The owner's key that counts for a dataset, now or before an entry."""
-        grants = [entries.c.dataset == dataset, entries.c.kind == "grant"]
-        if before is not None:
-            grants.append(entries.c.seq < before)
-        book = Book(self.identity)
-        for entry in self.store.select(connection, *grants):
-            book.add(entry)
-        grant = book.grants.get(dataset)
-        return None if grant is None else grant.owner_key
 
     def _spender(self, connection: Connection, run_id: str) -> RunRecord:
         run = self._run(connection, run_id)
@@ -515,38 +261,8 @@ class Ledger:
             raise BudgetRefused(f"run {run_id} has no reservation; nothing may be drawn")
         return run
 
-    def _append(
-        self, connection: Connection, kind: str, run: Reservation, body: dict[str, Any], name: str = ""
-    ) -> Entry:
-        return self.store.append(
-            connection, kind, dataset=run.dataset, run_id=run.run_id, name=name, body=body, purpose=run.purpose
-        )
-
     def _append_refusal(self, connection: Connection, request: Reservation, why: str) -> Entry:
         asked = request.model_dump(
             include={"level", "blocks", "cost", "study", "study_digest", "policy_digest", "estimator", "guarantee"}
         )
         return self._append(connection, "refuse", request, {"asked": asked, "why": why})
-
-    @contextmanager
-    def _writing(self) -> Iterator[tuple[Connection, Book]]:
-        """A write transaction on entries that were verified, and what they add up to.
-
-        Raises:
-            LedgerError: the ledger does not verify, is an older copy, or cannot be used; nothing is written then.
-        """
-        with self.store.write() as connection:
-            chain = caught_up(self.store, connection, self.identity, self.memory)
-            before, traces = chain.seq, stamp(self.store, connection)
-            yield connection, chain.book
-            if self.memory is not None:
-                chain.take(self.store.select(connection, entries.c.seq > before, checked=False))
-        if self.memory is not None:
-            self.memory.keep(chain, stamp(self.store, None) or traces)
-
-    def _refuse_foreign(self, contract: Contract) -> None:
-        if contract.ledger is not None and contract.ledger != self.identity:
-            raise LedgerError(
-                f"the contract of '{contract.dataset}' names another ledger ({contract.ledger}; this one is "
-                f"{self.identity}): set {URL_VARIABLE} to the owner's"
-            )

@@ -17,7 +17,7 @@ from causalveil.schemas.privacy import Charge, PrivacyCost
 _LOG = logging.getLogger("causalveil.audit")
 
 
-def audit(event: str, **facts: Any) -> None:
+def log_event(event: str, **facts: Any) -> None:
     """Write one line of JSON at level INFO to the logger ``causalveil.audit``."""
     _LOG.info(json.dumps({"event": event, **facts}))
 

@@ -1,0 +1,122 @@
+"""What a ledger tells without writing to it: runs, accounts, stored releases, and whether it verifies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.errors import RunConflict
+from causalveil.schemas.ledger import DOCUMENT, Account, Verified
+from causalveil.schemas.release import LedgerStatement, Release
+from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of
+from causalveil.tasks.privacy.ledger.entry import Entry
+from causalveil.tasks.privacy.ledger.journal import Journal
+from causalveil.tasks.privacy.ledger.review import check_verdict
+from causalveil.tasks.privacy.ledger.rules import document_that_may_leave
+from causalveil.tasks.privacy.ledger.soundness import verify as ledger_verify
+from causalveil.tasks.privacy.ledger.store import entries
+
+
+@dataclass(frozen=True)
+class ReaderSide(Journal):
+    """The side of a ledger that analysts, officers and auditors read."""
+
+    def record(self, run_id: str) -> RunRecord | None:
+        """All that the ledger holds on a run, or None if it does not know it.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry of the run breaks a rule.
+        """
+        with self.store.read() as connection:
+            return self._run(connection, run_id)
+
+    def stored_document(self, run_id: str) -> str | None:
+        """The document of a finished run, else None.
+
+        Raises:
+            ReleaseHeld: it waits for the owner's review.
+            RunConflict: the owner rejected it.
+            LedgerError: the ledger cannot be used, or the owner's approval is forged.
+        """
+        with self.store.read() as connection:
+            run = self._run(connection, run_id)
+            if run is not None and run.verdict is not None:
+                pinned = self._pinned(connection, run.reservation.dataset, run.verdict.seq)
+                check_verdict(run.document, run.verdict, self.identity, pinned)
+        return None if run is None else document_that_may_leave(run)
+
+    def statement(self, run_id: str) -> LedgerStatement:
+        """What a release says of this ledger: its identity, and the run's last charge or else its reservation.
+
+        Raises:
+            RunConflict: no such run.
+        """
+        run = self.record(run_id)
+        if run is None:
+            raise RunConflict(f"run {run_id} is not in this ledger")
+        last = run.last_entry
+        return LedgerStatement(identity=self.identity, entry_hash=last.hash, sequence=last.seq)
+
+    def last_charge_hash(self, run_id: str) -> str:
+        """Hash of the run's last charge, or of its reservation if nothing was charged.
+
+        Raises:
+            RunConflict: no such run.
+        """
+        return self.statement(run_id).entry_hash
+
+    def charges_of(self, run_id: str) -> int:
+        """How many charges of a run are committed; 0 for a run that is not there."""
+        run = self.record(run_id)
+        return 0 if run is None else len(run.charges)
+
+    def account(self, dataset: str, contract: Contract | None = None) -> Account:
+        """Caps in force, every charged block, every run. With a contract its caps bind as well.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry of the dataset breaks a rule.
+        """
+        with self.store.read() as connection:
+            book = Book(self.identity)
+            for entry in self.store.select(connection, entries.c.dataset == dataset):
+                book.add(entry)
+        return account_of(book, self.identity, dataset, contract)
+
+    def refusals(self, run_id: str) -> tuple[Entry, ...]:
+        """Every refusal of a reservation under this run id."""
+        with self.store.read() as connection:
+            return tuple(self.store.select(connection, entries.c.run_id == run_id, entries.c.kind == "refuse"))
+
+    def history(self, dataset: str) -> tuple[Entry, ...]:
+        """What a dataset's accounts follow from: grants, reservations, charges and voids in order, no documents.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry was changed.
+        """
+        of_accounts = entries.c.kind.in_(("grant", "reserve", "release", "void"))
+        with self.store.read() as connection:
+            return tuple(
+                self.store.select(connection, entries.c.dataset == dataset, of_accounts, entries.c.name != DOCUMENT)
+            )
+
+    def sums(self) -> Book:
+        """What the whole ledger adds up to, as a writer finds it; takes a writer's turn, and writes nothing.
+
+        Raises:
+            LedgerError: the ledger does not verify, is an older copy, or cannot be used.
+        """
+        with self._writing() as (_, book):
+            return book
+
+    def knows(self, dataset: str) -> bool:
+        """Whether anybody granted or asked anything of a dataset here."""
+        with self.store.read() as connection:
+            return next(iter(self.store.select(connection, entries.c.dataset == dataset)), None) is not None
+
+    def verify(self, dataset: str | None = None) -> Verified:
+        """Recompute the chain and the accounts (of one dataset, or of all). See ``ledger_verify``."""
+        return ledger_verify.verify(self.store, self.identity, dataset, self.memory)
+
+    def verify_release(self, release: Release) -> Verified:
+        """Verify the chain and that it still holds what a release in hand says. See ``ledger_verify``."""
+        return ledger_verify.verify_release(self.store, self.identity, release, self.memory)
