@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
 
+from causalveil.schemas.asked.scale import NumberScale, scaled_ends
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.errors import BudgetRefused, ContractError
 from causalveil.schemas.privacy import Accounting, Frozen, Guarantee, Half, Level, PrivacyCost
@@ -57,7 +58,17 @@ class DeclaredColumn(Frozen):
 
 
 class NumberColumn(DeclaredColumn, Bounds):
-    """A number and its range, known without looking at the data. Values beyond it are clipped, always."""
+    """A number and its range, known without looking at the data. Values beyond it are clipped, always.
+
+    ``scale``: on which scale it is read where it is a covariate; a study may say otherwise.
+    """
+
+    scale: NumberScale = NumberScale.linear
+
+    @model_validator(mode="after")
+    def _on_its_scale(self) -> NumberColumn:
+        scaled_ends(self.scale, self.lower, self.upper)
+        return self
 
 
 class LevelsColumn(DeclaredColumn):

@@ -16,6 +16,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from causalveil.schemas.amounts import Amount
 from causalveil.schemas.asked.numbers import sane_clip, sane_range
+from causalveil.schemas.asked.scale import NumberScale, scaled_ends
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.privacy import Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
@@ -132,10 +133,24 @@ class Bounds(Frozen):
 
 
 class NumericCovariate(Bounds):
-    """A number with declared bounds; with ``codes``, a binary column read as 0 and 1."""
+    """A number with declared bounds and scale; with ``codes``, a binary column read as 0 and 1."""
 
+    scale: NumberScale = NumberScale.linear
     codes: Codes | None = None
     nulls: Missing = Missing.refuse
+
+    @model_validator(mode="after")
+    def _on_its_scale(self) -> NumericCovariate:
+        if self.codes is not None and self.scale is not NumberScale.linear:
+            raise ValueError(f"a column of two codes has no scale '{self.scale}'; remove 'scale'")
+        scaled_ends(self.scale, self.lower, self.upper)
+        return self
+
+    @property
+    def on_scale(self) -> Bounds:
+        """The declared bounds on the declared scale."""
+        lower, upper = scaled_ends(self.scale, self.lower, self.upper)
+        return Bounds(lower=lower, upper=upper)
 
 
 class CategoricalCovariate(Frozen):

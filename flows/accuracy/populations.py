@@ -80,8 +80,8 @@ class KnownPopulation:
         }
 
 
-def _numbers(p: int, low: float, high: float) -> dict[str, dict[str, Any]]:
-    return {f"x{place:02d}": {"lower": low, "upper": high} for place in range(p)}
+def _numbers(p: int, low: float, high: float, **declared: Any) -> dict[str, dict[str, Any]]:
+    return {f"x{place:02d}": {"lower": low, "upper": high, **declared} for place in range(p)}
 
 
 def _flags(p: int) -> dict[str, dict[str, Any]]:
@@ -205,6 +205,9 @@ POPULATIONS: dict[str, KnownPopulation] = {
         KnownPopulation("curved8", "curved, 8 normals", 1, WIDE, _numbers(8, *FOUR), curved(8, 0.0)),
         KnownPopulation("curved4", "curved, 4 correlated", 1, WIDE, _numbers(4, *FOUR), curved(4, 0.7)),
         KnownPopulation("skewed6", "6 log-normals", 1, WIDE, _numbers(6, 0, 50), skewed(6)),
+        KnownPopulation(
+            "logged6", "6 log-normals, `scale: log`", 1, WIDE, _numbers(6, 0.02, 50, scale="log"), skewed(6)
+        ),
         KnownPopulation("weibull6", "Weibull tail", 1, (-10.0, 50.0), _numbers(6, *FOUR), weibull(6)),
     )
 }

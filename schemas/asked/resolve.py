@@ -76,6 +76,7 @@ def resolve(
         for one in document["pair"].values():
             one.pop("codes", None)
             one.pop("nulls", None)
+            one.pop("scale", None)
     if problems:
         raise StudyError(f"{where}: " + "; ".join(problems))
     if contract is not None:
@@ -126,6 +127,7 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
     outcome = asked.outcome
     number = _number(outcome.name, "outcome", outcome, contract, problems)
     number.pop("nulls", None)
+    number.pop("scale", None)
     _no_nulls(None if contract is None else contract.columns.get(outcome.name), "outcome", outcome.name, problems)
     document["outcome"] = {"name": outcome.name, **number}
     document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
@@ -164,7 +166,7 @@ def _number(name: str, place: str, asked: Clipping, contract: Contract | None, p
     ends: Mapping[str, Any] = {}
     extra: dict[str, Any] = {}
     if isinstance(column, NumberColumn):
-        ends, extra = {"lower": column.lower, "upper": column.upper}, {"nulls": column.nulls}
+        ends, extra = {"lower": column.lower, "upper": column.upper}, {"nulls": column.nulls, "scale": column.scale}
     elif isinstance(column, CodesColumn):
         ends, extra = {"lower": 0.0, "upper": 1.0}, {"codes": column.codes, "nulls": column.nulls}
     elif contract is None and (asked.lower is None or asked.upper is None):
@@ -180,7 +182,8 @@ def _covariate(name: str, asked: AskedCovariate, contract: Contract | None, prob
     place = f"covariates.{name}"
     column = None if contract is None else contract.columns.get(name)
     if asked.levels is None and not isinstance(column, LevelsColumn):
-        return _number(name, place, asked, contract, problems)
+        found = _number(name, place, asked, contract, problems)
+        return found if asked.scale is None else found | {"scale": asked.scale}
     if contract is None:
         return {"levels": asked.levels}
     column = _declared(name, place, contract, problems)
@@ -191,6 +194,8 @@ def _covariate(name: str, asked: AskedCovariate, contract: Contract | None, prob
         return {}
     if asked.lower is not None or asked.upper is not None:
         problems.append(f"'{place}': the contract declares levels, not a range; remove 'lower' and 'upper'")
+    if asked.scale is not None:
+        problems.append(f"'{place}': the contract declares levels, which have no scale; remove 'scale'")
     levels = asked.levels or column.levels
     unknown = [level for level in levels if level not in column.levels]
     if unknown:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, TypeAdapter, create_model, model_validator
 
 from causalveil.schemas.asked.numbers import sane_range
+from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.studies import STUDIES, model_for
@@ -53,9 +54,10 @@ class Clipping(Frozen):
 
 
 class AskedCovariate(Clipping):
-    """A covariate as the contract declares it, or narrower: a range, or some of its levels."""
+    """A covariate as the contract declares it, or narrower: a range, or some of its levels; a scale of its own."""
 
     levels: Levels | None = None
+    scale: NumberScale | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> AskedCovariate:
@@ -63,6 +65,8 @@ class AskedCovariate(Clipping):
             distinct_levels(self.levels)
             if self.lower is not None or self.upper is not None:
                 raise ValueError("a covariate has levels, or a range; not both")
+            if self.scale is not None:
+                raise ValueError("a covariate that has levels has no scale; remove 'scale'")
         return self
 
 

@@ -1,4 +1,4 @@
-"""From columns to rows of the unit ball: clip to declared bounds, map to [-1, 1], one-hot, divide.
+"""From columns to rows of the unit ball: clip to declared bounds, declared scale, map to [-1, 1], one-hot, divide.
 
 With p covariates the encoded row is x = (z, 1) / sqrt(p + 1) where each covariate's block of z has norm
 at most 1: a number is one entry in [-1, 1]; a category is one-hot; a number that may be missing is a pair
@@ -20,9 +20,19 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
-from causalveil.schemas.study import OTHER, Bounds, CategoricalCovariate, Codes, Covariate, EffectStudy, Others
+from causalveil.schemas.study import (
+    OTHER,
+    Bounds,
+    CategoricalCovariate,
+    Codes,
+    Covariate,
+    EffectStudy,
+    NumericCovariate,
+    Others,
+)
 from causalveil.tasks.enclave.partitions import column_groups, read_columns
 from causalveil.tasks.enclave.rows import partition_folder
 from causalveil.tasks.enclave.validate import HASH_LABEL, changed, checked_order
@@ -100,6 +110,14 @@ def rescale(values: FloatArray, bounds: Bounds, radius: float, out: FloatArray) 
     np.clip(values, -radius, radius, out=out)
 
 
+def on_scale(values: FloatArray, covariate: NumericCovariate) -> FloatArray:
+    """Values on the covariate's declared scale, shape (n,), clipped to its range first; a NaN stays one."""
+    if covariate.scale is NumberScale.linear:
+        return values
+    clipped = np.clip(values, covariate.lower, covariate.upper)
+    return np.log(clipped) if covariate.scale is NumberScale.log else np.sqrt(clipped)
+
+
 @dataclass(frozen=True)
 class CovariateValues:
     """One covariate of a partition, ready to encode: numbers, or the index of each value's level; where null."""
@@ -153,7 +171,7 @@ def encode(
             x[:, block.start : block.start + len(block.features)] = 0.0
             x[rows, block.start + values] = factor
             continue
-        rescale(values, block.covariate, factor, out=x[:, block.start])
+        rescale(on_scale(values, block.covariate), block.covariate.on_scale, factor, out=x[:, block.start])
         if study.indicated(block.name):
             x[:, block.start + 1] = 0.0 if gone is None else gone * factor
         if gone is not None:

@@ -22,6 +22,7 @@ CELLS = (
     ("rare5", 10_000, "1"),
     ("trial6", 3_000, "1"),
     ("skewed6", 10_000, "1"),
+    ("logged6", 10_000, "1"),
 )
 ESTIMATORS = ("regression", "aipw", "difference_in_means")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
@@ -47,6 +48,8 @@ def tables(draw):
         name = f"v{index}"
         if draw(st.booleans()):
             covariates[name] = draw(bounds())
+            if covariates[name]["lower"] > 0 and declarable(tuple(map(math.log, covariates[name].values()))):
+                covariates[name]["scale"] = draw(st.sampled_from(["linear", "log", "sqrt"]))
             cells: st.SearchStrategy = VALUES
             dtype: type[pl.DataType] = pl.Float64
         else:

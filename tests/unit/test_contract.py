@@ -136,6 +136,15 @@ CASES: list[tuple[str, str, int | None, tuple[str, ...]]] = [
     ("score: {lower: 0, upper: 10, unit_of_measure: points}", "score: {}", 7, ("columns.score.lower",)),
     ("unit_of_measure: points", "unit_of_measure: 3", 7, ("columns.score.unit_of_measure",)),
     ("unit_of_measure: points", "description: [long]", 7, ("columns.score.description",)),
+    # Scales.
+    ("lower: 20, upper: 60", "lower: 0, upper: 60, scale: log", 8, ("columns.age", "needs a range above 0")),
+    ("lower: 20, upper: 60", "lower: -1, upper: 60, scale: sqrt", 8, ("columns.age", "from 0 up")),
+    (
+        "lower: 20, upper: 60",
+        "lower: 20, upper: 60, scale: cube",
+        8,
+        ("columns.age.scale", "'linear', 'log' or 'sqrt'"),
+    ),
     # Levels.
     ("levels: [a, b, c]", "levels: [a]", 10, ("columns.group.levels", "at least 2")),
     ("levels: [a, b, c]", "levels: []", 10, ("columns.group.levels",)),

@@ -4,7 +4,10 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.schemas.errors import DataError
+from causalveil.schemas.asked.resolve import asks_for, resolve
+from causalveil.schemas.asked.study_file import parse_study_file
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.errors import DataError, StudyError
 from causalveil.tasks.enclave.normalise import (
     columns,
     dimension,
@@ -21,6 +24,7 @@ from causalveil.tasks.enclave.validate import HASH_LABEL, validate_stage
 from causalveil.tasks.machine.arrays_on_disk import load_array
 from causalveil.tasks.privacy.keys import simulated_key
 from tests.bad_data import AGE, CANARY, GROUP, OUTCOME, TREATMENT, UNIT, good, study, write
+from tests.studies import CONTRACT
 
 
 def encoded(given, frame: pl.DataFrame) -> np.ndarray:
@@ -41,6 +45,56 @@ COVARIATES = {
     "a_age": {"lower": 20, "upper": 40},
     "c_code": {"levels": [7, 3]},
 }
+
+
+def test_a_number_is_read_on_its_declared_scale():
+    """Clipped first, then the logarithm or the root, then the range's ends are -1 and 1."""
+    given = study(
+        covariates={
+            "log": {"lower": 1, "upper": 100, "scale": "log"},
+            "root": {"lower": 0, "upper": 100, "scale": "sqrt"},
+        }
+    )
+    frame = pl.DataFrame({"log": [0.0, 1.0, 10.0, 100.0, 1e300], "root": [-5.0, 0.0, 25.0, 100.0, 1e300]})
+    assert encoded(given, frame)[:, :2] / scale(given) == pytest.approx(
+        np.array([[-1, -1], [-1, -1], [0, 0], [1, 1], [1, 1]]), abs=1e-12
+    )
+    with pytest.raises(DataError, match="not a number"):
+        encoded(given, frame.with_columns(log=pl.Series([np.nan] * 5)))
+
+
+def test_a_study_takes_the_contracts_scale_or_its_own():
+    """The contract's where the study is silent; a scale that a narrower range forbids is refused."""
+    columns = {
+        "treated": {"codes": {"control": 0, "treated": 1}},
+        "score": {"lower": 1, "upper": 10, "scale": "log"},
+        "pay": {"lower": 1, "upper": 100, "scale": "log"},
+        "group": {"levels": ["a", "b"]},
+    }
+    contract = Contract.model_validate(
+        {k: v for k, v in CONTRACT.items() if k != "columns"} | {"columns": columns, "public": []}
+    )
+
+    def asked(**pay):
+        return parse_study_file(
+            {
+                "kind": "effect",
+                "name": "s",
+                "treatment": "treated",
+                "outcome": "score",
+                "covariates": {"pay": pay},
+                "estimator": {"name": "regression"},
+                "privacy": {"epsilon": 1, "delta": "1e-6"},
+            }
+        )
+
+    for said, scale_taken in (({}, "log"), ({"scale": "sqrt"}, "sqrt"), ({"scale": "linear", "lower": -5}, "linear")):
+        found = resolve(asked(**said), contract)
+        assert found.covariates["pay"].scale == scale_taken
+        assert asks_for(asked(**said), found)
+    assert not asks_for(asked(scale="log"), resolve(asked(scale="sqrt"), contract))
+    with pytest.raises(StudyError, match="needs a range above 0"):
+        resolve(asked(lower=0), contract)
 
 
 def test_features_are_sorted_by_covariate_with_the_intercept_last():
