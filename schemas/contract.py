@@ -11,15 +11,16 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Discriminator, Field, Tag, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from causalveil.schemas.asked.scale import NumberScale, scaled_ends
+from causalveil.schemas.declared.columns import Declared
+from causalveil.schemas.declared.rows import RowsPerUnit, offered
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.errors import BudgetRefused, ContractError
 from causalveil.schemas.privacy import Accounting, Frozen, Guarantee, Half, Level, PrivacyCost
 from causalveil.schemas.signatures.public_keys import PublicKey
 from causalveil.schemas.studies import estimator_names
-from causalveil.schemas.study import Bounds, Codes, Levels, Missing, Name, Others, Slug, Study, distinct_levels
+from causalveil.schemas.study import Name, Slug, Study
 
 CONTRACT_FILE = "dataset.yaml"
 CONTRACT_SCHEMA_FILE = Path(__file__).with_name("dataset-v1.schema.json")
@@ -31,7 +32,6 @@ HOW_TO_MOVE = (
     "{codes: {control: 0, treated: 1}}) and 'public: []'; write 'units_span_blocks: X' as "
     "'blocks: {key: COLUMN, units_span: X}', or leave it out where no folder of the data is a block"
 )
-Words = Annotated[str, Field(max_length=2000)]
 
 
 class DataClass(StrEnum):
@@ -47,68 +47,6 @@ class Review(StrEnum):
 
     none = "none"
     required = "required"
-
-
-class DeclaredColumn(Frozen):
-    """What every column has. ``nulls: indicator`` welcomes nulls: a study that uses the column says who has one."""
-
-    nulls: Missing = Missing.refuse
-    unit_of_measure: Annotated[str | None, Field(max_length=100)] = None
-    description: Words | None = None
-
-
-class NumberColumn(DeclaredColumn, Bounds):
-    """A number and its range, known without looking at the data. Values beyond it are clipped, always.
-
-    ``scale``: on which scale it is read where it is a covariate; a study may say otherwise.
-    """
-
-    scale: NumberScale = NumberScale.linear
-
-    @model_validator(mode="after")
-    def _on_its_scale(self) -> NumberColumn:
-        scaled_ends(self.scale, self.lower, self.upper)
-        return self
-
-
-class LevelsColumn(DeclaredColumn):
-    """A category. ``others``: whether a value that is no level counts as the level ``other``, or is refused."""
-
-    levels: Levels
-    others: Others = Others.refuse
-
-    @model_validator(mode="after")
-    def _distinct(self) -> LevelsColumn:
-        distinct_levels(self.levels)
-        return self
-
-
-class CodesColumn(DeclaredColumn):
-    """One of two codes: what a treatment is. As a covariate or an outcome it is 0 for control and 1 for treated."""
-
-    codes: Codes
-
-
-def _column_kind(value: Any) -> str | None:
-    # Tags have a space: no key of a contract can be taken for one in a message.
-    if isinstance(value, dict):
-        kinds = [f"{kind} column" for kind in ("levels", "codes") if kind in value]
-        return kinds[0] if kinds else "number column"
-    models: tuple[type, ...] = (NumberColumn, LevelsColumn, CodesColumn)
-    tags = ("number column", "levels column", "codes column")
-    return next((tag for model, tag in zip(models, tags, strict=True) if isinstance(value, model)), None)
-
-
-Declared = Annotated[
-    Annotated[NumberColumn, Tag("number column")]
-    | Annotated[LevelsColumn, Tag("levels column")]
-    | Annotated[CodesColumn, Tag("codes column")],
-    Discriminator(
-        _column_kind,
-        custom_error_type="column",
-        custom_error_message="a column is declared as {lower, upper}, {levels: [...]} or {codes: {control, treated}}",
-    ),
-]
 
 
 class BlockKey(Frozen):
@@ -136,6 +74,9 @@ class Contract(Frozen):
     unit: Annotated[Name, Field(description="the column that names the protected unit")]
     blocks: BlockKey | None = None
     columns: Annotated[dict[Name, Declared], Field(min_length=1)]
+    rows: Annotated[
+        RowsPerUnit | None, Field(description="how several rows of a unit become one when data are admitted")
+    ] = None
     public: Annotated[tuple[Name, ...], Field(description="columns that anybody may know of anybody")]
     caps: Annotated[dict[Level, PrivacyCost], Field(min_length=1)]
     accounting: Accounting = Accounting.concentrated
@@ -178,10 +119,12 @@ class Contract(Frozen):
             raise ValueError(f"'unit' is column '{self.unit}', which stands under 'columns' too; take it out there")
         if self.unit in self.public:
             raise ValueError(f"'unit' is column '{self.unit}', which stands under 'public' too; take it out there")
-        unknown = [name for name in self.public if name not in self.columns]
+        if self.rows is not None:
+            self.rows.check(self.unit, self.columns)
+        unknown = [name for name in self.public if name not in self.offered]
         if unknown:
             raise ValueError(f"'public' names '{unknown[0]}', which is no key of 'columns'; declare it there")
-        if self.blocks is not None and self.blocks.key in (self.unit, *self.columns):
+        if self.blocks is not None and self.blocks.key in (self.unit, *self.columns, *self.offered):
             raise ValueError(f"'blocks.key' is '{self.blocks.key}', a folder key; no column may have its name")
         return self
 
@@ -206,9 +149,15 @@ class Contract(Frozen):
         return self.blocks is not None and self.blocks.units_span
 
     @property
+    def offered(self) -> dict[str, Declared]:
+        """The columns that a study can name: as declared, or what becomes of them where rows are reduced to one."""
+        return offered(self.rows, self.columns)
+
+    @property
     def digest(self) -> str:
         """SHA-256 over what the contract declares: not the ledger's identity, nor when somebody is told."""
-        text = self.model_dump_json(exclude={"ledger", "warn_below"})
+        # A contract of one row per unit has the digest that it had before `rows` could be declared.
+        text = self.model_dump_json(exclude={"ledger", "warn_below", *(() if self.rows else ("rows",))})
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property

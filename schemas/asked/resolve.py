@@ -16,7 +16,8 @@ from causalveil.schemas.asked.study_file import (
     EffectStudyFile,
     StudyFile,
 )
-from causalveil.schemas.contract import CodesColumn, Contract, Declared, LevelsColumn, NumberColumn
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.declared.columns import CodesColumn, Declared, LevelsColumn, NumberColumn
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy
@@ -128,12 +129,12 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
     number = _number(outcome.name, "outcome", outcome, contract, problems)
     number.pop("nulls", None)
     number.pop("scale", None)
-    _no_nulls(None if contract is None else contract.columns.get(outcome.name), "outcome", outcome.name, problems)
+    _no_nulls(None if contract is None else contract.offered.get(outcome.name), "outcome", outcome.name, problems)
     document["outcome"] = {"name": outcome.name, **number}
     document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
     if asked.missing is Missing.refuse and contract is not None:
         for name in asked.covariates:
-            declared = contract.columns.get(name)
+            declared = contract.offered.get(name)
             if declared is not None and declared.nulls is Missing.indicator:
                 problems.append(
                     f"'missing': the contract says that '{name}' may hold nulls; remove 'missing' or write 'indicator'"
@@ -145,11 +146,11 @@ def _declared(name: str, place: str, contract: Contract | None, problems: Proble
     """What the contract says of a column."""
     if contract is None:
         return None
-    if name not in contract.columns:
-        known = ", ".join(f"'{one}'" for one in list(contract.columns)[:20])
+    if name not in contract.offered:
+        known = ", ".join(f"'{one}'" for one in list(contract.offered)[:20])
         problems.append(f"'{place}': the contract of '{contract.dataset}' declares no column '{name}'; it has {known}")
         return None
-    return contract.columns[name]
+    return contract.offered[name]
 
 
 def _no_nulls(column: Declared | None, place: str, name: str, problems: Problems) -> None:
@@ -180,7 +181,7 @@ def _number(name: str, place: str, asked: Clipping, contract: Contract | None, p
 def _covariate(name: str, asked: AskedCovariate, contract: Contract | None, problems: Problems) -> dict[str, Any]:
     """A covariate in full: the contract's kind, the study's narrower range or fewer levels."""
     place = f"covariates.{name}"
-    column = None if contract is None else contract.columns.get(name)
+    column = None if contract is None else contract.offered.get(name)
     if asked.levels is None and not isinstance(column, LevelsColumn):
         found = _number(name, place, asked, contract, problems)
         return found if asked.scale is None else found | {"scale": asked.scale}

@@ -1,0 +1,1 @@
+"""What the owner declares of the rows: each column by itself, and how several rows of a unit become one."""
