@@ -30,6 +30,7 @@ from causalveil.tasks.enclave.contents import CONTENTS_LABEL, contents_digest
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.manifest import check_manifest
 from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.enclave.segments import segment_count
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.scratch import open_scratch
 from causalveil.tasks.machine.site import site_settings
@@ -250,7 +251,7 @@ def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | N
     study = request.study
     with open_scratch(budget.run_id) as scratch, engine.distributing(study.execution):
         source = RowSource(request.folder, request.layout, scratch, budget.run_id, seed)
-        enclave = FileEnclave(scratch, len(request.layout.partitions))
+        enclave = FileEnclave(scratch, segment_count(request.layout, len(study.columns)))
         run = Run(study, request.sizes, enclave, budget, source)
         findings = estimator_of(study).estimate(run, engine)
     text = release_text(guarded(assemble_release, study, request.contract, request.plan, findings, budget))

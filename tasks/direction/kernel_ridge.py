@@ -22,7 +22,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import distribute, one_thread
 
 Pairs = Callable[[int], FloatArray]
-"""``pairs(index)``: the (x, y) of one partition, shape (rows, 2), both in [-1, 1]."""
+"""``pairs(index)``: the (x, y) of one segment, shape (rows, 2), both in [-1, 1]."""
 
 CHUNK = 8_192
 # Largest norm of the computed gradient at which a fit is accepted, the rounding of its sums included; charged.
@@ -51,12 +51,12 @@ class Regression:
         return np.clip(np.rint(result / STEP) * STEP, -1.0, 1.0)
 
 
-def fit(pairs: Pairs, partitions: int, cause: int, penalty: float, bandwidth: float, workers: int = 1) -> Regression:
+def fit(pairs: Pairs, segments: int, cause: int, penalty: float, bandwidth: float, workers: int = 1) -> Regression:
     """The regression of the other column on column ``cause`` (0: x, 1: y).
 
     Args:
-        pairs: training rows of a partition, shape (rows, 2) in [-1, 1].
-        partitions: how many there are.
+        pairs: training rows of a segment, shape (rows, 2) in [-1, 1].
+        segments: how many there are.
         cause: the column that predicts.
         penalty: in (0, 1].
         bandwidth: of the Gaussian kernel.
@@ -66,7 +66,7 @@ def fit(pairs: Pairs, partitions: int, cause: int, penalty: float, bandwidth: fl
         ConvergenceError: no training rows, or the equations were not solved to ``TOLERANCE``.
     """
     kernel = Kernel(bandwidth, 1.0)
-    parts = distribute(lambda index: _sums(pairs(index), cause, kernel), partitions, workers)
+    parts = distribute(lambda index: _sums(pairs(index), cause, kernel), segments, workers)
     units = sum(rows for rows, _, _ in parts)
     if units == 0:
         raise ConvergenceError("there are no training units to fit a regression to")

@@ -1,8 +1,8 @@
 """The two variables of a direction study, scaled to [-1, 1] by declared bounds, in the order of keyed hashes.
 
-Beside ``h.npy`` a partition's folder in scratch holds ``xy.npy``, float64 (rows, 2), rows ascending by hash; the
+Beside ``h.npy`` a segment's folder in scratch holds ``xy.npy``, float64 (rows, 2), rows ascending by hash; the
 leading rows that ``split`` counted are training rows. Test rows are brought together in the order of their hashes over
-all partitions: 32 bytes a row, for ranks need them all.
+all segments: 32 bytes a row, for ranks need them all.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import polars as pl
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.direction import DirectionStudy, Variable
-from causalveil.schemas.plan import Layout, Partition
+from causalveil.schemas.plan import Layout
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.normalise import rescale, write_partitions
-from causalveil.tasks.enclave.partitions import read_columns
+from causalveil.tasks.enclave.normalise import rescale, write_segments
+from causalveil.tasks.enclave.segments import LoadedSegment
 from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.enclave.unit_hash import ascending
 from causalveil.tasks.enclave.validate import checked_order
@@ -56,16 +56,15 @@ def scaled(variable: Variable, values: pl.Series) -> FloatArray:
     return result
 
 
-def normalise_partition(study: DirectionStudy, folder: Path, partition: Partition, place: Path, key: bytes) -> None:
-    """Write xy.npy of one partition, rows ascending by keyed hash.
+def normalise_segment(study: DirectionStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
+    """Write xy.npy of one segment, rows ascending by keyed hash.
 
     Raises:
         DataError: the file differs from what was validated.
     """
-    frame = read_columns(folder, partition, study.columns)
-    order = checked_order(frame, study.data.unit, partition, place, key)
+    order = checked_order(segment, study.data.unit, place, key)
     pair = study.pair
-    columns = [scaled(variable, frame[variable.name])[order] for variable in (pair.x, pair.y)]
+    columns = [scaled(variable, segment.frame[variable.name])[order] for variable in (pair.x, pair.y)]
     save_array(place / "xy.npy", np.column_stack(columns))
 
 
@@ -73,22 +72,22 @@ def normalise_stage(
     study: DirectionStudy, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
 ) -> None:
     """Normalise every partition into ``scratch/enclave``; all as for ``tasks.enclave.normalise.normalise_stage``."""
-    write_partitions(partial(normalise_partition, study, folder), layout, scratch, run_id, seed)
+    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed)
 
 
 def training_sizes(enclave: Enclave) -> IntArray:
-    """Leading rows of each partition that are training rows, shape (partitions,)."""
+    """Leading rows of each segment that are training rows, shape (segments,)."""
     return np.asarray(Halves.open(enclave).edges[0])
 
 
 def training_rows(enclave: Enclave) -> Callable[[int], FloatArray]:
-    """The training rows of a partition, shape (rows, 2), by its number."""
+    """The training rows of a segment, shape (rows, 2), by its number."""
     sizes = training_sizes(enclave)
     return lambda index: np.asarray(enclave.load("xy", index)[: sizes[index]])
 
 
 def test_rows(enclave: Enclave) -> TestRows:
-    """The test rows of all partitions."""
+    """The test rows of all segments."""
     sizes = training_sizes(enclave)
     hashes, pairs = (enclave.gather(name, sizes) for name in ("h", "xy"))
     order = ascending(hashes)

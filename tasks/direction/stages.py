@@ -31,14 +31,14 @@ Vectors = Mapping[str, FloatArray]
 WEIGHTS = "weights"
 
 
-def regress(study: DirectionStudy, pairs: Pairs, partitions: int) -> tuple[Regression, Regression]:
+def regress(study: DirectionStudy, pairs: Pairs, segments: int) -> tuple[Regression, Regression]:
     """The regression of y on x and that of x on y, exactly.
 
     Raises:
         ConvergenceError: see ``residuals.fit``.
     """
     estimator, workers = study.estimator, study.execution.workers
-    f, g = (fit(pairs, partitions, cause, estimator.penalty, estimator.bandwidth, workers) for cause in (0, 1))
+    f, g = (fit(pairs, segments, cause, estimator.penalty, estimator.bandwidth, workers) for cause in (0, 1))
     return f, g
 
 
@@ -109,7 +109,7 @@ def regress_stage(study: DirectionStudy, sizes: Sizes, enclave: Enclave, budget:
     Raises:
         ConvergenceError: before anything is drawn.
     """
-    exact = regress(study, training_rows(enclave), enclave.partitions)
+    exact = regress(study, training_rows(enclave), enclave.segments)
     noisy = release_regressions(study, sizes, exact, budget) or exact
     enclave.save(WEIGHTS, np.array([[side.weights for side in pair] for pair in (exact, noisy)]))
 

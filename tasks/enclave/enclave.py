@@ -1,6 +1,6 @@
 """A run's enclave: its rows, and what one stage leaves for the next. Private, all of it; in files or in memory.
 
-An enclave holds arrays by name: of the run, and of each partition. The names of rows::
+An enclave holds arrays by name: of the run, and of each segment. The names of rows::
 
     x   float64 (rows, d)   rows in the unit ball, last column the intercept
     t   uint8   (rows,)     treatment, 0 or 1
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from causalveil.schemas.errors import CausalveilError
-from causalveil.tasks.enclave.rows import HashArray, Rows, partition_folder
+from causalveil.tasks.enclave.rows import HashArray, Rows, segment_folder
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
 
@@ -31,17 +31,17 @@ T = TypeVar("T")
 
 
 class Enclave(ABC):
-    """Arrays of a run by name, and of each of its ``partitions``."""
+    """Arrays of a run by name, and of each of its ``segments``."""
 
-    partitions: int
+    segments: int
 
     @abstractmethod
     def save(self, name: str, array: NDArray[Any]) -> None:
         """Leave an array for later stages, in place of an older one of that name."""
 
     @abstractmethod
-    def load(self, name: str, partition: int | None = None) -> NDArray[Any]:
-        """An array of the run or of one partition, read-only.
+    def load(self, name: str, segment: int | None = None) -> NDArray[Any]:
+        """An array of the run or of one segment, read-only.
 
         Raises:
             CausalveilError: the stage that leaves it has not run.
@@ -56,28 +56,28 @@ class Enclave(ABC):
             compute: draws no noise.
         """
 
-    def rows(self, partition: int) -> Rows:
-        """All units of a partition."""
-        x, t, u = (self.load(name, partition) for name in ("x", "t", "u"))
+    def rows(self, segment: int) -> Rows:
+        """All units of a segment."""
+        x, t, u = (self.load(name, segment) for name in ("x", "t", "u"))
         return Rows(x, t, u)
 
     def hashes(self) -> Sequence[HashArray]:
-        """The hashes of each partition's units, ascending; each is opened when it is asked for."""
-        return OpenedInTurn(lambda partition: self.load("h", partition), self.partitions)
+        """The hashes of each segment's units, ascending; each is opened when it is asked for."""
+        return OpenedInTurn(lambda segment: self.load("h", segment), self.segments)
 
     def gather(self, name: str, first: Sequence[int] | IntArray | None = None) -> NDArray[Any]:
-        """The rows of all partitions one after the other, in memory; one partition is open at a time.
+        """The rows of all segments one after the other, in memory; one segment is open at a time.
 
         Args:
-            name: of an array that every partition has; there is at least one partition.
-            first: the row from which on each partition's rows are taken, for those who do not want all.
+            name: of an array that every segment has; there is at least one segment.
+            first: the row from which on each segment's rows are taken, for those who do not want all.
         """
-        starts = [0] * self.partitions if first is None else [int(row) for row in first]
-        shapes = [self.load(name, partition).shape for partition in range(self.partitions)]
+        starts = [0] * self.segments if first is None else [int(row) for row in first]
+        shapes = [self.load(name, segment).shape for segment in range(self.segments)]
         edges = np.cumsum([0, *(shape[0] - start for shape, start in zip(shapes, starts, strict=True))])
         result = np.empty((edges[-1], *shapes[0][1:]), dtype=self.load(name, 0).dtype)
-        for partition, start in enumerate(starts):
-            result[edges[partition] : edges[partition + 1]] = self.load(name, partition)[start:]
+        for segment, start in enumerate(starts):
+            result[edges[segment] : edges[segment + 1]] = self.load(name, segment)[start:]
         return result
 
 
@@ -104,15 +104,15 @@ class FileEnclave(Enclave):
     """Files below a run's scratch folder, 0600 in a folder 0700; can be pickled, so that a worker can open it."""
 
     scratch: Path
-    partitions: int
+    segments: int
 
     def save(self, name: str, array: NDArray[Any]) -> None:
         """Write ``name.npy``; whoever opens it finds all of it."""
         save_array(self.scratch / f"{name}.npy", array)
 
-    def load(self, name: str, partition: int | None = None) -> NDArray[Any]:
+    def load(self, name: str, segment: int | None = None) -> NDArray[Any]:
         """Map the file: pages are read when touched."""
-        folder = self.scratch if partition is None else partition_folder(self.scratch, partition)
+        folder = self.scratch if segment is None else segment_folder(self.scratch, segment)
         if not (folder / f"{name}.npy").exists():
             raise CausalveilError(f"the enclave holds no '{name}': the stage that leaves it has not run")
         return load_array(folder / f"{name}.npy")
@@ -127,34 +127,34 @@ class MemoryEnclave(Enclave):
     """Arrays in memory: no disk, no ledger, so that thousands of rehearsals are quick."""
 
     def __init__(self, parts: Sequence[Mapping[str, NDArray[Any]]]) -> None:
-        """``parts``: the arrays of each partition by name, as the module's head lists them; rows ascend by hash."""
-        self.partitions = len(parts)
+        """``parts``: the arrays of each segment by name, as the module's head lists them; rows ascend by hash."""
+        self.segments = len(parts)
         self._parts = [{name: _read_only(array) for name, array in part.items()} for part in parts]
         self._left: dict[str, NDArray[Any]] = {}
         self._known: dict[Hashable, Any] = {}
 
     @classmethod
     def of(cls, rows: Rows) -> MemoryEnclave:
-        """One partition, its rows in the order in which they stand: halves and folds are cut from them as they come."""
+        """One segment, its rows in the order in which they stand: halves and folds are cut from them as they come."""
         return cls([{"x": rows.x, "t": rows.t, "u": rows.u, "h": ranks(len(rows))}])
 
     @classmethod
     def of_pairs(cls, pairs: FloatArray, hashes: HashArray) -> MemoryEnclave:
-        """One partition of a direction study: shape (n, 2); hashes ascend, and their low words break ties."""
+        """One segment of a direction study: shape (n, 2); hashes ascend, and their low words break ties."""
         return cls([{"xy": pairs, "h": hashes}])
 
     @property
     def units(self) -> int:
-        """Rows of all partitions."""
+        """Rows of all segments."""
         return sum(len(part["h"]) for part in self._parts)
 
     def save(self, name: str, array: NDArray[Any]) -> None:
         """Keep the array."""
         self._left[name] = _read_only(array)
 
-    def load(self, name: str, partition: int | None = None) -> NDArray[Any]:
+    def load(self, name: str, segment: int | None = None) -> NDArray[Any]:
         """The array itself."""
-        held = self._left if partition is None else self._parts[partition]
+        held = self._left if segment is None else self._parts[segment]
         if name not in held:
             raise CausalveilError(f"the enclave holds no '{name}': the stage that leaves it has not run")
         return held[name]

@@ -1,7 +1,7 @@
 """Which fold a unit is in: by the rank of its keyed hash, so that folds have exact public sizes.
 
 The units whose hashes are the first n_1 of all are fold 1, the next n_2 fold 2, and so on. Normalised rows ascend by
-hash, so a fold of a partition is a span of its rows and the folds of a run are K + 1 numbers per partition. A replaced
+hash, so a fold of a segment is a span of its rows and the folds of a run are K + 1 numbers per segment. A replaced
 person takes the old one's place and nobody else moves, as in the split (``docs/proofs/data.md``).
 
 Folds count from 0 in code, from 1 where people read them.
@@ -47,7 +47,7 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Folds:
-    """The rows of one run, cut into folds. ``edges``: shape (K + 1, partitions)."""
+    """The rows of one run, cut into folds. ``edges``: shape (K + 1, segments)."""
 
     enclave: Enclave
     edges: IntArray
@@ -67,15 +67,15 @@ class Folds:
         return len(self.edges) - 1
 
     def fold(self, fold: int) -> Pieces:
-        """The units of one fold, 0 <= fold < K, a piece per partition."""
+        """The units of one fold, 0 <= fold < K, a piece per segment."""
         return self._pieces([(fold, fold + 1)])
 
     def without(self, fold: int) -> Pieces:
-        """The units of all other folds: those before it, then those behind it, of each partition."""
+        """The units of all other folds: those before it, then those behind it, of each segment."""
         return self._pieces([(0, fold), (fold + 1, self.count)])
 
     def _pieces(self, spans: list[tuple[int, int]]) -> Pieces:
-        """The rows between pairs of edges, partition by partition; empty pieces are left out."""
+        """The rows between pairs of edges, segment by segment; empty pieces are left out."""
         places = [
             (index, int(self.edges[first, index]), int(self.edges[last, index]))
             for index in range(self.edges.shape[1])
@@ -91,7 +91,7 @@ class Folds:
 
 
 def folds_stage(enclave: Enclave, folds: int) -> None:
-    """Leave in the enclave where each fold begins and ends in each partition: ``Folds.edges``.
+    """Leave in the enclave where each fold begins and ends in each segment: ``Folds.edges``.
 
     Raises:
         StudyError: too few units.

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.plan import Layout, Partition
+from causalveil.schemas.plan import Layout
 from causalveil.schemas.study import (
     OTHER,
     Bounds,
@@ -32,9 +32,10 @@ from causalveil.schemas.study import (
     EffectStudy,
     NumericCovariate,
     Others,
+    Study,
 )
-from causalveil.tasks.enclave.partitions import column_groups, read_columns
-from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.enclave.rows import segment_folder
+from causalveil.tasks.enclave.segments import LoadedSegment, read_segments, readings
 from causalveil.tasks.enclave.validate import HASH_LABEL, changed, checked_order
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.machine.arrays_on_disk import new_array, save_array
@@ -194,28 +195,21 @@ def scaled_outcome(study: EffectStudy, outcome: pl.Series) -> FloatArray:
     return values
 
 
-def normalise_partition(study: EffectStudy, folder: Path, partition: Partition, place: Path, key: bytes) -> None:
-    """Write x.npy, t.npy and u.npy of one partition, rows ascending by keyed hash.
+def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
+    """Write x.npy, t.npy and u.npy of one segment, rows ascending by keyed hash.
 
-    Holds the study's columns of one partition; x goes to disk chunk by chunk, on ``study.execution.workers``
-    threads.
+    x goes to disk chunk by chunk, on ``study.execution.workers`` threads.
 
     Raises:
         DataError: the file differs from what was validated.
     """
-    frame = read_columns(folder, partition, [study.data.unit, study.treatment, study.outcome.name])
-    order = checked_order(frame, study.data.unit, partition, place, key)
+    frame, order = segment.frame, checked_order(segment, study.data.unit, place, key)
     treatment = binary(frame[study.treatment], study.treatment_codes)
     if treatment.null_count():
-        raise changed(partition)
+        raise changed(segment.partition)
     save_array(place / "t.npy", treatment.to_numpy()[order])
     save_array(place / "u.npy", scaled_outcome(study, frame[study.outcome.name])[order])
-    del frame, treatment
-    prepared: list[CovariateValues] = []
-    # In groups, because a file of many row groups is copied to make its columns contiguous.
-    for names in column_groups(sorted(study.covariates), partition.rows):
-        prepared.extend(columns(study, read_columns(folder, partition, names)))
-    _write_covariates(study, prepared, order, place / "x.npy")
+    _write_covariates(study, columns(study, frame), order, place / "x.npy")
 
 
 def normalise_stage(
@@ -234,25 +228,33 @@ def normalise_stage(
     Raises:
         DataError: a file was changed since it was validated.
     """
-    write_partitions(partial(normalise_partition, study, folder), layout, scratch, run_id, seed)
+    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed)
 
 
-def write_partitions(
-    write: Callable[[Partition, Path, bytes], None], layout: Layout, scratch: Path, run_id: str, seed: int | None
+def write_segments(
+    write: Callable[[LoadedSegment, Path, bytes], None],
+    study: Study,
+    folder: Path,
+    layout: Layout,
+    scratch: Path,
+    run_id: str,
+    seed: int | None,
 ) -> None:
-    """Call ``write`` with every partition, its folder in scratch, and the key of the hashes that validate left there.
+    """Call ``write`` with every segment, its folder in scratch, and the key of the hashes that validate left there.
 
     Args:
         write: can be pickled; it may be called on a worker.
-        layout, scratch, run_id, seed: as for :func:`normalise_stage`.
+        study, folder, layout, scratch, run_id, seed: as for :func:`normalise_stage`.
     """
     key = key_of(run_id, seed).subkey(HASH_LABEL)
+    work = readings(layout, len(study.columns))
 
     def normalise(index: int) -> None:
-        write(layout.partitions[index], partition_folder(scratch, index), key)
+        for segment in read_segments(folder, work[index], study.columns):
+            write(segment, segment_folder(scratch, segment.number), key)
 
-    # In one process one after the other: a partition may have threads of its own, and memory holds one.
-    distribute(normalise, len(layout.partitions), workers=1)
+    # In one process one after the other: a segment may have threads of its own, and memory holds one.
+    distribute(normalise, len(work), workers=1)
 
 
 def _write_covariates(study: EffectStudy, prepared: Sequence[CovariateValues], order: IntArray, path: Path) -> None:

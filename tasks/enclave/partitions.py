@@ -1,5 +1,4 @@
-"""Which Parquet files a run reads, learnt from their paths and footers; and the one way to read their
-columns."""
+"""Which Parquet files a run reads, learnt from their paths and footers; and the one way to read their rows."""
 
 from __future__ import annotations
 
@@ -8,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
 from causalveil.schemas.errors import ContractError, DataError
@@ -19,6 +18,8 @@ if TYPE_CHECKING:
     import polars as pl
 
 WHOLE = "all"
+# Of each column, while it is decoded.
+_BUFFER = 1 << 16
 _NUMBER = re.compile(r"^-?[0-9]+(\.[0-9]+)?$")
 
 
@@ -68,42 +69,91 @@ def column_types(folder: Path, partition: Partition) -> dict[str, pl.DataType]:
     types = None
     try:
         types = dict(pl.read_parquet_schema(folder / partition.path))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
+    except _unreadables():
         types = None
     if types is None:
         raise DataError(_unreadable(partition.path))
     return types
 
 
-def read_columns(folder: Path, partition: Partition, columns: Sequence[str]) -> pl.DataFrame:
-    """Read some columns of one partition into memory, as many rows as its footer promised.
+def read_rows(folder: Path, partition: Partition, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+    """Read some columns of one partition, frame by frame: memory does not grow with the file nor with its row groups.
+
+    Args:
+        folder: the data folder.
+        partition: how many rows its footer promised.
+        columns: which of the file's, in this order.
+        rows: of each frame, the last one apart; at least 1.
+
+    Yields:
+        At least one frame; dictionaries of text are text in it.
 
     Raises:
-        DataError: missing columns, damaged pages, or another number of rows than the layout states. The
-        reader's
-            own error, which may quote data, is dropped: raising after the ``except`` block leaves no
-            trace of it in ``__context__`` either, where a workflow engine would find and store it.
+        DataError: missing columns, damaged pages, or another number of rows than the layout states. The reader's
+            own error, which may quote data, is dropped: raising after the ``except`` block leaves no trace of it in
+            ``__context__`` either, where a workflow engine would find and store it.
     """
     import polars as pl
 
-    frame = None
-    try:
-        # hive_partitioning off: columns come from the file, never from its path. glob off: a path is a path.
-        frame = pl.read_parquet(folder / partition.path, columns=list(columns), hive_partitioning=False, glob=False)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
-        frame = None
-    if frame is None:
-        raise DataError(_unreadable(partition.path))
-    if frame.height != partition.rows:
-        raise DataError(f"{partition.path}: the number of rows differs from the plan's; the file was changed")
-    return frame
+    batches = _batches(folder / partition.path, columns, rows)
+    left, waiting = partition.rows, list[pl.DataFrame]()
+    while True:
+        batch, failed = None, False
+        try:
+            batch = next(batches, None)
+        except _unreadables():
+            failed = True
+        if failed:
+            raise DataError(_unreadable(partition.path))
+        left -= 0 if batch is None else batch.height
+        if left < 0 or (left and batch is None):
+            raise DataError(f"{partition.path}: the number of rows differs from the plan's; the file was changed")
+        if batch is None:
+            break
+        # A reader may end a batch where a row group ends.
+        if batch.height or not waiting:
+            waiting.append(batch)
+        if sum(frame.height for frame in waiting) >= rows:
+            whole = pl.concat(waiting)
+            yield whole[:rows]
+            waiting = [whole[rows:]] if whole.height > rows else []
+    last = pl.concat(waiting)
+    if last.height or not partition.rows:
+        yield last
 
 
-def column_groups(names: Sequence[str], rows: int, target_bytes: int = 1 << 26) -> Iterator[list[str]]:
-    """Cut ``names`` into runs that take about ``target_bytes`` at 8 bytes a value."""
-    size = max(1, target_bytes // max(1, 8 * rows))
-    for start in range(0, len(names), size):
-        yield list(names[start : start + size])
+def read_as(kind: pl.DataType) -> pl.DataType:
+    """The type in which a column of this type comes from :func:`read_rows`."""
+    import polars as pl
+
+    return pl.String() if kind.base_type() in (pl.Categorical, pl.Enum) else kind
+
+
+def _batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+    """At most ``rows`` rows after each other, and at the end none, so that a file without rows has its columns."""
+    import pyarrow.parquet as pq
+
+    # Pages are read as they are decoded: without a buffer the reader would hold a row group's whole column.
+    with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
+        batches = file.iter_batches(rows, columns=list(columns))
+        nothing = file.schema_arrow.empty_table()
+        yield from (_frame(part, columns) for part in batches)
+        yield _frame(nothing, columns)
+
+
+def _frame(rows: Any, columns: Sequence[str]) -> pl.DataFrame:
+    import polars as pl
+
+    frame = pl.DataFrame(rows).select(columns)
+    return frame.cast({name: read_as(kind) for name, kind in frame.schema.items() if read_as(kind) != kind})
+
+
+def _unreadables() -> tuple[type[BaseException], ...]:
+    """What the two readers raise at a file that they cannot read."""
+    import polars as pl
+    import pyarrow as pa
+
+    return (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, ValueError)
 
 
 def _unreadable(path: str) -> str:
@@ -167,13 +217,12 @@ def _natural_order(blocks: set[str]) -> list[str]:
 
 
 def _footer_rows(folder: Path, path: str) -> int:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     rows: int | None = None
     try:
         rows = int(pq.read_metadata(folder / path).num_rows)
-    except (pa.ArrowException, OSError, ValueError):
+    except _unreadables():
         rows = None
     if rows is None or rows < 0:
         raise DataError(_unreadable(path))

@@ -1,4 +1,4 @@
-"""Rows of one partition, and where a partition's files lie in a run's scratch folder (``enclave.py`` reads them)."""
+"""Rows of one segment, and where a segment's files lie in a run's scratch folder (``enclave.py`` reads them)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HashArray = NDArray[np.uint64]
 
 @dataclass(frozen=True)
 class Rows:
-    """Aligned rows of one partition: x (rows, d), t (rows,) in {0, 1}, u (rows,) in [-1, 1]."""
+    """Aligned rows of one segment: x (rows, d), t (rows,) in {0, 1}, u (rows,) in [-1, 1]."""
 
     x: FloatArray
     t: ByteArray
@@ -30,6 +30,6 @@ class Rows:
         return Rows(self.x[part], self.t[part], self.u[part])
 
 
-def partition_folder(scratch: Path, index: int) -> Path:
-    """Where partition ``index`` lies."""
+def segment_folder(scratch: Path, index: int) -> Path:
+    """Where segment ``index`` lies."""
     return scratch / "enclave" / f"part-{index:05d}"

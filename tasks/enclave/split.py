@@ -1,8 +1,8 @@
 """Which units train the propensity model: those with the round(f n) smallest keyed hashes, exactly that many.
 
 The choice depends on the units and the key alone, not on the order of rows or on how they are cut into files.
-Normalised rows ascend by hash, so the training units of a partition are its first rows and the split is
-one number per partition. Why the key must be secret: ``docs/privacy.md``.
+Normalised rows ascend by hash, so the training units of a segment are its first rows and the split is
+one number per segment. Why the key must be secret: ``docs/privacy.md``.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ def training_size(units: int, fraction: float) -> int:
 
 
 def leading_rows(hashes: Sequence[HashArray], size: int) -> IntArray:
-    """How many of each partition's rows are among the ``size`` smallest hashes of all.
+    """How many of each segment's rows are among the ``size`` smallest hashes of all.
 
     Keyed hashes are uniform, so the threshold is sought near size / units of their range: a few thousand of 1e8 rows
-    are copied and sorted, and one partition is open at a time. A range that turns out too narrow is widened.
+    are copied and sorted, and one segment is open at a time. A range that turns out too narrow is widened.
 
     Args:
-        hashes: per partition shape (rows, 2), ascending by 128-bit value.
+        hashes: per segment shape (rows, 2), ascending by 128-bit value.
         size: 0 < size <= all rows.
 
     Raises:
@@ -65,7 +65,7 @@ def leading_rows(hashes: Sequence[HashArray], size: int) -> IntArray:
         below, near = np.zeros(len(hashes), dtype=np.int64), []
         for index, part in enumerate(hashes):
             below[index] = bisect_left(part[:, 0], low)
-            # A copy, so that the partition does not stay open.
+            # A copy, so that the segment does not stay open.
             near.append(np.array(part[int(below[index]) : bisect_left(part[:, 0], high)]))
         wanted = size - int(below.sum())
         if 0 < wanted <= sum(map(len, near)):
@@ -83,7 +83,7 @@ def leading_rows(hashes: Sequence[HashArray], size: int) -> IntArray:
 class Halves:
     """The rows of one run, cut into those that train a model and those that an effect is estimated on.
 
-    ``edges``: shape (2, partitions); the leading rows of each partition that train, and the first that is estimated on.
+    ``edges``: shape (2, segments); the leading rows of each segment that train, and the first that is estimated on.
     """
 
     enclave: Enclave
@@ -99,21 +99,21 @@ class Halves:
         return cls(enclave, np.array(enclave.load(SPLIT)))
 
     @property
-    def partitions(self) -> int:
+    def segments(self) -> int:
         """How many there are."""
         return len(self.edges[0])
 
-    def train(self, partition: int) -> Rows:
-        """The training units of a partition."""
-        return self.enclave.rows(partition)[: int(self.edges[0, partition])]
+    def train(self, segment: int) -> Rows:
+        """The training units of a segment."""
+        return self.enclave.rows(segment)[: int(self.edges[0, segment])]
 
-    def estimation(self, partition: int) -> Rows:
-        """The estimation units of a partition."""
-        return self.enclave.rows(partition)[int(self.edges[1, partition]) :]
+    def estimation(self, segment: int) -> Rows:
+        """The estimation units of a segment."""
+        return self.enclave.rows(segment)[int(self.edges[1, segment]) :]
 
 
 def split_stage(study: Study, enclave: Enclave) -> None:
-    """Leave in the enclave where each partition is cut: ``Halves.edges``.
+    """Leave in the enclave where each segment is cut: ``Halves.edges``.
 
     Where every unit serves every purpose both halves are all rows.
 

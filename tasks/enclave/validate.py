@@ -20,8 +20,9 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.enclave import OpenedInTurn
-from causalveil.tasks.enclave.partitions import column_groups, column_types, read_columns
-from causalveil.tasks.enclave.rows import HashArray, partition_folder
+from causalveil.tasks.enclave.partitions import column_types, read_as
+from causalveil.tasks.enclave.rows import HashArray, segment_folder
+from causalveil.tasks.enclave.segments import LoadedSegment, Reading, read_segments, readings
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     import pandera.polars as pa
 
 HASH_LABEL = "unit hash"
-RANGE_UNITS = 500_000
+RANGE_UNITS = 2_000_000
 Types = Mapping[str, pl.DataType]
 
 
@@ -48,9 +49,10 @@ def check_types(study: Study, partition: Partition, types: Types, first: Types |
     for name in study.columns:
         if first is not None and name in types and storage(types[name]) != storage(first[name]):
             raise DataError(_message(partition, name, Rule.same_type))
+    types = {name: read_as(kind) for name, kind in types.items()}
     schema = cohort_schema(study, types)
     # No rows: only presence and type can fail.
-    _apply(study, schema, pl.DataFrame(schema=dict(types)), partition)
+    _apply(study, schema, pl.DataFrame(schema=types), partition)
     return schema
 
 
@@ -95,7 +97,7 @@ def validate_stage(
 ) -> None:
     """Check every partition, then that units are unique over all of them.
 
-    Leaves the sorted hashes of the units in ``scratch`` (``h.npy``); normalise compares its own with
+    Leaves the sorted hashes of each segment's units in ``scratch`` (``h.npy``); normalise compares its own with
     them, so a file that is swapped in between is noticed.
 
     Args:
@@ -111,15 +113,12 @@ def validate_stage(
     """
     key = key_of(run_id, seed).subkey(HASH_LABEL)
     first = column_types(folder, layout.partitions[0]) if layout.partitions else None
+    work = readings(layout, len(study.columns))
 
-    def validate(index: int) -> int:
-        validate_partition(study, folder, layout.partitions[index], first, partition_folder(scratch, index), key)
-        return layout.partitions[index].rows
-
-    # In one process one after the other, so that memory is bounded by one partition.
-    units = sum(distribute(validate, len(layout.partitions), workers=1))
-    paths = [partition_folder(scratch, index) / "h.npy" for index in range(len(layout.partitions))]
-    edges = range_edges(units)
+    # In one process one after the other, so that memory is bounded by one segment.
+    distribute(lambda index: validate_reading(study, folder, work[index], first, scratch, key), len(work), workers=1)
+    paths = [segment_folder(scratch, number) / "h.npy" for reading in work for number in reading.numbers]
+    edges = range_edges(layout.units)
 
     def repeats(index: int) -> bool:
         hashes = OpenedInTurn(lambda part: load_array(paths[part]), len(paths))
@@ -129,45 +128,59 @@ def validate_stage(
         raise DataError(f"column '{study.data.unit}' {Rule.unique}")
 
 
-def validate_partition(
-    study: Study, folder: Path, partition: Partition, first: Types | None, place: Path, key: bytes
+def validate_reading(
+    study: Study, folder: Path, reading: Reading, first: Types | None, scratch: Path, key: bytes
 ) -> None:
-    """Check one partition and leave the sorted hashes of its units in ``place``.
+    """Check some partitions and leave the sorted hashes of each segment's units in ``scratch``.
 
     Raises:
         DataError: one line with partition, column and rule.
     """
-    schema = check_types(study, partition, column_types(folder, partition), first)
-    for names in column_groups(study.columns, partition.rows):
-        frame = read_columns(folder, partition, names)
-        check_values(study, schema, frame, partition)
-        if study.data.unit in names:
-            _save_hashes(frame[study.data.unit], key, place)
-        del frame
+    known: dict[tuple[object, ...], pa.DataFrameSchema] = {}
+    for partition in reading.partitions:
+        types = column_types(folder, partition)
+        # Of many small files almost all have the same types.
+        if (kinds := tuple(types.items())) not in known:
+            known[kinds] = check_types(study, partition, types, first)
+    schema = next(iter(known.values()))
+    for segment in read_segments(folder, reading, study.columns):
+        _check_segment(study, schema, segment)
+        _save_hashes(segment.frame[study.data.unit], key, segment_folder(scratch, segment.number))
 
 
-def checked_order(frame: pl.DataFrame, unit: str, partition: Partition, place: Path, key: bytes) -> IntArray:
-    """The order of a partition's rows by the hash of their units, if these are the units that were validated.
+def _check_segment(study: Study, schema: pa.DataFrameSchema, segment: LoadedSegment) -> None:
+    """Check all values at once; only where that fails, partition by partition, so as to name the one."""
+    failed = False
+    try:
+        check_values(study, schema, segment.frame, segment.parts[0][0])
+    except DataError:
+        failed = True
+    if failed:
+        for partition, frame in segment.parts:
+            check_values(study, schema, frame, partition)
+
+
+def checked_order(segment: LoadedSegment, unit: str, place: Path, key: bytes) -> IntArray:
+    """The order of a segment's rows by the hash of their units, if these are the units that were validated.
 
     Args:
-        frame: holds the column ``unit`` of the partition, n rows.
+        segment: holds the column ``unit``, n rows.
         unit: the study's unit column.
-        partition: named in errors.
-        place: the partition's folder in scratch, where :func:`validate_partition` left the hashes.
+        place: the segment's folder in scratch, where :func:`validate_reading` left the hashes.
         key: the key of that hash.
 
     Returns:
         A permutation, shape (n,).
 
     Raises:
-        DataError: the partition was not validated, or its units are others now.
+        DataError: the segment was not validated, or its units are others now.
     """
-    hashes = keyed_hash(frame[unit], key)
+    hashes = keyed_hash(segment.frame[unit], key)
     order = ascending(hashes)
     if not (place / "h.npy").exists():
-        raise DataError(f"{partition.path}: not validated; run validate before normalise")
+        raise DataError(f"{segment.partition.path}: not validated; run validate before normalise")
     if not np.array_equal(load_array(place / "h.npy"), hashes[order]):
-        raise changed(partition)
+        raise changed(segment.partition)
     return order
 
 

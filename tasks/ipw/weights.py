@@ -111,7 +111,7 @@ def contributions(study: IpwStudy, rows: Rows, coefficients: FloatArray) -> Floa
 def exact_sums(
     study: IpwStudy,
     rows: Callable[[int], Rows],
-    partitions: int,
+    segments: int,
     units: int,
     coefficients: FloatArray,
     workers: int = 1,
@@ -120,16 +120,16 @@ def exact_sums(
 
     Args:
         study: declares estimand, weighting, bounds.
-        rows: estimation rows of a partition.
-        partitions: how many there are.
-        units: rows of all partitions together.
+        rows: estimation rows of a segment.
+        segments: how many there are.
+        units: rows of all segments together.
         coefficients: released (or public) coefficients of the propensity model, shape (d,).
         workers: threads; the result does not depend on it.
     """
     step = 2.0 ** lattice_exponent(units)
     per_arm = study.estimator.weighting is Weighting.hajek
 
-    def partition_sums(index: int) -> FloatArray:
+    def segment_sums(index: int) -> FloatArray:
         part = rows(index)
         total = np.zeros(len(statistic_names(study)))
         for first in range(0, len(part), CHUNK):
@@ -144,7 +144,7 @@ def exact_sums(
                 total += whole.sum(axis=1)
         return total
 
-    parts = distribute(partition_sums, partitions, workers)
+    parts = distribute(segment_sums, segments, workers)
     total: IntArray = np.sum([np.rint(part).astype(np.int64) for part in parts], axis=0)
     return total / step
 
@@ -202,7 +202,7 @@ def weigh_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, coefficients: F
     sums = exact_sums(
         study,
         halves.estimation,
-        halves.partitions,
+        halves.segments,
         sizes.estimation,
         coefficients,
         study.execution.workers,

@@ -75,9 +75,9 @@ def release(study: MatchingStudy, scores: FloatArray, budget: Budget) -> FloatAr
 
 
 def traversal(enclave: Enclave) -> IntArray:
-    """The permutation that puts the units of all partitions, one after the other, into the order of traversal."""
-    # One partition's rows ascend by hash already.
-    return np.arange(len(enclave.load("h", 0))) if enclave.partitions == 1 else ascending(enclave.gather("h"))
+    """The permutation that puts the units of all segments, one after the other, into the order of traversal."""
+    # One segment's rows ascend by hash already.
+    return np.arange(len(enclave.load("h", 0))) if enclave.segments == 1 else ascending(enclave.gather("h"))
 
 
 def coefficients(study: MatchingStudy, sizes: Sizes, w: FloatArray, budget: Budget) -> FloatArray:
@@ -100,7 +100,7 @@ def fitted(study: MatchingStudy, sizes: Sizes, enclave: Enclave) -> FloatArray:
     """
     penalty, workers = study.estimator.penalty, study.execution.workers
     return enclave.once(
-        ("propensity", penalty), lambda: fit(enclave.rows, enclave.partitions, sizes.units, penalty, workers)
+        ("propensity", penalty), lambda: fit(enclave.rows, enclave.segments, sizes.units, penalty, workers)
     )
 
 
@@ -117,10 +117,10 @@ def scores_stage(study: MatchingStudy, enclave: Enclave, w: FloatArray, budget: 
     """Leave scores, treatments and scaled outcomes of all units in the order of traversal; scores with their noise."""
     order = traversal(enclave)
 
-    def partition_scores(index: int) -> FloatArray:
+    def segment_scores(index: int) -> FloatArray:
         return exact_scores(enclave.rows(index), w)
 
-    scores = np.concatenate(map_partitions(partition_scores, enclave.partitions, study.execution.workers))
+    scores = np.concatenate(map_partitions(segment_scores, enclave.segments, study.execution.workers))
     enclave.save(SCORES, release(study, scores[order], budget))
     for name, column in ((TREATED, "t"), (OUTCOME, "u")):
         enclave.save(name, enclave.gather(column)[order])

@@ -1,7 +1,7 @@
 """The private propensity score: ridge-penalised logistic regression, then noise on its coefficients.
 
 J(w) = (1/m) sum_i [log(1 + exp(w'x_i)) - t_i w'x_i] + (penalty/2) ||w||^2 over the m training rows is minimised
-by Newton's method. Gradient and Hessian are sums over chunks of partitions, so rows never sit in one process.
+by Newton's method. Gradient and Hessian are sums over chunks of segments, so rows never sit in one process.
 The coefficients are then released once (output perturbation: Chaudhuri, Monteleoni & Sarwate 2011; Lee et al.
 2019a, section 3.1). Why the sensitivity holds, step by step: ``docs/proofs/ipw.md``, section 1.
 """
@@ -147,7 +147,7 @@ class PropensityModel:
             return Laplace(sensitivity=self.coordinate_sensitivity(), cost=self.cost)
         return vector_mechanism(self.sensitivity(), self.cost)
 
-    def release(self, rows: Callable[[int], Rows], partitions: int, budget: Budget, workers: int = 1) -> FloatArray:
+    def release(self, rows: Callable[[int], Rows], segments: int, budget: Budget, workers: int = 1) -> FloatArray:
         """Fit to the training rows and release the coefficients, shape (d,). Arguments as of :func:`fit`.
 
         Raises:
@@ -156,7 +156,7 @@ class PropensityModel:
         """
         if self.units is None:
             raise ValueError("the propensity model needs the number of units")
-        return self.perturb(fit(rows, partitions, self.units, self.penalty, workers), budget)
+        return self.perturb(fit(rows, segments, self.units, self.penalty, workers), budget)
 
     def perturb(self, w: FloatArray, budget: Budget) -> FloatArray:
         """Fitted coefficients with noise, shape (d,); as they are where they need none."""
@@ -177,34 +177,34 @@ def model(study: IpwStudy, sizes: Sizes | None) -> PropensityModel:
     )
 
 
-def fit(rows: Callable[[int], Rows], partitions: int, units: int, penalty: float, workers: int = 1) -> FloatArray:
+def fit(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, workers: int = 1) -> FloatArray:
     """Coefficients w, shape (d,), with a computed gradient of J of norm at most ``TOLERANCE``.
 
     Args:
-        rows: training rows of a partition, x of shape (rows, d) in the unit ball.
-        partitions: how many there are.
-        units: m, the rows of all partitions together.
+        rows: training rows of a segment, x of shape (rows, d) in the unit ball.
+        segments: how many there are.
+        units: m, the rows of all segments together.
         penalty: the weight of ||w||^2 / 2.
         workers: threads; the result does not depend on it.
 
     Raises:
         ConvergenceError: the tolerance was not reached.
     """
-    start = _start(rows, partitions, units, penalty)
+    start = _start(rows, segments, units, penalty)
 
     def evaluate(w: FloatArray) -> tuple[FloatArray, FloatArray]:
-        parts = distribute(lambda index: _chunk_sums(rows(index), w), partitions, workers)
+        parts = distribute(lambda index: _chunk_sums(rows(index), w), segments, workers)
         return _derivatives(parts, w, units, penalty)
 
     return _newton(evaluate, start, TOLERANCE, 2 * coefficient_bound(penalty) + 1)
 
 
-def _start(rows: Callable[[int], Rows], partitions: int, units: int, penalty: float) -> FloatArray:
+def _start(rows: Callable[[int], Rows], segments: int, units: int, penalty: float) -> FloatArray:
     """Where to begin: the fit to the first rows, so that the whole table is passed over a few times only.
 
     It costs no privacy, since the sensitivity speaks of any w whose gradient is small.
     """
-    sample = next((part for part in map(rows, range(partitions)) if len(part) > 0), None)
+    sample = next((part for part in map(rows, range(segments)) if len(part) > 0), None)
     if sample is None:
         raise ConvergenceError("there are no training units to fit a propensity model to")
     size = min(len(sample), 4 * CHUNK)
@@ -289,7 +289,7 @@ def propensity_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, budget: Bu
         ConvergenceError: before anything is drawn.
     """
     halves = Halves.open(enclave)
-    return model(study, sizes).release(halves.train, halves.partitions, budget, study.execution.workers)
+    return model(study, sizes).release(halves.train, halves.segments, budget, study.execution.workers)
 
 
 def clipped_scores(x: FloatArray, coefficients: FloatArray, clip: tuple[float, float]) -> FloatArray:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from causalveil.tasks.enclave.validate import validate_partition
+from causalveil.tasks.enclave.validate import validate_reading
 from tests.packaging.conftest import ROOT, Installed, install
 
 
@@ -75,7 +75,7 @@ for entry in {entries}:
 
 def test_workers_get_functions_by_import(wheel: Installed) -> None:
     """What Dask and Ray send of ours is a name: a worker that has the wheel finds it there."""
-    sent = pickle.dumps(validate_partition)
+    sent = pickle.dumps(validate_reading)
     assert len(sent) < 200
     script = f"import pickle; found = pickle.loads({sent!r}); print(found.__module__, found.__code__.co_filename)"
     done = wheel.run("-c", script)

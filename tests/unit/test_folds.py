@@ -10,7 +10,7 @@ import pytest
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.folds import Folds, fold_sizes, folds_stage
-from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.enclave.rows import segment_folder
 from causalveil.tasks.machine.arrays_on_disk import save_array
 
 
@@ -20,7 +20,7 @@ def enclave(scratch: Path, sizes: list[int], seed: int = 0) -> FileEnclave:
     high = random.permutation(sum(sizes)).astype(np.uint64)
     start = 0
     for index, size in enumerate(sizes):
-        folder = partition_folder(scratch, index)
+        folder = segment_folder(scratch, index)
         folder.mkdir(parents=True)
         part = np.sort(high[start : start + size])
         save_array(folder / "h.npy", np.column_stack([part, part]))

@@ -18,7 +18,7 @@ from causalveil.tasks.enclave.normalise import (
     scaled_outcome,
 )
 from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.enclave.rows import segment_folder
 from causalveil.tasks.enclave.unit_hash import keyed_hash
 from causalveil.tasks.enclave.validate import HASH_LABEL, validate_stage
 from causalveil.tasks.machine.arrays_on_disk import load_array
@@ -36,7 +36,7 @@ def normalised(given, folder, scratch):
     layout = read_layout(given, folder)
     validate_stage(given, folder, layout, scratch, "run", 1)
     normalise_stage(given, folder, layout, scratch, "run", 1)
-    places = [partition_folder(scratch, index) for index in range(len(layout.partitions))]
+    places = [segment_folder(scratch, index) for index in range(len(layout.partitions))]
     return [tuple(load_array(place / f"{name}.npy") for name in "xtuh") for place in places]
 
 

@@ -2,10 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from causalveil.schemas.errors import DataError
-from causalveil.tasks.enclave.partitions import column_groups, read_columns, read_layout
+from causalveil.schemas.plan import Partition
+from causalveil.tasks.enclave.partitions import read_layout, read_rows
 from tests.bad_data import LAYOUT_CASES, UNIT, good, study, write
 
 
@@ -119,12 +121,39 @@ def test_glob_characters_and_hive_folders_do_not_change_what_is_read(tmp_path):
     folder = write(tmp_path / "age=99" / "[a]*", good(3))
     (folder / "part-0.parquet").rename(folder / "p[0]?.parquet")
     layout = read_layout(study(), tmp_path)
-    assert read_columns(tmp_path, layout.partitions[0], ["age"])["age"].to_list() == good(3)["age"].to_list()
+    (frame,) = read_rows(tmp_path, layout.partitions[0], ["age"], 5)
+    assert frame["age"].to_list() == good(3)["age"].to_list()
 
 
-def test_column_groups_cover_all_names_within_the_target():
-    names = [f"x{i}" for i in range(23)]
-    for rows in (0, 1, 1_000_000, 10**9):
-        groups = list(column_groups(names, rows))
-        assert [name for group in groups for name in group] == names
-        assert all(len(group) == 1 or len(group) * rows * 8 <= 1 << 26 for group in groups)
+@pytest.mark.parametrize("rows", [1, 7, 10, 24, 25, 1000])
+@pytest.mark.parametrize("group", [1, 10, 24])
+def test_rows_come_in_frames_of_the_size_asked_for_whatever_the_row_groups(rows, group, tmp_path):
+    given = good(24).with_columns(pl.col("group").cast(pl.Categorical).alias("entry"))
+    given.write_parquet(tmp_path / "part.parquet", row_group_size=group)
+    (partition,) = read_layout(study(), tmp_path).partitions
+    names = ["group", "person", "entry"]
+    frames = list(read_rows(tmp_path, partition, names, rows))
+    assert [frame.height for frame in frames[:-1]] == [rows] * (len(frames) - 1)
+    assert 0 < frames[-1].height <= rows
+    assert pl.concat(frames).equals(given.select(names).with_columns(pl.col("entry").cast(pl.String)))
+
+
+def test_a_file_without_rows_has_its_columns(tmp_path):
+    good(0).write_parquet(tmp_path / "part.parquet")
+    (frame,) = read_rows(tmp_path, Partition(path="part.parquet", rows=0, block="all"), ["age", "group"], 5)
+    assert frame.schema == good(0).select("age", "group").schema
+
+
+@pytest.mark.parametrize("promised", [23, 25])
+@pytest.mark.parametrize("rows", [5, 100])
+def test_another_number_of_rows_than_promised_is_an_error(promised, rows, tmp_path):
+    good(24).write_parquet(tmp_path / "part.parquet")
+    with pytest.raises(DataError, match="number of rows"):
+        list(read_rows(tmp_path, Partition(path="part.parquet", rows=promised, block="all"), ["age"], rows))
+
+
+def test_a_column_is_read_by_its_whole_name(tmp_path):
+    """A reader that takes names for paths brings ``age.max`` where ``age`` is asked for."""
+    pl.DataFrame({"age.max": [1.0], "age": [2.0]}).write_parquet(tmp_path / "part.parquet")
+    (frame,) = read_rows(tmp_path, Partition(path="part.parquet", rows=1, block="all"), ["age"], 5)
+    assert frame.to_dict(as_series=False) == {"age": [2.0]}

@@ -12,7 +12,7 @@ import pytest
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.enclave.enclave import FileEnclave, MemoryEnclave
-from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.enclave.rows import segment_folder
 from causalveil.tasks.enclave.split import SPLIT, Halves
 from causalveil.tasks.machine.arrays_on_disk import load_array, new_array, save_array
 from causalveil.tasks.machine.distribute import map_partitions
@@ -155,7 +155,7 @@ def parts():
 
 def on_files(scratch):
     for index, part in enumerate(parts()):
-        folder = partition_folder(scratch, index)
+        folder = segment_folder(scratch, index)
         folder.mkdir(parents=True)
         for name, array in zip("xtu", part, strict=True):
             save_array(folder / f"{name}.npy", array)
@@ -173,7 +173,7 @@ def test_enclave_slices(cut, made, tmp_path):
     lengths = [len(t) for _, t, _ in parts()]
     enclave.save(SPLIT, np.array([cut, cut] if cut else [lengths, [0, 0, 0]]))
     halves = Halves.open(enclave)
-    assert halves.partitions == enclave.partitions == 3
+    assert halves.segments == enclave.segments == 3
     for index, (x, t, u) in enumerate(parts()):
         whole = slice(None)
         first, rest = (slice(0, cut[index]), slice(cut[index], None)) if cut else (whole, whole)

@@ -8,7 +8,7 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.rows import partition_folder
+from causalveil.tasks.enclave.rows import segment_folder
 from causalveil.tasks.enclave.validate import check_unique, validate_stage
 from causalveil.tasks.machine.arrays_on_disk import load_array
 from tests.bad_data import (
@@ -131,7 +131,7 @@ def test_hashes_are_left_sorted_private_and_keyed_by_the_run(tmp_path):
     found = []
     for run_id, seed in (("one", None), ("two", None), ("one", None), ("one", 7), ("two", 7)):
         validate_stage(given, folder, layout, tmp_path / "scratch", run_id, seed)
-        path = partition_folder(tmp_path / "scratch", 0) / "h.npy"
+        path = segment_folder(tmp_path / "scratch", 0) / "h.npy"
         assert path.stat().st_mode & 0o777 == 0o600
         found.append(load_array(path).copy())
         assert np.all(found[-1][1:, 0] >= found[-1][:-1, 0])
