@@ -8,7 +8,7 @@ from causalveil.flows.cli.audit_prefect import prefect_trail
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.errors import RunConflict
 from causalveil.schemas.ledger import Sum
-from causalveil.schemas.trail import FlowRecord, LedgerTrail, Stamp, Trail
+from causalveil.schemas.oversight.trail import FlowRecord, LedgerTrail, Stamp, Trail
 
 
 def trail_of(run_id: str) -> Trail:

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from causalveil.flows.engine import settings
-from causalveil.schemas.trail import FlowRecord, PrefectTrail, StageRecord, StateRecord
+from causalveil.schemas.oversight.trail import FlowRecord, PrefectTrail, StageRecord, StateRecord
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient

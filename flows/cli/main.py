@@ -24,6 +24,7 @@ from typer.exceptions import TyperException
 
 from causalveil.flows.cli import show
 from causalveil.flows.cli.audit import audit
+from causalveil.flows.cli.desk import desk, export
 from causalveil.flows.cli.extract import extract
 from causalveil.flows.cli.ledger import ledger_app
 from causalveil.flows.cli.options import EngineChoice, Json, Sweep
@@ -50,8 +51,10 @@ app.command()(extract)
 app.command()(audit)
 app.command()(pool)
 app.command()(report)
+app.command()(desk)
 ledger_app.command()(forecast)
 ledger_app.command()(chart)
+ledger_app.command()(export)
 
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)]

@@ -74,7 +74,7 @@ def burndown_html(account: Account, burndowns: Sequence[Burndown]) -> str:
     Raises:
         CausalveilError: this installation lacks its templates.
     """
-    context = {"account": account.model_dump(mode="json"), "panels": _panels(burndowns), "css": style("style.css")}
+    context = {"account": account.model_dump(mode="json"), "panels": panels_of(burndowns), "css": style("style.css")}
     return environment().get_template("burndown.html.j2").render(context)
 
 
@@ -84,7 +84,7 @@ def burndown_svg(account: Account, burndowns: Sequence[Burndown]) -> str:
     Raises:
         CausalveilError: this installation lacks its templates.
     """
-    panels = _panels(burndowns)
+    panels = panels_of(burndowns)
     context = {
         "account": account.model_dump(mode="json"),
         "panels": panels,
@@ -96,7 +96,8 @@ def burndown_svg(account: Account, burndowns: Sequence[Burndown]) -> str:
     return environment().get_template("burndown_file.svg.j2").render(context)
 
 
-def _panels(burndowns: Sequence[Burndown]) -> list[Panel]:
+def panels_of(burndowns: Sequence[Burndown]) -> list[Panel]:
+    """The drawing of each account, on one axis of time."""
     moments = [step.at for one in burndowns for step in one.steps]
     if not moments:
         return []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlalchemy import select
+
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import RunConflict
 from causalveil.schemas.ledger import DOCUMENT, Account, Verified
@@ -98,6 +100,25 @@ class ReaderSide(Journal):
             return tuple(
                 self.store.select(connection, entries.c.dataset == dataset, of_accounts, entries.c.name != DOCUMENT)
             )
+
+    def datasets(self) -> tuple[str, ...]:
+        """The names of all datasets that anybody granted or asked anything of, sorted.
+
+        Raises:
+            LedgerError: the ledger cannot be used.
+        """
+        with self.store.read() as connection:
+            names = connection.execute(select(entries.c.dataset).distinct().where(entries.c.dataset != ""))
+            return tuple(sorted(name for (name,) in names))
+
+    def entries_of(self, dataset: str) -> tuple[Entry, ...]:
+        """Every entry of a dataset in order, releases among them; "" for those of the ledger as a whole.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry was changed.
+        """
+        with self.store.read() as connection:
+            return tuple(self.store.select(connection, entries.c.dataset == dataset))
 
     def sums(self) -> Book:
         """What the whole ledger adds up to, as a writer finds it; takes a writer's turn, and writes nothing.

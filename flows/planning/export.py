@@ -1,0 +1,270 @@
+"""What a ledger's owner hands on: tables of runs and charges, and entries for a public registry of deployments.
+
+Declared and recorded facts only. No released value is in any of these files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import yaml
+
+from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.oversight.desk import Desk, DeskDataset, DeskRun
+from causalveil.schemas.privacy import Level
+from causalveil.tasks.machine.write import PUBLIC, whole_file, write_whole
+from causalveil.tasks.privacy.ledger.ledger import Ledger
+from causalveil.tasks.privacy.outlook.desk import desk_of
+
+
+class ExportFormat(StrEnum):
+    """What `ledger export` writes."""
+
+    csv = "csv"
+    parquet = "parquet"
+    registry = "registry"
+
+
+RUN_COLUMNS = (
+    *("dataset", "run_id", "study", "purpose", "estimator", "guarantee", "level", "blocks", "units", "state"),
+    *("epsilon", "delta", "spent_epsilon", "spent_delta", "actor", "host", "reserved_at", "ended_at"),
+)
+CHARGE_COLUMNS = (
+    *("dataset", "run_id", "name", "stage", "mechanism", "units_touched", "norm", "sensitivity", "noise_scale"),
+    *("epsilon", "delta"),
+)
+REFUSAL_COLUMNS = ("dataset", "run_id", "study", "purpose", "epsilon", "delta", "actor", "host", "at", "why")
+# Text that a spreadsheet would take for a formula.
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+PERSON = "TO BE WRITTEN BY A PERSON"
+UNITS = {
+    Level.sample: "the whole record of one unit",
+    Level.label: "the outcome of one unit; its treatment and covariates are public by declaration",
+    Level.training_units: "the whole record of one unit of the training half; the other half has no bound",
+}
+
+
+def export(ledger: Ledger, folder: Path, form: ExportFormat, dataset: str | None = None) -> list[Path]:
+    """Write what the ledger says of one dataset, or of all.
+
+    Args:
+        ledger: its whole chain is verified first.
+        folder: ``runs``, ``charges`` and ``refusals`` as .csv or .parquet; or for each study with a finished run
+            ``DATASET.STUDY.yaml``, an entry of OpenDP's registry of deployments, and ``DATASET.STUDY.md``, the points
+            by which NIST SP 800-226 evaluates a guarantee.
+        form: which of these.
+        dataset: its name; None: all.
+
+    Raises:
+        StudyError: an unknown dataset, or a file cannot be written.
+        LedgerError: the ledger does not verify or cannot be used.
+    """
+    desk = desk_of(ledger)
+    if dataset is not None:
+        chosen = tuple(one for one in desk.datasets if one.dataset == dataset)
+        if not chosen:
+            raise StudyError(f"dataset '{dataset}' is unknown to this ledger: nobody granted or asked anything of it")
+        desk = desk.model_copy(update={"datasets": chosen})
+    if form is ExportFormat.registry:
+        return [write_whole(folder / name, text) for name, text in _registry(ledger, desk)]
+    return [_table(folder / f"{name}.{form}", rows, form) for name, rows in tables(desk).items()]
+
+
+def tables(desk: Desk) -> dict[str, pl.DataFrame]:
+    """Runs, drawn charges and refusals; amounts are exact text, moments ISO 8601 in UTC."""
+    runs, charges, refusals = [], [], []
+    for one in desk.datasets:
+        runs += [_run_row(one.dataset, run) for run in one.runs]
+        charges += [_charge_row(one.dataset, run, charge) for run in one.runs for charge in run.charges]
+        refusals += [
+            {
+                "dataset": one.dataset,
+                **refusal.model_dump(include={"run_id", "study", "purpose", "why"}),
+                "epsilon": None if refusal.cost is None else amount_text(refusal.cost.epsilon),
+                "delta": None if refusal.cost is None else amount_text(refusal.cost.delta),
+                "actor": refusal.by.actor,
+                "host": refusal.by.host,
+                "at": refusal.by.at.isoformat(),
+            }
+            for refusal in one.refusals
+        ]
+    return {
+        "runs": _frame(runs, RUN_COLUMNS),
+        "charges": _frame(charges, CHARGE_COLUMNS),
+        "refusals": _frame(refusals, REFUSAL_COLUMNS),
+    }
+
+
+def _run_row(dataset: str, run: DeskRun) -> dict[str, Any]:
+    return {
+        "dataset": dataset,
+        **run.model_dump(include={"run_id", "study", "purpose", "estimator", "units", "state"}),
+        "guarantee": str(run.guarantee),
+        "level": str(run.level),
+        "blocks": " ".join(run.blocks),
+        "epsilon": amount_text(run.cost.epsilon),
+        "delta": amount_text(run.cost.delta),
+        "spent_epsilon": amount_text(run.spent.epsilon),
+        "spent_delta": amount_text(run.spent.delta),
+        "actor": run.reserved.actor,
+        "host": run.reserved.host,
+        "reserved_at": run.reserved.at.isoformat(),
+        "ended_at": None if run.ended is None else run.ended.at.isoformat(),
+    }
+
+
+def _charge_row(dataset: str, run: DeskRun, charge: Any) -> dict[str, Any]:
+    return {
+        "dataset": dataset,
+        "run_id": run.run_id,
+        "name": charge.name,
+        "stage": charge.stage,
+        "mechanism": str(charge.mechanism),
+        "units_touched": str(charge.scope),
+        "norm": None if charge.norm is None else str(charge.norm),
+        "sensitivity": charge.sensitivity,
+        "noise_scale": charge.noise_scale,
+        "epsilon": amount_text(charge.epsilon),
+        "delta": amount_text(charge.delta),
+    }
+
+
+def _frame(rows: list[dict[str, Any]], columns: Iterable[str]) -> pl.DataFrame:
+    kinds: dict[str, Any] = {"units": pl.Int64, "sensitivity": pl.Float64, "noise_scale": pl.Float64}
+    return pl.DataFrame(rows, schema={name: kinds.get(name, pl.String) for name in columns}, orient="row")
+
+
+def _table(path: Path, frame: pl.DataFrame, form: ExportFormat) -> Path:
+    content = BytesIO()
+    if form is ExportFormat.parquet:
+        frame.write_parquet(content)
+    else:
+        text = [name for name, kind in frame.schema.items() if kind == pl.String]
+        harmless = [
+            pl.when(pl.col(name).str.slice(0, 1).is_in(FORMULAS)).then("'" + pl.col(name)).otherwise(name).alias(name)
+            for name in text
+        ]
+        frame.with_columns(harmless).write_csv(content)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path, mode=PUBLIC) as stream:
+            stream.write(content.getvalue())
+    except OSError as problem:
+        raise StudyError(f"{path}: cannot be written ({type(problem).__name__})") from None
+    return path
+
+
+def _registry(ledger: Ledger, desk: Desk) -> Iterator[tuple[str, str]]:
+    for one in desk.datasets:
+        finished = [run for run in one.runs if run.state == "finished"]
+        for study in sorted({run.study for run in finished}):
+            runs = [run for run in finished if run.study == study]
+            stored = json.loads(ledger.stored_document(runs[-1].run_id) or "{}")
+            entry = registry_entry(one, runs, stored)
+            yield f"{one.dataset}.{study}.yaml", yaml.safe_dump(entry, sort_keys=False, allow_unicode=True, width=100)
+            yield f"{one.dataset}.{study}.md", evaluation(one, runs, stored)
+
+
+def _unit(stored: Mapping[str, Any]) -> str:
+    data = stored.get("specification", {}).get("data") or {}
+    return str(data.get("unit") or "unit")
+
+
+def _variant(run: DeskRun) -> str:
+    return "Approximate DP" if run.cost.delta > 0 else "Pure DP"
+
+
+def _mechanisms(runs: list[DeskRun]) -> str:
+    return ", ".join(sorted({str(charge.mechanism).replace("_", " ") for run in runs for charge in run.charges}))
+
+
+def _account(one: DeskDataset, run: DeskRun) -> str:
+    cap = one.account.caps.get(run.level)
+    if cap is None:
+        return "No cap is in force for this level any more."
+    return (
+        f"All studies of this dataset together are held to ({amount_text(cap.epsilon)}, {amount_text(cap.delta)}) at "
+        f"this level by an append-only ledger, with {one.account.accounting} composition."
+    )
+
+
+def registry_entry(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any]) -> dict[str, Any]:
+    """A study as an entry of OpenDP's registry of deployments: its tiers 1 to 3 as far as the ledger knows.
+
+    Args:
+        one: its dataset.
+        runs: its finished runs in order, at least one.
+        stored: the last one's release; only the name of its unit is used.
+    """
+    last, unit = runs[-1], _unit(stored)
+    return {
+        "url_slug": f"{one.dataset}-{last.study}-{last.reserved.at:%Y}".lower().replace("_", "-"),
+        "deployment": {
+            "basic": {
+                "name": f"{last.study} ({one.dataset})",
+                "data_curators": [{"data_curator_name": PERSON, "data_curator_type": PERSON}],
+                "description": f"A differentially private treatment effect by {last.estimator.replace('_', ' ')}"
+                f"{'' if last.purpose is None else ': ' + last.purpose}",
+                "intended_use": last.purpose or PERSON,
+                "data_product_type": "Summary statistics",
+                "data_product_region": PERSON,
+                "data_product_sector": PERSON,
+                "publication_date": f"{(last.ended or last.reserved).at:%Y-%m-%d}",
+            },
+            "dp_variant": {
+                "variant_name": _variant(last),
+                "data_domain": f"Tables of {last.units:,} rows, one for each {unit}, within ranges declared beforehand",
+                "unprotected_quantities": "number of units, ranges and levels of the columns, studies and their "
+                "budgets" + ("; treatment and covariates" if last.level is Level.label else ""),
+            },
+            "privacy_loss": {
+                "privacy_unit": f"{unit}-level",
+                "privacy_unit_details": f"Adjacent datasets differ by {UNITS[last.level]} ({unit}), replaced by any "
+                "other.",
+                "privacy_parameters": {"epsilon": float(last.cost.epsilon), "delta": float(last.cost.delta)},
+                "privacy_parameters_details": f"Of each run; {len(runs)} finished. {_account(one, last)}",
+            },
+            "deployment_model": {
+                "model_name": "Central",
+                "release_type": "One release" if len(runs) == 1 else "Many releases",
+                "data_source_type": "Static" if len(runs) == 1 else "Dynamic",
+                "access_type": "Non-interactive",
+            },
+            "implementation": {
+                "preprocessing_and_hyperparameter_tuning": "Bounds and all settings were declared before a row was "
+                "read; none was chosen on the data.",
+                "mechanisms": _mechanisms(runs),
+                "justification": PERSON,
+            },
+            "administrative": {"status": "Draft", "registry_authors": [PERSON], "tier": 3},
+        },
+    }
+
+
+def evaluation(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, Any]) -> str:
+    """A study by the points of NIST SP 800-226, as a page of Markdown; arguments as for ``registry_entry``."""
+    last, unit = runs[-1], _unit(stored)
+    delta = amount_text(last.cost.delta)
+    points = {
+        "Definition": f"{_variant(last)}; neighbours differ by {UNITS[last.level]}, replaced (bounded).",
+        "Unit of privacy": f"one {unit}, one row each",
+        "Privacy parameters": f"epsilon {amount_text(last.cost.epsilon)}, delta {delta}, each of {len(runs)} run(s)",
+        "Composition": _account(one, last),
+        "Mechanisms": _mechanisms(runs),
+        "Exactness": "integer-valued noise on a lattice, from the operating system's generator",
+        "Trust model": "central: the curator holds the records; whoever asks sees releases alone",
+        "Side channels": "time, memory and errors of a run: see docs/privacy.md of causalveil",
+        "Not protected": "number of units, declared ranges and levels, studies and budgets",
+        "Utility": "each release has an interval that covers sampling and noise; see the release",
+        "Bias": PERSON,
+        "Data collection and access": PERSON,
+    }
+    rows = "\n".join(f"| {point} | {words.replace('|', '&#124;')} |" for point, words in points.items())
+    return f"# {last.study}, on {one.dataset}\n\n| NIST SP 800-226 | here |\n|---|---|\n{rows}\n"
