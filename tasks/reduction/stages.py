@@ -1,0 +1,113 @@
+"""The stage that makes one row of several, block by block, into a folder of its own that runs read."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import polars as pl
+
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.errors import CausalveilError, ContractError
+from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.enclave.partitions import read_columns
+from causalveil.tasks.machine.write import whole_file
+from causalveil.tasks.reduction.reduce import reduce_rows
+from causalveil.tasks.reduction.spread import gather, spread
+
+# Rows of one bucket, about, and units of one file that results: memory holds some of each.
+BUCKET_ROWS = 500_000
+FILE_UNITS = 1_000_000
+MOST_BUCKETS = 2048
+
+
+def reduce_stage(
+    contract: Contract,
+    folder: Path,
+    layout: Layout,
+    scratch: Path,
+    target: Path,
+    each: Callable[[str, pl.Series], None],
+    *,
+    bucket_rows: int = BUCKET_ROWS,
+    file_units: int = FILE_UNITS,
+) -> None:
+    """Reduce all rows of a folder to one per unit and block.
+
+    Args:
+        contract: with ``rows``.
+        folder: the data folder, whose rows keep the contract's declarations.
+        layout: its partitions.
+        scratch: an empty private folder, for the rows of one block.
+        target: an empty private folder. It is given ``part-00000.parquet`` and so on, below ``month=...`` where the
+            contract has blocks: each of ``file_units`` units but the last, so their number and sizes follow from the
+            number of units alone.
+        each: is shown each block's name with units, each unit of the block once.
+        bucket_rows: rows that are reduced at once, about.
+        file_units: units per file.
+
+    Raises:
+        ContractError: the contract says nothing of rows.
+        DataError: a file cannot be read, or holds what the checks refuse.
+        CausalveilError: the disk is full or fails.
+    """
+    if contract.rows is None:
+        raise ContractError(f"the contract of '{contract.dataset}' has no 'rows' to reduce")
+    for block in dict.fromkeys(partition.block for partition in layout.partitions):
+        partitions = [one for one in layout.partitions if one.block == block]
+        place = target if contract.blocks is None else target / block
+        place.mkdir(mode=0o700, exist_ok=True)
+        reduced = _reduced(contract, folder, partitions, scratch, bucket_rows)
+        for index, frame in enumerate(_cut(reduced, file_units)):
+            each(block, frame[contract.unit])
+            _write(place / f"part-{index:05d}.parquet", frame)
+
+
+def _reduced(
+    contract: Contract, folder: Path, partitions: list[Partition], scratch: Path, bucket_rows: int
+) -> Iterator[pl.DataFrame]:
+    """The reduced rows of one block, bucket by bucket."""
+    if contract.rows is None:
+        return
+    buckets = min(MOST_BUCKETS, max(1, -(-sum(one.rows for one in partitions) // bucket_rows)))
+    names = list(
+        dict.fromkeys([contract.unit, *([contract.rows.order] if contract.rows.order else []), *contract.columns])
+    )
+    # Nobody needs these hashes again, so nobody needs their key.
+    key, paths = secrets.token_bytes(16), []
+    for index, partition in enumerate(partitions):
+        paths.append(scratch / f"rows-{index:05d}.arrow")
+        spread(_plain(read_columns(folder, partition, names)), contract.unit, key, buckets, paths[-1])
+    for bucket in range(buckets):
+        yield reduce_rows(gather(paths, bucket), contract.unit, contract.rows, contract.columns)
+    for path in paths:
+        path.unlink()
+
+
+def _cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """The same rows in frames of ``rows`` rows but the last; one frame at least, so that no block is a gap."""
+    rest = pl.DataFrame()
+    for frame in frames:
+        rest = frame if rest.is_empty() else pl.concat([rest, frame])
+        while rest.height > rows:
+            yield rest[:rows]
+            rest = rest[rows:]
+    yield rest
+
+
+def _plain(frame: pl.DataFrame) -> pl.DataFrame:
+    """Text in dictionaries as text: each partition has entries of its own."""
+    texts = [name for name, kind in frame.schema.items() if kind.base_type() in (pl.Categorical, pl.Enum)]
+    return frame.with_columns(pl.col(texts).cast(pl.String)) if texts else frame
+
+
+def _write(path: Path, frame: pl.DataFrame) -> None:
+    failure = None
+    try:
+        with whole_file(path, durable=True) as stream:
+            frame.write_parquet(stream, compression="lz4", statistics=False)
+    except OSError as error:
+        failure = type(error).__name__
+    if failure:
+        raise CausalveilError(f"{path.parent}: the reduced rows cannot be written ({failure}); make room on its disk")
