@@ -1,6 +1,6 @@
 """Rows of all partitions -> buckets on disk that hold all rows of their units: two passes, and memory for one bucket.
 
-A unit's rows may lie anywhere. Each partition is written once more, in scratch, with its rows gathered by the bucket that
+A unit's rows may lie anywhere. Each partition is written once more, in scratch, its rows gathered by the bucket that
 a keyed hash of the unit names; then one bucket after the other is read from all of these files.
 """
 
