@@ -27,7 +27,7 @@ def spread(frame: pl.DataFrame, unit: str, key: bytes, buckets: int, path: Path)
     """Write rows to an Arrow file with one record batch per bucket, mode 0600.
 
     Args:
-        frame: rows of one partition; text in dictionaries is text already.
+        frame: some rows, in the types of ``read_rows``.
         unit: the column that names the unit.
         key: of the hash, 16 bytes; the same for all partitions.
         buckets: how many, below 2^32.

@@ -11,7 +11,7 @@ import polars as pl
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError, ContractError
 from causalveil.schemas.plan import Layout, Partition
-from causalveil.tasks.enclave.partitions import read_columns
+from causalveil.tasks.enclave.partitions import read_rows
 from causalveil.tasks.machine.write import whole_file
 from causalveil.tasks.reduction.reduce import reduce_rows
 from causalveil.tasks.reduction.spread import gather, spread
@@ -75,14 +75,29 @@ def _reduced(
         dict.fromkeys([contract.unit, *([contract.rows.order] if contract.rows.order else []), *contract.columns])
     )
     # Nobody needs these hashes again, so nobody needs their key.
-    key, paths = secrets.token_bytes(16), []
-    for index, partition in enumerate(partitions):
-        paths.append(scratch / f"rows-{index:05d}.arrow")
-        spread(_plain(read_columns(folder, partition, names)), contract.unit, key, buckets, paths[-1])
+    key = secrets.token_bytes(16)
+    paths: list[Path] = []
+    frames = (frame for one in partitions for frame in read_rows(folder, one, names, bucket_rows))
+    for frame in _joined(frames, bucket_rows):
+        paths.append(scratch / f"rows-{len(paths):05d}.arrow")
+        spread(frame, contract.unit, key, buckets, paths[-1])
     for bucket in range(buckets):
         yield reduce_rows(gather(paths, bucket), contract.unit, contract.rows, contract.columns)
     for path in paths:
         path.unlink()
+
+
+def _joined(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """The same rows in frames of about ``rows`` rows, so that many small partitions make few files."""
+    waiting, height = list[pl.DataFrame](), 0
+    for frame in frames:
+        waiting.append(frame)
+        height += frame.height
+        if height >= rows:
+            yield pl.concat(waiting)
+            waiting, height = [], 0
+    if waiting:
+        yield pl.concat(waiting)
 
 
 def _cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
@@ -94,12 +109,6 @@ def _cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
             yield rest[:rows]
             rest = rest[rows:]
     yield rest
-
-
-def _plain(frame: pl.DataFrame) -> pl.DataFrame:
-    """Text in dictionaries as text: each partition has entries of its own."""
-    texts = [name for name, kind in frame.schema.items() if kind.base_type() in (pl.Categorical, pl.Enum)]
-    return frame.with_columns(pl.col(texts).cast(pl.String)) if texts else frame
 
 
 def _write(path: Path, frame: pl.DataFrame) -> None:
