@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -29,6 +28,7 @@ def reduce_stage(
     scratch: Path,
     target: Path,
     each: Callable[[str, pl.Series], None],
+    key: bytes,
     *,
     bucket_rows: int = BUCKET_ROWS,
     file_units: int = FILE_UNITS,
@@ -44,6 +44,7 @@ def reduce_stage(
             contract has blocks: each of ``file_units`` units but the last, so their number and sizes follow from the
             number of units alone.
         each: is shown each block's name with units, each unit of the block once.
+        key: of the hash that decides which rows are reduced together; 16 bytes, thrown away afterwards.
         bucket_rows: rows that are reduced at once, about.
         file_units: units per file.
 
@@ -58,14 +59,14 @@ def reduce_stage(
         partitions = [one for one in layout.partitions if one.block == block]
         place = target if contract.blocks is None else target / block
         place.mkdir(mode=0o700, exist_ok=True)
-        reduced = _reduced(contract, folder, partitions, scratch, bucket_rows)
+        reduced = _reduced(contract, folder, partitions, scratch, key, bucket_rows)
         for index, frame in enumerate(_cut(reduced, file_units)):
             each(block, frame[contract.unit])
             _write(place / f"part-{index:05d}.parquet", frame)
 
 
 def _reduced(
-    contract: Contract, folder: Path, partitions: list[Partition], scratch: Path, bucket_rows: int
+    contract: Contract, folder: Path, partitions: list[Partition], scratch: Path, key: bytes, bucket_rows: int
 ) -> Iterator[pl.DataFrame]:
     """The reduced rows of one block, bucket by bucket."""
     if contract.rows is None:
@@ -74,8 +75,6 @@ def _reduced(
     names = list(
         dict.fromkeys([contract.unit, *([contract.rows.order] if contract.rows.order else []), *contract.columns])
     )
-    # Nobody needs these hashes again, so nobody needs their key.
-    key = secrets.token_bytes(16)
     paths: list[Path] = []
     frames = (frame for one in partitions for frame in read_rows(folder, one, names, bucket_rows))
     for frame in _joined(frames, bucket_rows):

@@ -74,6 +74,7 @@ def reduce_folder(
         tmp_path / "scratch",
         tmp_path / "target",
         lambda block, units: seen.append((block, units.n_unique())),
+        b"0123456789abcdef",
         **sizes,
     )
     assert list((tmp_path / "scratch").iterdir()) == [], "rows are gone"
