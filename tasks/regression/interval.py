@@ -64,6 +64,57 @@ def in_words(recipe: RegressionRecipe, found: ThreeReleases) -> str:
     return PARTLY if recipe.partly else LINEAR
 
 
+@dataclass(frozen=True)
+class Effect:
+    """An estimate with the parts of its error, in outcome units.
+
+    Attributes:
+        value: the estimate.
+        sampling: variance of sampling.
+        models: variance by noise in slopes, weights and arms' means.
+        bias: largest bias that is allowed for.
+        unit: by how much one unit of noise on the mean score moves the estimate.
+    """
+
+    value: float
+    sampling: float
+    models: float
+    bias: float
+    unit: float
+
+
+def effect_of(
+    half: float, units: float, noise: float, scales: Scales, choice: Adjustment, scores: FloatArray, side: bool = False
+) -> Effect:
+    """The estimate from released scores, and what is known of its error.
+
+    Args:
+        half: half the outcome's declared width.
+        units: n.
+        noise: standard deviation of the noise on each number of ``scores``.
+        scales: of release 1.
+        choice: what the scores are made of.
+        scores: noisy sums of v and v^2, shape (2,).
+        side: the scores are of treated units alone, and the estimate is their mean had everybody been treated.
+    """
+    mean, square = float(scores[0]) / units, max(float(scores[1]) / units, LEAST_SQUARE)
+    # One deviation of a score's noise moves the estimate by this much, in outcome units.
+    unit = scales.limit * choice.reach * half
+    # Of the arms' distance one side moves by its part.
+    moved = 1 - scales.share if side else 1.0
+    start = scales.means[0] if side else scales.means[0] - scales.means[1]
+    value = start * half + unit * mean
+    value -= moved * scales.limit * half * (float(choice.slopes @ choice.apart) + choice.correction)
+    # Half a deviation of its noise is added to the mean square.
+    spread = max(square + noise / units / 2 - mean**2, LEAST_VARIANCE / choice.cut**2)
+    sampling = unit**2 * spread / units
+    models = (moved * scales.limit * half) ** 2 * choice.second_order
+    errors = list(zip(scales.mean_errors, (scales.share, 1 - scales.share), strict=True))[: 1 if side else 2]
+    arms = sum((scales.share_error * error / part) ** 2 for error, part in errors)
+    models += arms * half**2
+    return Effect(value, sampling, models, choice.bias * moved * scales.limit * half, unit)
+
+
 def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeReleases) -> EffectFindings:
     """Estimate and interval.
 
@@ -77,31 +128,18 @@ def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRelea
     """
     if recipe.units is None:
         raise ValueError("an interval needs the number of units")
-    scales, choice, units, half = found.scales, found.choice, recipe.units, study.outcome.width / 2
+    scales, choice, half = found.scales, found.choice, study.outcome.width / 2
     noise = recipe.effect_noise()
-    mean, square = float(found.scores[0]) / units, max(float(found.scores[1]) / units, LEAST_SQUARE)
-    # One deviation of a score's noise moves the estimate by this much, in outcome units.
-    unit = scales.limit * choice.reach * half
-    value = (scales.means[0] - scales.means[1]) * half + unit * mean
-    value -= scales.limit * half * (float(choice.slopes @ choice.apart) + choice.correction)
-    # Half a deviation of its noise is added to the mean square.
-    spread = max(square + noise.deviation / units / 2 - mean**2, LEAST_VARIANCE / choice.cut**2)
-    sampling = unit**2 * spread / units
-    models = (scales.limit * half) ** 2 * choice.second_order
-    arms = sum(
-        (scales.share_error * error / part) ** 2
-        for error, part in zip(scales.mean_errors, (scales.share, 1 - scales.share), strict=True)
-    )
-    models += arms * half**2
-    bias = choice.bias * scales.limit * half
-    reach = noise.critical(1 - study.confidence, bias, sampling + models, unit / units)
+    effect = effect_of(half, recipe.units, noise.deviation, scales, choice, found.scores)
+    value, sampling, models, bias = effect.value, effect.sampling, effect.models, effect.bias
+    reach = noise.critical(1 - study.confidence, bias, sampling + models, effect.unit / recipe.units)
     width = study.outcome.width
     value, interval = around(value, reach, study.confidence, (-width, width))
     also = [COVERS_MODELS] if choice.adjusted else []
     if bias > 0:
         also.append(COVERS_HIDDEN if choice.adjusted else COVERS_DECLARED)
     interval = interval.model_copy(update={"bias": bias, "covers": (*NOISY[:2], *also)})
-    effect_noise = noise.deviation * unit / units
+    effect_noise = noise.deviation * effect.unit / recipe.units
     details: dict[str, float | int | str | bool] = {
         "adjustment": in_words(recipe, found),
         "effect_noise_standard_error": effect_noise,

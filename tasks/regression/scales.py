@@ -21,6 +21,8 @@ from causalveil.tasks.regression.columns import Columns
 
 # Numbers of the release that do not depend on covariates.
 ARM_NUMBERS = 4
+# By what their exact sums are multiplied.
+ARM_WEIGHTS = (1.0, 1.0, math.sqrt(2), 1.0)
 # The arms' means are shrunk as if they had this standard deviation around the middle of the declared range.
 PRIOR_MEAN_DEVIATION = 0.5
 # Residuals are cut at so many of their standard deviations while moments are taken.
@@ -101,13 +103,13 @@ def scale_sums(pieces: Pieces, columns: Columns | None, workers: int = 1) -> Flo
         return np.concatenate([arms, x.sum(axis=0), np.einsum("ij,ij->j", x[:, numbers], x[:, numbers])])
 
     sums = exact_sums(pieces, of, ARM_NUMBERS + len(kept) + len(numbers), workers)
-    return sums if columns is None else sums * _weights(columns)
+    weights: FloatArray = np.array([*ARM_WEIGHTS, *([] if columns is None else column_weights(columns))])
+    return sums * weights
 
 
-def _weights(columns: Columns) -> FloatArray:
-    """By what each exact sum is multiplied."""
-    squares = [math.sqrt(columns.covariates + 1)] * len(columns.numbers)
-    return np.array([1.0, 1.0, math.sqrt(2), 1.0, *columns.weights, *squares])
+def column_weights(columns: Columns) -> FloatArray:
+    """By what each exact sum of covariates is multiplied."""
+    return np.array([*columns.weights, *[math.sqrt(columns.covariates + 1)] * len(columns.numbers)])
 
 
 def scales_from(released: FloatArray, units: int, noise: float, columns: Columns | None) -> Scales:
@@ -122,35 +124,47 @@ def scales_from(released: FloatArray, units: int, noise: float, columns: Columns
     error = noise / units
     treated, controls, count, squares = (released[:ARM_NUMBERS] / units).tolist()
     count /= math.sqrt(2)
-    least = min(max(LEAST_SHARE, SHARE_DEVIATIONS * error / math.sqrt(2)), MOST_LEAST_SHARE)
-    share = min(max(count, least), 1 - least)
-    means, errors = [], []
-    for total, part in ((treated, share), (controls, 1 - share)):
-        variance = (error / part) ** 2
-        kept = PRIOR_MEAN_DEVIATION**2 / (PRIOR_MEAN_DEVIATION**2 + variance)
-        means.append(kept * min(max(total / part, -1.0), 1.0))
-        errors.append(min(math.sqrt(variance), PRIOR_MEAN_DEVIATION))
-    within = squares - share * means[0] ** 2 - (1 - share) * means[1] ** 2
+    share = sure_share(count, error / math.sqrt(2))
+    arms = [arm_mean(total, part, error) for total, part in ((treated, share), (controls, 1 - share))]
+    (one, one_error), (other, other_error) = arms
+    within = squares - share * one**2 - (1 - share) * other**2
     nothing = np.zeros(0)
-    found = (nothing, nothing, nothing) if columns is None else _columns_from(released / units, error, columns)
+    found = (nothing,) * 3 if columns is None else columns_from(released[ARM_NUMBERS:] / units, error, columns)
     centre, deviation, centre_error = found
     return Scales(
         share=share,
         share_error=error / math.sqrt(2),
-        means=(means[0], means[1]),
-        mean_errors=(errors[0], errors[1]),
-        # The noise of the squares is a floor: a spread cannot be known better.
-        spread=min(1.0, math.sqrt(max(within, error, LEAST_SPREAD**2))),
+        means=(one, other),
+        mean_errors=(one_error, other_error),
+        spread=sure_spread(within, error),
         centre=centre,
         deviation=deviation,
         centre_error=centre_error,
     )
 
 
-def _columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Mean, standard deviation and error of the mean of each column, from noisy means of everything."""
-    parts, places = means / _weights(columns), list(columns.numbers)
-    first, second = np.split(parts[ARM_NUMBERS:], [len(columns.kept)])
+def sure_share(share: float, error: float) -> float:
+    """A noisy share of the units, kept away from 0 and 1 by its noise."""
+    least = min(max(LEAST_SHARE, SHARE_DEVIATIONS * error), MOST_LEAST_SHARE)
+    return min(max(share, least), 1 - least)
+
+
+def arm_mean(total: float, share: float, error: float) -> tuple[float, float]:
+    """The shrunk mean of u in an arm of this share from its noisy sum over n, and the standard error of its noise."""
+    variance = (error / share) ** 2
+    kept = PRIOR_MEAN_DEVIATION**2 / (PRIOR_MEAN_DEVIATION**2 + variance)
+    return kept * min(max(total / share, -1.0), 1.0), min(math.sqrt(variance), PRIOR_MEAN_DEVIATION)
+
+
+def sure_spread(within: float, error: float) -> float:
+    """The standard deviation of u within arms; the noise of the squares is a floor: it cannot be known better."""
+    return min(1.0, math.sqrt(max(within, error, LEAST_SPREAD**2)))
+
+
+def columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean, standard deviation and error of the mean of each column, from the noisy means of release 1."""
+    parts, places = means / column_weights(columns), list(columns.numbers)
+    first, second = np.split(parts, [len(columns.kept)])
     errors = error / np.array(columns.weights)
     # What noise may have made of 0 is moved there; a mean that is clear of its noise hardly moves, for shifts of many
     # columns to one side would add up.
