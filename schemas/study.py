@@ -133,15 +133,18 @@ class Bounds(Frozen):
 
 
 class NumericCovariate(Bounds):
-    """A number with declared bounds and scale; with ``codes``, a binary column read as 0 and 1."""
+    """A number with declared bounds; with ``codes``, a binary column read as 0 and 1.
 
-    scale: NumberScale = NumberScale.linear
+    ``scale``: on which outcomes follow it linearly, on the analyst's word; None where nobody said.
+    """
+
+    scale: NumberScale | None = None
     codes: Codes | None = None
     nulls: Missing = Missing.refuse
 
     @model_validator(mode="after")
     def _on_its_scale(self) -> NumericCovariate:
-        if self.codes is not None and self.scale is not NumberScale.linear:
+        if self.codes is not None and self.scale is not None:
             raise ValueError(f"a column of two codes has no scale '{self.scale}'; remove 'scale'")
         scaled_ends(self.scale, self.lower, self.upper)
         return self

@@ -13,20 +13,20 @@ from causalveil.schemas.asked.numbers import sane_range
 
 
 class NumberScale(StrEnum):
-    """As it is, logarithm, or square root."""
+    """As it is, which says that outcomes follow it linearly; logarithm; or square root."""
 
     linear = "linear"
     log = "log"
     sqrt = "sqrt"
 
 
-def scaled_ends(scale: NumberScale, lower: float, upper: float) -> tuple[float, float]:
+def scaled_ends(scale: NumberScale | None, lower: float, upper: float) -> tuple[float, float]:
     """The ends of a range on its scale.
 
     Raises:
         ValueError: the range does not allow the scale; says what to declare instead.
     """
-    if scale is NumberScale.linear:
+    if scale is None or scale is NumberScale.linear:
         return lower, upper
     if scale is NumberScale.log:
         if lower <= 0:

@@ -27,7 +27,7 @@ class NumberColumn(DeclaredColumn, Bounds):
     ``scale``: on which scale it is read where it is a covariate; a study may say otherwise.
     """
 
-    scale: NumberScale = NumberScale.linear
+    scale: NumberScale | None = None
 
     @model_validator(mode="after")
     def _on_its_scale(self) -> NumberColumn:

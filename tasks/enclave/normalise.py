@@ -113,7 +113,7 @@ def rescale(values: FloatArray, bounds: Bounds, radius: float, out: FloatArray) 
 
 def on_scale(values: FloatArray, covariate: NumericCovariate) -> FloatArray:
     """Values on the covariate's declared scale, shape (n,), clipped to its range first; a NaN stays one."""
-    if covariate.scale is NumberScale.linear:
+    if covariate.scale in (None, NumberScale.linear):
         return values
     clipped = np.clip(values, covariate.lower, covariate.upper)
     return np.log(clipped) if covariate.scale is NumberScale.log else np.sqrt(clipped)

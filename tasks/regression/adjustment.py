@@ -230,6 +230,11 @@ def adjust(
     plain = _plain(estimator, scales, estimand, d, cut, math.sqrt(moments.square / between))
     if not possible or expected_width(found, units, noise) > expected_width(plain, units, noise):
         found = plain
+    elif not estimator.trial:
+        # What lines leave is no more than all that is declared, and no reason to leave everything.
+        lines = moments.unseen * slopes * moments.apart
+        unseen = max(float(lines[lines > 0].sum()), -float(lines[lines < 0].sum()))
+        found = replace(found, bias=bias + min(unseen, plain.bias))
     total = moments.gram - between * np.outer(moments.apart, moments.apart)
     own = np.sqrt(np.maximum(np.diagonal(total), spectrum.floor * float(spectrum.values.mean())))
     after = moments.apart - total @ found.weights

@@ -25,6 +25,7 @@ class Columns:
             column of two levels, sqrt(2) for one of many, and for an indicator, which are 0 or c and need no squares.
         numbers: places within ``kept`` of numbers, whose squares release 1 takes.
         curved: those of them that have more than two values, so that their squares are features.
+        unscaled: those of ``curved`` for which no scale is declared.
         owners: of which covariate each kept column is; products are of columns of different covariates.
     """
 
@@ -35,6 +36,7 @@ class Columns:
     weights: tuple[float, ...]
     numbers: tuple[int, ...]
     curved: tuple[int, ...]
+    unscaled: tuple[int, ...]
     owners: tuple[int, ...]
 
     @classmethod
@@ -44,12 +46,15 @@ class Columns:
         owners: list[int] = []
         numbers: list[int] = []
         curved: list[int] = []
+        unscaled: list[int] = []
         weights: list[float] = []
         for owner, block in enumerate(blocks(study)):
             category = isinstance(block.covariate, CategoricalCovariate)
             if not isinstance(block.covariate, CategoricalCovariate):
                 if block.covariate.codes is None:
                     curved.append(len(kept))
+                    if block.covariate.scale is None:
+                        unscaled.append(len(kept))
                 numbers.append(len(kept))
                 weights.append(1.0)
             # Of a category all levels but the first, of a number the indicator of what is missing.
@@ -67,6 +72,7 @@ class Columns:
             weights=tuple(weights),
             numbers=tuple(numbers),
             curved=tuple(curved),
+            unscaled=tuple(unscaled),
             owners=tuple(owners),
         )
 

@@ -122,4 +122,5 @@ def expected_moments(study: RegressionStudy, plan: RegressionRecipe, units: int,
         apart_error=apart_error,
         gram_error=cross_error * math.sqrt(0.5),
         shifts=features.shifts,
+        unseen=features.unseen,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import BITS
 from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.scales import Scales
+from causalveil.tasks.regression.skewed import CURVES_UNSEEN, Skewed, drowned
 
 # Keeps a row that was cut in floats within the ball.
 HAIR = 1 - 2.0**-40
@@ -28,8 +30,9 @@ CURVE_CUT, CURVE_SPREAD = 2.5, 1.3
 class Features:
     """The features of a row: public functions of it and of what release 1 said.
 
-    ``constant``: whether a constant stands last. ``cut``: c; rows are cut to the length c sqrt(d), where standardised
-    features have sqrt(d) on average.
+    ``cut``: c; rows are cut to the length c sqrt(d), where standardised features have sqrt(d) on average. ``constant``:
+    whether a constant stands last. ``bent``: whether skewed columns are taken by their logarithm, and what a line has
+    beside it stands before the constant.
     """
 
     columns: Columns
@@ -37,11 +40,35 @@ class Features:
     pairs: bool
     cut: float
     constant: bool = False
+    bent: bool = False
+
+    @cached_property
+    def skewed(self) -> Skewed:
+        """The columns that release 1 shows to be skewed."""
+        return Skewed.of(self.scales, self.columns)
+
+    @property
+    def drowned(self) -> tuple[str, ...]:
+        """Names of numbers without a declared scale whose range is so wide that noise hides how much they vary."""
+        hidden = drowned(self.scales, self.columns)
+        skewed = self.skewed.places.tolist()
+        places = (place for place in self.columns.unscaled if place not in skewed)
+        return tuple(self.columns.names[place] for place in places if hidden[place])
 
     @property
     def count(self) -> int:
         """d."""
-        return self.columns.features(self.pairs) + self.constant
+        return self.columns.features(self.pairs) + self.constant + (self.skewed.count if self.bent else 0)
+
+    @property
+    def unseen(self) -> FloatArray:
+        """What is left of a feature's confounding over what it shows, for skewed columns alone, shape (d,)."""
+        found = np.zeros(self.count)
+        found[self.skewed.places] = CURVES_UNSEEN if self.bent else self.skewed.unseen
+        if self.bent:
+            first = self.columns.features(self.pairs)
+            found[first : first + self.skewed.count] = CURVES_UNSEEN
+        return found
 
     @property
     def radius(self) -> float:
@@ -64,13 +91,17 @@ class Features:
 
         Each row depends on itself alone (``einsum``, not BLAS).
         """
-        kept = list(self.columns.kept)
-        z: FloatArray = (x[:, kept] - self.scales.centre) / self.scales.deviation
+        x = x[:, list(self.columns.kept)]
+        z: FloatArray = (x - self.scales.centre) / self.scales.deviation
+        beside = np.empty((len(z), 0))
+        if self.bent:
+            z[:, self.skewed.places], beside = self.skewed.curves(x)
         if self.pairs:
             short = np.clip(z, -CURVE_CUT, CURVE_CUT)
             squares = (short[:, list(self.columns.curved)] ** 2 - 1) / CURVE_SPREAD
             first, second = np.array(self.columns.pairs, dtype=np.int64).reshape(-1, 2).T
             z = np.concatenate([z, squares, short[:, first] * short[:, second]], axis=1)
+        z = np.concatenate([z, beside], axis=1)
         if self.constant:
             z = np.column_stack([z, np.ones(len(z))])
         length = np.sqrt(np.einsum("ij,ij->i", z, z))

@@ -24,11 +24,13 @@ LEAST_SQUARE = 1e-6
 LEAST_VARIANCE = 0.25
 COVERS_MODELS = "noise of slopes and weights"
 COVERS_HIDDEN = "what noise hides in directions of the covariates"
+COVERS_LINES = "what lines do not show of skewed columns"
 COVERS_DECLARED = "confounding up to the declared size"
 
 # What was done, as ``details["adjustment"]`` says it.
 ADJUSTED = "adjusted, with squares and products"
 LINEAR = "adjusted linearly"
+CURVED = "adjusted linearly, skewed columns by two curves each"
 PARTLY = "partly adjusted, linearly"
 UNADJUSTED = "unadjusted"
 SWITCHED = "unadjusted after all: the released moments are too noisy"
@@ -61,7 +63,9 @@ def in_words(recipe: RegressionRecipe, found: ThreeReleases) -> str:
         return SWITCHED
     if found.features.pairs:
         return ADJUSTED
-    return PARTLY if recipe.partly else LINEAR
+    if recipe.partly:
+        return PARTLY
+    return CURVED if found.features.bent else LINEAR
 
 
 @dataclass(frozen=True)
@@ -136,8 +140,12 @@ def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRelea
     width = study.outcome.width
     value, interval = around(value, reach, study.confidence, (-width, width))
     also = [COVERS_MODELS] if choice.adjusted else []
-    if bias > 0:
-        also.append(COVERS_HIDDEN if choice.adjusted else COVERS_DECLARED)
+    if bias > 0 and not choice.adjusted:
+        also.append(COVERS_DECLARED)
+    if bias > 0 and choice.adjusted and found.seen is not None and found.seen.floored:
+        also.append(COVERS_HIDDEN)
+    if bias > 0 and choice.adjusted and found.features is not None and found.features.skewed.count:
+        also.append(COVERS_LINES)
     interval = interval.model_copy(update={"bias": bias, "covers": (*NOISY[:2], *also)})
     effect_noise = noise.deviation * effect.unit / recipe.units
     details: dict[str, float | int | str | bool] = {
@@ -167,6 +175,9 @@ def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
         parts.append("effects that differ with covariates, as far as the arms' covariances of them differ")
     if found.features is not None and not found.features.pairs:
         parts.append("outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly")
+    wide = () if found.features is None else found.features.drowned
+    if wide:
+        parts.append(f"curves in {', '.join(wide)}, whose declared ranges are too wide to see how they vary")
     floor = 0.0 if found.seen is None else found.seen.floor
     parts.append(
         f"confounding in combinations of covariates that vary less than {floor:.1%} of what covariates do on average"
@@ -180,7 +191,11 @@ def _diagnostics(recipe: RegressionRecipe, found: ThreeReleases) -> dict[str, fl
     if seen is None:
         return {}
     treated, control = (1 / (1 + lean**2 * seen.distance) for lean in choice.leaning)
-    details: dict[str, float | int | str | bool] = {
+    details: dict[str, float | int | str | bool] = {}
+    if found.features is not None and found.features.skewed.count:
+        names = ", ".join(recipe.columns.names[place] for place in found.features.skewed.places.tolist())
+        details["curved_columns" if found.features.bent else "skewed_columns"] = names
+    details |= {
         "arms_distance": math.sqrt(seen.distance),
         "effective_treated": treated * p,
         "effective_control": control * (1 - p),

@@ -59,6 +59,7 @@ class JointMoments:
         cross_error, apart_error: of the noise on each entry of q and of D.
         gram_error: of the noise on each entry of the Gram matrix off its diagonal; sqrt(2) times that on it.
         shifts: of what is left of each feature's mean, shape (d,).
+        unseen: what is left of a feature's confounding over what it shows, shape (d,), >= 0.
     """
 
     cross: FloatArray
@@ -69,6 +70,7 @@ class JointMoments:
     apart_error: float
     gram_error: float
     shifts: FloatArray
+    unseen: FloatArray
 
     def centred(self) -> tuple[JointMoments, FloatArray]:
         """Moments of all features but the last, a constant, less their projection on it; and its coefficients.
@@ -82,6 +84,7 @@ class JointMoments:
             cross=self.cross[:-1] - coefficients * self.cross[-1],
             apart=self.apart[:-1] - coefficients * self.apart[-1],
             shifts=self.shifts[:-1],
+            unseen=self.unseen[:-1],
             gram=self.gram[:-1, :-1] - np.outer(coefficients, self.gram[:-1, -1]),
         )
         return found, coefficients
@@ -112,4 +115,5 @@ def moments_from(released: FloatArray, units: int, noise: float, features: Featu
         apart_error=noise / units * per_tau,
         gram_error=noise / units * math.sqrt(0.5),
         shifts=features.shifts,
+        unseen=features.unseen,
     )

@@ -27,6 +27,7 @@ from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import moment_numbers
 from causalveil.tasks.regression.scales import ARM_NUMBERS, Scales, column_numbers
+from causalveil.tasks.regression.skewed import Skewed
 
 # Shares of scales, moments and scores: of mu^2 where there is a delta, of epsilon without one.
 GAUSSIAN_SHARES = (Decimal("0.12"), Decimal("0.48"), Decimal("0.40"))
@@ -38,6 +39,8 @@ CUTS = (1.25, 2.0)
 PAIRS_CUT = 1.2
 # A constant stands beside products where rho is below this: with more noise it costs more than their means do harm.
 CONSTANT = 0.1
+# Skewed columns have two features each, with a constant, where rho is below this with them.
+BENT = 0.3
 # The wider cut is for rho below this.
 QUIET = 0.12
 # Noise on the arms' distance, in deviations of a feature times sqrt(d), that an adjustment bears.
@@ -87,7 +90,7 @@ class RegressionRecipe:
         """Of sensitivity sqrt(8) (section 2), and rounding for as many numbers as there may be."""
         if self.moments is None:
             return None
-        numbers = moment_numbers(self.columns.features(self.pairs) + 1)
+        numbers = moment_numbers(self.columns.features(self.pairs) + len(self.columns.unscaled) + 1)
         return vector_mechanism(sums_sensitivity(numbers, self.units, math.sqrt(8)), self.moments)
 
     def effect_mechanism(self) -> Mechanism:
@@ -115,6 +118,12 @@ class RegressionRecipe:
     def features(self, scales: Scales) -> Features:
         """Squares and products enter if the smaller arm bears them too."""
         pairs = self.pairs and self.bears(scales, self.columns.features(True), CUTS[0])
+        skewed = Skewed.of(scales, self.columns).count
+        for crossed, most in ((True, CONSTANT), (False, BENT)):
+            count = self.columns.features(crossed) + skewed + 1
+            possible = skewed > 0 and (pairs or not crossed) and self.noise_ratio(count) <= most
+            if possible and self.bears(scales, count, CUTS[0]):
+                return Features(self.columns, scales, crossed, self.cut(count), constant=True, bent=True)
         features = self.columns.features(pairs)
         constant = pairs and self.noise_ratio(features) <= CONSTANT
         return Features(self.columns, scales, pairs, self.cut(features), constant)

@@ -133,7 +133,7 @@ def test_the_bias_of_noise_on_the_gram_matrix_is_taken_off(spread: tuple[float, 
     biases, corrections = [], []
     for _ in range(1_000):
         noisy = total + symmetric(random, d, 0.05)
-        moments = JointMoments(gram @ slopes, apart, 10.0, noisy, 1e-9, 1e-9, 0.05, np.zeros(d))
+        moments = JointMoments(gram @ slopes, apart, 10.0, noisy, 1e-9, 1e-9, 0.05, np.zeros(d), np.zeros(d))
         choice, _ = adjust(study.estimator, scales, moments, Estimand.ATE, 10**6, 1.0)
         biases.append((choice.slopes - slopes) @ gram @ (choice.weights - weights))
         corrections.append(choice.correction)
@@ -147,7 +147,7 @@ def test_a_constant_takes_up_the_means_of_products() -> None:
     y = x @ [1.0, -1.0, 0.5] + random.normal(size=5_000)
     one = np.column_stack([x, np.ones(5_000)])
     moments = JointMoments(
-        one.T @ (y - y.mean()) / 5_000, np.zeros(4), 1.0, one.T @ one / 5_000, 0.0, 0.0, 0.0, np.zeros(4)
+        one.T @ (y - y.mean()) / 5_000, np.zeros(4), 1.0, one.T @ one / 5_000, 0.0, 0.0, 0.0, np.zeros(4), np.zeros(4)
     )
     centred, coefficients = moments.centred()
     assert coefficients == pytest.approx(x.mean(axis=0))
