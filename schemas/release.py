@@ -104,6 +104,9 @@ class Release(Frozen, Shown):
     units: Annotated[int, Field(ge=1, description="number of units; public under replace-one")]
     estimator: str
     guarantee: Guarantee
+    headline: Annotated[
+        str | None, Field(description="what must be read first: that this release has no privacy guarantee; else null")
+    ] = None
     privacy: PrivacyStatement
     noise: NoiseStatement
     not_for_release: bool

@@ -147,20 +147,19 @@ ANSWERS: dict[str, Callable[[Any], str]] = {"effect": _effect, "direction": _dir
 def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:
     """The release of a run, readable."""
     from causalveil.schemas.amounts import amount_text
-    from causalveil.schemas.estimators.asymptotic import NO_GUARANTEE
 
     release, console = result.release, Console()
     question = getattr(release, "estimand", release.kind)
     answer = ANSWERS.get(release.kind, lambda _: "")(release)
     body = f"{release.study}: {question} by {release.estimator}, {release.units:,} units of {release.dataset}\n{answer}"
-    if release.guarantee == "asymptotic":
-        body = f"[bold red]{NO_GUARANTEE}[/bold red]\n{body}"
+    if release.headline is not None:
+        body = f"[bold red]{release.headline}[/bold red]\n{body}"
     console.print(Panel(body, title="not for release" if release.not_for_release else "release", title_align="left"))
     privacy = release.privacy
     console.print(
         f"Guarantee: ({amount_text(privacy.epsilon)}, {amount_text(privacy.delta)})-differential privacy, "
         f"{privacy.neighbours.replace('_', ' ')}, level {privacy.level}, unit {privacy.unit}; "
-        f"{release.guarantee} proof.",
+        f"{release.guarantee} proof{'' if release.headline is None else ', which holds for no number of units'}.",
         highlight=False,
     )
     for sentence in privacy.unprotected:

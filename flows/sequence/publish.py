@@ -7,9 +7,10 @@ from typing import Any
 
 from causalveil.flows.sequence.estimators import Result
 from causalveil.schemas.contract import Contract
+from causalveil.schemas.estimators.asymptotic import NO_GUARANTEE
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.privacy import Charge
+from causalveil.schemas.privacy import Charge, Guarantee
 from causalveil.schemas.release import (
     RELEASES,
     Blocks,
@@ -44,6 +45,7 @@ def assemble_release(
         units=reservation.units,
         estimator=study.estimator.name,
         guarantee=study.guarantee,
+        headline=NO_GUARANTEE if study.guarantee is Guarantee.asymptotic else None,
         privacy=PrivacyStatement(
             unit=study.data.unit,
             neighbours=study.privacy.neighbours,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.study import plan_study
 from causalveil.schemas.errors import ContractError, StudyError
-from causalveil.schemas.estimators.asymptotic import CAVEATS
+from causalveil.schemas.estimators.asymptotic import CAVEATS, NO_GUARANTEE
 from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.release import load_release, release_schema
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -48,6 +49,7 @@ def test_plan_ledger_and_release_agree_and_say_what_it_rests_on(estimator: dict[
     release = load_release(run_study(path, out=tmp_path / "out", engine="direct").path)
     assert release.guarantee is Guarantee.asymptotic
     assert set(CAVEATS) <= set(release.privacy.unprotected)
+    assert release.headline == NO_GUARANTEE
     assert release.privacy.charges == plan.charges
     assert {charge.name: charge.epsilon for charge in plan.charges} == {
         "effect": Decimal("0.45"),
@@ -81,10 +83,20 @@ def test_the_caveats_are_printed_by_plan_and_run(tmp_path: Path, capfd: pytest.C
         with pytest.raises(SystemExit) as ended:
             main(words)
         assert ended.value.code == 0
-        shown = " ".join(capfd.readouterr().out.split())
+        shown = " ".join(capfd.readouterr().out.replace("│", " ").split())
         assert "asymptotic" in shown
         assert "not certified" in shown
         assert "carry no noise" in shown
+    # A person may read one of these alone: each says first that it has no guarantee.
+    assert NO_GUARANTEE in shown
+    assert shown.index(NO_GUARANTEE) < shown.index("interval")
+    (release,) = (tmp_path / "out").rglob("release.json")
+    assert json.loads(release.read_text())["headline"] == NO_GUARANTEE
+    with pytest.raises(SystemExit):
+        main(["report", str(release)])
+    page = next(release.parent.glob("*.html")).read_text()
+    assert page.index(NO_GUARANTEE) < page.index("Answer</h2>")
+    assert "headline" in json.dumps(release_schema())
 
 
 def test_the_same_run_id_gives_the_same_release_and_the_same_seed_the_same_models(tmp_path: Path) -> None:
