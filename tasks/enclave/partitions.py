@@ -111,15 +111,13 @@ def read_rows(folder: Path, partition: Partition, columns: Sequence[str], rows: 
         if batch is None:
             break
         # A reader may end a batch where a row group ends.
-        if batch.height or not waiting:
-            waiting.append(batch)
+        waiting.append(batch)
         if sum(frame.height for frame in waiting) >= rows:
             whole = pl.concat(waiting)
             yield whole[:rows]
             waiting = [whole[rows:]] if whole.height > rows else []
-    last = pl.concat(waiting)
-    if last.height or not partition.rows:
-        yield last
+    if waiting:
+        yield pl.concat(waiting)
 
 
 def read_as(kind: pl.DataType) -> pl.DataType:
@@ -130,22 +128,23 @@ def read_as(kind: pl.DataType) -> pl.DataType:
 
 
 def _batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
-    """At most ``rows`` rows after each other, and at the end none, so that a file without rows has its columns."""
+    """At most ``rows`` rows after each other; one frame without rows of a file without rows."""
     import pyarrow.parquet as pq
 
     # Pages are read as they are decoded: without a buffer the reader would hold a row group's whole column.
     with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
-        batches = file.iter_batches(rows, columns=list(columns))
-        nothing = file.schema_arrow.empty_table()
-        yield from (_frame(part, columns) for part in batches)
-        yield _frame(nothing, columns)
+        yield from (_frame(batch, columns) for batch in file.iter_batches(rows, columns=list(columns)))
+        if file.metadata.num_rows == 0:
+            yield _frame(file.schema_arrow.empty_table(), columns)
 
 
 def _frame(rows: Any, columns: Sequence[str]) -> pl.DataFrame:
+    """Arrow's batch or table. Columns are chosen here too: a reader takes names for paths into nested columns."""
     import polars as pl
 
-    frame = pl.DataFrame(rows).select(columns)
-    return frame.cast({name: read_as(kind) for name, kind in frame.schema.items() if read_as(kind) != kind})
+    frame = pl.DataFrame(rows.select(columns))
+    others = [pl.col(name).cast(read_as(kind)) for name, kind in frame.schema.items() if read_as(kind) != kind]
+    return frame.with_columns(others) if others else frame
 
 
 def _unreadables() -> tuple[type[BaseException], ...]:
@@ -153,7 +152,7 @@ def _unreadables() -> tuple[type[BaseException], ...]:
     import polars as pl
     import pyarrow as pa
 
-    return (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, ValueError)
+    return (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, ValueError, KeyError)
 
 
 def _unreadable(path: str) -> str:

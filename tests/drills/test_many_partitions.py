@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import os
 import resource
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,7 @@ import polars as pl
 import pytest
 
 from causalveil.schemas.release import load_release
-from tests.children import process
+from tests.children import CONTEXT, process
 from tests.direction_help import DIRECTION, DIRECTION_CONTRACT, cause_and_effect
 from tests.studies import people, write_study
 
@@ -22,35 +27,69 @@ PARTITIONS = 300
 SPARE: dict[str, Any] = {"estimators": ["ipw", "aipw", "matching", "regression"]}
 
 
-def run(path: str, out: str, home: str) -> None:
-    """What the child does: lower its limit, then run."""
+@dataclass(frozen=True)
+class Took:
+    """What a run took: openings of what stages left of hashes, processor seconds, bytes."""
+
+    openings: int
+    seconds: float
+    peak: int
+
+
+def run(path: str, out: str, home: str, told: Connection) -> None:
+    """What the child does: lower its limit, then run, and tell what it took."""
     from causalveil.flows.api import run_study
 
     os.environ["CAUSALVEIL_HOME"] = home
     resource.setrlimit(resource.RLIMIT_NOFILE, (FILES, FILES))
+    openings: Counter[str] = Counter()
+
+    def heard(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and str(arguments[0]).endswith("h.npy"):
+            openings["hashes"] += 1
+
+    sys.addaudithook(heard)
+    start = time.process_time()
     run_study(path, out=out, run_id="many", engine="direct")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    told.send(Took(openings["hashes"], time.process_time() - start, peak))
 
 
-def check(path: Path, out: Path, units: int) -> None:
-    child = process(run, str(path), str(out), str(out.parent / "home"))
+def check(path: Path, out: Path, units: int) -> Took:
+    receive, send = CONTEXT.Pipe(duplex=False)
+    child = process(run, str(path), str(out), str(out.parent / "home"), send)
     child.start()
+    send.close()
+    took: Took = receive.recv()
     child.join()
     assert child.exitcode == 0
     assert load_release(out / "release.json").units == units
+    return took
 
 
 def test_1500_partitions_under_256_open_files(tmp_path: Path) -> None:
     """Noise is drawn afresh, so that nothing but the end of the run and the count of units is looked at."""
-    frame = people(1500 * ROWS)
-    check(write_study(tmp_path / "data", frame=frame, partitions=1500), tmp_path / "out", frame.height)
+    took = []
+    for partitions in (300, 1500):
+        frame, folder = people(partitions * ROWS), tmp_path / str(partitions)
+        path = write_study(folder / "data", frame=frame, partitions=partitions)
+        took.append(check(path, folder / "out", frame.height))
+    # However many partitions there are, what they left is opened no more often.
+    assert took[1].openings <= 1.8 * took[0].openings
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_100000_partitions_under_256_open_files(tmp_path: Path) -> None:
+def test_100000_partitions_under_256_open_files(tmp_path: Path, record_property: Any) -> None:
     """More files than a process has maps, too."""
-    frame = people(100_000 * ROWS)
-    check(write_study(tmp_path / "data", frame=frame, partitions=100_000), tmp_path / "out", frame.height)
+    took = {}
+    for partitions in (1_000, 10_000, 100_000):
+        frame, folder = people(partitions * ROWS), tmp_path / str(partitions)
+        path = write_study(folder / "data", frame=frame, partitions=partitions)
+        one = took[partitions] = check(path, folder / "out", frame.height)
+        each = 1000 * one.seconds / partitions
+        record_property("summary", f"{partitions} partitions: {each:.2f} ms each, peak {one.peak >> 20} MB")
+    assert took[100_000].openings <= 1.8 * took[1_000].openings
 
 
 @pytest.mark.parametrize("estimator", ["aipw", "matching", "regression"])
