@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.guard import guarded
 from causalveil.flows.sequence.estimators import estimator_of
@@ -74,7 +76,13 @@ def declare(study: Study, sizes: Sizes | None) -> Plan:
         StudyError: a scale is no ordinary number; or the charges do not compose to what the study requests (a defect,
             not a user's mistake).
     """
-    charges = estimator_of(study).declare(study, sizes)
+    try:
+        charges = estimator_of(study).declare(study, sizes)
+    except ValidationError:
+        raise StudyError(
+            "a part of the study's budget would be no amount (0, or 1e-30 to 1e6 with at most 15 digits): ask for more "
+            "'privacy.epsilon' or 'delta', or for shares with fewer digits"
+        ) from None
     cost = total(charges, study.privacy.cost)
     if cost != study.privacy.cost:
         raise StudyError(f"the plan adds up to {cost} but the study requests {study.privacy.cost}; report this")

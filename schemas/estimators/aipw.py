@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.amounts import Amount, add
+from causalveil.schemas.asked.numbers import CLIP_MARGIN
 from causalveil.schemas.estimators.asymptotic import CAVEATS
 from causalveil.schemas.privacy import Coverage, Frozen, Guarantee, Level
 from causalveil.schemas.study import Clip, EffectStudy, Estimand, EstimatorSettings, Finite, Penalty
@@ -26,7 +27,7 @@ class Propensity(Frozen):
     model: ModelName = "logistic"
     penalty: Auto | Penalty = "auto"
     clip: Clip = (0.1, 0.9)
-    known: Annotated[Finite, Field(gt=0, lt=1)] | None = None
+    known: Annotated[Finite, Field(ge=CLIP_MARGIN, le=1 - CLIP_MARGIN)] | None = None
 
     @model_validator(mode="after")
     def _one_or_the_other(self) -> Self:

@@ -129,6 +129,9 @@ class Noise:
         def excess(h: float) -> float:
             return self.outside(h, bias, sampling_variance, factor) - error
 
+        # A bias that rounding swallows leaves no sign to bracket by; either end is right then, the further one safe.
+        if excess(plain) <= 0 or excess(plain + bias) >= 0:
+            return plain + bias
         return float(brentq(excess, plain, plain + bias, xtol=1e-12 * (plain + bias)))
 
 
