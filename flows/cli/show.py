@@ -111,10 +111,12 @@ def _effect(release: EffectRelease) -> str:
     interval = release.interval
     drowned = "\n[yellow]Noise drowned the estimate: the interval is the whole declared range.[/yellow]"
     robust = float(release.details.get("robustness_value", 0))
+    done = str(release.details.get("adjustment", ""))
     return (
         f"[bold]{release.estimate:,.4g}[/bold]   {interval.confidence:.0%} interval "
         f"[bold][{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]\n"
-        f"covers {', '.join(interval.covers)} ({interval.coverage.replace('_', ' ')})\n"
+        + (f"[yellow]{done}[/yellow]\n" if done.startswith("unadjusted") else "")
+        + f"covers {', '.join(interval.covers)} ({interval.coverage.replace('_', ' ')})\n"
         f"does not cover {release.details['not_covered']}"
         + (f"\nwould reach 0 if confounding left out explained {robust:.1%} of outcome and treatment" if robust else "")
         + (drowned if interval.whole_range else "")

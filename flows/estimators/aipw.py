@@ -4,6 +4,7 @@
     2  for each fold, from the units of all others:
          mu_0, mu_1 from noisy sums                            outcome model, charged to those units
          pi from noisy coefficients, or a treated share        propensity, charged to those units
+       slopes that would widen the interval are left out       public
     3  sum of the scores of all units, each by its fold's models    scores
     4  sums + noise                                            perturb, charged to everybody, once
 
@@ -20,6 +21,7 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge, Guarantee
 from causalveil.tasks.aipw import stages as aipw_stages
+from causalveil.tasks.aipw.decide import recipe, settled
 from causalveil.tasks.aipw_asymptotic import stages as aipw_asymptotic_stages
 from causalveil.tasks.enclave import folds
 from causalveil.tasks.inference.assemble import EffectFindings
@@ -47,12 +49,14 @@ def estimate(run: Run[AipwStudy], stage: Engine) -> EffectFindings:
             run.seed_for(aipw_asymptotic_stages.SEED_LABEL),
             budget,
         )
-    summaries, models = [], []
+    # Once, from public facts: every stage draws by the same recipe.
+    plan, summaries, models = recipe(study, sizes), [], []
     for fold in range(study.estimator.folds):
-        summary, model = stage(aipw_stages.outcome_model_stage, study, sizes, enclave, fold, budget)
-        summary, coefficients = stage(aipw_stages.propensity_stage, study, sizes, enclave, fold, summary, budget)
+        summary, model = stage(aipw_stages.outcome_model_stage, study, plan, enclave, fold, budget)
+        summary, coefficients = stage(aipw_stages.propensity_stage, study, plan, enclave, fold, summary, budget)
         summaries.append(summary)
         models.append(aipw_stages.nuisances(study, summary, model, coefficients))
+    models = settled(study, plan, summaries, models)
     stage(aipw_stages.scores_stage, study, enclave, models)
-    released = stage(aipw_stages.perturb_stage, study, sizes, enclave, budget)
-    return stage(aipw_stages.interval_stage, study, sizes, summaries, models, released)
+    released = stage(aipw_stages.perturb_stage, plan, enclave, budget)
+    return stage(aipw_stages.interval_stage, study, plan, summaries, models, released)

@@ -12,6 +12,9 @@ from causalveil.tasks.aipw import expected as aipw_expected
 from causalveil.tasks.aipw.interval import propensity_kind
 from causalveil.tasks.aipw_asymptotic import stages
 
+# Slopes of which noise leaves less than this are near it.
+CLEAR = 0.9
+
 
 def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
     """Expected half-width and its parts, and what the budget can learn; sentences for people, numbers for scripts.
@@ -37,6 +40,7 @@ def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | 
         "slopes": recipe.slopes_cost is not None,
         "whole_range": found.interval.whole_range,
         "bias": found.interval.bias,
+        "adjustment": found.details.get("adjustment"),
     }
     sentences = [
         say_interval(study, numbers),
@@ -47,21 +51,22 @@ def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | 
         + ("with slopes." if recipe.slopes_cost is not None else "of arm means alone."),
     ]
     if found.interval.bias > 0:
+        declared = "omitted confounding" if study.estimator.omitted_confounding else "size of confounding"
         sentences.insert(
-            1,
-            "It allows for the declared omitted confounding, which may move the estimate by "
-            f"{found.interval.bias:.3g}.",
+            1, f"It allows for the declared {declared}, which may move the estimate by {found.interval.bias:.3g}."
         )
     warnings: list[str] = []
-    if recipe.slopes_cost is None and kind == "treated share":
-        allowed = (
-            "" if found.interval.bias > 0 else "; estimator: {omitted_confounding: ...} lets the interval allow for it"
-        )
+    done = str(found.details.get("adjustment", ""))
+    if done.startswith("unadjusted"):
         warnings.append(
             "at this size and budget covariates would drown in noise and are not used: the estimate is a difference of "
-            "arm means, which confounding biases. More units or epsilon, or fewer covariates, let it adjust"
-            + allowed
-            + "."
+            "arm means, and its interval allows for confounding of the declared size alone. More units or epsilon, or "
+            "fewer covariates, let it adjust."
+        )
+    elif 0 < foreseen.slopes_kept < CLEAR and kind == "treated share":
+        warnings.append(
+            "slopes are little larger than their noise here: where covariates lie more unevenly within their bounds "
+            "than assumed, the interval is several times wider, or the estimate ends unadjusted."
         )
     if found.interval.whole_range:
         warnings.append("the noise exceeds the declared range: expect all of it as interval.")

@@ -8,16 +8,27 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.privacy import Coverage
+from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.aipw.outcome_model import ArmSummary
 from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange
 from causalveil.tasks.enclave.normalise import feature_names
 from causalveil.tasks.inference import bernstein
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
-from causalveil.tasks.inference.confounding import COVERS_CONFOUNDING, bias_ratio, robustness_value
+from causalveil.tasks.inference.confounding import (
+    COVERS_CONFOUNDING,
+    COVERS_DECLARED,
+    LINEAR,
+    PARTLY,
+    SWITCHED,
+    UNADJUSTED,
+    bias_ratio,
+    robustness_value,
+)
 from causalveil.tasks.inference.variance_allowance import allowance
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -26,7 +37,87 @@ NOT_COVERED = (
 )
 NOT_COVERED_BEYOND = "confounding, clipping, misspecification and shrinkage that leave more than the declared shares"
 NOT_COVERED_KNOWN = "treatment that was not randomised as the known propensity says"
+NOT_COVERED_UNADJUSTED = "confounding beyond the declared size, by covariates or by what nobody recorded"
+BOTH = "adjusted by a model of treatment, and linearly"
+WEIGHTED = "adjusted by a model of treatment"
 COVERS = "noise of the outcome model and the treated share, to first order"
+
+
+class Assembled(NamedTuple):
+    """An interval and what it was made of, in outcome units.
+
+    Attributes:
+        value: the estimate.
+        interval: around it.
+        variance: of sampling and of noise.
+        upper: upper bound on the sampling variance.
+        whole: the estimate as it was before.
+        noise: of the scores' sums.
+    """
+
+    value: float
+    interval: Interval
+    variance: Variance
+    upper: float
+    whole: Estimate
+    noise: Noise
+
+    @property
+    def half_width(self) -> float:
+        """Of the interval."""
+        return (self.interval.upper - self.interval.lower) / 2
+
+
+def assembled(
+    study: AipwStudy,
+    recipe: Recipe,
+    summaries: Sequence[ArmSummary],
+    nuisances: Sequence[Nuisances],
+    bound: ScoreRange,
+    released: FloatArray,
+    *,
+    quick: bool = False,
+) -> Assembled:
+    """Estimate and interval from the released sums of scores.
+
+    Args:
+        study: the study.
+        recipe: its charges and sizes.
+        summaries: of each fold's training units.
+        nuisances: by which each fold was scored.
+        bound: what v = (Gamma - middle)/half was scaled by.
+        released: (sum v, sum v^2), noisy.
+        quick: allow for the noise in the variance by the union bound, which is a little wider and costs nothing.
+    """
+    noise, units = Noise.of(recipe.effect_mechanism(), 2), sum(recipe.known_sizes)
+    estimate = _estimate(released, bound, units, study.outcome.width / 2)
+    models = nuisance_variance(study, recipe, summaries, nuisances) * (study.outcome.width / 2) ** 2
+    # Both are symmetric around zero and independent: their variances add up.
+    whole = replace(estimate, noise=math.hypot(estimate.noise, math.sqrt(models) / noise.deviation))
+    omitted = study.estimator.omitted_confounding
+    whole = replace(
+        whole,
+        allowance=None if quick else variance_allowance(whole, noise, study.confidence),
+        bias=bias_ratio(omitted, units),
+        offset=left_out(study, recipe, summaries, nuisances) * (study.outcome.width / 2),
+    )
+    width = study.outcome.width
+    value, interval, variance, upper = assemble(whole, noise, study.confidence, (-width, width))
+    also = [
+        words
+        for words, said in (
+            (COVERS, models > 0),
+            (COVERS_CONFOUNDING, omitted is not None),
+            (COVERS_DECLARED, whole.offset > 0),
+        )
+        if said
+    ]
+    interval = interval.model_copy(update={"covers": (*interval.covers, *also)})
+    if study.estimator.coverage is Coverage.finite_sample:
+        half = bernstein.half_width(released, noise, recipe.known_sizes, study.confidence, recipe.rounding)
+        value, interval = around(estimate.value, half * bound.half * width / 2, study.confidence, (-width, width))
+        interval = interval.model_copy(update={"coverage": Coverage.finite_sample})
+    return Assembled(value, interval, variance, upper, whole, noise)
 
 
 def findings(
@@ -37,56 +128,64 @@ def findings(
     bound: ScoreRange,
     released: FloatArray,
 ) -> EffectFindings:
-    """Estimate and interval from the released sums of scores.
-
-    Args:
-        study: the study.
-        recipe: its charges and sizes.
-        summaries: of each fold's training units.
-        nuisances: by which each fold was scored.
-        bound: what v = (Gamma - middle)/half was scaled by.
-        released: (sum v, sum v^2), noisy.
-    """
-    noise, units = Noise.of(recipe.effect_mechanism(), 2), sum(recipe.known_sizes)
-    estimate = _estimate(released, bound, units, study.outcome.width / 2)
-    models = nuisance_variance(study, recipe, summaries, nuisances) * (study.outcome.width / 2) ** 2
-    # Both are symmetric around zero and independent: their variances add up.
-    whole = replace(estimate, noise=math.hypot(estimate.noise, math.sqrt(models) / noise.deviation))
-    omitted = study.estimator.omitted_confounding
-    whole = replace(
-        whole,
-        allowance=variance_allowance(whole, noise, study.confidence),
-        bias=bias_ratio(omitted, units),
-    )
-    width = study.outcome.width
-    value, interval, variance, upper = assemble(whole, noise, study.confidence, (-width, width))
-    also = [words for words, said in ((COVERS, models > 0), (COVERS_CONFOUNDING, omitted is not None)) if said]
-    interval = interval.model_copy(update={"covers": (*interval.covers, *also)})
-    if study.estimator.coverage is Coverage.finite_sample:
-        half = bernstein.half_width(released, noise, recipe.known_sizes, study.confidence, recipe.rounding)
-        value, interval = around(estimate.value, half * bound.half * width / 2, study.confidence, (-width, width))
-        interval = interval.model_copy(update={"coverage": Coverage.finite_sample})
+    """Estimate and interval, and everything that is said of them; arguments as of :func:`assembled`."""
+    found = assembled(study, recipe, summaries, nuisances, bound, released)
+    variance, noise, units = found.variance, found.noise, sum(recipe.known_sizes)
     details: dict[str, float | int | str | bool] = {
-        "effect_noise_standard_error": noise.deviation * estimate.noise,
+        "effect_noise_standard_error": noise.deviation * bound.half * study.outcome.width / 2 / units,
         "noise_standard_error": math.sqrt(variance.noise),
         "sampling_standard_error": math.sqrt(variance.sampling),
-        "sampling_standard_error_upper": math.sqrt(upper),
+        "sampling_standard_error_upper": math.sqrt(found.upper),
         "score_range": 2 * bound.half * study.outcome.width / 2,
         "score_range_trivial": trivial_range(study),
         "folds": recipe.folds,
         "propensity_model": propensity_kind(study, recipe),
         "outcome_model": "arm means" if recipe.slopes_cost is None else "ridge with common slopes",
-        "not_covered": _not_covered(study),
+        "not_covered": _not_covered(study, recipe, nuisances),
     }
     if study.estimator.propensity.known is None:
-        reached = robustness_value(replace(whole, value=value), noise, study.confidence, upper, units)
-        details["robustness_value"] = reached
-    return EffectFindings(value, interval, variance, details | models_in_words(study, summaries, nuisances))
+        details["adjustment"] = adjustment(recipe, nuisances)
+        unbiased = replace(found.whole, value=found.value)
+        details["robustness_value"] = robustness_value(unbiased, noise, study.confidence, found.upper, units)
+    return EffectFindings(found.value, found.interval, variance, details | models_in_words(study, summaries, nuisances))
 
 
-def _not_covered(study: AipwStudy) -> str:
+def adjustment(recipe: Recipe, nuisances: Sequence[Nuisances]) -> str:
+    """What was done about confounding where the propensity is not known."""
+    slopes = [models.outcome.adjusts for models in nuisances]
+    if recipe.penalty is not None:
+        return BOTH if any(slopes) else WEIGHTED
+    if not any(slopes):
+        return UNADJUSTED if recipe.slopes_cost is None else SWITCHED
+    return LINEAR if all(slopes) else PARTLY
+
+
+def left_out(
+    study: AipwStudy, recipe: Recipe, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
+) -> float:
+    """The bias that is allowed for, scaled outcomes: of folds that neither slopes nor a model of treatment adjust.
+
+    Their arm means differ by at most what the study declares for that case, in standard deviations of the outcome
+    within arms, and by no more than released moments can hide. Nothing where treatment was randomised, or where
+    ``omitted_confounding`` speaks of all that is left.
+    """
+    estimator = study.estimator
+    if estimator.propensity.known is not None or recipe.penalty is not None or estimator.omitted_confounding:
+        return 0.0
+    declared = math.sqrt(estimator.unadjusted.outcome) * estimator.unadjusted.distance
+    units = sum(recipe.known_sizes)
+    return sum(
+        size / units * min(declared * found.deviation, models.outcome.hidden)
+        for size, found, models in zip(recipe.known_sizes, summaries, nuisances, strict=True)
+        if not models.outcome.adjusts
+    )
+
+
+def _not_covered(study: AipwStudy, recipe: Recipe, nuisances: Sequence[Nuisances]) -> str:
     if study.estimator.propensity.known is not None:
         return NOT_COVERED_KNOWN
+    if study.estimator.omitted_confounding is None and adjustment(recipe, nuisances) in (UNADJUSTED, SWITCHED):
+        return NOT_COVERED_UNADJUSTED
     return NOT_COVERED if study.estimator.omitted_confounding is None else NOT_COVERED_BEYOND
 
 

@@ -78,6 +78,8 @@ class OutcomeModel:
         common_factor: shrinkage factor, in [0, 1], of the slopes that both arms have in common.
         variance: mean square that noise and shrinkage of the slopes give the fold's mean score, to first order.
         leaning_factor: factor in [0, 1] applied to the between-arm component of the slopes.
+        hidden: what leaving the slopes out may move the mean score by, as far as released moments tell; infinite where
+            none were released.
     """
 
     constants: tuple[float, float]
@@ -87,6 +89,12 @@ class OutcomeModel:
     common_factor: float
     variance: float = 0.0
     leaning_factor: float = 0.0
+    hidden: float = math.inf
+
+    @property
+    def adjusts(self) -> bool:
+        """Whether it has slopes."""
+        return self.limit > 0
 
     def common(self, x: FloatArray) -> FloatArray:
         """g(x), shape (rows,), of rows of the unit ball with their intercept, shape (rows, d)."""
@@ -182,9 +190,9 @@ def residual_limit(summary: ArmSummary, recipe: Recipe) -> float:
     return recipe.residuals * summary.deviation
 
 
-def without_slopes(summary: ArmSummary, recipe: Recipe) -> OutcomeModel:
+def without_slopes(summary: ArmSummary, recipe: Recipe, hidden: float = math.inf) -> OutcomeModel:
     """Arm means alone."""
-    return OutcomeModel(summary.means, np.zeros(recipe.columns - 1), 0.0, recipe.radius, 0.0)
+    return OutcomeModel(summary.means, np.zeros(recipe.columns - 1), 0.0, recipe.radius, 0.0, hidden=hidden)
 
 
 def release_summary(

@@ -29,14 +29,13 @@ from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, Slot, ve
 # What ``budget_shares: auto`` stands for: propensity, outcome model, effect.
 BOTH_MODELS = (Decimal("0.3"), Decimal("0.3"), Decimal("0.4"))
 OUTCOME_MODEL = (Decimal(0), Decimal("0.6"), Decimal("0.4"))
-# Where slopes are clear of their noise by the factor below even so: the effect's own noise is then what counts.
+# Where slopes are clear of their noise even so: the effect's own noise is then what counts.
 CLEAR_SLOPES = (Decimal(0), Decimal("0.4"), Decimal("0.6"))
 CLEAR_SIGNAL = 4.0
 ARM_MEANS = (Decimal(0), Decimal("0.3"), Decimal("0.7"))
 # A known propensity needs no outcome model against bias: a good one narrows the scores' own distribution, and
 # little else.
 KNOWN_MEANS = (Decimal(0), Decimal("0.1"), Decimal("0.9"))
-WORTHWHILE_SIGNAL = 10.0
 # Slopes are released where their expected signal is at least their noise, if covariates explain a fifth of the
 # outcome's variance within an arm.
 EXPLAINED = 0.2
@@ -198,8 +197,8 @@ class Recipe:
 EFFECT = Slot(name="effect", stage="perturb", scope=Scope.all)
 
 
-def recipe(study: AipwStudy, sizes: Sizes | None) -> Recipe:
-    """Decide. A study whose number of units is unknown is taken for a large one.
+def candidates(study: AipwStudy, sizes: Sizes | None) -> tuple[Recipe, ...]:
+    """What a study may do with its budget, the most that can be learnt first; for unknown sizes that alone.
 
     Raises:
         StudyError: too few units for the folds, or a budget of so many digits that it cannot be divided exactly.
@@ -219,20 +218,24 @@ def recipe(study: AipwStudy, sizes: Sizes | None) -> Recipe:
     )
     if estimator.budget_shares != "auto":
         declared = estimator.budget_shares
-        return _divide(study, blank, (declared.propensity, declared.outcome_model, declared.effect))
-    if estimator.propensity.penalty != "auto":
-        return _divide(study, blank, BOTH_MODELS)
-    if estimator.propensity.known is None:
-        found = _divide(study, blank, BOTH_MODELS)
-        if found.penalty is not None and found.slopes_cost is not None:
-            return found
-    found = _divide(study, blank, OUTCOME_MODEL)
-    if estimator.propensity.known is not None:
-        return found if _signal(found) >= WORTHWHILE_SIGNAL else _divide(study, blank, KNOWN_MEANS, slopes=False)
-    if found.slopes_cost is None:
-        return _divide(study, blank, ARM_MEANS)
-    clear = _divide(study, blank, CLEAR_SLOPES)
-    return clear if clear.slopes_cost is not None and _signal(clear) >= CLEAR_SIGNAL else found
+        shares = (declared.propensity, declared.outcome_model, declared.effect)
+        found = [_divide(study, blank, shares, slopes=slopes) for slopes in (True, False)]
+    elif estimator.propensity.penalty != "auto":
+        found = [_divide(study, blank, BOTH_MODELS, slopes=slopes) for slopes in (True, False)]
+    elif estimator.propensity.known is not None:
+        found = [*_with_slopes(study, blank), _divide(study, blank, KNOWN_MEANS, slopes=False)]
+    else:
+        both = _divide(study, blank, BOTH_MODELS)
+        found = [both] if both.penalty is not None and both.slopes_cost is not None else []
+        found += _with_slopes(study, blank)
+        found.append(_divide(study, blank, ARM_MEANS, slopes=False))
+    return tuple(found) if sizes is not None else (found[0],)
+
+
+def _with_slopes(study: AipwStudy, blank: Recipe) -> list[Recipe]:
+    """Slopes and arm means, with less for them where they are clear of their noise even so."""
+    clear, found = (_divide(study, blank, shares) for shares in (CLEAR_SLOPES, OUTCOME_MODEL))
+    return [clear, found] if _signal(clear) >= CLEAR_SIGNAL else [found]
 
 
 def _radius(study: AipwStudy, deviations: float) -> float:

@@ -15,6 +15,8 @@ from causalveil.tasks.machine.arrays import FloatArray
 SMALLEST_EIGENVALUE = 0.2
 # The signal is guessed so low that what is observed exceeds its mean by so many standard deviations.
 CAUTION = 1.0
+# A signal that is left out although something is seen of it is guessed so high that this lies so many below its mean.
+WIDE_CAUTION = 2.0
 # Keep 1.5 times the textbook shrinkage factor signal/(signal + noise). Factors up to 2 never increase the error
 # (section 3); more than 1 is deliberate, because shrinkage also removes adjustment for confounding.
 TEXTBOOK_MULTIPLE = 1.5
@@ -56,6 +58,23 @@ def shrinkage_factor(cross: FloatArray, values: FloatArray, noise: float) -> flo
         return 0.0
     signal = half - math.sqrt(half**2 - rest)
     return min(1.0, TEXTBOOK_MULTIPLE * signal / (signal + added))
+
+
+def plausible_signal(cross: FloatArray, values: FloatArray, noise: float, caution: float = CAUTION) -> float:
+    """The signal at which what is observed lies ``caution`` deviations below its mean: the other root of the equation
+    of :func:`shrinkage_factor`. 0 where even no signal makes it so low.
+
+    Args:
+        cross: noisy cross moments along eigenvectors, shape (d,).
+        values: eigenvalues, above 0, shape (d,).
+        noise: deviation of the noise on each entry of ``cross``.
+    """
+    observed = float(np.sum(cross**2 / values))
+    added = noise**2 * float(np.sum(1 / values))
+    c = caution * math.sqrt(float(np.sum(1 / values**2)) / float(np.sum(1 / values)) ** 2)
+    excess = observed - added
+    half, rest = excess + 2 * c * c * added, excess**2 - 2 * (c * added) ** 2
+    return max(0.0, half + math.sqrt(max(0.0, half**2 - rest)))
 
 
 def signal_ratio(cross: FloatArray, values: FloatArray, noise: float) -> float:

@@ -15,6 +15,9 @@ import numpy as np
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, slope_sums, without_slopes
 from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.shrinkage import (
+    CAUTION,
+    WIDE_CAUTION,
+    plausible_signal,
     positive_part,
     second_moment_error,
     second_moments,
@@ -178,6 +181,19 @@ def error_variance(moments: Moments, shrunk: Shrunk) -> float:
     return moments.limit**2 * variance
 
 
+def hidden_bias(moments: Moments, caution: float) -> float:
+    """What arm means alone may be off by, scaled outcomes: at most |b|_G |D|_1/G, both at plausible sizes.
+
+    The bias is b'D, b the slopes and D the arms' distance (Cauchy and Schwarz in the metric of the second moments).
+    """
+    common, units = moments.common, moments.units
+    slopes = plausible_signal(common.cross, moments.values, common.deviation, caution)
+    apart = plausible_signal(
+        moments.vectors.T @ moments.difference * units, moments.values, moments.difference_noise * units, caution
+    )
+    return moments.limit * math.sqrt(slopes * apart) / units
+
+
 def slopes_from(moments: Moments, summary: ArmSummary, recipe: Recipe) -> tuple[ArmSummary, OutcomeModel]:
     """The outcome model of ``moments``, and the summary with means that the residuals' means sharpened."""
     shrunk, parts = shrink(moments), moments.parts
@@ -193,6 +209,7 @@ def slopes_from(moments: Moments, summary: ArmSummary, recipe: Recipe) -> tuple[
         common_factor=shrunk.common_factor,
         variance=error_variance(moments, shrunk),
         leaning_factor=shrunk.leaning_factor,
+        hidden=hidden_bias(moments, WIDE_CAUTION if shrunk.common_factor > 0 else CAUTION),
     )
 
 

@@ -14,9 +14,10 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.aipw import outcome_model, slopes
+from causalveil.tasks.aipw.decide import recipe
 from causalveil.tasks.aipw.interval import findings
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
-from causalveil.tasks.aipw.recipe import EFFECT, Recipe, recipe
+from causalveil.tasks.aipw.recipe import EFFECT, Recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Folds, Pieces
@@ -87,15 +88,15 @@ def _treated(trained: Pieces) -> int:
 
 
 def outcome_model_stage(
-    study: AipwStudy, sizes: Sizes, enclave: Enclave, fold: int, budget: Budget
+    study: AipwStudy, plan: Recipe, enclave: Enclave, fold: int, budget: Budget
 ) -> tuple[ArmSummary, OutcomeModel]:
     """Release the outcome model by which ``fold`` is scored, from all other folds."""
     trained = Folds.open(enclave).without(fold)
-    return release_outcome_model(study, recipe(study, sizes), fold, trained, budget)
+    return release_outcome_model(study, plan, fold, trained, budget)
 
 
 def propensity_stage(
-    study: AipwStudy, sizes: Sizes, enclave: Enclave, fold: int, summary: ArmSummary, budget: Budget
+    study: AipwStudy, plan: Recipe, enclave: Enclave, fold: int, summary: ArmSummary, budget: Budget
 ) -> tuple[ArmSummary, FloatArray | None]:
     """Release the propensity model by which ``fold`` is scored, from all other folds.
 
@@ -103,7 +104,7 @@ def propensity_stage(
         ConvergenceError: before anything is drawn.
     """
     trained = Folds.open(enclave).without(fold)
-    return release_propensity(study, recipe(study, sizes), fold, trained, summary, budget)
+    return release_propensity(study, plan, fold, trained, summary, budget)
 
 
 def scores_stage(study: AipwStudy, enclave: Enclave, models: Sequence[Nuisances]) -> None:
@@ -114,13 +115,13 @@ def scores_stage(study: AipwStudy, enclave: Enclave, models: Sequence[Nuisances]
     enclave.save(SUMS, sums)
 
 
-def perturb_stage(study: AipwStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
+def perturb_stage(plan: Recipe, enclave: Enclave, budget: Budget) -> FloatArray:
     """Release the sums that the scores' stage left in the enclave."""
-    return release_scores(recipe(study, sizes), enclave.load(SUMS), budget)
+    return release_scores(plan, enclave.load(SUMS), budget)
 
 
 def interval_stage(
-    study: AipwStudy, sizes: Sizes, summaries: Sequence[ArmSummary], models: Sequence[Nuisances], released: FloatArray
+    study: AipwStudy, plan: Recipe, summaries: Sequence[ArmSummary], models: Sequence[Nuisances], released: FloatArray
 ) -> EffectFindings:
     """The last stage: reads nothing but released and public values."""
-    return findings(study, recipe(study, sizes), summaries, models, score_range(study, models), released)
+    return findings(study, plan, summaries, models, score_range(study, models), released)

@@ -165,7 +165,7 @@ class Estimate:
     sampling variance above ``largest_variance``, so its upper bound need not go beyond it. ``allowance``, where it
     was computed (``tasks/inference/variance_allowance.py``), takes the place of the union bound: deviations of the
     variance's noise. ``bias``: what the estimate may be off by on average, in standard errors of sampling
-    (``tasks/inference/confounding.py``).
+    (``tasks/inference/confounding.py``); ``offset``: what it may be off by besides, in outcome units.
     """
 
     value: float
@@ -177,6 +177,7 @@ class Estimate:
     largest_variance: float = math.inf
     allowance: float | None = None
     bias: float = 0.0
+    offset: float = 0.0
 
 
 def around(value: float, half: float, confidence: float, bounds: tuple[float, float] | None) -> tuple[float, Interval]:
@@ -227,7 +228,7 @@ def assemble(
     upper = sampling + (estimate.allowance or 0.0) * of_variance
     upper += noise.quantile(beta, 0.0, estimate.variance_noise) if beta > 0 else 0.0
     upper = min(upper, estimate.largest_variance)
-    bias = estimate.bias * math.sqrt(upper)
+    bias = estimate.bias * math.sqrt(upper) + estimate.offset
     half = noise.critical(alpha - beta, bias, upper, estimate.noise)
     if estimate.drowned and bounds is not None:
         half = math.inf

@@ -18,6 +18,13 @@ from causalveil.schemas.estimators.aipw import OmittedConfounding
 from causalveil.tasks.inference.assemble import Estimate, Noise, variance_error
 
 COVERS_CONFOUNDING = "confounding left out, up to the declared shares"
+COVERS_DECLARED = "confounding up to the declared size"
+
+# What was done about confounding, as ``details["adjustment"]`` says it.
+LINEAR = "adjusted linearly"
+PARTLY = "partly adjusted, linearly"
+UNADJUSTED = "unadjusted"
+SWITCHED = "unadjusted after all: the released moments are too noisy"
 
 
 def bias_ratio(omitted: OmittedConfounding | None, units: int) -> float:

@@ -12,6 +12,7 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.release import Variance
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, around
+from causalveil.tasks.inference.confounding import COVERS_DECLARED, LINEAR, PARTLY, SWITCHED, UNADJUSTED
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.adjustment import Adjustment, Seen
 from causalveil.tasks.regression.features import Features
@@ -25,15 +26,10 @@ LEAST_VARIANCE = 0.25
 COVERS_MODELS = "noise of slopes and weights"
 COVERS_HIDDEN = "what noise hides in directions of the covariates"
 COVERS_LINES = "what lines do not show of skewed columns"
-COVERS_DECLARED = "confounding up to the declared size"
 
-# What was done, as ``details["adjustment"]`` says it.
+# What was done beside what any estimator says of it.
 ADJUSTED = "adjusted, with squares and products"
-LINEAR = "adjusted linearly"
 CURVED = "adjusted linearly, skewed columns by two curves each"
-PARTLY = "partly adjusted, linearly"
-UNADJUSTED = "unadjusted"
-SWITCHED = "unadjusted after all: the released moments are too noisy"
 
 
 @dataclass(frozen=True)

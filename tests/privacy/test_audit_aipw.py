@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from causalveil.tasks.aipw import outcome_model
+from causalveil.tasks.aipw.decide import recipe
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
-from causalveil.tasks.aipw.recipe import EFFECT, recipe
+from causalveil.tasks.aipw.recipe import EFFECT
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from causalveil.schemas.privacy import Charge, GaussianCost, Norm, PrivacyCost, Scope
-from causalveil.tasks.aipw.recipe import recipe
+from causalveil.tasks.aipw.decide import recipe
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.accountant import compose, epsilon_pld, total
 from causalveil.tasks.privacy.division import mu_of

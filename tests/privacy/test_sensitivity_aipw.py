@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causalveil.tasks.aipw import outcome_model
+from causalveil.tasks.aipw.decide import recipe
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
-from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe, recipe
+from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of

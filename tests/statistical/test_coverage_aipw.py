@@ -13,8 +13,8 @@ import pytest
 
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.tasks.aipw import stages as aipw
+from causalveil.tasks.aipw.decide import recipe
 from causalveil.tasks.aipw.outcome_model import OutcomeModel
-from causalveil.tasks.aipw.recipe import recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
 from causalveil.tasks.aipw.stages import release_outcome_model
 from causalveil.tasks.enclave.rows import Rows

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from causalveil.tasks.aipw import shrinkage
+from causalveil.tasks.aipw.decide import recipe
 from causalveil.tasks.aipw.outcome_model import ArmSummary, arm_sums, cut, slope_sums, summary_from
-from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe, recipe
+from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.shrinkage import second_moment_error, shrinkage_factor, signal_ratio, taken_off
 from causalveil.tasks.aipw.slopes import moments_from, slopes_from
 from causalveil.tasks.enclave.rows import Rows

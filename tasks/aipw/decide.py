@@ -1,0 +1,190 @@
+"""Whether an AIPW study adjusts at all: by public sizes before a row is read, and by its released models.
+
+Of what could be done with a budget the study does what its expected interval is narrowest by, allowances in it: so more
+units or more budget do not widen it, but for the little that a second model may cost. What is expected is that of a
+stand-in population, stated here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.study import CategoricalCovariate
+from causalveil.tasks.aipw.interval import assembled
+from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, summary_from, without_slopes
+from causalveil.tasks.aipw.recipe import EXPLAINED, MEANS_WEIGHT, Recipe, candidates
+from causalveil.tasks.aipw.scores import Nuisances, ScoreRange, fold_range, score_range
+from causalveil.tasks.aipw.shrinkage import SMALLEST_EIGENVALUE
+from causalveil.tasks.aipw.slopes import Moments, slopes_from
+from causalveil.tasks.enclave.normalise import blocks, scale
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.machine.arrays import FloatArray
+
+# Of the stand-in population: the arms' distance in the metric of the covariates, and the cosine between what explains
+# the outcome and what parts the arms. The outcome's explained share is the recipe's.
+DISTANCE, ALIKE = 0.5, 0.5
+# A model of treatment is fitted beside slopes where that makes the expected interval at most this much wider.
+MODELS_WIDTH = 1.02
+# Share of nulls in a column that may have them.
+MISSING = 0.05
+# By which a recipe is chosen: an outcome's standard deviation within an arm, over its declared range.
+DECLARED_DEVIATION = 0.125
+
+
+def recipe(study: AipwStudy, sizes: Sizes | None) -> Recipe:
+    """What the study does with its budget. A study whose number of units is unknown is taken for a large one.
+
+    Raises:
+        StudyError: too few units for the folds, or a budget of so many digits that it cannot be divided exactly.
+    """
+    plans = candidates(study, sizes)
+    if len(plans) == 1:
+        return plans[0]
+    study = _undeclared(study)
+    stand_in = StandIn(deviation=DECLARED_DEVIATION * study.outcome.width)
+    widths = [_foreseen_width(study, plan, *expected_models(study, plan, stand_in)) for plan in plans]
+    if plans[0].penalty is not None and study.estimator.propensity.penalty == "auto":
+        # Right if either model is: that is worth a little width.
+        widths[0] /= MODELS_WIDTH
+    return plans[widths.index(min(widths))]
+
+
+def settled(
+    study: AipwStudy, plan: Recipe, summaries: Sequence[ArmSummary], models: Sequence[Nuisances]
+) -> list[Nuisances]:
+    """The models by which folds are scored: slopes that would make the interval wider than arm means are left out.
+
+    Post-processing of released values. Folds lose their slopes in the order of how wide these make the scores.
+    """
+    study = _undeclared(study)
+    kept = [fold for fold, found in enumerate(models) if found.outcome.adjusts]
+    kept.sort(key=lambda fold: fold_range(study, models[fold]).low - fold_range(study, models[fold]).high)
+    best = found = list(models)
+    narrowest = _foreseen_width(study, plan, summaries, found) if kept else 0.0
+    for fold in kept:
+        plain = without_slopes(summaries[fold], plan, models[fold].outcome.hidden)
+        found = [replace(one, outcome=plain) if place == fold else one for place, one in enumerate(found)]
+        width = _foreseen_width(study, plan, summaries, found)
+        if width < narrowest:
+            best, narrowest = found, width
+    return best
+
+
+def _undeclared(study: AipwStudy) -> AipwStudy:
+    """The study as far as it decides: declared omitted confounding widens the interval and does nothing else."""
+    if study.estimator.omitted_confounding is None:
+        return study
+    return study.model_copy(update={"estimator": study.estimator.model_copy(update={"omitted_confounding": None})})
+
+
+def _foreseen_width(
+    study: AipwStudy, plan: Recipe, summaries: Sequence[ArmSummary], models: Sequence[Nuisances]
+) -> float:
+    bound, sums = foreseen_sums(study, plan, summaries, models)
+    return assembled(study, plan, summaries, models, bound, sums, quick=True).half_width
+
+
+def foreseen_sums(
+    study: AipwStudy, plan: Recipe, summaries: Sequence[ArmSummary], models: Sequence[Nuisances]
+) -> tuple[ScoreRange, FloatArray]:
+    """What the scores would add up to if they had the variance of arm means and drew no noise."""
+    bound, units = score_range(study, models), sum(plan.known_sizes)
+    share = float(np.mean([one.treated_share for one in summaries]))
+    deviation = float(np.mean([one.deviation for one in summaries]))
+    square = deviation**2 * (1 / share + 1 / (1 - share)) / bound.half**2
+    middle = min(max(-bound.middle / bound.half, -1.0), 1.0)
+    return bound, np.array([middle, min(square + middle**2, 1.0)]) * units
+
+
+def expected_models(study: AipwStudy, plan: Recipe, stand_in: StandIn) -> tuple[list[ArmSummary], list[Nuisances]]:
+    """What the study would learn of a stand-in population.
+
+    Both arms are centred in the declared range, everybody's score is the treated share, clipped; a fitted propensity
+    model leaves the share's neighbourhood by as much as a log odds of standard deviation 1/2 does.
+    """
+    clip = study.estimator.propensity.bounds
+    share = min(max(stand_in.treated, clip[0]), clip[1])
+    half = study.outcome.width / 2
+    deviation = min(1.0, (stand_in.deviation if stand_in.deviation is not None else half / 2) / half)
+    odds: FloatArray | None = None
+    if plan.penalty is not None:
+        odds = np.full(plan.columns, math.sqrt(0.25 * 3 / max(plan.columns - 1, 1)))
+        odds[-1] = math.log(share / (1 - share))
+        odds *= math.sqrt(plan.columns)
+    summaries, models = [], []
+    for fold in range(plan.folds):
+        units = plan.trained_on(fold)
+        exact = np.array([0.0, 0.0, math.sqrt(2) * share * units, units * deviation**2])
+        summary = summary_from(exact, units, plan, fold, (share, share))
+        model = without_slopes(summary, plan)
+        if plan.slopes_cost is not None:
+            summary, model = _expected_slopes(study, plan, summary, fold)
+        summaries.append(summary)
+        models.append(Nuisances(model, share, odds))
+    return summaries, settled(study, plan, summaries, models)
+
+
+def _expected_slopes(study: AipwStudy, plan: Recipe, summary: ArmSummary, fold: int) -> tuple[ArmSummary, OutcomeModel]:
+    """The slopes of the stand-in population: lengths with their noise, so that what is taken off later is there."""
+    d, units = plan.columns - 1, plan.trained_on(fold)
+    noise = Noise.of(plan.slopes_mechanism(fold), plan.slope_numbers).deviation
+    values = units * expected_variances(study) / plan.radius**2
+    values = np.maximum(values, SMALLEST_EIGENVALUE * values.mean()) if plan.gram else np.full(d, values.mean())
+    distance = DISTANCE if study.estimator.propensity.known is None else 0.0
+    apart_noise = noise / MEANS_WEIGHT / units * math.sqrt(float(np.sum(summary.parts**-2)))
+    # In the metric of the covariates what parts the arms lies in all directions alike.
+    one = np.full(d, 1 / math.sqrt(d))
+    other = ALIKE * one + math.sqrt(1 - ALIKE**2) * one * np.where(np.arange(d) % 2, -1, 1) if d > 1 else one
+    apart = distance * np.sqrt(values / units) * one
+    # What is read off as their distance has its noise taken off, and is no less than 0: on average more than is true.
+    metric = values / units
+    spread = 2 * apart_noise**4 * float(np.sum(metric**-2)) + 4 * apart_noise**2 * float(np.sum((apart / metric) ** 2))
+    seen = math.sqrt(_positive_mean(distance**2, math.sqrt(spread))) * np.sqrt(metric) * one
+    signal = np.sqrt(values * units * EXPLAINED) / plan.residuals * other
+    cross = np.copysign(np.sqrt(signal**2 + 2 * noise**2), other)
+    moments = Moments(
+        units=units,
+        parts=summary.parts,
+        limit=residual_limit(summary, plan),
+        noise=noise,
+        difference=np.sqrt(seen**2 + apart_noise**2),
+        difference_noise=apart_noise,
+        shrunk_difference=apart,
+        centres=np.array([summary.parts[1] * apart, -summary.parts[0] * apart]),
+        residuals=np.zeros(2),
+        within=np.outer(summary.parts, cross),
+        values=values,
+        vectors=np.eye(d),
+        second_factor=1.0 if plan.gram else 0.0,
+    )
+    return slopes_from(moments, summary, plan)
+
+
+def _positive_mean(mean: float, deviation: float) -> float:
+    """Mean of the positive part of a normal variable."""
+    from scipy.special import ndtr
+
+    if deviation == 0:
+        return max(mean, 0.0)
+    z = mean / deviation
+    return float(mean * ndtr(z)) + deviation * math.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+
+
+def expected_variances(study: AipwStudy) -> FloatArray:
+    """Variance of each column of a row, shape (d - 1,): of numbers uniform within their bounds, of levels as frequent
+    as each other. Where nulls have a column of their own it is taken for as rare as 1 in 20.
+    """
+    square, found = scale(study) ** 2, []
+    for block in blocks(study):
+        if isinstance(block.covariate, CategoricalCovariate):
+            part = 1 / len(block.features)
+            found += [part * (1 - part)] * len(block.features)
+        else:
+            found += [1 / 3] + [MISSING * (1 - MISSING)] * (len(block.features) - 1)
+    return square * np.array(found)

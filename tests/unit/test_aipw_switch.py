@@ -1,0 +1,119 @@
+"""Whether AIPW adjusts: more people or budget never widen what is expected, and what is not adjusted says so."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from causalveil.schemas.plan import StandIn
+from causalveil.tasks.aipw import stages
+from causalveil.tasks.aipw.decide import MODELS_WIDTH, recipe, settled
+from causalveil.tasks.aipw.expected import expected
+from causalveil.tasks.aipw.outcome_model import OutcomeModel
+from causalveil.tasks.aipw.scores import score_range
+from causalveil.tasks.aipw.shrinkage import plausible_signal, shrinkage_factor
+from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from tests.aipw_help import analysed, confounded, in_folds, in_memory, make_aipw
+
+UNITS = [round(100 * 10 ** (step / 2)) for step in range(11)]
+EPSILONS = ("0.05", "0.1", "0.25", "0.5", "1", "2", "4", "8", "16")
+CATEGORIES = {"sex": {"levels": ["f", "m"]}, "ward": {"levels": [f"w{k}" for k in range(9)]}}
+
+
+@pytest.mark.parametrize(
+    ("p", "delta", "changes"),
+    [
+        (2, "1e-6", {}),
+        (10, "1e-5", {}),
+        (2, "0", {}),
+        (6, "1e-5", {"covariates": CATEGORIES}),
+        (3, "1e-6", {"propensity": {"known": 0.5}}),
+        (3, "1e-6", {"budget_shares": {"propensity": "0.2", "outcome_model": "0.3", "effect": "0.5"}}),
+    ],
+    ids=["p 2", "p 10", "pure", "categories", "trial", "declared shares"],
+)
+def test_more_people_or_budget_never_widen_what_is_expected(p: int, delta: str, changes: dict[str, object]) -> None:
+    """From 100 to 10^7 people and epsilon .05 to 16; the width that is given for a second model is allowed for."""
+    widths = {}
+    for epsilon in EPSILONS:
+        study = make_aipw(p, epsilon=epsilon, delta=delta, **changes)
+        for n in UNITS:
+            widths[EPSILONS.index(epsilon), UNITS.index(n)] = expected(study, sizes_of(study, n)).half_width
+    for (i, j), width in widths.items():
+        for more in ((i + 1, j), (i, j + 1)):
+            assert widths.get(more, 0.0) <= width * MODELS_WIDTH, (EPSILONS[i], UNITS[j], more)
+
+
+def test_an_estimate_that_adjusts_for_nothing_says_so_and_allows_for_it() -> None:
+    """24 covariates and 1,500 people at eps 0.5: the bias of arm means is named and lies within the interval."""
+    rows, _ = confounded(1_500, p=24, seed=1)
+    study = make_aipw(24, epsilon="0.5", delta="1e-5")
+    found = analysed(study, rows)
+    assert found.details["adjustment"] == "unadjusted"
+    spreads = [found.details[f"spread[{fold}]"] for fold in (1, 2)]
+    assert found.interval.bias == pytest.approx(math.sqrt(0.5) * sum(spreads) / 2, rel=1e-9)
+    assert "confounding up to the declared size" in found.interval.covers
+    assert str(found.details["not_covered"]).startswith("confounding beyond the declared size")
+    none = analysed(make_aipw(24, epsilon="0.5", delta="1e-5", unadjusted={"outcome": 0, "distance": 0}), rows)
+    assert none.interval.bias == 0.0
+    assert none.estimate == found.estimate
+    assert none.details["adjustment"] == "unadjusted"
+
+
+def test_what_is_adjusted_or_randomised_allows_for_nothing() -> None:
+    rows, _ = confounded(20_000, p=2, seed=1)
+    adjusted = analysed(make_aipw(2), rows)
+    assert (adjusted.details["adjustment"], adjusted.interval.bias) == ("adjusted linearly", 0.0)
+    trial, _ = confounded(300, p=2, seed=1, strength=0.0)
+    known = analysed(make_aipw(2, propensity={"known": 0.5}), trial)
+    assert "adjustment" not in known.details
+    assert known.interval.bias == 0.0
+
+
+def test_slopes_that_widen_the_scores_are_left_out_fold_by_fold() -> None:
+    """A fold's slopes are made wild: its arm means take their place, the other fold keeps its own."""
+    study = make_aipw(2, epsilon="1")
+    plan = recipe(study, sizes_of(study, 4_000))
+    folds = in_folds(confounded(4_000, p=2, seed=3)[0])
+    budget, summaries, models = RehearsalBudget(0), [], []
+    for fold in range(2):
+        summary, model = stages.release_outcome_model(study, plan, fold, in_memory([folds[1 - fold]]), budget)
+        summaries.append(summary)
+        models.append(stages.nuisances(study, summary, model, None))
+    assert settled(study, plan, summaries, models) == models
+    tame = models[0].outcome
+    wild = OutcomeModel(tame.constants, tame.slopes * 40, 2.0, tame.radius, 1.0, 0.5, 0.0, 0.05)
+    chosen = settled(study, plan, summaries, [stages.nuisances(study, summaries[0], wild, None), models[1]])
+    assert [one.outcome.adjusts for one in chosen] == [False, True]
+    assert chosen[0].outcome.constants == summaries[0].means
+    assert score_range(study, chosen).half < score_range(study, [models[0], chosen[1]]).half
+
+
+@pytest.mark.parametrize("signal", [0.0, 0.5, 3.0, 30.0])
+def test_a_signal_is_rarely_above_what_is_plausible(signal: float) -> None:
+    """4,000 draws in 12 dimensions, seed 5: at two deviations the bound is passed in less than 6 % of them, and it is
+    the upper end of an interval whose lower end is what shrinkage goes by."""
+    random = np.random.default_rng(5)
+    values = random.uniform(0.5, 2.0, 12)
+    true = np.sqrt(values * signal / 12)
+    bounds = [plausible_signal(true + random.normal(size=12) * 0.4, values, 0.4, 2.0) for _ in range(4_000)]
+    assert np.mean(np.array(bounds) < signal) < 0.06
+    assert np.median(bounds) < 2 * signal + 4
+    clear = np.sqrt(values) * 5
+    factor = shrinkage_factor(clear, values, 0.4)
+    assert factor > 0.9
+    assert plausible_signal(clear, values, 0.0) == pytest.approx(float(np.sum(clear**2 / values)))
+
+
+def test_plan_foresees_what_a_stand_in_gives() -> None:
+    """At 3,000 people and eps 1 the stand-in's width is that of simulated people within 40 %: ten runs."""
+    study, widths = make_aipw(2, epsilon="1"), []
+    for seed in range(10):
+        found = analysed(study, confounded(3_000, p=2, seed=seed)[0], seed)
+        widths.append((found.interval.upper - found.interval.lower) / 2)
+    spread = float(np.mean([found.details["spread[1]"]]))
+    foreseen = expected(study, sizes_of(study, 3_000), StandIn(deviation=spread)).half_width
+    assert foreseen == pytest.approx(np.mean(widths), rel=0.4)
