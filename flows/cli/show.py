@@ -232,11 +232,19 @@ def _sweep_table(rows: list[dict[str, float]]) -> Table:
     return table
 
 
+def _whole_column(table: Table, heading: str, names: list[str]) -> None:
+    """A column of ids or names, which are never cut: on one line where half of the terminal holds them, else on more."""
+    longest = max((len(name) for name in names), default=0)
+    table.add_column(heading, overflow="fold", no_wrap=longest <= Console().width // 2)
+
+
 def _rho_table(content: Account) -> Table:
     """The accounts in their own measure, where that is rho."""
     table = Table(title="The same as rho", title_justify="left", title_style="bold", pad_edge=False)
-    for heading in ("level", "block", "granted", "spent", "reserved", "left", "left of it"):
-        table.add_column(heading, no_wrap=heading == "block")
+    for heading in ("level", "block"):
+        _whole_column(table, heading, [str(getattr(row, heading)) for row in content.blocks])
+    for heading in ("granted", "spent", "reserved", "left", "left of it"):
+        table.add_column(heading)
     for row in content.blocks:
         if row.rho is not None:
             sums = (row.rho.granted, row.rho.spent, row.rho.reserved, row.rho.remaining)
@@ -251,8 +259,10 @@ def account(content: Account) -> None:
     console = Console()
     # Eighty columns hold a month's name and amounts of a few digits whole.
     table = Table(title=f"Budget of {content.dataset}", title_justify="left", title_style="bold", pad_edge=False)
-    for heading in ("level", "block", "granted", "spent", "reserved", "left", "runs"):
-        table.add_column(heading, no_wrap=heading == "block")
+    for heading in ("level", "block"):
+        _whole_column(table, heading, [*(str(getattr(row, heading)) for row in content.blocks), *content.caps])
+    for heading in ("granted", "spent", "reserved", "left", "runs"):
+        table.add_column(heading, overflow="fold")
     for row in content.blocks:
         sums = (row.granted, row.spent, row.reserved, row.remaining)
         pairs = (f"{amount_text(part.epsilon)}, {amount_text(part.delta)}" for part in sums)
@@ -266,8 +276,9 @@ def account(content: Account) -> None:
         console.print("Rho adds up, run after run; the epsilons above are what it implies at the cap's delta.")
     console.print("A block that is not listed was never charged and has the whole cap of its level.")
     runs = Table(title="Runs", title_justify="left", title_style="bold")
-    for heading in ("run", "study", "level", "blocks", "state", "epsilon", "delta"):
-        runs.add_column(heading)
+    _whole_column(runs, "run", [run.run_id for run in content.runs])
+    for heading in ("study", "level", "blocks", "state", "epsilon", "delta"):
+        runs.add_column(heading, overflow="fold")
     for entry in content.runs:
         runs.add_row(
             entry.run_id,

@@ -9,6 +9,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
+from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import BudgetRefused
 from causalveil.schemas.release import Release
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -87,7 +88,10 @@ def test_one_full_block_refuses_the_whole_run(tmp_path: Path) -> None:
     assert spent() == {"month=2026-02": 1}
 
 
-def test_ledger_show_is_a_table_by_block(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_ledger_show_is_a_table_by_block(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     path = write(tmp_path / "study", MONTHS[:4], newest=3)
     with pytest.raises(SystemExit) as ended:
         main(["run", str(path), "--run-id", "first", "--out", str(tmp_path / "out")])
@@ -102,3 +106,30 @@ def test_ledger_show_is_a_table_by_block(tmp_path: Path, capfd: pytest.CaptureFi
     assert [row[1] for row in rows[:3]] == MONTHS[1:4]
     assert rows[0][2:] == ["2, 0.0001", "1, 1e-6", "0, 0", "1, 0.000099", "1"] or "9.9e-5" in rows[0][5]
     assert "never charged" in shown
+
+
+@pytest.mark.parametrize("accounting", ["basic", "concentrated"])
+def test_a_narrow_terminal_cuts_no_name_and_no_id(
+    accounting: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    run_id = "training-units-2026-11-20261122T014500-0b5c1d"
+    path = write_study(
+        tmp_path / "study",
+        study={"privacy": {"level": "training_units"}},
+        contract={"accounting": accounting, "caps": {"training_units": {"epsilon": "12.3456789012", "delta": "1e-5"}}},
+    )
+    # Nobody used a cap yet: it is shown all the same.
+    open_ledger().grant_itself(load_contract(path.with_name("dataset.yaml")))
+    for used in (False, True):
+        if used:
+            run_study(path, out=tmp_path / "out", run_id=run_id)
+        capfd.readouterr()
+        with pytest.raises(SystemExit):
+            main(["ledger", "show", "small"])
+        shown = capfd.readouterr().out
+        assert "…" not in shown
+        assert max(map(len, shown.splitlines())) <= 80
+        assert all(level in shown for level in ("sample", "label", "training_units"))
+        joined = "".join(row.split("│")[1].strip() for row in shown.splitlines() if row.count("│") == 8)
+        assert not used or run_id in joined
