@@ -233,7 +233,7 @@ def _sweep_table(rows: list[dict[str, float]]) -> Table:
 
 
 def _whole_column(table: Table, heading: str, names: list[str]) -> None:
-    """A column of ids or names, which are never cut: on one line where half of the terminal holds them, else on more."""
+    """A column of ids or names, none of which is cut: on one line where half of the terminal holds them, or more."""
     longest = max((len(name) for name in names), default=0)
     table.add_column(heading, overflow="fold", no_wrap=longest <= Console().width // 2)
 
