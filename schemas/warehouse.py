@@ -20,22 +20,12 @@ from pydantic import Field, field_validator, model_validator
 from causalveil.schemas.documents import parse_json, read_regular, read_yaml, validate
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.privacy import Frozen
+from causalveil.schemas.readings import Kind, Reading
 from causalveil.schemas.study import Name, Slug
 
 MANIFEST_FILE = "_manifest.json"
 # The word for a range that ends with the newest month (day, year) that is over.
 PREVIOUS = "previous"
-
-
-class Kind(StrEnum):
-    """What a declared column holds; each is stored as one Parquet type."""
-
-    integer = "integer"
-    number = "number"
-    boolean = "boolean"
-    text = "text"
-    date = "date"
-    timestamp = "timestamp"
 
 
 class Step(StrEnum):
@@ -85,11 +75,30 @@ class DuckDb(Frozen):
     query: Annotated[str, Field(min_length=1)]
 
 
-class Files(Frozen):
-    """A folder of Parquet or CSV files with one header; ``path`` is relative to the source file."""
+class ParquetFiles(Frozen):
+    """A Parquet file, or a folder of them; ``path`` is relative to the source file."""
 
-    kind: Literal["parquet", "csv"]
+    kind: Literal["parquet"]
     path: str
+
+
+class CsvFiles(Frozen):
+    """A CSV file, or a folder of them with one header; ``path`` is relative to the source file.
+
+    ``skip_lines``: lines above the header. ``quote``: the character around fields, or nothing; inside a field it is
+    doubled, or led by ``escape``.
+    """
+
+    kind: Literal["csv"]
+    path: str
+    encoding: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")] = "utf-8"
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    quote: Annotated[str, Field(max_length=1)] = '"'
+    escape: Annotated[str, Field(max_length=1)] = ""
+    skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
+
+
+Files = ParquetFiles | CsvFiles
 
 
 class Key(Frozen):
@@ -135,15 +144,39 @@ def _order(step: Step, value: str) -> Any:
 
 
 class Source(Frozen):
-    """One extract: a source, the key that cuts it into partitions, the columns to take, the folder to fill."""
+    """One extract: a source, the key that cuts it into partitions, the columns to take, the folder to fill.
+
+    Without ``key`` all rows are one block. ``required``: rows without a value in one of these columns are left out.
+    """
 
     name: Slug
     dataset: Slug
-    source: Annotated[Warehouse | DuckDb | Files, Field(discriminator="kind")]
-    key: Key
-    columns: Annotated[dict[Name, Kind], Field(min_length=1)]
+    source: Annotated[Warehouse | DuckDb | ParquetFiles | CsvFiles, Field(discriminator="kind")]
+    key: Key | None = None
+    columns: Annotated[dict[Name, Kind | Reading], Field(min_length=1)]
+    required: tuple[Name, ...] = ()
     to: str = "."
     rows_per_file: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
+
+    @model_validator(mode="after")
+    def _required_are_taken(self) -> Source:
+        unknown = [name for name in self.required if name not in self.columns]
+        if unknown:
+            raise ValueError(f"'required' names '{unknown[0]}', which is no key of 'columns'; take it, or leave it out")
+        return self
+
+    @property
+    def kinds(self) -> dict[str, Kind]:
+        """What each column that is taken holds."""
+        return {name: one.kind if isinstance(one, Reading) else one for name, one in self.columns.items()}
+
+    @property
+    def found_as(self) -> dict[str, str]:
+        """The name in the source of each column that is taken."""
+        return {
+            name: one.column if isinstance(one, Reading) and one.column is not None else name
+            for name, one in self.columns.items()
+        }
 
     @property
     def digest(self) -> str:
@@ -151,6 +184,8 @@ class Source(Frozen):
         document = self.model_dump(
             mode="json", include={"key": {"name", "column", "step"}, "source": {"kind", "query"}, "columns": True}
         )
+        if self.required:
+            document["required"] = self.required
         text = json.dumps(document, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -178,7 +213,7 @@ class Manifest(Frozen):
     name: str
     dataset: str
     source_digest: str
-    key: str
+    key: str | None
     first: str
     last: str
     columns: dict[str, Kind]

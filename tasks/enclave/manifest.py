@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
+from causalveil.schemas.readings import Kind
 from causalveil.schemas.study import Study
-from causalveil.schemas.warehouse import Kind, Manifest, load_manifest
+from causalveil.schemas.warehouse import Manifest, load_manifest
 from causalveil.tasks.enclave.partitions import column_types
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, ExtractedFile, Manifest, Source
 from causalveil.tasks.machine.write import sync_folder, whole_file
-from causalveil.tasks.warehouse.intervals import KeyInterval
+from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
 from causalveil.tasks.warehouse.read_sql import batches, target_schema
 
 if TYPE_CHECKING:
@@ -151,17 +151,18 @@ def manifest_stage(
         CausalveilError: it cannot be written.
     """
     declared = {block.block for block in blocks}
-    extra = sorted(path.name for path in folder.glob(f"{source.key.name}=*") if path.name not in declared)
+    name = EVERYTHING.block.partition("=")[0] if source.key is None else source.key.name
+    extra = sorted(path.name for path in folder.glob(f"{name}=*") if path.name not in declared)
     if extra:
         raise DataError(f"{folder / extra[0]}: lies outside the declared range; widen the range or move it away")
     manifest = Manifest(
         name=source.name,
         dataset=source.dataset,
         source_digest=source.digest,
-        key=source.key.name,
+        key=None if source.key is None else source.key.name,
         first=intervals[0].value,
         last=intervals[-1].value,
-        columns=source.columns,
+        columns=source.kinds,
         blocks=blocks,
     )
     problem = None

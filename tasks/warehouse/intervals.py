@@ -23,16 +23,22 @@ class KeyInterval:
     upper: date | int
 
 
-def intervals(key: Key, today: date) -> tuple[KeyInterval, ...]:
+# The one block of a source without a key: all of its rows.
+EVERYTHING = KeyInterval("rows=all", "all", 0, 0)
+
+
+def intervals(key: Key | None, today: date) -> tuple[KeyInterval, ...]:
     """Every block of the declared range, in order.
 
     Args:
-        key: the declaration.
+        key: the declaration; None: all rows are one block.
         today: what ``last: previous`` is reckoned from: the newest step that is over on that day.
 
     Raises:
         StudyError: the range is empty, as when ``first`` is not over yet, or has more than 100,000 blocks.
     """
+    if key is None:
+        return (EVERYTHING,)
     edges = list(_edges(key, today))
     if len(edges) < 2:
         raise StudyError(

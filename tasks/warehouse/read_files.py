@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.errors import CausalveilError, DataError
-from causalveil.schemas.warehouse import Files, Source, Step
-from causalveil.tasks.warehouse.intervals import KeyInterval
+from causalveil.schemas.readings import Reading
+from causalveil.schemas.warehouse import CsvFiles, Files, Source, Step
+from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.csv as pacsv
     import pyarrow.dataset as ds
 
 BATCH_ROWS = 65_536
@@ -39,10 +41,9 @@ def file_batches(
     import pyarrow as pa
     import pyarrow.dataset as ds
 
-    folder = place / files.path
-    paths = sorted(path for path in folder.rglob(f"*.{files.kind}") if path.is_file() and not _hidden(path, folder))
+    paths = paths_of(files, place)
     if not paths:
-        raise CausalveilError(f"source '{source.name}': no {files.kind} file in {folder}")
+        raise CausalveilError(f"source '{source.name}': no {files.kind} file in {place / files.path}")
     found = [_file_schema(source, files, path) for path in paths]
     yield_schema = _read_schema(source, files, schema, found[0])
     empty = pa.record_batch([pa.array([], field.type) for field in yield_schema], schema=yield_schema)
@@ -50,11 +51,22 @@ def file_batches(
         yield iter([empty])
         return
     data = ds.dataset([str(path) for path in paths], schema=yield_schema, format=_format(files, yield_schema))
-    type_ = yield_schema.field(source.key.column).type
-    lower, upper = (pa.scalar(_edge(edge, type_), type_) for edge in (interval.lower, interval.upper))
-    key = ds.field(source.key.column)
-    scanner = data.scanner(filter=(key >= lower) & (key < upper), batch_size=BATCH_ROWS, use_threads=False)
+    chosen = None
+    if source.key is not None and interval != EVERYTHING:
+        type_ = yield_schema.field(source.key.column).type
+        lower, upper = (pa.scalar(_edge(edge, type_), type_) for edge in (interval.lower, interval.upper))
+        key = ds.field(source.key.column)
+        chosen = (key >= lower) & (key < upper)
+    scanner = data.scanner(filter=chosen, batch_size=BATCH_ROWS, use_threads=False)
     yield _after(empty, scanner.to_batches())
+
+
+def paths_of(files: Files, place: Path) -> list[Path]:
+    """The files of a source in the order of their names: the file that it names, or those in the folder."""
+    folder = place / files.path
+    if folder.is_file():
+        return [folder]
+    return sorted(path for path in folder.rglob(f"*.{files.kind}") if path.is_file() and not _hidden(path, folder))
 
 
 def _after(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -67,12 +79,13 @@ def _file_schema(source: Source, files: Files, path: Path) -> pa.Schema:
     import pyarrow.csv
     import pyarrow.parquet
 
-    if files.kind == "parquet":
+    if not isinstance(files, CsvFiles):
         schema = pyarrow.parquet.read_schema(path)
     else:
-        with pyarrow.csv.open_csv(path) as reader:
+        reading, parsing = csv_options(files)
+        with pyarrow.csv.open_csv(path, read_options=reading, parse_options=parsing) as reader:
             schema = reader.schema
-    for name in (source.key.column, *source.columns):
+    for name in _names(source):
         if schema.get_field_index(name) < 0:
             raise DataError(f"source '{source.name}': {path.name} has no column '{name}' (or has it twice)")
     return schema
@@ -83,23 +96,50 @@ def _read_schema(source: Source, files: Files, schema: pa.Schema, found: pa.Sche
     import pyarrow as pa
 
     if files.kind == "parquet":
-        return pa.schema([found.field(name) for name in dict.fromkeys([*schema.names, source.key.column])])
-    if source.key.column in schema.names:
+        return pa.schema([found.field(name) for name in _names(source)])
+    schema = pa.schema(
+        [
+            pa.field(source.found_as[name], pa.string() if isinstance(source.columns[name], Reading) else type_)
+            for name, type_ in zip(schema.names, schema.types, strict=True)
+        ]
+    )
+    if source.key is None or source.key.column in schema.names:
         return schema
     # A date parses as a time of day 0, so one type reads both.
     type_ = pa.int64() if source.key.step is Step.integer else pa.timestamp("us")
     return schema.append(pa.field(source.key.column, type_))
 
 
+def _names(source: Source) -> list[str]:
+    """The columns to read, by their names in the source."""
+    return list(dict.fromkeys([*source.found_as.values(), *(() if source.key is None else (source.key.column,))]))
+
+
+def csv_options(files: CsvFiles) -> tuple[pacsv.ReadOptions, pacsv.ParseOptions]:
+    """How Arrow reads the declared dialect."""
+    import pyarrow.csv
+
+    return (
+        pyarrow.csv.ReadOptions(encoding=files.encoding, skip_rows=files.skip_lines),
+        pyarrow.csv.ParseOptions(
+            delimiter=files.delimiter,
+            quote_char=files.quote or False,
+            escape_char=files.escape or False,
+            newlines_in_values=bool(files.quote),
+        ),
+    )
+
+
 def _format(files: Files, schema: pa.Schema) -> ds.FileFormat:
     import pyarrow.csv
     import pyarrow.dataset as ds
 
-    if files.kind == "parquet":
+    if not isinstance(files, CsvFiles):
         return ds.ParquetFileFormat()
     types = {field.name: field.type for field in schema}
+    reading, parsing = csv_options(files)
     options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""])
-    return ds.CsvFileFormat(convert_options=options)
+    return ds.CsvFileFormat(read_options=reading, parse_options=parsing, convert_options=options)
 
 
 def _edge(edge: date | int, wanted: pa.DataType) -> date | int:

@@ -13,9 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.errors import CausalveilError, DataError
-from causalveil.schemas.warehouse import DuckDb, Files, Kind, Source, Warehouse
+from causalveil.schemas.readings import Kind
+from causalveil.schemas.warehouse import CsvFiles, DuckDb, Key, ParquetFiles, Source, Warehouse
 from causalveil.tasks.warehouse.intervals import KeyInterval
 from causalveil.tasks.warehouse.read_files import file_batches
+from causalveil.tasks.warehouse.readings import complete, read_off
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,7 +37,7 @@ def target_schema(source: Source) -> pa.Schema:
         Kind.date: pa.date32(),
         Kind.timestamp: pa.timestamp("us"),
     }
-    return pa.schema([(name, types[kind]) for name, kind in source.columns.items()])
+    return pa.schema([(name, types[kind]) for name, kind in source.kinds.items()])
 
 
 def batches(source: Source, place: Path, url: str | None, interval: KeyInterval | None) -> Iterator[pa.RecordBatch]:
@@ -58,7 +60,7 @@ def batches(source: Source, place: Path, url: str | None, interval: KeyInterval 
     try:
         with _open(source, place, url, interval) as found:
             for batch in found:
-                yield conform(batch, source, schema)
+                yield complete(conform(read_off(batch, source), source, schema), source)
     except CausalveilError as problem:
         failure = problem.with_traceback(None)
     except Exception as problem:  # drivers' exceptions share no base
@@ -78,7 +80,7 @@ def conform(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.Reco
     import pyarrow as pa
 
     arrays, problem = [], None
-    for name, kind in source.columns.items():
+    for name, kind in source.kinds.items():
         place = batch.schema.get_field_index(name)
         if place < 0:
             raise DataError(f"source '{source.name}': column '{name}' is missing (or there twice); its schema drifted")
@@ -127,21 +129,21 @@ def _open(
     source: Source, place: Path, url: str | None, interval: KeyInterval | None
 ) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
     match source.source:
-        case Files() as files:
+        case ParquetFiles() | CsvFiles() as files:
             return file_batches(source, files, place, target_schema(source), interval)
         case DuckDb() as database:
-            return _duckdb(place / database.path, statement(source.key.column, database.query, interval))
+            return duckdb_batches(place / database.path, statement(source.key, database.query, interval))
         case Warehouse() as warehouse if url is not None:
-            read = _adbc if warehouse.kind == "adbc" else _sqlalchemy
-            return read(url, statement(source.key.column, warehouse.query, interval))
+            read = adbc_batches if warehouse.kind == "adbc" else _sqlalchemy
+            return read(url, statement(source.key, warehouse.query, interval))
     raise CausalveilError(f"source '{source.name}': no URL was found for its warehouse")
 
 
-def statement(column: str, query: str, interval: KeyInterval | None) -> str:
+def statement(key: Key | None, query: str, interval: KeyInterval | None) -> str:
     """The owner's query, cut to one block. The literals are dates and integers of the declared range."""
-    quoted = '"' + column.replace('"', '""') + '"'
-    condition = "1 = 0"
-    if interval is not None:
+    condition = "1 = 0" if interval is None else "1 = 1"
+    if interval is not None and key is not None:
+        quoted = '"' + key.column.replace('"', '""') + '"'
         lower, upper = (_literal(edge) for edge in (interval.lower, interval.upper))
         condition = f"{quoted} >= {lower} AND {quoted} < {upper}"
     # The bracket closes on a line of its own, since a query may end in a comment.
@@ -153,7 +155,7 @@ def _literal(edge: date | int) -> str:
 
 
 @contextmanager
-def _adbc(url: str, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
+def adbc_batches(url: str, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
     """Arrow batches as PostgreSQL's COPY delivers them, some megabytes each."""
     from adbc_driver_postgresql import dbapi
 
@@ -191,7 +193,8 @@ def _sqlalchemy(url: str, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
 
 
 @contextmanager
-def _duckdb(path: Path, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
+def duckdb_batches(path: Path, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Arrow batches of a query on a DuckDB file."""
     import duckdb
 
     if not path.is_file():

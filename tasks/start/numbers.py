@@ -1,0 +1,101 @@
+"""Numbers as people write them: `$1,200`, `1.200,50 €`, `72 kg`, `(300)`, `45 %`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from causalveil.schemas.readings import Kind, Reading
+from causalveil.tasks.start.spellings import CURRENCY, CURRENCY_CODES, UNITS
+
+_PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
+_COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
+_SPACES = " \u00a0\u202f'’"
+# A word before or behind: a currency's code, a unit of measure.
+_CODE = "|".join(CURRENCY_CODES)
+_AROUND = re.compile(rf"((?:{_CODE})\s*)?[{CURRENCY}]?\s*([-+(]?.*\d\.?\)?)\s*([^\d\s)]{{1,10}})?")
+
+
+class Style(NamedTuple):
+    """One way of writing numbers: what is left when decorations are gone must match ``shape``."""
+
+    shape: re.Pattern[str]
+    remove: tuple[str, ...]
+    decimal: str
+
+
+_STYLES = (Style(_PLAIN, (), "."), Style(_THOUSANDS, (",",), "."), Style(_COMMA, (".",), ","))
+
+
+def number_reading(words: Iterable[str], delimiter: str) -> tuple[Reading | None, set[str], tuple[str, ...]]:
+    """The reading under which most of the words are numbers, and which those are.
+
+    Args:
+        words: the different values of a column, without spaces around them.
+        delimiter: of the file; a semicolon speaks for decimal commas.
+
+    Returns:
+        Reading (None if no word is a number), the words that it fits, and what was assumed.
+    """
+    bare = {word: _bare(word) for word in words}
+    units = {unit.casefold() for _, unit in bare.values() if unit}
+    if len(units) > 1 or not units <= UNITS:
+        # 72 kg beside 158 lb is no column of numbers until somebody says which it is, and 12A is a name.
+        bare = {word: (core, unit) for word, (core, unit) in bare.items() if not unit}
+    cores = {word: core for word, (core, _) in bare.items() if core}
+    if any(re.fullmatch(r"0\d+", core) for core in cores.values()):
+        return None, set(), ()
+    fits = [{word for word, core in cores.items() if style.shape.fullmatch(core)} for style in _STYLES]
+    plain, thousands, comma = fits
+    notes: tuple[str, ...] = ()
+    if thousands - plain and (thousands | plain) >= comma and delimiter != ";":
+        chosen, kept = _STYLES[1], thousands | plain
+        notes = ("a comma is read as thousands",)
+    elif len(comma) > len(plain):
+        chosen, kept = _STYLES[2], comma
+        notes = ("a comma is read as the decimal point",)
+    else:
+        chosen, kept = _STYLES[0], plain
+    if not kept:
+        return None, set(), ()
+    decorations = sorted({piece for word in kept for piece in _decorations(word)})
+    remove = tuple(dict.fromkeys([*decorations, *(one for one in chosen.remove if any(one in cores[w] for w in kept))]))
+    whole = all(re.fullmatch(r"[-+]?\d{1,18}", _stripped(cores[word], chosen)) for word in kept)
+    kind = Kind.integer if whole else Kind.number
+    if decorations:
+        notes = (*notes, f"without {' and '.join(repr(one) for one in decorations)}")
+    return Reading(kind=kind, remove=remove, decimal=chosen.decimal), kept, notes
+
+
+def _stripped(core: str, style: Style) -> str:
+    for piece in style.remove:
+        core = core.replace(piece, "")
+    return core.replace(style.decimal, ".") if style.decimal == "," else core
+
+
+def _bare(word: str) -> tuple[str, str]:
+    """A number without what stands around and between its digits, and the unit behind it."""
+    found = _AROUND.fullmatch(word)
+    if not found:
+        return "", ""
+    core = found[2]
+    if core.startswith("(") and core.endswith(")"):
+        core = "-" + core[1:-1]
+    for space in _SPACES:
+        core = core.replace(space, "")
+    unit = (found[3] or "").strip(CURRENCY)
+    return core.strip(CURRENCY + " "), unit
+
+
+def _decorations(word: str) -> set[str]:
+    """The pieces of a word that are no part of the number: currency, unit, spaces inside."""
+    found = _AROUND.fullmatch(word)
+    if not found:
+        return set()
+    pieces = {one for one in CURRENCY if one in word} | {one for one in _SPACES if one in word and one != " "}
+    pieces |= {piece.strip() for piece in (found[1], found[3]) if piece and piece.strip(CURRENCY + " ")}
+    if " " in found[2]:
+        pieces.add(" ")
+    return pieces

@@ -1,0 +1,220 @@
+"""What a column holds, by looking at all of it: codes, a category, a number, a date, or text that no study can use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import polars as pl
+
+from causalveil.schemas.readings import Kind, Reading
+from causalveil.tasks.start.dates import date_reading
+from causalveil.tasks.start.numbers import number_reading
+from causalveil.tasks.start.spellings import FEMALE, MALE, NO, NOTHING, YES
+
+MOST_LEVELS = 30
+# At least this share of the values must be of a kind before the rest counts as words for "no value".
+MOSTLY = 0.9
+MOST_ODD_WORDS = 5
+
+
+class Looks(StrEnum):
+    """What a column looks like."""
+
+    binary = "two values"
+    category = "a category"
+    number = "a number"
+    date = "a date"
+    text = "free text"
+    mixed = "numbers and words"
+    constant = "one value only"
+    empty = "no value"
+
+
+@dataclass(frozen=True)
+class Found:
+    """One column of a sample.
+
+    Attributes:
+        name: as contract and study will call it.
+        source_name: as the source calls it.
+        looks: what it looks like.
+        reading: how it is read; a plain kind where the source's own type says it all.
+        nulls: number of rows without a value.
+        distinct: number of different values, after spellings are made one.
+        values: of codes and categories, the most frequent first.
+        lower, upper: of numbers.
+        unique: whether every row has a value of its own.
+        notes: what was assumed, each a clause for a comment.
+    """
+
+    name: str
+    source_name: str
+    looks: Looks
+    reading: Kind | Reading
+    nulls: int
+    distinct: int
+    values: tuple[str | int | bool, ...] = ()
+    lower: float = 0.0
+    upper: float = 0.0
+    unique: bool = False
+    notes: tuple[str, ...] = field(default=())
+
+
+def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
+    """Say what a column holds.
+
+    Args:
+        name: its name in the source.
+        values: all rows of it, text as text.
+        delimiter: of the CSV file: where it is a semicolon, 1,5 is more likely one and a half.
+    """
+    tidy = " ".join(name.split())
+    if values.dtype.base_type() in (pl.Categorical, pl.Enum):
+        values = values.cast(pl.String)
+    if values.dtype == pl.String:
+        return _text(tidy, name, values, delimiter)
+    if values.dtype == pl.Boolean:
+        return _typed(tidy, name, values, Kind.boolean, Looks.binary)
+    if values.dtype.is_integer():
+        return _typed(tidy, name, values, Kind.integer, Looks.number)
+    if values.dtype.is_numeric():
+        numbers = values.cast(pl.Float64).fill_nan(None)
+        return _typed(tidy, name, numbers, Kind.number, Looks.number)
+    if values.dtype == pl.Date or values.dtype == pl.Datetime:
+        kind = Kind.date if values.dtype == pl.Date else Kind.timestamp
+        return _typed(tidy, name, values, kind, Looks.date)
+    return Found(tidy, name, Looks.text, Kind.text, values.null_count(), 0, notes=("of a type that no study reads",))
+
+
+def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Looks) -> Found:
+    """A column whose type says what it is."""
+    seen = values.drop_nulls()
+    distinct = seen.n_unique()
+    few: tuple[str | int | bool, ...] = ()
+    if distinct <= 2 and kind in (Kind.integer, Kind.boolean):
+        few = tuple(sorted(seen.unique().to_list()))
+    if distinct <= 1:
+        looks = Looks.constant if distinct else Looks.empty
+    elif distinct == 2 and few:
+        looks = Looks.binary
+    ends = (0.0, 0.0)
+    if looks is Looks.number or few:
+        numbers = seen.cast(pl.Float64)
+        ends = (float(numbers.min() or 0.0), float(numbers.max() or 0.0))  # type: ignore[arg-type]
+    return Found(
+        name,
+        source_name,
+        looks,
+        Reading(kind=kind, column=source_name) if kind is Kind.text else kind,
+        values.null_count(),
+        distinct,
+        few,
+        *ends,
+        unique=distinct == len(values),
+    )
+
+
+def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Found:
+    """A column of text: what does it say?"""
+    text = values.str.strip_chars()
+    silent = text.is_null() | (text == "") | text.str.to_lowercase().is_in(list(NOTHING))
+    nothing = tuple(sorted(set(text.filter(silent).drop_nulls().unique().to_list()) - {""}))
+    said = text.filter(~silent)
+    column = None if source_name == name else source_name
+    plain = Reading(kind=Kind.text, column=column, nulls=nothing)
+    nulls = len(values) - len(said)
+    counted = said.value_counts(sort=True, name="times")
+    words = dict(zip(counted[said.name].to_list(), counted["times"].to_list(), strict=True))
+    if len(words) <= 1:
+        looks = Looks.constant if words else Looks.empty
+        return Found(name, source_name, looks, plain, nulls, len(words))
+    if not _says_yes_and_no(words):
+        for looks, (reading, fits, notes) in (
+            (Looks.number, number_reading(words, delimiter)),
+            (Looks.date, date_reading(words)),
+        ):
+            odd = _odd_words(words, fits)
+            if reading is not None and odd is not None:
+                reading = reading.model_copy(update={"column": column, "nulls": (*nothing, *odd)})
+                return _read(name, source_name, values, reading, looks, (*notes, *_notes(reading.nulls, {})))
+    spellings = _one_spelling(words)
+    meanings = tuple(dict.fromkeys(spellings.get(word, word) for word in words))
+    unique = len(words) == len(values)
+    if len(meanings) > MOST_LEVELS or len(meanings) * 2 > max(len(said), 4):
+        looks = Looks.mixed if _numbers_in(words) else Looks.text
+        return Found(name, source_name, looks, plain, nulls, len(words), unique=unique)
+    looks = {1: Looks.constant, 2: Looks.binary}.get(len(meanings), Looks.category)
+    reading = plain.model_copy(update={"spellings": spellings})
+    notes = _notes(nothing, spellings)
+    return Found(name, source_name, looks, reading, nulls, len(meanings), meanings, unique=unique, notes=notes)
+
+
+def _says_yes_and_no(words: Iterable[str]) -> bool:
+    lower = {word.casefold() for word in words}
+    return lower <= YES | NO and bool(lower & YES) and bool(lower & NO) and not lower <= {"0", "1"}
+
+
+def _numbers_in(words: Iterable[str]) -> bool:
+    return any(re.fullmatch(r"[-+]?\d+([.,]\d+)?", word) for word in words)
+
+
+def _one_spelling(words: dict[str, int]) -> dict[str, str]:
+    """For each word that is another spelling of one more frequent, that one: yes/no, female/male, or by case alone."""
+    lower = {word.casefold() for word in words}
+    for one, other, names in ((YES, NO, ("yes", "no")), (FEMALE, MALE, ("female", "male"))):
+        if lower <= one | other and lower & one and lower & other and not lower <= {"0", "1"}:
+            return {
+                word: meant for word in words if word != (meant := names[0] if word.casefold() in one else names[1])
+            }
+    first: dict[str, str] = {}
+    spellings = {}
+    for word in words:
+        key = re.sub(r"[\s_-]+", " ", word.casefold()).strip(" .")
+        meant = first.setdefault(key, word)
+        if meant != word:
+            spellings[word] = meant
+    return spellings
+
+
+def _notes(nothing: tuple[str, ...], spellings: dict[str, str]) -> tuple[str, ...]:
+    notes = []
+    if spellings:
+        notes.append("several spellings of one value are read as one")
+    if nothing:
+        notes.append("words for 'no value' are read as null")
+    return tuple(notes)
+
+
+def _odd_words(words: dict[str, int], fits: set[str]) -> tuple[str, ...] | None:
+    """The words that do not fit, if they are few and without a digit, so that they may stand for 'no value'."""
+    odd = [word for word in words if word not in fits]
+    share = sum(words[word] for word in fits) / sum(words.values())
+    if not fits or share < MOSTLY or len(odd) > MOST_ODD_WORDS or any(re.search(r"\d", word) for word in odd):
+        return None
+    return tuple(sorted(odd))
+
+
+def _read(
+    name: str, source_name: str, values: pl.Series, reading: Reading, looks: Looks, notes: tuple[str, ...]
+) -> Found:
+    """The column as its reading makes it, which is what an extract will see."""
+    from causalveil.tasks.warehouse.readings import said, value_of
+
+    read = values.alias("text").to_frame().select(value=value_of(said(reading), reading))["value"]
+    found = _typed(name, source_name, read, reading.kind, looks)
+    return Found(
+        name,
+        source_name,
+        found.looks,
+        reading,
+        found.nulls,
+        found.distinct,
+        found.values,
+        found.lower,
+        found.upper,
+        found.unique,
+        notes,
+    )

@@ -1,0 +1,127 @@
+"""How a CSV file is written: encoding, delimiter, quotes, lines above the header. DuckDB's sniffer finds the dialect,
+charset-normalizer the encoding where the file is not UTF-8."""
+
+from __future__ import annotations
+
+import codecs
+import tempfile
+from pathlib import Path
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.warehouse import CsvFiles
+from causalveil.tasks.machine.write import whole_file
+
+SAMPLE_BYTES = 1 << 20
+MOST_COLUMNS = 2000
+# First bytes of what is no CSV, whatever its name says, and what to do with it.
+_OTHER = {
+    b"PK\x03\x04": "is a spreadsheet or an archive; open it and save the sheet as CSV",
+    b"\xd0\xcf\x11\xe0": "is an old spreadsheet; open it and save the sheet as CSV",
+    b"\x1f\x8b": "is compressed; unpack it first",
+    b"BZh": "is compressed; unpack it first",
+    b"\x28\xb5\x2f\xfd": "is compressed; unpack it first",
+    b"PAR1": "is a Parquet file; name it .parquet",
+    b"SQLite format": "is an SQLite database; export the table as CSV",
+    b"%PDF": "is a PDF; export the table as CSV",
+}
+_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+
+
+def dialect_of(path: Path, *, encoding: str | None = None, delimiter: str | None = None) -> CsvFiles:
+    """The dialect of one file.
+
+    Args:
+        path: the file.
+        encoding: its encoding, if somebody knows it.
+        delimiter: its delimiter, if somebody knows it.
+
+    Raises:
+        DataError: it is empty, no text, has no header line or more than 2,000 columns; says what to do.
+    """
+    with path.open("rb") as stream:
+        start = stream.read(SAMPLE_BYTES)
+    if not start.strip():
+        raise DataError(f"{path.name}: is empty; export the table again")
+    for mark, what in _OTHER.items():
+        if start.startswith(mark):
+            raise DataError(f"{path.name}: {what}")
+    encoding = encoding or _encoding(path, start)
+    text = _text(path, start, encoding)
+    header = text.lstrip("\r\n").split("\n", 1)[0]
+    if max(header.count(one) for one in (delimiter or ",;\t|")) >= MOST_COLUMNS or len(header) >= SAMPLE_BYTES // 2:
+        raise DataError(f"{path.name}: has more than {MOST_COLUMNS:,} columns; keep those that the study needs")
+    found = _sniffed(path, text, delimiter)
+    return CsvFiles(kind="csv", path=str(path), encoding=encoding, **found)
+
+
+def _encoding(path: Path, start: bytes) -> str:
+    from charset_normalizer import from_bytes
+
+    for mark, name in _MARKS.items():
+        if start.startswith(mark):
+            return name
+    if b"\x00" in start:
+        raise DataError(f"{path.name}: holds NUL bytes, so it is no text; export it as CSV in UTF-8")
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    with path.open("rb") as stream:
+        try:
+            while block := stream.read(SAMPLE_BYTES):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+            return "utf-8"
+        except UnicodeDecodeError:
+            suspect = block
+    # Where the bytes are that are no UTF-8: the start of a long file may be plain ASCII.
+    best = from_bytes(suspect).best()
+    if best is None:
+        raise DataError(f"{path.name}: its encoding cannot be told; export it as UTF-8, or give --encoding")
+    # Among encodings that agree on these bytes the common one.
+    return "cp1252" if "cp1252" in best.could_be_from_charset else best.encoding
+
+
+def _text(path: Path, start: bytes, encoding: str) -> str:
+    """The first whole lines as text."""
+    try:
+        decoder = codecs.getincrementaldecoder(encoding)()
+        text = decoder.decode(start)
+    except LookupError:
+        raise DataError(f"{path.name}: there is no encoding of that name; try utf-8, cp1252 or utf-16") from None
+    except UnicodeDecodeError:
+        raise DataError(f"{path.name}: is not encoded as {encoding}; export it as UTF-8, or give --encoding") from None
+    whole, line_end, _ = text.rpartition("\n")
+    return whole + line_end if line_end and len(start) == SAMPLE_BYTES else text
+
+
+def _sniffed(path: Path, text: str, delimiter: str | None) -> dict[str, str | int]:
+    import duckdb
+
+    with tempfile.TemporaryDirectory(prefix="causalveil-sniff-") as folder:
+        sample = Path(folder) / "sample.csv"
+        with whole_file(sample) as stream:
+            stream.write(text.removeprefix("\ufeff").encode())
+        known = "" if delimiter is None else ", delim = $delimiter"
+        values = {"file": str(sample)} | ({} if delimiter is None else {"delimiter": delimiter})
+        row = None
+        try:
+            with duckdb.connect(":memory:") as connection:
+                row = connection.execute(
+                    f"SELECT Delimiter, Quote, Escape, SkipRows, HasHeader, len(Columns) FROM sniff_csv($file{known})",
+                    values,
+                ).fetchone()
+        except duckdb.Error:
+            row = None
+    if row is None:
+        raise DataError(f"{path.name}: no delimiter fits its lines; export it again with commas, or give --delimiter")
+    found, quote, escape, skipped, has_header, columns = row
+    if columns == 1 and delimiter is None:
+        # Lines of different lengths make the sniffer see one column; the header tells the delimiter.
+        header = text.split("\n")[skipped]
+        found = max(",;\t|", key=header.count) if any(one in header for one in ",;\t|") else ","
+    if not has_header:
+        raise DataError(f"{path.name}: has no header line; add a first line with the names of the columns")
+    return {
+        "delimiter": found,
+        "quote": quote if len(quote) == 1 else '"',
+        "escape": escape if escape == "\\" else "",
+        "skip_lines": skipped,
+    }

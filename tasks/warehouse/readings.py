@@ -1,0 +1,116 @@
+"""Text of a source -> values, as source.yaml declares it (``schemas/readings.py``); no value is guessed at here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.readings import Kind, Reading
+from causalveil.schemas.warehouse import Source
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+
+def read_off(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
+    """The columns of a batch by the names that they are given, those with a reading as values; others as they are.
+
+    Raises:
+        DataError: a value does not fit its column's reading. Names the column, never the value.
+    """
+    import pyarrow as pa
+
+    if not any(isinstance(one, Reading) for one in source.columns.values()):
+        return batch
+    arrays = {}
+    for name, found in source.found_as.items():
+        place = batch.schema.get_field_index(found)
+        if place < 0:
+            raise DataError(f"source '{source.name}': column '{found}' is missing (or there twice); its schema drifted")
+        arrays[name] = _values(batch.column(place), source.columns[name], f"source '{source.name}': column '{name}'")
+    return pa.record_batch(arrays)
+
+
+def complete(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
+    """The rows of a batch that have a value in every column that the source requires."""
+    import pyarrow.compute as pc
+
+    for name in source.required:
+        batch = batch.filter(pc.is_valid(batch.column(name)))
+    return batch
+
+
+def _values(found: pa.Array, reading: Kind | Reading, where: str) -> pa.Array:
+    """One column; polars does the reading, whose parsers turn what does not fit into null."""
+    import polars as pl
+    import pyarrow as pa
+
+    if not isinstance(reading, Reading):
+        return found
+    text = pl.Series("text", found.cast(pa.string()), dtype=pl.String).to_frame()
+    read = text.select(said=said(reading), value=value_of(said(reading), reading))
+    if read["value"].null_count() != read["said"].null_count():
+        raise DataError(
+            f"{where} holds values that its reading does not make a {reading.kind} of; add them to 'nulls' or "
+            "'spellings', or mend 'remove', 'decimal' or 'formats'"
+        )
+    return read["value"].to_arrow()
+
+
+def said(reading: Reading) -> pl.Expr:
+    """What column ``text`` says: without spaces around it, with one spelling for each meaning, null where nothing."""
+    import polars as pl
+
+    text = pl.col("text").str.strip_chars()
+    silent = text.is_in(["", *reading.nulls])
+    return pl.when(~silent).then(text.replace(reading.spellings) if reading.spellings else text)
+
+
+def value_of(text: pl.Expr, reading: Reading) -> pl.Expr:
+    """Text as a value of the reading's kind; null where it is none.
+
+    A number in brackets is negative, as accountants write it.
+    """
+    import polars as pl
+
+    match reading.kind:
+        case Kind.integer:
+            return _digits(text, reading).cast(pl.Int64, strict=False)
+        case Kind.number if reading.since is not None:
+            return (_day(text, reading) - pl.lit(reading.since)).dt.total_days().cast(pl.Float64)
+        case Kind.number:
+            number = _digits(text, reading).cast(pl.Float64, strict=False)
+            return pl.when(number.is_finite()).then(number)
+        case Kind.date:
+            return _day(text, reading)
+        case Kind.timestamp:
+            return pl.coalesce(*(text.str.to_datetime(one, time_unit="us", strict=False) for one in reading.formats))
+        case Kind.boolean:
+            return text.str.to_lowercase().replace_strict(
+                {"true": True, "false": False}, default=None, return_dtype=pl.Boolean
+            )
+        case _:
+            return text
+
+
+def _day(text: pl.Expr, reading: Reading) -> pl.Expr:
+    """A date by the first format that fits; a time of day is dropped."""
+    import polars as pl
+
+    return pl.coalesce(
+        *(text.str.to_datetime(one, strict=False).dt.date() if "%H" in one or "%T" in one
+          else text.str.to_date(one, strict=False) for one in reading.formats)
+    )  # fmt: skip
+
+
+def _digits(text: pl.Expr, reading: Reading) -> pl.Expr:
+    import polars as pl
+
+    for piece in reading.remove:
+        text = text.str.replace_all(piece, "", literal=True)
+    text = text.str.strip_chars()
+    if reading.decimal == ",":
+        text = text.str.replace_all(",", ".", literal=True)
+    bracketed = text.str.starts_with("(") & text.str.ends_with(")")
+    return pl.when(bracketed).then(pl.lit("-") + text.str.strip_chars("()")).otherwise(text)

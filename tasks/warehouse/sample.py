@@ -1,0 +1,250 @@
+"""The first million rows of a source as one frame, for a draft: text stays text, nothing is read into it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from causalveil.schemas.errors import CausalveilError, DataError, StudyError
+from causalveil.schemas.warehouse import Credential, CsvFiles, DuckDb, ParquetFiles, Warehouse
+from causalveil.tasks.warehouse.dialect import dialect_of
+from causalveil.tasks.warehouse.read_files import csv_options, paths_of
+from causalveil.tasks.warehouse.read_sql import adbc_batches, cause, duckdb_batches
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+MOST_ROWS = 1_000_000
+# The variable that a drafted source names: a URL holds a password, and has no place in a file.
+URL_VARIABLE = "CAUSALVEIL_SOURCE_URL"
+_DATABASES = ("postgresql://", "postgres://", "postgresql+psycopg://")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """What a draft is made of.
+
+    Attributes:
+        frame: up to a million rows, each column under its name in the source.
+        source: how an extract finds them again; a path in it is absolute.
+        left_out: names of columns that cannot be taken, and why.
+        whole: whether the frame holds all rows.
+    """
+
+    frame: pl.DataFrame
+    source: CsvFiles | ParquetFiles | DuckDb | Warehouse
+    left_out: dict[str, str]
+    whole: bool
+
+
+def sample_of(
+    where: str, *, table: str | None = None, encoding: str | None = None, delimiter: str | None = None
+) -> Sample:
+    """Read the start of a file, a folder or a database.
+
+    Args:
+        where: a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, or a PostgreSQL URL.
+        table: of a database; needed where it has several.
+        encoding: of a CSV file, where it is known.
+        delimiter: of a CSV file, where it is known.
+
+    Raises:
+        StudyError: there is no such file, no such table, or nobody says which.
+        DataError: it is not what its name says; the message says what to do.
+        CausalveilError: the database cannot be read.
+    """
+    if where.startswith(_DATABASES):
+        return _postgres(where, table)
+    path = Path(where).expanduser().resolve()
+    if not path.exists():
+        raise StudyError(f"{where}: no such file or folder; give a CSV, Parquet or DuckDB file, or a postgresql:// URL")
+    kind = _kind(path)
+    try:
+        if kind == "duckdb":
+            return _duckdb(path, table)
+        return _parquet(path) if kind == "parquet" else _csv(path, encoding, delimiter)
+    except PermissionError:
+        raise StudyError(f"{where}: cannot be read by this user; mend its permissions") from None
+
+
+def _kind(path: Path) -> str:
+    endings = {".parquet": "parquet", ".pq": "parquet", ".duckdb": "duckdb", ".db": "duckdb"}
+    if not path.is_dir():
+        return endings.get(path.suffix.lower(), "csv")
+    for kind in ("parquet", "csv"):
+        if any(path.rglob(f"*.{kind}")):
+            return kind
+    raise StudyError(f"{path}: no .csv and no .parquet file in this folder")
+
+
+def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
+    import pyarrow as pa
+    import pyarrow.csv
+
+    first = paths_of(CsvFiles(kind="csv", path=str(path)), Path())[0]
+    files = dialect_of(first, encoding=encoding, delimiter=delimiter)
+    files = files.model_copy(update={"path": str(path)})
+    batches, problem, rows = [], None, 0
+    for file in paths_of(files, Path()):
+        if rows >= MOST_ROWS:
+            break
+        uneven: list[Any] = []
+        reading, parsing = csv_options(files)
+        parsing.invalid_row_handler = lambda row, uneven=uneven: uneven.append(row) or "error"
+        try:
+            with pyarrow.csv.open_csv(file, reading, parsing) as reader:
+                names = reader.schema.names
+            texts = pyarrow.csv.ConvertOptions(
+                column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=[""]
+            )
+            with pyarrow.csv.open_csv(file, reading, parsing, texts) as reader:
+                for batch in reader:
+                    batches.append(batch)
+                    rows += batch.num_rows
+                    if rows >= MOST_ROWS:
+                        break
+        except (pa.ArrowException, UnicodeError, ValueError) as error:
+            problem = _uneven(file, uneven, files) if uneven else _unreadable(file, error)
+        if problem:
+            raise DataError(problem)
+    if not rows:
+        raise DataError(f"{path.name}: has a header and no rows; export the table again")
+    left_out = _useless(batches[0].schema.names)
+    try:
+        table = pa.Table.from_batches(batches)
+    except pa.ArrowException:
+        raise DataError(f"{path}: its files have different headers; put them in different folders") from None
+    return Sample(_frame(table, left_out), files, left_out, rows < MOST_ROWS)
+
+
+def _uneven(file: Path, uneven: list[Any], files: CsvFiles) -> str:
+    row = uneven[0]
+    line = "a line" if row.number is None else f"line {row.number + files.skip_lines}"
+    return (
+        f"{file.name}: {line} has {row.actual_columns} fields where the header has {row.expected_columns}; put quotes "
+        "around fields that hold the delimiter, or give --delimiter"
+    )
+
+
+def _unreadable(file: Path, error: Exception) -> str:
+    if "UTF8" in str(error) or isinstance(error, UnicodeError):
+        return f"{file.name}: its encoding changes on the way; export it as UTF-8, or give --encoding"
+    return f"{file.name}: cannot be read as CSV; is a quote left open? Export it again, or give --delimiter"
+
+
+def _useless(names: list[str]) -> dict[str, str]:
+    """Columns that no name can tell apart."""
+    counted = Counter(" ".join(name.split()) for name in names)
+    useless = {}
+    for name in names:
+        tidy = " ".join(name.split())
+        if not tidy:
+            useless[name] = "has no name"
+        elif counted[tidy] > 1:
+            useless[name] = "stands twice in the header"
+        elif len(tidy) > 200:
+            useless[name] = "has a name of more than 200 characters"
+    return useless
+
+
+def _frame(table: pa.Table, left_out: dict[str, str]) -> pl.DataFrame:
+    import polars as pl
+
+    kept = [index for index, name in enumerate(table.schema.names) if name not in left_out]
+    frame = pl.from_arrow(table.select(kept))
+    if not isinstance(frame, pl.DataFrame) or not frame.width:
+        raise DataError("no column has a name of its own; mend the header")
+    return frame.head(MOST_ROWS)
+
+
+def _parquet(path: Path) -> Sample:
+    import polars as pl
+
+    files = ParquetFiles(kind="parquet", path=str(path))
+    frame = None
+    try:
+        frame = pl.read_parquet(paths_of(files, Path()), n_rows=MOST_ROWS + 1, hive_partitioning=False, glob=False)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
+        frame = None
+    if frame is None:
+        raise DataError(f"{path.name}: not readable as Parquet, or its files differ in their columns; write it again")
+    return _of_table(frame, files, path.name)
+
+
+def _duckdb(path: Path, table: str | None) -> Sample:
+    import duckdb
+
+    found: list[str] | None = None
+    try:
+        with duckdb.connect(str(path), read_only=True) as connection:
+            rows = connection.sql("SELECT table_name FROM duckdb_tables() UNION SELECT view_name FROM duckdb_views() WHERE NOT internal").fetchall()  # fmt: skip # noqa: E501
+            found = sorted(name for (name,) in rows)
+    except duckdb.Error:
+        found = None
+    if found is None:
+        raise DataError(f"{path.name}: is no DuckDB file that can be opened; is another program writing to it?")
+    chosen = _one_table(found, table, path.name)
+    query = f"SELECT * FROM {_quoted(chosen)}"
+    return _of_table(_queried(lambda: duckdb_batches(path, _limited(query))), DuckDb(kind="duckdb", path=str(path), query=query), chosen)  # fmt: skip # noqa: E501
+
+
+def _postgres(url: str, table: str | None) -> Sample:
+    tables = _queried(
+        lambda: adbc_batches(
+            url,
+            "SELECT table_schema || '.' || table_name AS name FROM information_schema.tables "
+            "WHERE table_schema NOT IN ('pg_catalog', 'information_schema')",
+        )
+    )
+    found = sorted(tables["name"].to_list())
+    if table is not None and "." not in table:
+        table = next((name for name in found if name.partition(".")[2] == table), table)
+    schema, _, name = _one_table(found, table, "the database").partition(".")
+    query = f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}"
+    source = Warehouse(kind="adbc", url=Credential(environment=URL_VARIABLE), query=query)
+    return _of_table(_queried(lambda: adbc_batches(url, _limited(query))), source, name)
+
+
+def _queried(opened: Any) -> pl.DataFrame:
+    """The rows of a query; a driver's text is withheld."""
+    import polars as pl
+    import pyarrow as pa
+
+    failure = None
+    try:
+        with opened() as batches:
+            frame = pl.from_arrow(pa.Table.from_batches(list(batches)))
+            return frame if isinstance(frame, pl.DataFrame) else frame.to_frame()
+    except CausalveilError:
+        raise
+    except Exception as problem:  # drivers' exceptions share no base
+        failure = cause(problem)
+    raise CausalveilError(f"the database cannot be read: {failure}")
+
+
+def _of_table(frame: pl.DataFrame, source: Any, name: str) -> Sample:
+    if not frame.height:
+        raise DataError(f"{name}: has no rows")
+    if frame.width > 2000:
+        raise DataError(f"{name}: has more than 2,000 columns; keep those that the study needs")
+    return Sample(frame.head(MOST_ROWS), source, {}, frame.height <= MOST_ROWS)
+
+
+def _one_table(found: list[str], table: str | None, where: str) -> str:
+    if table is None and len(found) == 1:
+        return found[0]
+    if table in found and table is not None:
+        return table
+    tables = ", ".join(found[:20]) or "none"
+    raise StudyError(f"{where}: say which table: --table NAME; there is {tables}")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _limited(query: str) -> str:
+    return f"{query} LIMIT {MOST_ROWS + 1}"
