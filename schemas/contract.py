@@ -74,6 +74,9 @@ class Contract(Frozen):
     unit: Annotated[Name, Field(description="the column that names the protected unit")]
     blocks: BlockKey | None = None
     columns: Annotated[dict[Name, Declared], Field(min_length=1)]
+    open_ranges: Annotated[
+        tuple[Name, ...], Field(description="numbers whose range is still to be decided; no study can name them")
+    ] = ()
     rows: Annotated[
         RowsPerUnit | None, Field(description="how several rows of a unit become one when data are admitted")
     ] = None
@@ -105,7 +108,7 @@ class Contract(Frozen):
                 raise ValueError(f"the cap of level '{level}': delta must be below 1")
         return caps
 
-    @field_validator("public", "estimators", "guarantees", "unbounded_halves")
+    @field_validator("public", "estimators", "guarantees", "unbounded_halves", "open_ranges")
     @classmethod
     def _once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
         twice = sorted({str(value) for value in values if values.count(value) > 1})
@@ -121,6 +124,9 @@ class Contract(Frozen):
             raise ValueError(f"'unit' is column '{self.unit}', which stands under 'public' too; take it out there")
         if self.rows is not None:
             self.rows.check(self.unit, self.columns)
+        undecided = [name for name in self.open_ranges if name in self.columns or name == self.unit]
+        if undecided:
+            raise ValueError(f"'open_ranges' names '{undecided[0]}', which is declared already; take it out there")
         unknown = [name for name in self.public if name not in self.offered]
         if unknown:
             raise ValueError(f"'public' names '{unknown[0]}', which is no key of 'columns'; declare it there")
@@ -157,7 +163,9 @@ class Contract(Frozen):
     def digest(self) -> str:
         """SHA-256 over what the contract declares: not the ledger's identity, nor when somebody is told."""
         # A contract of one row per unit has the digest that it had before `rows` could be declared.
-        text = self.model_dump_json(exclude={"ledger", "warn_below", *(() if self.rows else ("rows",))})
+        # So has one that leaves no range open.
+        later = {key for key in ("rows", "open_ranges") if not getattr(self, key)}
+        text = self.model_dump_json(exclude={"ledger", "warn_below", *later})
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property

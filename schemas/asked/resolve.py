@@ -146,6 +146,12 @@ def _declared(name: str, place: str, contract: Contract | None, problems: Proble
     """What the contract says of a column."""
     if contract is None:
         return None
+    if name in contract.open_ranges:
+        problems.append(
+            f"'{place}': the contract of '{contract.dataset}' leaves the range of '{name}' open; its owner moves it "
+            f"from 'open_ranges' to 'columns', as {name}: {{lower: .., upper: ..}}, or finds one by `causalveil ranges`"
+        )
+        return None
     if name not in contract.offered:
         known = ", ".join(f"'{one}'" for one in list(contract.offered)[:20])
         problems.append(f"'{place}': the contract of '{contract.dataset}' declares no column '{name}'; it has {known}")

@@ -122,7 +122,7 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
     text = values.str.strip_chars()
     silent = text.is_null() | (text == "") | text.str.to_lowercase().is_in(list(NOTHING))
     nothing = tuple(sorted(set(text.filter(silent).drop_nulls().unique().to_list()) - {""}))
-    said = text.filter(~silent)
+    said = text.filter(~silent).drop_nulls()
     column = None if source_name == name else source_name
     plain = Reading(kind=Kind.text, column=column, nulls=nothing)
     nulls = len(values) - len(said)
@@ -132,16 +132,14 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
         looks = Looks.constant if words else Looks.empty
         return Found(name, source_name, looks, plain, nulls, len(words))
     if not _says_yes_and_no(words):
-        for looks, (reading, fits, notes) in (
-            (Looks.number, number_reading(words, delimiter)),
-            (Looks.date, date_reading(words)),
-        ):
+        for kind in (Looks.number, Looks.date):
+            shape, fits, notes = number_reading(words, delimiter) if kind is Looks.number else date_reading(words)
             odd = _odd_words(words, fits)
-            if reading is not None and odd is not None:
-                reading = reading.model_copy(update={"column": column, "nulls": (*nothing, *odd)})
-                return _read(name, source_name, values, reading, looks, (*notes, *_notes(reading.nulls, {})))
+            if shape is not None and odd is not None:
+                known = shape.model_copy(update={"column": column, "nulls": (*nothing, *odd)})
+                return _read(name, source_name, values, known, kind, (*notes, *_notes(known.nulls, {})))
     spellings = _one_spelling(words)
-    meanings = tuple(dict.fromkeys(spellings.get(word, word) for word in words))
+    meanings = tuple(dict.fromkeys(str(spellings.get(word, word)) for word in words))
     unique = len(words) == len(values)
     if len(meanings) > MOST_LEVELS or len(meanings) * 2 > max(len(said), 4):
         looks = Looks.mixed if _numbers_in(words) else Looks.text

@@ -24,6 +24,8 @@ _OTHER = {
     b"SQLite format": "is an SQLite database; export the table as CSV",
     b"%PDF": "is a PDF; export the table as CSV",
 }
+# What spreadsheets and old databases write; rarer code pages fit the same bytes and are hardly ever meant.
+_COMMON = ["cp1252", "cp1250", "cp1251", "cp1253", "shift_jis", "gb18030", "big5", "euc_kr"]
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
@@ -71,12 +73,25 @@ def _encoding(path: Path, start: bytes) -> str:
             return "utf-8"
         except UnicodeDecodeError:
             suspect = block
-    # Where the bytes are that are no UTF-8: the start of a long file may be plain ASCII.
-    best = from_bytes(suspect).best()
+    # The lines that are no ASCII, of the block where UTF-8 fails: the start of a long file may be plain ASCII.
+    telling = b"\n".join(line for line in suspect.splitlines() if not line.isascii())[:65_536]
+    best = from_bytes(telling, cp_isolation=_COMMON).best()
     if best is None:
         raise DataError(f"{path.name}: its encoding cannot be told; export it as UTF-8, or give --encoding")
-    # Among encodings that agree on these bytes the common one.
-    return "cp1252" if "cp1252" in best.could_be_from_charset else best.encoding
+    letters = [byte for byte in telling if byte > 127 or chr(byte).isalpha()]
+    rare = sum(byte > 127 for byte in letters) < len(letters) / 3
+    if rare and (best.encoding != "cp1250" or "cp1252" in best.could_be_from_charset):
+        # A few accents and signs among ASCII letters: Western Europe, unless only Central Europe fits.
+        return "cp1252" if _decodes(telling, "cp1252") else best.encoding
+    return best.encoding
+
+
+def _decodes(text: bytes, encoding: str) -> bool:
+    try:
+        text.decode(encoding)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _text(path: Path, start: bytes, encoding: str) -> str:

@@ -1,0 +1,1 @@
+"""Commands of the first hour: draft, check, find ranges."""

@@ -1,0 +1,160 @@
+"""`causalveil init`: from a file to a contract, a study and partitions. What is not said by options is asked."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from causalveil.flows.cli import show
+from causalveil.flows.cli.options import Json
+from causalveil.schemas.errors import StudyError
+
+if TYPE_CHECKING:
+    from causalveil.flows.sequence.start import Begun, Survey
+
+
+def init(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|FOLDER|URL",
+            help="a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, or postgresql://...",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="where to write [default: a folder named as the file]")
+    ] = None,
+    data_class: Annotated[
+        str | None, typer.Option(metavar="public|synthetic|sensitive", help="how the owner classes the data")
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="names the person (or firm, ...) who is protected")
+    ] = None,
+    treatment: Annotated[str | None, typer.Option(metavar="COLUMN", help="who was treated: two values")] = None,
+    outcome: Annotated[str | None, typer.Option(metavar="COLUMN", help="a number, or one of two values")] = None,
+    treated: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="which value means treated, if words do not tell")
+    ] = None,
+    covariates: Annotated[
+        str | None, typer.Option(metavar="A,B,C", help="columns to adjust for [default: all that can be used]")
+    ] = None,
+    range_: Annotated[
+        list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH", help="the range of a number; repeat it")
+    ] = None,
+    levels: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN=A,B,C", help="the levels of a category; repeat it")
+    ] = None,
+    epsilon: Annotated[float, typer.Option(min=0.001, max=20, help="what the study may spend")] = 1.0,
+    name: Annotated[str | None, typer.Option(metavar="WORD", help="of the dataset [default: the file's name]")] = None,
+    table: Annotated[str | None, typer.Option(metavar="NAME", help="of a database with several tables")] = None,
+    encoding: Annotated[
+        str | None, typer.Option(metavar="NAME", help="of a CSV, such as cp1252 [default: found out]")
+    ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(metavar="CHARACTER", help="of a CSV; tab for a tab [default: found out]")
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Draft contract, study and source from a file, and take its rows over. Ranges of sensitive data are asked for."""
+    from causalveil.flows.cli.start import wizard
+    from causalveil.flows.engine.engine import DirectEngine
+    from causalveil.flows.sequence.start import begin, survey
+    from causalveil.tasks.start.draft import slug
+    from causalveil.tasks.start.roles import Wishes
+
+    with show.progress() as watch:
+        watch("reading")
+        seen = survey(source, table=table, encoding=encoding, delimiter=_delimiter(delimiter))
+    known = {"data_class": data_class, "unit": unit, "treatment": treatment, "outcome": outcome}
+    answers = wizard.asked(seen, known) if sys.stdin.isatty() and not json_ else wizard.said(seen, known)
+    name = name or slug(table or (Path(source).stem if "://" not in source else "data"))
+    wishes = Wishes(
+        name=slug(name),
+        data_class=wizard.data_class(answers["data_class"]),
+        unit=answers["unit"],
+        treatment=answers["treatment"],
+        outcome=answers["outcome"],
+        treated=treated,
+        covariates=None if covariates is None else _listed(covariates),
+        ranges=dict(_range(one) for one in range_ or ()),
+        levels=dict(_levels(one) for one in levels or ()),
+        epsilon=f"{epsilon:g}",
+    )
+    if sys.stdin.isatty() and not json_:
+        wishes = wizard.complete(seen, wishes)
+    with show.progress() as watch:
+        begun = begin(seen, wishes, out or Path(slug(name)), DirectEngine(watch))
+    if json_:
+        show.document(_document(begun))
+    else:
+        _show(begun, seen)
+
+
+def _delimiter(text: str | None) -> str | None:
+    if text is None:
+        return None
+    text = {"tab": "\t", "\\t": "\t"}.get(text, text)
+    if len(text) != 1:
+        raise StudyError("--delimiter is one character, such as ';' (or the word tab)")
+    return text
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _range(text: str) -> tuple[str, tuple[float, float]]:
+    column, _, ends = text.rpartition("=")
+    low, _, high = ends.partition(":")
+    try:
+        lower, upper = float(low), float(high)
+    except ValueError:
+        raise StudyError("--range is COLUMN=LOW:HIGH, as in --range age=0:110") from None
+    if not column or not lower < upper:
+        raise StudyError("--range is COLUMN=LOW:HIGH with LOW below HIGH, as in --range age=0:110")
+    return column, (lower, upper)
+
+
+def _levels(text: str) -> tuple[str, tuple[str, ...]]:
+    column, _, values = text.partition("=")
+    if not column or len(set(_listed(values))) < 2:
+        raise StudyError("--levels is COLUMN=A,B,C with two levels or more, as in --levels region=north,south")
+    return column, _listed(values)
+
+
+def _document(begun: Begun) -> dict[str, object]:
+    return {
+        "folder": str(begun.folder),
+        "rows": None if begun.manifest is None else begun.manifest.rows,
+        "assumed": list(begun.draft.assumed),
+        "left_out": list(begun.draft.left_out),
+        "questions": list(begun.draft.questions),
+    }
+
+
+def _show(begun: Begun, seen: Survey) -> None:
+    from causalveil.tasks.warehouse.sample import MOST_ROWS, URL_VARIABLE
+
+    folder, draft = begun.folder, begun.draft
+    show.line(f"Wrote {folder}/dataset.yaml (contract), study.yaml and source.yaml. Read them: they are drafts.")
+    if not seen.sample.whole:
+        show.line(f"The draft was made from the first {MOST_ROWS:,} rows.")
+    encoding = getattr(seen.sample.source, "encoding", "utf-8")
+    if encoding not in ("utf-8", "utf-8-sig"):
+        show.line(f"  Read as: encoding {encoding}; if letters look wrong in the drafts, give --encoding")
+    for title, lines in (("Read as", draft.assumed), ("Left out", draft.left_out)):
+        for one in lines:
+            show.line(f"  {title}: {one}")
+    if begun.manifest is not None:
+        show.line(f"Took over {begun.manifest.rows:,} rows.")
+    if draft.questions:
+        show.line("Still to be said, by the owner of the data:")
+        for question in draft.questions:
+            show.line(f"  - {question}")
+    if begun.manifest is None:
+        show.line(f"Next: export {URL_VARIABLE}=..., then: causalveil extract {folder}/source.yaml")
+    show.line(f"Next: causalveil check {folder}/study.yaml")

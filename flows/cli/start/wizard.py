@@ -1,0 +1,103 @@
+"""Questions of `causalveil init` in a terminal, and the one sentence where there is no terminal to ask in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import typer
+
+from causalveil.schemas.errors import StudyError
+
+if TYPE_CHECKING:
+    from causalveil.flows.sequence.start import Survey
+    from causalveil.schemas.contract import DataClass
+    from causalveil.tasks.start.roles import Wishes
+
+_QUESTIONS = {
+    "data_class": "How does the owner class the data: public, synthetic or sensitive?",
+    "unit": "Which column names the person who is protected?",
+    "treatment": "Which column says who was treated?",
+    "outcome": "Which column is the outcome?",
+}
+
+
+def data_class(text: str) -> DataClass:
+    """The class that a person named.
+
+    Raises:
+        StudyError: it is none.
+    """
+    from causalveil.schemas.contract import DataClass
+
+    if text.strip().lower() not in list(DataClass):
+        raise StudyError("--data-class is public, synthetic or sensitive")
+    return DataClass(text.strip().lower())
+
+
+def said(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str]:
+    """The answers where nobody can be asked.
+
+    Raises:
+        StudyError: names every option that is missing, with the columns that there are.
+    """
+    missing = [f"--{key.replace('_', '-')}" for key, value in known.items() if value is None]
+    if missing:
+        columns = ", ".join(f"'{name}'" for name in list(seen.found)[:30])
+        raise StudyError(f"say {' and '.join(missing)}; the columns are {columns}")
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def asked(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str]:
+    """The answers of a person; each question stands above the columns that may be the answer."""
+    answers: dict[str, str] = {}
+    for key, value in known.items():
+        if value is not None:
+            answers[key] = value
+            continue
+        candidates = _candidates(seen, key, tuple(answers.values()))
+        if candidates and key != "data_class":
+            typer.echo(f"  columns: {', '.join(candidates[:20])}", err=True)
+        default = candidates[0] if len(candidates) == 1 or (key == "unit" and candidates) else None
+        answers[key] = typer.prompt(_QUESTIONS[key], default=default, err=True).strip()
+        if key == "data_class":
+            data_class(answers[key])
+    return answers
+
+
+def complete(seen: Survey, wishes: Wishes) -> Wishes:
+    """Ask for ranges and levels of sensitive data that no option named; an empty answer leaves one open."""
+    from causalveil.schemas.contract import DataClass
+    from causalveil.tasks.start.recognise import Looks
+    from causalveil.tasks.start.roles import cast
+
+    if wishes.data_class is not DataClass.sensitive:
+        return wishes
+    parts = cast(seen.found, wishes)
+    ranges, levels = dict(wishes.ranges), dict(wishes.levels)
+    for one in (parts.outcome, *parts.covariates):
+        if one.looks is Looks.number and one.name not in ranges:
+            answer = typer.prompt(f"Range of '{one.name}' from public knowledge, LOW:HIGH", default="", err=True)
+            low, _, high = answer.partition(":")
+            try:
+                ranges[one.name] = (float(low), float(high))
+            except ValueError:
+                typer.echo("  left open; write it into dataset.yaml", err=True)
+        elif one.looks is Looks.category and one.name not in levels:
+            answer = typer.prompt(f"Levels of '{one.name}' that anybody may know, A,B,C", default="", err=True)
+            named = tuple(part.strip() for part in answer.split(",") if part.strip())
+            if len(named) > 1:
+                levels[one.name] = named
+    return replace(wishes, ranges=ranges, levels=levels)
+
+
+def _candidates(seen: Survey, key: str, taken: tuple[str, ...]) -> list[str]:
+    """Columns that may play a part."""
+    from causalveil.tasks.start.recognise import Looks
+    from causalveil.tasks.start.roles import unit_candidates
+
+    if key == "unit":
+        return unit_candidates(seen.found)
+    kinds = {"treatment": (Looks.binary,), "outcome": (Looks.number, Looks.binary)}.get(key, ())
+    return [one.name for one in seen.found.values() if one.looks in kinds and one.name not in taken]

@@ -1,0 +1,112 @@
+"""From somebody's file to a folder that a study can run on: look, draft, write, and take the rows over."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from causalveil.flows.engine.engine import Engine
+from causalveil.flows.sequence.warehouse import extract_source
+from causalveil.schemas.contract import CONTRACT_FILE
+from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.warehouse import CsvFiles, Manifest, Warehouse
+from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.start.draft import Draft, Repeats, draft
+from causalveil.tasks.start.recognise import Found, Looks, recognise
+from causalveil.tasks.start.roles import Cast, Wishes, cast
+from causalveil.tasks.warehouse.sample import Sample, sample_of
+
+STUDY_FILE = "study.yaml"
+SOURCE_FILE = "source.yaml"
+
+
+@dataclass(frozen=True)
+class Survey:
+    """A sample and what its columns hold, by the names that a draft gives them."""
+
+    sample: Sample
+    found: dict[str, Found]
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What `init` left: the folder, the draft, and the manifest of the rows that were taken over.
+
+    ``manifest`` is None where rows come from a database, which an extract asks once its URL is in place.
+    """
+
+    folder: Path
+    draft: Draft
+    manifest: Manifest | None
+
+
+def survey(
+    where: str, *, table: str | None = None, encoding: str | None = None, delimiter: str | None = None
+) -> Survey:
+    """Look at a file, a folder or a database (see :func:`tasks.warehouse.sample.sample_of`)."""
+    sample = sample_of(where, table=table, encoding=encoding, delimiter=delimiter)
+    separator = sample.source.delimiter if isinstance(sample.source, CsvFiles) else ","
+    columns = (recognise(name, sample.frame[name], delimiter=separator) for name in sample.frame.columns)
+    return Survey(sample, {one.name: one for one in columns})
+
+
+def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
+    """Write the three files into ``folder``, and take over the rows of a file.
+
+    Raises:
+        StudyError: a wish cannot be met, or there are such files in the folder already.
+        DataError: the rows do not meet the draft.
+    """
+    for name in (CONTRACT_FILE, STUDY_FILE, SOURCE_FILE):
+        if (folder / name).exists():
+            raise StudyError(f"{folder / name}: is there already; give another folder by --out, or move it away")
+    parts = cast(seen.found, wishes)
+    drafted = draft(
+        seen.found,
+        parts,
+        wishes,
+        _source(seen.sample.source, folder),
+        _repeats(seen, parts),
+        {name.strip() or "(no name)": why for name, why in seen.sample.left_out.items()},
+    )
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as problem:
+        raise StudyError(f"{folder}: cannot be made ({type(problem).__name__}); give another folder by --out") from None
+    for name, text in ((CONTRACT_FILE, drafted.contract), (STUDY_FILE, drafted.study), (SOURCE_FILE, drafted.source)):
+        write_whole(folder / name, text)
+    manifest = None
+    if not isinstance(seen.sample.source, Warehouse):
+        manifest = extract_source(folder / SOURCE_FILE, stage)
+    return Begun(folder, drafted, manifest)
+
+
+def _source(source: Any, folder: Path) -> dict[str, Any]:
+    """What source.yaml says under ``source``: paths are relative to it, and what goes without saying is not said."""
+    document: dict[str, Any] = source.model_dump(mode="json", exclude_defaults=True)
+    if "path" in document:
+        document["path"] = os.path.relpath(document["path"], folder.resolve())
+    return document
+
+
+def _repeats(seen: Survey, parts: Cast) -> Repeats | None:
+    """Whether units have several rows, and by what column they can be put in order.
+
+    Raises:
+        DataError: they have, and there is no such column.
+    """
+    frame = seen.sample.frame
+    units = frame[parts.unit.source_name].drop_nulls()
+    if units.n_unique() == len(units):
+        return None
+    copies = frame.unique().drop_nulls(parts.unit.source_name).height == units.n_unique()
+    dates = [one.name for one in seen.found.values() if one.looks is Looks.date]
+    numbers = [one.name for one in parts.usable if one.looks is Looks.number]
+    if not dates and not (copies and numbers):
+        raise DataError(
+            f"column '{parts.unit.name}' names several rows of one unit, and no column of dates puts them in order; "
+            "add one to the source, or keep one row of each unit"
+        )
+    return Repeats(copies, (dates or numbers)[0])

@@ -1,0 +1,251 @@
+"""A draft of dataset.yaml, study.yaml and source.yaml, each with comments that say what was assumed and what to ask.
+
+Nothing is read off sensitive data but what columns hold: codes of two values, spellings, formats. Ranges and levels of
+sensitive data are public knowledge or are paid for, so a draft asks for them; for public and synthetic data it takes
+them from the data and says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from causalveil.schemas.contract import DataClass
+from causalveil.schemas.readings import Kind, Reading
+from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
+from causalveil.tasks.start.roles import Cast, Value, Wishes
+from causalveil.tasks.start.yaml_text import comment, entry, flow, scalar
+
+PER_UNIT = "rows"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Texts of the three files, and what a person should know or still has to say.
+
+    Attributes:
+        contract, study, source: the texts.
+        assumed: what was read into the data, a sentence each.
+        left_out: columns that are not used, each with the reason.
+        questions: what only the owner can say before the study runs.
+    """
+
+    contract: str
+    study: str
+    source: str
+    assumed: tuple[str, ...]
+    left_out: tuple[str, ...]
+    questions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Units with several rows: whether all of them are copies, and a column that puts them in order."""
+
+    copies_only: bool
+    order: str
+
+
+def draft(
+    found: dict[str, Found],
+    parts: Cast,
+    wishes: Wishes,
+    source: dict[str, Any],
+    repeats: Repeats | None,
+    left_out: dict[str, str],
+) -> Draft:
+    """Write the three files.
+
+    Args:
+        found: all columns by name.
+        parts: who plays which part.
+        wishes: what was said of the data.
+        source: what source.yaml says under ``source``.
+        repeats: of units with several rows; None: each has one.
+        left_out: columns that could not be read, and why.
+    """
+    declared = {one.name: _declaration(one, parts, wishes) for one in parts.usable}
+    open_ranges = [name for name, value in declared.items() if value is None and found[name].looks is Looks.number]
+    open_levels = [name for name, value in declared.items() if value is None and name not in open_ranges]
+    kept = [one for one in parts.covariates if one.name not in open_levels]
+    unused = {one.name: _why_unused(one) for one in found.values() if one not in parts.usable and one != parts.unit}
+    questions = [
+        f"the range of '{name}', from public knowledge: --range '{name}=LOW:HIGH', or write it into dataset.yaml"
+        for name in open_ranges
+    ] + [f"the levels of '{name}': --levels '{name}=A,B,C', or write them into dataset.yaml" for name in open_levels]
+    return Draft(
+        contract=_contract(parts, wishes, declared, open_ranges, open_levels, repeats),
+        study=_study(parts, wishes, kept),
+        source=_source(found, parts, wishes, source, repeats),
+        assumed=tuple(f"'{one.name}': {note}" for one in found.values() if one.looks in _READ for note in one.notes),
+        left_out=tuple(f"'{name}': {why}" for name, why in (unused | left_out).items()),
+        questions=tuple(questions),
+    )
+
+
+_READ = (Looks.binary, Looks.category, Looks.number, Looks.date)
+
+
+def _why_unused(one: Found) -> str:
+    if one.looks is Looks.date:
+        return "a date, and studies take numbers; `since` in source.yaml makes it a number of days"
+    if one.looks is Looks.mixed:
+        return "numbers and words; say in source.yaml which words mean no value, or map them"
+    if one.looks is Looks.text:
+        return f"free text, or more than {MOST_LEVELS} different values"
+    return f"it holds {one.looks}"
+
+
+def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    """What the contract says of a column, and notes; None where only the owner can say it."""
+    nulls = {"nulls": "indicator"} if one.nulls and one.name not in (parts.treatment.name, parts.outcome.name) else {}
+    if one.name == parts.treatment.name:
+        return {"codes": _coded(parts.codes)}, ("who was treated",)
+    if one.name == parts.outcome.name and parts.outcome_codes is not None:
+        return {"codes": _coded(parts.outcome_codes)}, (f"{flow(parts.outcome_codes[1])} counts as 1",)
+    if one.looks is Looks.binary and set(one.values) in ({0, 1}, {"yes", "no"}):
+        pair = (0, 1) if set(one.values) == {0, 1} else ("no", "yes")
+        return {"codes": _coded(pair)} | nulls, ()
+    if one.looks is not Looks.number and isinstance(one.values[0], str):
+        return _levels(one, wishes, nulls)
+    if one.name in wishes.ranges:
+        lower, upper = wishes.ranges[one.name]
+        return {"lower": _tidy(lower), "upper": _tidy(upper)} | nulls, ()
+    if wishes.data_class is DataClass.sensitive:
+        return None
+    lower, upper = outward(one.lower, one.upper)
+    return {"lower": lower, "upper": upper} | nulls, ("range drafted from the data",)
+
+
+def _levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:
+    if one.name in wishes.levels:
+        return {"levels": list(wishes.levels[one.name]), "others": "other"} | nulls, ()
+    if wishes.data_class is DataClass.sensitive:
+        return None
+    return {"levels": list(one.values)} | nulls, ("levels drafted from the data",)
+
+
+def _coded(pair: tuple[Value, Value]) -> dict[str, Value]:
+    """Codes of a truth value are stored as 0 and 1, too."""
+    control, treated = (int(code) if isinstance(code, bool) else code for code in pair)
+    return {"control": control, "treated": treated}
+
+
+def outward(lower: float, upper: float) -> tuple[int | float, int | float]:
+    """A range of round ends that holds ``lower`` and ``upper``: two digits of its width, moved outward."""
+    width = max(upper - lower, abs(upper) * 1e-6, 1e-6)
+    step = 10.0 ** (math.floor(math.log10(width)) - 1)
+    low, high = math.floor(lower / step) * step, math.ceil(upper / step) * step
+    return _tidy(low), _tidy(high if high > low else low + step)
+
+
+def _tidy(value: float) -> int | float:
+    rounded = float(f"{value:.12g}")
+    return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
+
+
+def _contract(
+    parts: Cast,
+    wishes: Wishes,
+    declared: dict[str, tuple[dict[str, Any], tuple[str, ...]] | None],
+    open_ranges: list[str],
+    open_levels: list[str],
+    repeats: Repeats | None,
+) -> str:
+    lines = [
+        *comment("What the owner of the data declares and allows. Drafted by `causalveil init`: read it line by line."),
+        f"dataset: {scalar(wishes.name)}",
+        f"data_class: {wishes.data_class}  # public | synthetic | sensitive",
+        f"unit: {scalar(parts.unit.name)}  # who is protected",
+        *comment("Numbers are clipped to their range, always; with `nulls: indicator` a value may be missing."),
+        "columns:",
+    ]
+    for name, one in declared.items():
+        if one is not None:
+            lines += entry(name, *one)
+    if open_levels:
+        lines += comment(
+            "Categories of sensitive data: write down the levels that anybody may know, as in "
+            f"{scalar(open_levels[0])}: {{levels: [a, b, c], others: other}}: {', '.join(map(scalar, open_levels))}"
+        )
+    if open_ranges:
+        lines += comment(
+            "Numbers whose range nobody said yet. A range is public knowledge, never the smallest and largest value of "
+            "the data: what is possible, or what matters; values beyond it are clipped. Move each up, as in "
+            f"{scalar(open_ranges[0])}: {{lower: 0, upper: 100}}, or let `causalveil ranges` find it for some budget."
+        )
+        lines.append(f"open_ranges: {flow(open_ranges)}")
+    if repeats is not None:
+        what = "The same row may stand there twice" if repeats.copies_only else "A unit may have several rows"
+        lines += comment(f"{what}: the last counts, by the order of a column. Aggregates: mean, sum, min, max, any.")
+        lines.append(f"{PER_UNIT}: {{keep: last, order: {scalar(repeats.order)}}}")
+    lines += ["public: []  # columns that anybody may know of anybody"]
+    cap = "{epsilon: 2, delta: 1.0e-5}" if wishes.data_class is DataClass.sensitive else "{epsilon: 10, delta: 1.0e-4}"
+    lines += [*comment("How much may be asked in all, over the life of the data."), "caps:", f"  sample: {cap}"]
+    if wishes.data_class is DataClass.sensitive:
+        lines += comment(
+            "Sensitive data are granted by their owner's signature: `causalveil owner key` prints a line for here."
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found]) -> str:
+    names = [one.name for one in covariates]
+    name = f"{wishes.name}-{slug(parts.outcome.name)}"[:80]
+    lines = [
+        *comment("What the analyst asks. Drafted by `causalveil init`."),
+        "kind: effect",
+        f"name: {scalar(name)}",
+        f"treatment: {scalar(parts.treatment.name)}  # {flow(parts.codes[1])} means treated",
+        f"outcome: {{name: {scalar(parts.outcome.name)}}}",
+        *comment(
+            "What was known before treatment and bears on both treatment and outcome. Take out whatever treatment may "
+            "have changed: to adjust for it hides part of the effect."
+        ),
+        f"covariates: {flow(names)}",
+        "estimand: ATE",
+        *comment("If treatment was drawn by lot: {name: regression, trial: true}."),
+        "estimator: {name: regression}",
+        f"privacy: {{epsilon: {wishes.epsilon}, delta: {wishes.delta}, level: sample}}",
+        "confidence: 0.95",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _source(
+    found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[str, Any], repeats: Repeats | None
+) -> str:
+    taken = [one for one in found.values() if one.looks in _READ or one == parts.unit]
+    required = [one.name for one in (parts.unit, parts.treatment, parts.outcome) if one.nulls]
+    if repeats is not None and (order := found[repeats.order]).nulls:
+        required.append(order.name)
+    lines = [
+        *comment("How the data are read. Drafted by `causalveil init`; `causalveil extract` reads them again."),
+        f"name: {scalar(wishes.name)}",
+        f"dataset: {scalar(wishes.name)}",
+        f"source: {flow(source)}",
+        "columns:",
+    ]
+    for one in taken:
+        reading = one.reading
+        if one == parts.unit and isinstance(reading, Reading) and reading.kind is not Kind.integer:
+            # Ids are names: nothing in them is read as a number or made one with another.
+            reading = Reading(kind=Kind.text, column=reading.column)
+        value: Any = (
+            str(reading)
+            if isinstance(reading, Kind)
+            else reading.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        )
+        lines += entry(one.name, value, one.notes)
+    if required:
+        lines += comment("Rows without one of these are left out: who has no outcome cannot be counted.")
+        lines.append(f"required: {flow(required)}")
+    return "\n".join(lines) + "\n"
+
+
+def slug(name: str) -> str:
+    """A name that files and ledgers take."""
+    kept = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name.lower())
+    return "-".join(part for part in kept.split("-") if part)[:60] or "data"

@@ -1,0 +1,170 @@
+"""Who plays which part in a drafted study: unit, treatment, outcome, covariates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from causalveil.schemas.contract import DataClass
+from causalveil.schemas.errors import StudyError
+from causalveil.tasks.start.recognise import Found, Looks
+from causalveil.tasks.start.spellings import CONTROL, ID_NAME, NO, YES
+
+USABLE = (Looks.binary, Looks.category, Looks.number)
+Value = str | int | bool
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What somebody who starts says of the data; a draft asks for what is not said.
+
+    Attributes:
+        name: of the dataset.
+        data_class: how the owner classes the data.
+        unit, treatment, outcome: names of columns.
+        treated: which value of the treatment means treated.
+        covariates: names of columns; None: all that can be used.
+        ranges: of numbers, by column.
+        levels: of categories, by column.
+        epsilon, delta: of the study.
+    """
+
+    name: str
+    data_class: DataClass
+    unit: str
+    treatment: str
+    outcome: str
+    treated: str | None = None
+    covariates: tuple[str, ...] | None = None
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    epsilon: str = "1.0"
+    delta: str = "1.0e-6"
+
+
+@dataclass(frozen=True)
+class Cast:
+    """The columns of a drafted study in their parts.
+
+    Attributes:
+        unit, treatment, outcome: the columns.
+        codes: control and treated of the treatment.
+        outcome_codes: of an outcome of two values, the one that counts as 0 and the one that counts as 1.
+        covariates: the columns that are adjusted for.
+        usable: all columns that a contract can declare, in the order of the source.
+    """
+
+    unit: Found
+    treatment: Found
+    outcome: Found
+    codes: tuple[Value, Value]
+    outcome_codes: tuple[Value, Value] | None
+    covariates: tuple[Found, ...]
+    usable: tuple[Found, ...]
+
+
+def unit_candidates(found: Mapping[str, Found]) -> list[str]:
+    """Columns that may name units, the likeliest first: names of ids, then all with a value of its own in each row."""
+    named = [one.name for one in found.values() if re.search(ID_NAME, one.name) and one.nulls == 0]
+    unique = [one.name for one in found.values() if one.unique and one.looks is not Looks.date]
+    return list(dict.fromkeys([*(name for name in named if name in unique), *named, *unique]))
+
+
+def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
+    """Give each column its part.
+
+    Args:
+        found: the columns of a sample by name.
+        wishes: who is to play which part.
+
+    Raises:
+        StudyError: a name is no column, or its column cannot play the part; one sentence that says what to do.
+    """
+    unit = _column(found, wishes.unit, "--unit")
+    treatment = _column(found, wishes.treatment, "--treatment")
+    outcome = _column(found, wishes.outcome, "--outcome")
+    if len({unit.name, treatment.name, outcome.name}) < 3:
+        raise StudyError("--unit, --treatment and --outcome name one column twice; each has one part")
+    if unit.looks is Looks.empty:
+        raise StudyError(f"--unit: column '{unit.name}' holds no value; name a column of ids")
+    codes = _codes(treatment, wishes.treated)
+    outcome_codes = _outcome_codes(outcome)
+    taken = {unit.name, treatment.name, outcome.name}
+    usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
+    covariates = _covariates(found, wishes, taken, usable)
+    return Cast(unit, treatment, outcome, codes, outcome_codes, covariates, usable)
+
+
+def _column(found: Mapping[str, Found], name: str, option: str) -> Found:
+    tidy = " ".join(name.split())
+    if tidy not in found:
+        fitting = [one for one in found if one.casefold() == tidy.casefold()]
+        if len(fitting) == 1:
+            return found[fitting[0]]
+        known = ", ".join(f"'{one}'" for one in list(found)[:30])
+        raise StudyError(f"{option}: there is no column '{name}'; there are {known}")
+    return found[tidy]
+
+
+def _codes(treatment: Found, treated: str | None) -> tuple[Value, Value]:
+    name = treatment.name
+    if treatment.looks is not Looks.binary:
+        what = str(treatment.looks) if treatment.distinct < 2 else f"{treatment.distinct} different values"
+        raise StudyError(
+            f"--treatment: column '{name}' holds {what}, and a treatment has two; add a column to the source that says "
+            "who was treated, such as one of yes and no"
+        )
+    values = treatment.values
+    if treated is not None:
+        chosen = [value for value in values if str(value).casefold() == treated.strip().casefold()]
+        if not chosen:
+            raise StudyError(f"--treated: column '{name}' has no such value; write it as the draft or the file has it")
+        return next(value for value in values if value != chosen[0]), chosen[0]
+    order = _control_first(values)
+    if order is None:
+        raise StudyError(f"--treated: say which value of column '{name}' means treated, as in --treated VALUE")
+    return order
+
+
+def _control_first(values: tuple[Value, ...]) -> tuple[Value, Value] | None:
+    """The two values, control first, if words or 0 and 1 tell; else None."""
+    if set(values) == {0, 1}:
+        return (False, True) if isinstance(values[0], bool) else (0, 1)
+    words = {str(value).casefold(): value for value in values}
+    for low, high in ((NO, YES), (CONTROL, None)):
+        control = [word for word in words if word in low]
+        other = [word for word in words if word not in low]
+        if len(control) == len(other) == 1 and (high is None or other[0] in high):
+            return words[control[0]], words[other[0]]
+    return None
+
+
+def _outcome_codes(outcome: Found) -> tuple[Value, Value] | None:
+    if outcome.looks is Looks.number:
+        return None
+    if outcome.looks is Looks.binary:
+        if not isinstance(outcome.values[0], str) and set(outcome.values) != {0, 1}:
+            return None
+        low, high = sorted(outcome.values)
+        return _control_first(outcome.values) or (low, high)
+    raise StudyError(
+        f"--outcome: column '{outcome.name}' holds {outcome.looks}; an outcome is a number or one of two values"
+    )
+
+
+def _covariates(
+    found: Mapping[str, Found], wishes: Wishes, taken: set[str], usable: tuple[Found, ...]
+) -> tuple[Found, ...]:
+    if wishes.covariates is None:
+        chosen = tuple(one for one in usable if one.name not in taken)
+    else:
+        chosen = tuple(_column(found, name, "--covariates") for name in wishes.covariates)
+        for one in chosen:
+            if one.name in taken:
+                raise StudyError(f"--covariates: column '{one.name}' has another part already; leave it out")
+            if one.looks not in USABLE:
+                raise StudyError(f"--covariates: column '{one.name}' holds {one.looks}; leave it out")
+    if not chosen:
+        raise StudyError("no column is left to adjust for; a study needs one covariate at least: add one to the source")
+    return chosen
