@@ -26,8 +26,9 @@ RELIED_ON = {
 # A temporary server lives for one run: no automation waits for its events.
 TEMPORARY_SERVER = {"PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false"}
 
-# On a terminal the release is the message; Prefect's own lines still go to its API.
-QUIET_TERMINAL = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "WARNING"}
+# On a terminal the release is the message, and an error is one line of ours: Prefect would print its traceback. Its own
+# lines still go to its API.
+QUIET_TERMINAL = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 
 
 def prepare(*, quiet: bool = False) -> None:

@@ -16,7 +16,10 @@ def scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*( [A-Za-z0-9_][A-Za-z0-9_-]*)*", value) and value.lower() not in _TAKEN
+        plain = (
+            re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*( [A-Za-z0-9_][A-Za-z0-9_-]*)*", value)
+            and value.lower() not in _TAKEN
+        )
         return value if plain else json.dumps(value, ensure_ascii=False)
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 

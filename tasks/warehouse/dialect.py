@@ -4,6 +4,7 @@ charset-normalizer the encoding where the file is not UTF-8."""
 from __future__ import annotations
 
 import codecs
+import re
 import tempfile
 from pathlib import Path
 
@@ -26,6 +27,7 @@ _OTHER = {
 }
 # What spreadsheets and old databases write; rarer code pages fit the same bytes and are hardly ever meant.
 _COMMON = ["cp1252", "cp1250", "cp1251", "cp1253", "shift_jis", "gb18030", "big5", "euc_kr"]
+_NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*")
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
 
@@ -128,10 +130,13 @@ def _sniffed(path: Path, text: str, delimiter: str | None) -> dict[str, str | in
     if row is None:
         raise DataError(f"{path.name}: no delimiter fits its lines; export it again with commas, or give --delimiter")
     found, quote, escape, skipped, has_header, columns = row
-    if columns == 1 and delimiter is None:
-        # Lines of different lengths make the sniffer see one column; the header tells the delimiter.
-        header = text.split("\n")[skipped]
-        found = max(",;\t|", key=header.count) if any(one in header for one in ",;\t|") else ","
+    if not has_header or (columns == 1 and delimiter is None):
+        # Lines of different lengths mislead the sniffer; names in the first line tell the delimiter.
+        first = text.lstrip("\r\n").splitlines()[0]
+        likely = delimiter or max(",;\t|", key=first.count)
+        names = [name.strip(" \"'") for name in first.split(likely)]
+        if len(set(names)) == len(names) > 1 and not any(_NUMBER.fullmatch(name) for name in names):
+            found, skipped, has_header = likely, 0, True
     if not has_header:
         raise DataError(f"{path.name}: has no header line; add a first line with the names of the columns")
     return {

@@ -15,8 +15,8 @@ from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.csv as pacsv
-    import pyarrow.dataset as ds
 
 BATCH_ROWS = 65_536
 
@@ -50,15 +50,43 @@ def file_batches(
     if interval is None:
         yield iter([empty])
         return
-    data = ds.dataset([str(path) for path in paths], schema=yield_schema, format=_format(files, yield_schema))
-    chosen = None
-    if source.key is not None and interval != EVERYTHING:
-        type_ = yield_schema.field(source.key.column).type
-        lower, upper = (pa.scalar(_edge(edge, type_), type_) for edge in (interval.lower, interval.upper))
-        key = ds.field(source.key.column)
-        chosen = (key >= lower) & (key < upper)
+    chosen = _chosen(source, yield_schema, interval)
+    if isinstance(files, CsvFiles):
+        yield _after(empty, _csv_batches(files, paths, yield_schema, chosen))
+        return
+    data = ds.dataset([str(path) for path in paths], schema=yield_schema, format="parquet")
     scanner = data.scanner(filter=chosen, batch_size=BATCH_ROWS, use_threads=False)
     yield _after(empty, scanner.to_batches())
+
+
+def _chosen(source: Source, schema: pa.Schema, interval: KeyInterval) -> pc.Expression | None:
+    """Which rows are in the block; None: all."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if source.key is None or interval == EVERYTHING:
+        return None
+    type_ = schema.field(source.key.column).type
+    lower, upper = (pa.scalar(_edge(edge, type_), type_) for edge in (interval.lower, interval.upper))
+    key = pc.field(source.key.column)
+    return (key >= lower) & (key < upper)
+
+
+def _csv_batches(
+    files: CsvFiles, paths: list[Path], schema: pa.Schema, chosen: pc.Expression | None
+) -> Iterator[pa.RecordBatch]:
+    """The declared columns alone: what else stands in the files, a name twice or none at all, is not looked at."""
+    import pyarrow.csv
+
+    types = {field.name: field.type for field in schema}
+    options = pyarrow.csv.ConvertOptions(
+        column_types=types, include_columns=list(types), strings_can_be_null=True, null_values=[""]
+    )
+    reading, parsing = csv_options(files)
+    for path in paths:
+        with pyarrow.csv.open_csv(path, reading, parsing, options) as reader:
+            for batch in reader:
+                yield batch if chosen is None else batch.filter(chosen)
 
 
 def paths_of(files: Files, place: Path) -> list[Path]:
@@ -128,18 +156,6 @@ def csv_options(files: CsvFiles) -> tuple[pacsv.ReadOptions, pacsv.ParseOptions]
             newlines_in_values=bool(files.quote),
         ),
     )
-
-
-def _format(files: Files, schema: pa.Schema) -> ds.FileFormat:
-    import pyarrow.csv
-    import pyarrow.dataset as ds
-
-    if not isinstance(files, CsvFiles):
-        return ds.ParquetFileFormat()
-    types = {field.name: field.type for field in schema}
-    reading, parsing = csv_options(files)
-    options = pyarrow.csv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""])
-    return ds.CsvFileFormat(read_options=reading, parse_options=parsing, convert_options=options)
 
 
 def _edge(edge: date | int, wanted: pa.DataType) -> date | int:

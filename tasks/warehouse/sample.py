@@ -93,6 +93,8 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
             break
         uneven: list[Any] = []
         reading, parsing = csv_options(files)
+        # One thread knows the number of the line that it reads.
+        reading.use_threads = False
         parsing.invalid_row_handler = lambda row, uneven=uneven: uneven.append(row) or "error"
         try:
             with pyarrow.csv.open_csv(file, reading, parsing) as reader:

@@ -1,0 +1,236 @@
+"""Files as people keep them: for each a draft on which a study runs, or one sentence that says what to do."""
+
+# ruff: noqa: E501
+from __future__ import annotations
+
+import csv
+import io
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from causalveil.flows.api import run_study
+from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.start import begin, survey
+from causalveil.schemas.contract import DataClass, load_contract
+from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.start.roles import Wishes
+
+ROWS = 120
+HEADER = ["id", "age", "sex", "treated", "cost"]
+Row = list[str]
+
+
+def people(rows: int = ROWS) -> list[Row]:
+    """Ids, an age, a sex, who was treated and what it cost: two decimals, below a thousand."""
+    draw = random.Random(1)
+    return [
+        [str(1000 + i), str(draw.randint(18, 80)), draw.choice("MF"), draw.choice(["yes", "no"]), f"{draw.uniform(5, 900):.2f}"]
+        for i in range(rows)
+    ]  # fmt: skip
+
+
+def text(rows: Iterable[Row], header: Row | None = None, **dialect: Any) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator=dialect.pop("lineterminator", "\n"), **dialect)
+    writer.writerows([HEADER if header is None else header, *rows])
+    return out.getvalue()
+
+
+def column(index: int, change: Callable[[int, str], str]) -> list[Row]:
+    """The people with one column written otherwise."""
+    return [[*row[:index], change(i, row[index]), *row[index + 1 :]] for i, row in enumerate(people())]
+
+
+def cycle(*words: str) -> Callable[[int, str], str]:
+    return lambda i, _: words[i % len(words)]
+
+
+def named(*names: str) -> Row:
+    return [*names]
+
+
+def spelt(yes: tuple[str, ...], no: tuple[str, ...]) -> str:
+    return text(column(3, lambda i, word: (yes if word == "yes" else no)[i % (len(yes) if word == "yes" else len(no))]))
+
+
+def many(columns: int) -> str:
+    return ",".join([*HEADER, *(f"x{i}" for i in range(columns))]) + "\n"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A file, and what is to come of it: a sentence (a pattern), or a study that runs on so many rows."""
+
+    content: bytes | str
+    says: str | None = None
+    rows: int = ROWS
+    columns: dict[str, Any] | None = None
+    unit: str = "id"
+    treatment: str = "treated"
+    outcome: str = "cost"
+    wishes: dict[str, Any] | None = None
+
+
+EURO = column(4, lambda _, cost: f"{float(cost) * 10:,.2f}".translate(str.maketrans(",.", ".,")) + " €")
+CASES: dict[str, Case] = {
+    # Encodings
+    "plain": Case(text(people()), columns={"cost": "number", "age": "number", "treated": "codes", "sex": "levels"}),
+    "utf-8 with a mark": Case(b"\xef\xbb\xbf" + text(people()).encode()),
+    "utf-16 of a spreadsheet": Case(text(people(), delimiter="\t").encode("utf-16")),
+    "western europe": Case(text(column(2, cycle("männlich", "weiblich"))).encode("cp1252")),
+    "western europe, euros": Case(text(EURO, delimiter=";").encode("cp1252"), columns={"cost": "number"}),
+    "cyrillic": Case(text(column(2, cycle("мужчина", "женщина"))).encode("cp1251")),
+    "an accent in a name": Case(text(people(), named("id", "âge", "sex", "treated", "cost")).encode("latin-1")),
+    "an accent after a megabyte": Case(
+        (text(people(60_000)) + "999999,20,M,yes,é\n").encode("cp1252"), rows=60_001 - 1, columns={"cost": "number"}
+    ),
+    "nul bytes": Case(b"id,age\x00,sex\n1,2,3\n", "NUL bytes"),
+    "half of it in another encoding": Case(
+        text(people()).encode() + "9,20,\u00e9,yes,3\n".encode() + b"10,20,\xe9\xff,yes,3\n", rows=122
+    ),
+    # Separators, quotes, lines
+    "semicolons": Case(text(people(), delimiter=";")),
+    "tabs": Case(text(people(), delimiter="\t")),
+    "pipes": Case(text(people(), delimiter="|")),
+    "windows lines": Case(text(people(), lineterminator="\r\n")),
+    "old mac lines": Case(text(people(), lineterminator="\r")),
+    "no last line end": Case(text(people()).rstrip("\n")),
+    "everything quoted": Case(text(people(), quoting=csv.QUOTE_ALL)),
+    "single quotes": Case(text(column(2, cycle("a, b", "c")), quotechar="'")),
+    "commas and line ends inside quotes": Case(text(column(2, cycle("a, b", "c\nd")))),
+    "doubled quotes": Case(text(column(2, cycle('say "a"', "b")))),
+    "backslashes before quotes": Case(text(column(2, cycle('say "a"', "b")), escapechar="\\", doublequote=False)),
+    "a title above the header": Case("Costs by person\nexported on Monday\n\n" + text(people())),
+    "comments above the header": Case("# costs\n" + text(people())),
+    "empty lines between": Case(text(people()).replace("\n", "\n\n", 40)),
+    "spaces around everything": Case(text([[f"  {one} " for one in row] for row in people()]), columns={"age": "number"}),
+    "a quote left open": Case(text(people())[:-1] + '\n"1,2,3,4,5\n' + text(people()), "fields where|quote"),
+    "a line too long": Case(text(people()) + "1,2,M,yes,3,4\n", "line 122 has 6 fields where the header has 5"),
+    "a line too short": Case(text(people()) + "1,2,M\n", "has 3 fields where the header has 5"),
+    # Headers
+    "no header": Case("\n".join(",".join(row) for row in people()), "no header line"),
+    "a header alone": Case(text([]), "header and no rows|no header line"),
+    "empty": Case("", "is empty"),
+    "blanks only": Case("\n \n", "is empty"),
+    "a name twice, unused": Case(text([[*r, "1", "2"] for r in people()], [*HEADER, "x", "x"])),
+    "a name twice, used": Case(text([[*r, "1"] for r in people()], [*HEADER, "cost"]), "no column 'cost'"),
+    "a column without a name": Case(text([[str(i), *r] for i, r in enumerate(people())], ["", *HEADER])),
+    "two columns without names": Case(text([[*r, "", ""] for r in people()], [*HEADER, "", ""])),
+    "names with spaces and signs": Case(
+        text(people(), named(" Person ID ", "Age (years)", "Sex: M/F", "Treated?", "Cost [$]")),
+        unit="Person ID", treatment="Treated?", outcome="Cost [$]",
+    ),
+    "names in another case": Case(text(people()), unit="ID", treatment="Treated", outcome="COST"),
+    "a million columns": Case(many(1_000_000), "more than 2,000 columns"),
+    "two thousand columns too many": Case(many(4000), "more than 2,000 columns"),
+    # Values
+    "dollars and thousands": Case(
+        text(column(4, lambda _, cost: f"${float(cost) * 100:,.2f}")), columns={"cost": "number"}
+    ),
+    "percent": Case(text(column(4, lambda _, cost: f"{float(cost) / 9:.1f} %")), columns={"cost": "number"}),
+    "accountants' brackets": Case(text(column(4, lambda i, cost: f"({cost})" if i % 3 else cost)), columns={"cost": "number"}),
+    "decimal commas": Case(text(column(4, lambda _, cost: cost.replace(".", ",")), delimiter=";"), columns={"cost": "number"}),
+    "kilograms": Case(text(column(1, lambda _, age: f"{age} kg")), columns={"age": "number"}),
+    "two units of measure": Case(text(column(4, lambda i, cost: f"{cost} {'kg' if i % 2 else 'lb'}")), "holds (free text|numbers and words)"),
+    "yes in many spellings": Case(spelt(("Yes", "Y", "yes ", "TRUE", "1"), ("no", "N", "No", "false", "0"))),
+    "yes in german": Case(spelt(("Ja", "ja"), ("Nein", "nein"))),
+    "true and false": Case(spelt(("TRUE",), ("FALSE",))),
+    "placebo and drug": Case(spelt(("Drug",), ("placebo", "Placebo"))),
+    "arms a and b": Case(spelt(("B",), ("A",)), "--treated: say which value"),
+    "arms a and b, said": Case(spelt(("B",), ("A",)), wishes={"treated": "B"}),
+    "three arms": Case(text(column(3, cycle("a", "b", "c"))), "3 different values"),
+    "nobody treated": Case(text(column(3, cycle("no"))), "one value only"),
+    "treated unknown for some": Case(text(column(3, lambda i, word: "" if i % 10 == 0 else word)), rows=108),
+    "words for nothing": Case(
+        text(column(1, lambda i, age: ("NA", "n/a", "-", "unknown")[i % 4] if i % 15 == 0 else age)), columns={"age": "number"}
+    ),
+    "numbers with a few words": Case(text(column(1, lambda i, age: "too old" if i % 60 == 0 else age)), columns={"age": "number"}),
+    "outcome of words": Case(text(column(4, cycle("low", "middle", "high"))), "an outcome is a number or one of two"),
+    "outcome missing for some": Case(text(column(4, lambda i, cost: "NULL" if i % 12 == 0 else cost)), rows=110),
+    "a column without values": Case(text([[*r, ""] for r in people()], [*HEADER, "empty"])),
+    "dates in three formats": Case(
+        text([[*r, ("2025-03-14", "14/03/2025", "14 March 2025")[i % 3]] for i, r in enumerate(people())], [*HEADER, "day"])
+    ),
+    "dates of two-digit years": Case(text([[*r, f"{1 + i % 28:02d}.03.25"] for i, r in enumerate(people())], [*HEADER, "day"])),
+    "ids with leading zeros": Case(text(column(0, lambda i, _: f"{i:08d}"))),
+    "ids beyond 64 bits": Case(text(column(0, lambda i, _: f"{10**25 + i}"))),
+    "several visits, no date": Case(text(column(0, lambda i, _: str(i // 2))), "several rows of one unit"),
+    "free text beside": Case(text([[*r, f"note {i}, long"] for i, r in enumerate(people())], [*HEADER, "notes"])),
+    "nothing to adjust for": Case(text([[r[0], r[3], r[4]] for r in people()], ["id", "treated", "cost"]), "no column is left"),
+    # What is no CSV
+    "a spreadsheet": Case(b"PK\x03\x04" + b"\x00" * 100, "save the sheet as CSV"),
+    "a compressed file": Case(b"\x1f\x8b\x08\x00" + b"\x00" * 100, "unpack it"),
+    "a parquet file by another name": Case(b"PAR1" + b"\x00" * 100, "name it .parquet"),
+    "a picture": Case(b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "NUL bytes|encoding"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_messy_file_gives_a_study_that_runs_or_one_sentence(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = CASES[name]
+    content = case.content if isinstance(case.content, bytes) else case.content.encode()
+    (tmp_path / "people.csv").write_bytes(content)
+    folder = tmp_path / "people"
+    wishes = Wishes("people", DataClass.synthetic, case.unit, case.treatment, case.outcome, **(case.wishes or {}))
+    if case.says is not None:
+        with pytest.raises(CausalveilError, match=case.says) as caught:
+            begin(survey(str(tmp_path / "people.csv")), wishes, folder, DirectEngine())
+        assert "\n" not in str(caught.value)
+        return
+    begun = begin(survey(str(tmp_path / "people.csv")), wishes, folder, DirectEngine())
+    assert begun.manifest is not None
+    assert begun.manifest.rows == case.rows
+    contract = load_contract(folder / "dataset.yaml")
+    kinds = {one: type(declared).__name__ for one, declared in contract.columns.items()}
+    expected = {"number": "NumberColumn", "codes": "CodesColumn", "levels": "LevelsColumn"}
+    assert {one: kinds.get(one) for one in case.columns or {}} == {
+        one: expected[kind] for one, kind in (case.columns or {}).items()
+    }
+    monkeypatch.chdir(tmp_path)
+    release = run_study(folder / "study.yaml", simulate=1, engine="direct").release
+    assert release.units == case.rows
+
+
+def test_at_least_fifty_files() -> None:
+    assert len(CASES) >= 50
+    assert sum(case.says is None for case in CASES.values()) >= 30
+
+
+def test_values_are_what_the_file_says(tmp_path: Path) -> None:
+    """Currency, thousands, spellings and dates come out as the numbers and words that they stand for."""
+    (tmp_path / "a.csv").write_text(
+        "who;won;trained;seen;town\n"
+        "a;€ 1.200,50;Ja;14.03.2025;Bonn\nb;(300);nein;2025-03-15;BONN\nc;7;JA;16.03.2025;Köln\nd;n/a;Nein;;Köln\n"
+    )
+    wishes = Wishes("a", DataClass.public, "who", "trained", "won", covariates=("town",))
+    begin(survey(str(tmp_path / "a.csv")), wishes, tmp_path / "a", DirectEngine())
+    rows = pl.read_parquet(tmp_path / "a" / "rows=all" / "part-00000.parquet", hive_partitioning=False)
+    assert rows["won"].to_list() == [1200.5, -300.0, 7.0]
+    assert rows["trained"].to_list() == ["yes", "no", "yes"]
+    assert [day.isoformat() for day in rows["seen"].to_list()] == ["2025-03-14", "2025-03-15", "2025-03-16"]
+    assert rows["town"].to_list() == ["Bonn", "Bonn", "Köln"]
+
+
+def test_nothing_is_read_off_sensitive_data_but_what_columns_hold(tmp_path: Path) -> None:
+    """Two files that differ in every value and agree in what columns hold give the same three drafts."""
+    drafts = []
+    for folder, change in (("one", "1"), ("two", "7")):
+        (tmp_path / folder).mkdir()
+        rows = [[r[0] + change, str(int(r[1]) + int(change)), r[2], r[3], r[4] + change] for r in people()]
+        towns = ["Bonn", "Rome", "Oslo"] if change == "1" else ["Kiel", "Lima", "Bari"]
+        path = tmp_path / folder / "people.csv"
+        path.write_text(text([[*r, towns[i % 3]] for i, r in enumerate(rows)], [*HEADER, "town"]))
+        wishes = Wishes("people", DataClass.sensitive, "id", "treated", "cost")
+        begun = begin(survey(str(path)), wishes, path.parent / "out", DirectEngine())
+        drafts.append((begun.draft.contract, begun.draft.study, begun.draft.source))
+        assert len(begun.draft.questions) == 4, "two ranges, and the levels of sex and town"
+        assert load_contract(path.parent / "out" / "dataset.yaml").open_ranges == ("age", "cost")
+    assert drafts[0] == drafts[1]
