@@ -38,7 +38,7 @@ Piece = Annotated[str, Field(min_length=1, max_length=40)]
 Format = Annotated[str, Field(pattern=r"%", max_length=40)]
 
 
-class Reading(Frozen):
+class TextReading(Frozen):
     """How one column is read off text, in this order.
 
     Spaces around a value never count, and an empty one is null. Then ``nulls`` are null, ``spellings`` are replaced,
@@ -58,7 +58,7 @@ class Reading(Frozen):
     since: Annotated[date | None, Field(strict=False)] = None
 
     @model_validator(mode="after")
-    def _fits_its_kind(self) -> Reading:
+    def _fits_its_kind(self) -> TextReading:
         numeric = self.kind in (Kind.integer, Kind.number)
         if (self.remove or self.decimal != ".") and not numeric:
             raise ValueError("'remove' and 'decimal' are for kind integer or number")

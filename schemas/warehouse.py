@@ -20,7 +20,7 @@ from pydantic import Field, field_validator, model_validator
 from causalveil.schemas.documents import parse_json, read_regular, read_yaml, validate
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.readings import Kind, Reading
+from causalveil.schemas.readings import Kind, TextReading
 from causalveil.schemas.study import Name, Slug
 
 MANIFEST_FILE = "_manifest.json"
@@ -153,7 +153,7 @@ class Source(Frozen):
     dataset: Slug
     source: Annotated[Warehouse | DuckDb | ParquetFiles | CsvFiles, Field(discriminator="kind")]
     key: Key | None = None
-    columns: Annotated[dict[Name, Kind | Reading], Field(min_length=1)]
+    columns: Annotated[dict[Name, Kind | TextReading], Field(min_length=1)]
     required: tuple[Name, ...] = ()
     to: str = "."
     rows_per_file: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
@@ -168,13 +168,13 @@ class Source(Frozen):
     @property
     def kinds(self) -> dict[str, Kind]:
         """What each column that is taken holds."""
-        return {name: one.kind if isinstance(one, Reading) else one for name, one in self.columns.items()}
+        return {name: one.kind if isinstance(one, TextReading) else one for name, one in self.columns.items()}
 
     @property
     def found_as(self) -> dict[str, str]:
         """The name in the source of each column that is taken."""
         return {
-            name: one.column if isinstance(one, Reading) and one.column is not None else name
+            name: one.column if isinstance(one, TextReading) and one.column is not None else name
             for name, one in self.columns.items()
         }
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from causalveil.schemas.readings import Kind, Reading
+from causalveil.schemas.readings import Kind, TextReading
 
 _DAYS = (
     "%Y-%m-%d",
@@ -30,7 +30,7 @@ _TIMES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT
 _YEARS = (1800, 2200)
 
 
-def date_reading(words: Iterable[str]) -> tuple[Reading | None, set[str], tuple[str, ...]]:
+def date_reading(words: Iterable[str]) -> tuple[TextReading | None, set[str], tuple[str, ...]]:
     """The formats under which most of the words are dates, and which those are; a few formats in turn may do it."""
     text = pl.Series("text", list(words), dtype=pl.String)
     # Few texts hold as many digits as a date; to parse the others sixteen times would take long.
@@ -52,7 +52,7 @@ def date_reading(words: Iterable[str]) -> tuple[Reading | None, set[str], tuple[
     if any(mirror != one and fits.get(mirror) == fits[one] for one, mirror in mirrored.items()):
         notes = ("day and month cannot be told apart; the day is taken first",)
     # A year of two digits first: four digits would also take 20 for the year 20.
-    return Reading(kind=Kind.date, formats=tuple(sorted(chosen, key=lambda one: "%y" not in one))), covered, notes
+    return TextReading(kind=Kind.date, formats=tuple(sorted(chosen, key=lambda one: "%y" not in one))), covered, notes
 
 
 def _fitting(text: pl.Series, form: str) -> set[str]:

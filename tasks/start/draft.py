@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from causalveil.schemas.contract import DataClass
-from causalveil.schemas.readings import Kind, Reading
+from causalveil.schemas.readings import Kind, TextReading
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
 from causalveil.tasks.start.roles import Cast, Value, Wishes
 from causalveil.tasks.start.yaml_text import comment, entry, flow, scalar
@@ -230,9 +230,9 @@ def _source(
     ]
     for one in taken:
         reading = one.reading
-        if one == parts.unit and isinstance(reading, Reading) and reading.kind is not Kind.integer:
+        if one == parts.unit and isinstance(reading, TextReading) and reading.kind is not Kind.integer:
             # Ids are names: nothing in them is read as a number or made one with another.
-            reading = Reading(kind=Kind.text, column=reading.column)
+            reading = TextReading(kind=Kind.text, column=reading.column)
         value: Any = (
             str(reading)
             if isinstance(reading, Kind)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from causalveil.schemas.readings import Kind, Reading
+from causalveil.schemas.readings import Kind, TextReading
 from causalveil.tasks.start.spellings import CURRENCY, CURRENCY_CODES, UNITS
 
 _PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
@@ -29,7 +29,7 @@ class Style(NamedTuple):
 _STYLES = (Style(_PLAIN, (), "."), Style(_THOUSANDS, (",",), "."), Style(_COMMA, (".",), ","))
 
 
-def number_reading(words: Iterable[str], delimiter: str) -> tuple[Reading | None, set[str], tuple[str, ...]]:
+def number_reading(words: Iterable[str], delimiter: str) -> tuple[TextReading | None, set[str], tuple[str, ...]]:
     """The reading under which most of the words are numbers, and which those are.
 
     Args:
@@ -37,7 +37,7 @@ def number_reading(words: Iterable[str], delimiter: str) -> tuple[Reading | None
         delimiter: of the file; a semicolon speaks for decimal commas.
 
     Returns:
-        Reading (None if no word is a number), the words that it fits, and what was assumed.
+        TextReading (None if no word is a number), the words that it fits, and what was assumed.
     """
     bare = {word: _bare(word) for word in words}
     units = {unit.casefold() for _, unit in bare.values() if unit}
@@ -66,7 +66,7 @@ def number_reading(words: Iterable[str], delimiter: str) -> tuple[Reading | None
     kind = Kind.integer if whole else Kind.number
     if decorations:
         notes = (*notes, f"without {' and '.join(repr(one) for one in decorations)}")
-    return Reading(kind=kind, remove=remove, decimal=chosen.decimal), kept, notes
+    return TextReading(kind=kind, remove=remove, decimal=chosen.decimal), kept, notes
 
 
 def _stripped(core: str, style: Style) -> str:

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import polars as pl
 
-from causalveil.schemas.readings import Kind, Reading
+from causalveil.schemas.readings import Kind, TextReading
 from causalveil.tasks.start.dates import date_reading
 from causalveil.tasks.start.numbers import number_reading
 from causalveil.tasks.start.spellings import FEMALE, MALE, NO, NOTHING, YES
@@ -53,7 +53,7 @@ class Found:
     name: str
     source_name: str
     looks: Looks
-    reading: Kind | Reading
+    reading: Kind | TextReading
     nulls: int
     distinct: int
     values: tuple[str | int | bool, ...] = ()
@@ -108,7 +108,7 @@ def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Lo
         name,
         source_name,
         looks,
-        Reading(kind=kind, column=source_name) if kind is Kind.text else kind,
+        TextReading(kind=kind, column=source_name) if kind is Kind.text else kind,
         values.null_count(),
         distinct,
         few,
@@ -124,7 +124,7 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
     nothing = tuple(sorted(set(text.filter(silent).drop_nulls().unique().to_list()) - {""}))
     said = text.filter(~silent).drop_nulls()
     column = None if source_name == name else source_name
-    plain = Reading(kind=Kind.text, column=column, nulls=nothing)
+    plain = TextReading(kind=Kind.text, column=column, nulls=nothing)
     nulls = len(values) - len(said)
     counted = said.value_counts(sort=True, name="times")
     words = dict(zip(counted[said.name].to_list(), counted["times"].to_list(), strict=True))
@@ -196,7 +196,7 @@ def _odd_words(words: dict[str, int], fits: set[str]) -> tuple[str, ...] | None:
 
 
 def _read(
-    name: str, source_name: str, values: pl.Series, reading: Reading, looks: Looks, notes: tuple[str, ...]
+    name: str, source_name: str, values: pl.Series, reading: TextReading, looks: Looks, notes: tuple[str, ...]
 ) -> Found:
     """The column as its reading makes it, which is what an extract will see."""
     from causalveil.tasks.warehouse.readings import said, value_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.errors import CausalveilError, DataError
-from causalveil.schemas.readings import Reading
+from causalveil.schemas.readings import TextReading
 from causalveil.schemas.warehouse import CsvFiles, Files, Source, Step
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
 
@@ -127,7 +127,7 @@ def _read_schema(source: Source, files: Files, schema: pa.Schema, found: pa.Sche
         return pa.schema([found.field(name) for name in _names(source)])
     schema = pa.schema(
         [
-            pa.field(source.found_as[name], pa.string() if isinstance(source.columns[name], Reading) else type_)
+            pa.field(source.found_as[name], pa.string() if isinstance(source.columns[name], TextReading) else type_)
             for name, type_ in zip(schema.names, schema.types, strict=True)
         ]
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.readings import Kind, Reading
+from causalveil.schemas.readings import Kind, TextReading
 from causalveil.schemas.warehouse import Source
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def read_off(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
     """
     import pyarrow as pa
 
-    if not any(isinstance(one, Reading) for one in source.columns.values()):
+    if not any(isinstance(one, TextReading) for one in source.columns.values()):
         return batch
     arrays = {}
     for name, found in source.found_as.items():
@@ -41,12 +41,12 @@ def complete(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
     return batch
 
 
-def _values(found: pa.Array, reading: Kind | Reading, where: str) -> pa.Array:
+def _values(found: pa.Array, reading: Kind | TextReading, where: str) -> pa.Array:
     """One column; polars does the reading, whose parsers turn what does not fit into null."""
     import polars as pl
     import pyarrow as pa
 
-    if not isinstance(reading, Reading):
+    if not isinstance(reading, TextReading):
         return found
     text = pl.Series("text", found.cast(pa.string()), dtype=pl.String).to_frame()
     read = text.select(said=said(reading), value=value_of(said(reading), reading))
@@ -58,7 +58,7 @@ def _values(found: pa.Array, reading: Kind | Reading, where: str) -> pa.Array:
     return read["value"].to_arrow()
 
 
-def said(reading: Reading) -> pl.Expr:
+def said(reading: TextReading) -> pl.Expr:
     """What column ``text`` says: without spaces around it, with one spelling for each meaning, null where nothing."""
     import polars as pl
 
@@ -67,7 +67,7 @@ def said(reading: Reading) -> pl.Expr:
     return pl.when(~silent).then(text.replace(reading.spellings) if reading.spellings else text)
 
 
-def value_of(text: pl.Expr, reading: Reading) -> pl.Expr:
+def value_of(text: pl.Expr, reading: TextReading) -> pl.Expr:
     """Text as a value of the reading's kind; null where it is none.
 
     A number in brackets is negative, as accountants write it.
@@ -94,7 +94,7 @@ def value_of(text: pl.Expr, reading: Reading) -> pl.Expr:
             return text
 
 
-def _day(text: pl.Expr, reading: Reading) -> pl.Expr:
+def _day(text: pl.Expr, reading: TextReading) -> pl.Expr:
     """A date by the first format that fits; a time of day is dropped."""
     import polars as pl
 
@@ -104,7 +104,7 @@ def _day(text: pl.Expr, reading: Reading) -> pl.Expr:
     )  # fmt: skip
 
 
-def _digits(text: pl.Expr, reading: Reading) -> pl.Expr:
+def _digits(text: pl.Expr, reading: TextReading) -> pl.Expr:
     import polars as pl
 
     for piece in reading.remove:
