@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators import aipw, difference, direction, ipw, matching, regression
+from causalveil.flows.estimators import aipw, balancing, difference, direction, ipw, matching, regression
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.estimators.ipw import IpwStudy
@@ -56,6 +57,7 @@ _ENTRIES: tuple[Estimator[Any], ...] = (
     Estimator(AipwStudy, aipw.declare, aipw.estimate, aipw.expected),
     Estimator(DifferenceStudy, difference.declare, difference.estimate, difference.expected),
     Estimator(RegressionStudy, regression.declare, regression.estimate, regression.expected),
+    Estimator(BalancingStudy, balancing.declare, balancing.estimate, balancing.expected),
     Estimator(DirectionStudy, direction.declare, direction.estimate, direction.expected),
 )
 

@@ -24,6 +24,70 @@ PLACES = np.concatenate([np.linspace(0.0, 6.0, 49), np.geomspace(6.5, 1e4, 40)])
 LARGEST = 4.0
 
 
+@lru_cache(maxsize=1024)
+def laplace_allowance(ratio: float, confidence: float) -> float:
+    """The same for independent Laplace noise on the estimate and on the sampling variance, rounded up to 1e-3.
+
+    The critical value is that of a normal and a Laplace error together; quadrature replaces the normal's.
+
+    Args:
+        ratio: deviation m of the variance's noise over the noise variance of the estimate, > 0.
+        confidence: the level, in [0.5, 1).
+    """
+    nodes, shares = _laplace_rule()
+    # In units of the estimate's noise variance.
+    sampling = np.geomspace(min(ratio, 1.0) * 1e-3, max(ratio * 1e5, 1e5), 600)
+    table = _critical(sampling, 1 - confidence)
+    true = ratio * PLACES[:, None]
+    read = ratio * (PLACES[:, None] + nodes[None])
+
+    def covered(a: float) -> float:
+        used = np.maximum(read, 0.0) + a * ratio
+        half = np.interp(np.log(np.maximum(used, sampling[0])), np.log(sampling), table / np.sqrt(1 + sampling))
+        tails = laplace_tails(half * np.sqrt(1 + used), np.sqrt(np.maximum(true, 1e-12 * ratio)), math.sqrt(0.5))
+        return float(((1 - 2 * tails) @ shares).min())
+
+    low, high = 0.0, LARGEST
+    # Far from 0 the coverage is the confidence itself, up to the table's and the rule's error.
+    wanted = confidence - 1e-4
+    if covered(0.0) >= wanted:
+        return 0.0
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        low, high = (low, middle) if covered(middle) >= wanted else (middle, high)
+    return high
+
+
+def laplace_tails(distance: FloatArray, deviation: FloatArray, scale: float) -> FloatArray:
+    """P(E > distance) elementwise, E a normal of deviation above 0 plus Laplace noise of this scale (Reed 2006)."""
+    from scipy.special import log_ndtr, ndtr
+
+    z, a = distance / deviation, deviation / scale
+    above = np.exp(log_ndtr(z - a) + a * a / 2 - a * z)
+    below = np.exp(log_ndtr(-z - a) + a * a / 2 + a * z)
+    found: FloatArray = ndtr(-z) + (above - below) / 2
+    return found
+
+
+def _critical(sampling: FloatArray, error: float) -> FloatArray:
+    """Two-sided critical values beside Laplace noise of variance 1, by bisection."""
+    deviation = np.sqrt(sampling)
+    low, high = np.zeros(len(sampling)), np.sqrt(1 + sampling) / math.sqrt(error)
+    for _ in range(60):
+        middle = (low + high) / 2
+        outside = 2 * laplace_tails(middle, deviation, math.sqrt(0.5)) > error
+        low, high = np.where(outside, middle, low), np.where(outside, high, middle)
+    return high
+
+
+@lru_cache(maxsize=1)
+def _laplace_rule() -> tuple[FloatArray, FloatArray]:
+    """Nodes and weights of the expectation over a Laplace draw of deviation 1."""
+    nodes, shares = np.polynomial.laguerre.laggauss(NODES)
+    half = nodes / math.sqrt(2)
+    return np.concatenate([-half, half]), np.concatenate([shares, shares]) / 2
+
+
 def allowance(ratio: float, confidence: float) -> float:
     """The least a, in deviations of the variance's noise, rounded up to 1e-3; 0 if there is no noise in the variance.
 

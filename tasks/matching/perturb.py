@@ -17,7 +17,7 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, Int32Array, IntArray
 from causalveil.tasks.matching.respond import IN_TREATED
 from causalveil.tasks.matching.scores import OUTCOME
 from causalveil.tasks.matching.weights import PairArray, Reuse, Weighted, open_weighted
@@ -71,8 +71,8 @@ def sums(study: MatchingStudy, weighted: Weighted, in_treated: ByteArray, outcom
     reuse = weighted.reuse
     if reuse.queries == 0:
         return np.zeros(2)
-    exponent = _exponent(2 * reuse.ratio * len(in_treated), 1)
-    per_arm = _arm_sums(weighted, in_treated, outcome, exponent)
+    exponent = sums_exponent(2 * reuse.ratio * len(in_treated), 1)
+    per_arm = arm_sums(weighted.weights, in_treated, outcome, exponent)
     if study.estimator.variant is Variant.paper:
         parts = [
             Fraction(total, (cap + reuse.ratio) << (exponent + 1))
@@ -98,7 +98,7 @@ def perturb_stage(study: MatchingStudy, enclave: Enclave, reuse: Reuse, budget: 
     return release(study, sums(study, open_weighted(enclave, reuse), in_treated, outcome), budget)
 
 
-def _exponent(count: int, power: int) -> int:
+def sums_exponent(count: int, power: int) -> int:
     """G of the lattice 2^-G on which ``count`` numbers of size 2^(power G + power) add up in 64 bits."""
     room = 62 - power - math.ceil(math.log2(max(count, 1)))
     return min(LARGEST_EXPONENT, room // power)
@@ -108,12 +108,14 @@ def _whole(outcome: FloatArray, exponent: int) -> IntArray:
     return np.rint(bounded(outcome) * 2.0**exponent).astype(np.int64)
 
 
-def _arm_sums(weighted: Weighted, in_treated: ByteArray, outcome: FloatArray, exponent: int) -> tuple[int, int]:
-    """Sums of N b_i u_i 2^G over the treated and over the controls, exact."""
+def arm_sums(
+    weights: IntArray | Int32Array, in_treated: ByteArray, outcome: FloatArray, exponent: int
+) -> tuple[int, int]:
+    """Sums of W_i u_i 2^G over the treated and over the controls, exact, for whole weights W of shape (n,)."""
     treated = controls = 0
     for first in range(0, len(in_treated), CHUNK):
         part = slice(first, first + CHUNK)
-        products = _whole(outcome[part], exponent) * weighted.weights[part]
+        products = _whole(outcome[part], exponent) * weights[part]
         in_arm = int(products[in_treated[part] != 0].sum())
         treated, controls = treated + in_arm, controls + int(products.sum()) - in_arm
     return treated, controls
@@ -122,15 +124,15 @@ def _arm_sums(weighted: Weighted, in_treated: ByteArray, outcome: FloatArray, ex
 def _sum_of_squares(weighted: Weighted, outcome: FloatArray) -> Fraction:
     """m/L sum over twins of (u - u')^2 + sum over arms of (A - m)/P sum over pairs of (u - u')^2 / 2, exact."""
     reuse = weighted.reuse
-    exponent = _exponent(len(outcome), 2)
-    treated, controls, across = (_squares(pairs, outcome, exponent) for pairs in weighted.pairs)
+    exponent = sums_exponent(len(outcome), 2)
+    treated, controls, across = (squared_differences(pairs, outcome, exponent) for pairs in weighted.pairs)
     total = Fraction(reuse.queries, reuse.pairs[2]) * across
     for squares, pairs, found in zip(reuse.weight_squares, reuse.pairs, (treated, controls), strict=False):
         total += (squares - reuse.queries) / pairs * found / 2
     return total
 
 
-def _squares(pairs: PairArray, outcome: FloatArray, exponent: int) -> Fraction:
+def squared_differences(pairs: PairArray, outcome: FloatArray, exponent: int) -> Fraction:
     """Sum of squared differences of outcomes over pairs, exact on the lattice."""
     total = 0
     for first in range(0, len(pairs), CHUNK):

@@ -1,0 +1,44 @@
+"""What `plan` says of balancing weights before a row is read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from causalveil.flows.planning.sentences import say_effect, say_interval
+from causalveil.schemas.estimators.balancing import BalancingStudy
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.tasks.balancing import expected as balancing_expected
+
+
+def expected(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+    """Expected half-width and its parts; sentences for people, numbers for scripts.
+
+    Args:
+        study: the study.
+        sizes: its sizes.
+        stand_in: the population that the reader assumes.
+        effect: an effect in outcome units that the reader hopes to see.
+    """
+    found, half_width = balancing_expected.expected(study, sizes, stand_in)
+    numbers: dict[str, Any] = {
+        "treated": stand_in.treated,
+        "half_width": half_width,
+        "noise_standard_error": found.details["noise_standard_error"],
+        "sampling_standard_error": found.details["sampling_standard_error"],
+        "largest_weight": found.details["largest_weight"],
+        "whole_range": found.interval.whole_range,
+        "bias": found.interval.bias,
+    }
+    sentences = [say_interval(study, numbers)]
+    if study.estimator.allowance > 0:
+        sentences.append(
+            f"Weights as of covariates that move log odds of treatment by a deviation of "
+            f"{balancing_expected.OVERLAP:g} and explain {balancing_expected.EXPLAINED:.0%} of the outcome's variance "
+            f"within arms; it allows for a bias of {found.interval.bias:.3g} by what imbalance is left."
+        )
+    warnings: list[str] = []
+    if study.privacy.delta > 0:
+        warnings.append("a draw of two numbers gains nothing by a delta: with delta: 0 the interval is narrower.")
+    if effect is not None:
+        say_effect(effect, numbers, sentences, warnings)
+    return {**numbers, "sentences": sentences, "warnings": warnings}

@@ -1,0 +1,44 @@
+"""A study by minimal-noise balancing weights: covariates and treatments public, outcomes private."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from causalveil.schemas.privacy import Level
+from causalveil.schemas.study import EffectStudy, EstimatorSettings, Finite
+
+
+class BalancingEstimator(EstimatorSettings):
+    """Weights that make the arms alike in public covariates at the least noise, sampling error and imbalance.
+
+    ``allowance``: how much of what is left of the imbalance the interval allows for, in deviations of what covariates
+    may explain of the outcome; 0 where treatment was randomised.
+    """
+
+    name: Literal["balancing"]
+    allowance: Annotated[Finite, Field(ge=0, le=10)] = 1.0
+
+
+class BalancingStudy(EffectStudy):
+    """A treatment effect by balancing weights."""
+
+    estimator: BalancingEstimator
+
+    @model_validator(mode="after")
+    def _public_columns(self) -> Self:
+        if self.privacy.level is not Level.label:
+            raise ValueError(
+                "estimator 'balancing' needs public covariates and treatments: declare level 'label', or use estimator "
+                "'regression'"
+            )
+        return self
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """What the release leaves public, in words."""
+        return (
+            *super().unprotected,
+            "sizes of weights, effective sample sizes and imbalances in this release: exact functions of those columns",
+        )

@@ -1,0 +1,1 @@
+"""Minimal-noise balancing weights on public covariates and treatments."""

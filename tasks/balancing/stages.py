@@ -1,0 +1,59 @@
+"""The stages of a balancing study behind its weights: one draw, and the interval."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from causalveil.schemas.estimators.balancing import BalancingStudy
+from causalveil.schemas.privacy import Charge, Scope
+from causalveil.tasks.balancing.weights import Balance, open_units
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.mechanisms import Budget, Slot
+from causalveil.tasks.weighted.interval import weighted_findings
+from causalveil.tasks.weighted.perturb import mechanism, sums
+
+SLOT = Slot(name="effect", stage="perturb", scope=Scope.all)
+NOT_COVERED = (
+    "confounding by what nobody recorded, and what depends on covariates otherwise than by columns, squares, products "
+    "and the propensity index"
+)
+COVERS_IMBALANCE = "what imbalance is left, up to the declared allowance"
+
+
+def declare(study: BalancingStudy) -> tuple[Charge, ...]:
+    """The one charge of the study."""
+    return (mechanism(study.privacy.cost).charge(SLOT),)
+
+
+def perturb_stage(study: BalancingStudy, enclave: Enclave, found: Balance, budget: Budget) -> FloatArray:
+    """Release what the outcomes add up to under the weights that ``weigh`` left."""
+    exact = sums(open_units(enclave, found), enclave.gather("t"), enclave.gather("u"), study.privacy.cost)
+    return mechanism(study.privacy.cost).release(exact, SLOT, budget)
+
+
+def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> EffectFindings:
+    """Estimate and interval from public and released values."""
+    bias = study.estimator.allowance * found.bias
+    result = weighted_findings(study, found.weights, statistics, bias)
+    interval = result.interval
+    if bias > 0:
+        interval = interval.model_copy(update={"covers": (*interval.covers, COVERS_IMBALANCE)})
+    treated, control = found.caps
+    details = {
+        **result.details,
+        "adjustment": "adjusted by balancing weights",
+        "features": found.features,
+        "largest_difference_before": found.before,
+        "largest_difference_after": found.after,
+        "cap_treated": treated,
+        "cap_control": control,
+        "not_covered": NOT_COVERED,
+    }
+    return replace(result, interval=interval, details=details)
+
+
+def interval_stage(study: BalancingStudy, found: Balance, statistics: FloatArray) -> EffectFindings:
+    """The last stage: reads nothing but public and released values."""
+    return findings(study, found, statistics)
