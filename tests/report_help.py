@@ -89,6 +89,9 @@ def releases(folder: Path) -> Documents:
             )
             for place, said in enumerate(ADJUSTMENTS)
         },
+        "balancing": merge(
+            ran, {**clear, "estimator": "balancing", **estimator(name="balancing", clip=..., allowance=1.0)}
+        ),
         "confounding": merge(
             ran,
             {

@@ -1,4 +1,4 @@
-"""Balancing weights of one arm: the dual of a quadratic programme, by Newton's method on sums over partitions.
+"""Balancing weights of one arm: the dual of a quadratic programme, by Newton's method on sums over segments of rows.
 
 With v_i = n_a w_i the weights of an arm's n_a units,
 

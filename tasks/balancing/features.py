@@ -117,12 +117,12 @@ def sample_size(features: int) -> int:
 
 
 def sample_rows(enclave: Enclave, units: int, size: int) -> Rows:
-    """Every k-th row of all partitions; rows ascend by keyed hash, so these are rows at random."""
+    """Every k-th row of all segments; rows ascend by keyed hash, so these are rows at random."""
     step = max(1, units // size)
     parts: list[Rows] = []
     passed = 0
-    for partition in range(enclave.partitions):
-        rows = enclave.rows(partition)
+    for segment in range(enclave.segments):
+        rows = enclave.rows(segment)
         chosen = slice((-passed) % step, None, step)
         parts.append(Rows(np.array(rows.x[chosen]), np.array(rows.t[chosen]), np.empty(0)))
         passed += len(rows)

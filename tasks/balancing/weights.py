@@ -48,7 +48,7 @@ class Balance:
 
 @dataclass(frozen=True)
 class Balancer:
-    """The rows of a run, their features, and sums over partitions of either arm."""
+    """The rows of a run, their features, and sums over segments of either arm."""
 
     enclave: Enclave
     features: BalancedFeatures
@@ -80,7 +80,7 @@ class Balancer:
         )
 
     def weigh(self, multipliers: list[FloatArray | None], caps: list[float]) -> tuple[FloatArray, FloatArray]:
-        """Every unit's v and index, shape (n,), partition by partition; None: v = 1. Controls first."""
+        """Every unit's v and index, shape (n,), segment by segment; None: v = 1. Controls first."""
 
         def of(rows: Rows) -> FloatArray:
             values, index = self.features(rows.x)
@@ -98,9 +98,9 @@ class Balancer:
         """The features' means under the weights that are used, controls first, shape (2, features)."""
         edges = np.cumsum([0, *(len(part) for part in self.enclave.hashes())])
 
-        def of(partition: int) -> FloatArray:
-            rows = self.enclave.rows(partition)
-            own = units.weights[edges[partition] : edges[partition + 1]].astype(np.float64)
+        def of(segment: int) -> FloatArray:
+            rows = self.enclave.rows(segment)
+            own = units.weights[edges[segment] : edges[segment + 1]].astype(np.float64)
             total = np.zeros((2, self.features.count))
             for first in range(0, len(rows), CHUNK):
                 window = slice(first, first + CHUNK)
@@ -109,17 +109,17 @@ class Balancer:
                 total += arms @ values
             return total
 
-        sums: FloatArray = np.sum(map_partitions(of, self.enclave.partitions, self.workers), axis=0)
+        sums: FloatArray = np.sum(map_partitions(of, self.enclave.segments, self.workers), axis=0)
         treated, control = units.summary.totals
         means: FloatArray = sums / np.array([[control], [treated]])
         return means
 
     def _over_chunks(self, of: Callable[[Rows], T]) -> list[T]:
-        def one(partition: int) -> list[T]:
-            rows = self.enclave.rows(partition)
+        def one(segment: int) -> list[T]:
+            rows = self.enclave.rows(segment)
             return [of(rows[first : first + CHUNK]) for first in range(0, len(rows), CHUNK)]
 
-        return [found for part in map_partitions(one, self.enclave.partitions, self.workers) for found in part]
+        return [found for part in map_partitions(one, self.enclave.segments, self.workers) for found in part]
 
 
 def balance(study: BalancingStudy, enclave: Enclave) -> tuple[Balance, WeightedUnits]:

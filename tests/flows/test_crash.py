@@ -29,7 +29,7 @@ from tests.ledger_help import audit_lines
 from tests.matching_help import matching_changes
 from tests.studies import merge, people, write_study
 
-CAPS = {"sample": {"epsilon": 1000, "delta": "1e-2"}}
+CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")}
 AIPW = {
     "estimator": {
         "name": "aipw",
@@ -49,6 +49,7 @@ ASYMPTOTIC = {
     }
 }
 REGRESSION = {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}}
+BALANCING = {"estimator": {"name": "balancing", "penalty": ...}, "privacy": {"delta": 0, "level": "label"}}
 GAMMA = "gross_error_sensitivity"
 
 Write = Callable[..., Path]
@@ -76,6 +77,7 @@ STUDIES: dict[str, tuple[str, Write]] = {
     "matching": effect("matching", matching_changes(level="sample")),
     "aipw": effect("aipw", AIPW),
     "regression": effect("regression", REGRESSION),
+    "balancing": effect("balancing", BALANCING),
     "aipw, networks": effect("aipw", ASYMPTOTIC, 300),
     "difference in means": effect(
         "difference_in_means", {"estimator": {"name": "difference_in_means", "penalty": ...}}

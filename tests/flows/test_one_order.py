@@ -54,6 +54,7 @@ EFFECTS: dict[str, dict[str, Any]] = {
         "privacy": {"epsilon": "90", "delta": 0},
     },
     "regression unadjusted": {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "0.2"}},
+    "balancing": {"estimator": {"name": "balancing", "penalty": ...}, "privacy": {"delta": 0, "level": "label"}},
     "difference": {"estimator": {"name": "difference_in_means", "penalty": ...}},
     "aipw": {"estimator": {"name": "aipw", "penalty": ...}},
     "aipw with every model": {

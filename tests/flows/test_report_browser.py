@@ -25,6 +25,7 @@ NAMES = (
         "pooled fixed",
         "pooled long",
     ),
+    "balancing",
     *(f"regression {place}" for place in range(5)),
 )
 
