@@ -7,6 +7,7 @@ The owner alone says who is protected, what each column holds and what may be as
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,7 +17,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from causalveil.schemas.declared.columns import Declared
 from causalveil.schemas.declared.rows import RowsPerUnit, offered
 from causalveil.schemas.documents import read_yaml, validate
-from causalveil.schemas.errors import BudgetRefused, ContractError
+from causalveil.schemas.errors import BudgetRefused, ContractError, StudyError
 from causalveil.schemas.privacy import Accounting, Frozen, Guarantee, Half, Level, PrivacyCost
 from causalveil.schemas.signatures.public_keys import PublicKey
 from causalveil.schemas.studies import estimator_names
@@ -117,37 +118,44 @@ class Contract(Frozen):
         return values
 
     @model_validator(mode="after")
-    def _columns_are_declared_once(self) -> Contract:
-        if self.unit in self.columns:
-            raise ValueError(f"'unit' is column '{self.unit}', which stands under 'columns' too; take it out there")
-        if self.unit in self.public:
-            raise ValueError(f"'unit' is column '{self.unit}', which stands under 'public' too; take it out there")
-        if self.rows is not None:
-            self.rows.check(self.unit, self.columns)
-        undecided = [name for name in self.open_ranges if name in self.columns or name == self.unit]
-        if undecided:
-            raise ValueError(f"'open_ranges' names '{undecided[0]}', which is declared already; take it out there")
-        unknown = [name for name in self.public if name not in self.offered]
-        if unknown:
-            raise ValueError(f"'public' names '{unknown[0]}', which is no key of 'columns'; declare it there")
-        if self.blocks is not None and self.blocks.key in (self.unit, *self.columns, *self.offered):
-            raise ValueError(f"'blocks.key' is '{self.blocks.key}', a folder key; no column may have its name")
+    def _agrees_with_itself(self) -> Contract:
+        problems = [*self._roles_clash(), *self._promises_nobody_keeps()]
+        try:
+            if self.rows is not None:
+                self.rows.check(self.unit, self.columns)
+        except ValueError as problem:
+            problems.append(str(problem))
+        else:
+            # Which columns a study can name is known only where rows can be reduced.
+            problems += self._names_nobody_has()
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
-    @model_validator(mode="after")
-    def _nothing_exact_of_sensitive_data(self) -> Contract:
+    def _roles_clash(self) -> Iterator[str]:
+        if self.unit in self.columns:
+            yield f"'unit' is column '{self.unit}', which stands under 'columns' too; take it out there"
+        if self.unit in self.public:
+            yield f"'unit' is column '{self.unit}', which stands under 'public' too; take it out there"
+        for name in self.open_ranges:
+            if name in self.columns or name == self.unit:
+                yield f"'open_ranges' names '{name}', which is declared already; take it out there"
+
+    def _names_nobody_has(self) -> Iterator[str]:
+        for name in self.public:
+            if name not in self.offered and name != self.unit:
+                yield f"'public' names '{name}', which is no key of 'columns'; declare it there"
+        if self.blocks is not None and self.blocks.key in (self.unit, *self.columns, *self.offered):
+            yield f"'blocks.key' is '{self.blocks.key}', a folder key; no column may have its name"
+
+    def _promises_nobody_keeps(self) -> Iterator[str]:
         if Guarantee.asymptotic in self.guarantees and self.data_class is DataClass.sensitive:
-            raise ValueError(
+            yield (
                 "'guarantees': asymptotic has no privacy guarantee at any number of units and prints exact numbers "
                 "of the data, so it needs 'data_class: public' or 'synthetic'; take it out"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _somebody_can_review(self) -> Contract:
         if self.review is Review.required and self.owner_key is None:
-            raise ValueError("'review: required' needs 'owner_key': the owner prints it by `causalveil owner key`")
-        return self
+            yield "'review: required' needs 'owner_key': the owner prints it by `causalveil owner key`"
 
     @property
     def units_span_blocks(self) -> bool:
@@ -221,23 +229,29 @@ def check_allowed(contract: Contract, study: Study, *, simulate: bool) -> None:
         ContractError: seeded noise on sensitive data; or estimator, guarantee or an unbounded half is forbidden.
         BudgetRefused: the level has no cap.
     """
+    for refusal in refusals(contract, study, simulate=simulate):
+        raise refusal
+
+
+def refusals(contract: Contract, study: Study, *, simulate: bool) -> Iterator[StudyError | BudgetRefused]:
+    """Everything for which :func:`check_allowed` may refuse a study."""
     if simulate and contract.data_class is DataClass.sensitive:
-        raise ContractError(
+        yield ContractError(
             "--simulate is refused for sensitive data: noise that can be made again is no noise; "
             "use `causalveil simulate` for data to try things on"
         )
     if study.estimator.name not in contract.estimators:
-        raise ContractError(f"the contract of '{contract.dataset}' does not allow estimator '{study.estimator.name}'")
+        yield ContractError(f"the contract of '{contract.dataset}' does not allow estimator '{study.estimator.name}'")
     if study.guarantee not in contract.guarantees:
-        raise ContractError(f"the contract of '{contract.dataset}' does not allow guarantee '{study.guarantee}'")
-    forbidden = [half for half in study.unbounded if half not in contract.unbounded_halves]
-    if forbidden:
-        raise ContractError(
-            f"the contract of '{contract.dataset}' does not allow a study that leaves the {forbidden[0]} half without "
-            f"a privacy bound; its owner may write 'unbounded_halves: [{forbidden[0]}]', or the study protect both"
-        )
+        yield ContractError(f"the contract of '{contract.dataset}' does not allow guarantee '{study.guarantee}'")
+    for half in study.unbounded:
+        if half not in contract.unbounded_halves:
+            yield ContractError(
+                f"the contract of '{contract.dataset}' does not allow a study that leaves the {half} half without "
+                f"a privacy bound; its owner may write 'unbounded_halves: [{half}]', or the study protect both"
+            )
     if study.privacy.level not in contract.caps:
-        raise BudgetRefused(
+        yield BudgetRefused(
             f"the contract of '{contract.dataset}' names no cap for level '{study.privacy.level}', so it is forbidden; "
             f"levels allowed: {', '.join(sorted(contract.caps))}"
         )

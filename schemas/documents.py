@@ -5,12 +5,14 @@ And how notebooks show what was read.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, TypeVar
@@ -209,19 +211,88 @@ def validate(model: type[Model], document: Any, where: str, error: type[StudyErr
     try:
         return model.model_validate(document)
     except ValidationError as problem:
-        lines = document.lines if isinstance(document, Document) else {}
-        told = [_describe(item, model, document, lines) for item in problem.errors(include_url=False)]
+        told = [_described(item, model, document) for item in problem.errors(include_url=False)]
         raise error(f"{where}: " + "; ".join(dict.fromkeys(told))) from None
 
 
-def _describe(item: Any, model: type[BaseModel], document: Any, lines: dict[Place, int]) -> str:
-    place = _place(item["loc"], document)
-    line = next((lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in lines), None)
+@dataclass(frozen=True)
+class Problem:
+    """One mistake in a document: where it stands and what to do. ``line`` counts from 1; None: no line."""
+
+    file: str
+    line: int | None
+    text: str
+
+    def __str__(self) -> str:
+        """As compilers write it, so that editors find the place."""
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.text}"
+
+
+def every_problem(model: type[Model], document: Mapping[str, Any], where: str) -> tuple[Model | None, list[Problem]]:
+    """All mistakes of a document that can be found, and what remains of it without them.
+
+    A model stops at its first rule for the whole document while a key is wrong. So wrong keys are taken out and the
+    rest is looked at again, until nothing is wrong or nothing can be taken out.
+
+    Returns:
+        The model of the document without its wrong keys, None if it cannot do without them; and the problems.
+    """
+    rest = copy.deepcopy(dict(document))
+    problems: dict[Problem, None] = {}
+    removed: set[Place] = set()
+    for _ in range(MAX_DEPTH):
+        try:
+            return model.model_validate(rest), list(problems)
+        except ValidationError as failure:
+            items = failure.errors(include_url=False)
+        taken_out = False
+        places = [_place(item["loc"], rest, missing=item["type"] == "missing") for item in items]
+        for item, place in zip(items, places, strict=True):
+            missing = item["type"] == "missing"
+            # What lacks a key only because that was taken out is told already, and goes as a whole.
+            if not (missing and any(key[:-1] == place[:-1] for key in removed)):
+                told = _said(item, ".".join(str(part) for part in place) or "document", model)
+                # Rules for the whole document tell several problems in one, each of which begins with its place.
+                for one in [told] if place else re.split(r"; (?=')", told.removeprefix("'document': ")):
+                    if not any(f"'{key[-1]}'" in one for key in removed):
+                        problems[Problem(where, line_of(document, place), one)] = None
+            wrong = place[:-1] if missing else place
+            if _take_out(rest, wrong):
+                removed.add(wrong)
+                taken_out = True
+        if not taken_out:
+            return None, list(problems)
+    return None, list(problems)
+
+
+def _take_out(document: Any, place: Place) -> bool:
+    """Remove what stands at a place; False if it is the document itself or is gone already."""
+    if not place:
+        return False
+    for part in place[:-1]:
+        document = document[part]
+    try:
+        del document[place[-1]]
+    except (KeyError, IndexError, TypeError):
+        return False
+    return True
+
+
+def line_of(document: Any, place: Place) -> int | None:
+    """The line of the deepest key on the way to a place that stands in the file."""
+    lines = document.lines if isinstance(document, Document) else {}
+    return next((lines[place[:end]] for end in range(len(place), 0, -1) if place[:end] in lines), None)
+
+
+def _described(item: Any, model: type[BaseModel], document: Any) -> str:
+    place = _place(item["loc"], document, missing=item["type"] == "missing")
+    line = line_of(document, place)
     said = _said(item, ".".join(str(part) for part in place) or "document", model)
     return said if line is None else f"line {line}: {said}"
 
 
-def _place(location: Place, document: Any) -> Place:
+def _place(location: Place, document: Any, *, missing: bool) -> Place:
     """The keys that a person wrote: pydantic puts the name of a union's branch between them."""
     place: list[str | int] = []
     here = document
@@ -232,7 +303,7 @@ def _place(location: Place, document: Any) -> Place:
         if inside:
             place.append(part)
             here = here[part]
-        elif position == len(location) - 1 and isinstance(here, dict | list | tuple):
+        elif missing and position == len(location) - 1 and isinstance(here, dict | list | tuple):
             place.append(part)
     return tuple(place)
 

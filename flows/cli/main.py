@@ -32,6 +32,7 @@ from causalveil.flows.cli.outlook import chart, forecast
 from causalveil.flows.cli.owner import owner_app
 from causalveil.flows.cli.report import report
 from causalveil.flows.cli.sites import bundle_app, pool
+from causalveil.flows.cli.start.check import check
 from causalveil.flows.cli.start.init import init
 from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_sigterm
 from causalveil.flows.engine import settings
@@ -49,6 +50,7 @@ app.add_typer(owner_app, name="owner")
 app.add_typer(replicate_app, name="replicate")
 app.add_typer(bundle_app, name="bundle")
 app.command()(init)
+app.command()(check)
 app.command()(extract)
 app.command()(audit)
 app.command()(pool)

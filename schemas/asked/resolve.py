@@ -46,6 +46,21 @@ def resolve(
         ContractError: the contract does not let these columns play these roles.
         StudyError: the study contradicts the contract, leaves out what no contract says, or cannot be proved.
     """
+    document, problems = completed(asked, contract, execution)
+    if problems:
+        raise StudyError(f"{where}: " + "; ".join(problems))
+    if private := not_public_enough(asked, contract):
+        raise ContractError(f"{where}: {private[0]}")
+    return validate(STUDIES[asked.kind][asked.estimator.name], document, where)
+
+
+def completed(
+    asked: StudyFile, contract: Contract | None, execution: Execution | None = None
+) -> tuple[dict[str, Any], Problems]:
+    """The document of a study in full, and everything in which study and contract contradict each other.
+
+    Each problem begins with the place in the study file, in quotes.
+    """
     problems: Problems = []
     document: dict[str, Any] = {
         "kind": asked.kind,
@@ -78,11 +93,7 @@ def resolve(
             one.pop("codes", None)
             one.pop("nulls", None)
             one.pop("scale", None)
-    if problems:
-        raise StudyError(f"{where}: " + "; ".join(problems))
-    if contract is not None:
-        _public_enough(asked, contract, where)
-    return validate(STUDIES[asked.kind][asked.estimator.name], document, where)
+    return document, problems
 
 
 def asks_for(asked: StudyFile, study: Study) -> bool:
@@ -218,13 +229,13 @@ def _covariate(name: str, asked: AskedCovariate, contract: Contract | None, prob
     }
 
 
-def _public_enough(asked: StudyFile, contract: Contract, where: str) -> None:
+def not_public_enough(asked: StudyFile, contract: Contract | None) -> Problems:
     """At label level everything but the outcome is printed as it is, so it must be public by the owner's word."""
-    if asked.privacy.level is not Level.label or not isinstance(asked, EffectStudyFile):
-        return
-    private = [name for name in (asked.treatment, *asked.covariates) if name not in contract.public]
-    if private:
-        raise ContractError(
-            f"{where}: level 'label' protects the outcome alone, and column '{private[0]}' is not among the contract's "
-            "'public' columns; its owner may list it there, or the study use level 'sample'"
-        )
+    if contract is None or asked.privacy.level is not Level.label or not isinstance(asked, EffectStudyFile):
+        return []
+    return [
+        f"level 'label' protects the outcome alone, and column '{name}' is not among the contract's "
+        "'public' columns; its owner may list it there, or the study use level 'sample'"
+        for name in (asked.treatment, *asked.covariates)
+        if name not in contract.public
+    ]

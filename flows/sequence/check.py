@@ -1,0 +1,171 @@
+"""Everything that is wrong with a study and its contract, at once, before anything runs. Reads no row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from causalveil.flows.planning.outlook import book_of, budget_of
+from causalveil.flows.sequence.study import data_folder, declare
+from causalveil.schemas.asked.resolve import completed, not_public_enough
+from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile
+from causalveil.schemas.cohort import accepts, type_rule
+from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, load_contract, refusals
+from causalveil.schemas.documents import Problem, every_problem, line_of, read_yaml
+from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
+from causalveil.schemas.plan import Layout
+from causalveil.schemas.studies import STUDIES, model_for
+from causalveil.schemas.study import Study
+from causalveil.tasks.enclave.manifest import check_manifest
+from causalveil.tasks.enclave.partitions import column_types, read_layout
+from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.privacy.ledger.ledger import ledger_at_hand
+
+T = TypeVar("T")
+
+
+class Checked:
+    """Problems as they are found; steps that need what is broken are left out."""
+
+    def __init__(self) -> None:
+        """Nothing is wrong yet."""
+        self.problems: list[Problem] = []
+
+    def trying(self, file: Path, step: Callable[[], T]) -> T | None:
+        """What a step returns; None if it ends in an error of ours, which becomes a problem of ``file``."""
+        try:
+            return step()
+        except CausalveilError as problem:
+            self.add(file, None, str(problem).removeprefix(f"{file}: "))
+        return None
+
+    def add(self, file: Path, line: int | None, text: str) -> None:
+        """One problem; the same one is told once."""
+        problem = Problem(str(file), line, text)
+        if problem not in self.problems:
+            self.problems.append(problem)
+
+
+def check(path: Path) -> list[Problem]:
+    """List every problem of a study file and of the contract beside its data, each with its line and what to do.
+
+    Files, contradictions between them, the types in the data's footers, the numbers that charges come to, and what is
+    left of the budget. What only rows can tell is for admission.
+    """
+    found = Checked()
+    document = found.trying(path, lambda: read_yaml(path))
+    asked = None if document is None else _study_file(path, document, found)
+    folder = _folder(path, asked, document or {})
+    contract = _contract(folder / CONTRACT_FILE, found)
+    if asked is None or document is None or contract is None:
+        return found.problems
+    study = _together(path, asked, document, contract, found)
+    if study is not None:
+        _with_data(path, folder, study, contract, found)
+    return found.problems
+
+
+def _study_file(path: Path, document: Mapping[str, Any], found: Checked) -> StudyFile | None:
+    model: type[StudyFile] | None = found.trying(path, lambda: model_for(STUDY_FILES, document, str(path)))
+    if model is None:
+        return None
+    asked, problems = every_problem(model, document, str(path))
+    found.problems += problems
+    return asked
+
+
+def _folder(path: Path, asked: StudyFile | None, document: Mapping[str, Any]) -> Path:
+    if asked is not None:
+        return data_folder(path, asked)
+    data = document.get("data")
+    said = data.get("path") if isinstance(data, Mapping) else None
+    return path.parent / (said if isinstance(said, str) else ".")
+
+
+def _contract(path: Path, found: Checked) -> Contract | None:
+    if path.is_symlink() or not path.exists():
+        return found.trying(path, lambda: load_contract(path))
+    document = found.trying(path, lambda: read_yaml(path, ContractError))
+    if document is None:
+        return None
+    contract, problems = every_problem(Contract, document, str(path))
+    found.problems += problems
+    return contract
+
+
+def _together(
+    path: Path, asked: StudyFile, document: Mapping[str, Any], contract: Contract, found: Checked
+) -> Study | None:
+    """The study in full, if study and contract agree."""
+    broken = {
+        one.text.split("'")[1].removeprefix("columns.").split(".")[0] for one in found.problems if "'" in one.text
+    }
+    full, problems = completed(asked, contract)
+    for text in (*problems, *not_public_enough(asked, contract)):
+        # A column whose declaration is wrong is not missing as well.
+        if not any(f"column '{name}'" in text for name in broken if name not in contract.offered):
+            found.add(path, line_of(document, _place(text, document)), text)
+    if problems or found.problems:
+        return None
+    study, problems_in_full = every_problem(STUDIES[asked.kind][asked.estimator.name], full, str(path))
+    for one in problems_in_full:
+        found.add(path, line_of(document, _place(one.text, document)), one.text)
+    return study
+
+
+def _place(text: str, document: Mapping[str, Any]) -> tuple[str | int, ...]:
+    """Where in the study file a problem stands that begins with its place in quotes; a covariate may be in a list."""
+    if not text.startswith("'"):
+        return ()
+    first, _, name = text.split("'")[1].partition(".")
+    listed = document.get(first)
+    if isinstance(listed, list | tuple):
+        return (first, listed.index(name)) if name in listed else (first,)
+    return (first, *name.split(".")) if name else (first,)
+
+
+def _with_data(path: Path, folder: Path, study: Study, contract: Contract, found: Checked) -> None:
+    """What the owner forbids, what the data's footers say, what charges come to, and whether the budget has it."""
+    contract_file = folder / CONTRACT_FILE
+    for refusal in refusals(contract, study, simulate=False):
+        found.add(contract_file, None, str(refusal))
+    layout = found.trying(folder, lambda: read_layout(study, folder))
+    if layout is not None:
+        for text in _columns(study, folder, layout):
+            found.add(folder, None, text)
+        found.trying(folder, lambda: check_manifest(study, folder, layout))
+    plan = found.trying(path, lambda: declare(study, None if layout is None else sizes_of(study, layout.units)))
+    if plan is None or any(isinstance(one, StudyError) for one in refusals(contract, study, simulate=False)):
+        return
+    budget = found.trying(path, lambda: budget_of(path, study, plan))
+    for warning in () if budget is None else budget.warnings:
+        found.add(contract_file, None, warning)
+    if contract.data_class is DataClass.sensitive and not _granted(contract):
+        found.add(
+            contract_file,
+            None,
+            f"its owner has not granted it: causalveil ledger grant {contract_file} --reason TEXT (`causalveil owner "
+            "key` first makes the key that signs)",
+        )
+
+
+def _columns(study: Study, folder: Path, layout: Layout) -> Iterator[str]:
+    """Columns that the data lack, or hold as a type that the study cannot read."""
+    partition = layout.partitions[0]
+    types = column_types(folder, partition)
+    for name in study.columns:
+        if name not in types:
+            yield f"{partition.path}: column '{name}' is missing; there are {', '.join(list(types)[:30])}"
+        elif not accepts(study, name, types[name]):
+            yield f"{partition.path}: column '{name}' {type_rule(study, name)}, and holds {types[name]}"
+
+
+def _granted(contract: Contract) -> bool:
+    """Whether the ledger at hand holds a grant of this very contract; where it cannot be asked that is told already."""
+    try:
+        ledger = ledger_at_hand()
+        grant = None if ledger is None else book_of(ledger, contract.dataset).grants.get(contract.dataset)
+    except CausalveilError:
+        return True
+    return grant is not None and grant.digest == contract.digest

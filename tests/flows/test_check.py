@@ -1,0 +1,122 @@
+"""`causalveil check` lists every mistake at once, each with its line; what it does not list, a run does not meet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from causalveil.flows.sequence.check import check
+
+ROOT = Path(__file__).parents[2]
+CONTRACT = """\
+dataset: small
+data_class: public
+unit: person
+columns:
+  treated: {codes: {control: 0, treated: 0}}
+  age: {lower: 90, upper: 18}
+  group: {levels: [a, b]}
+  score: {lower: 0, upper: 1}
+  wage: {lower: 0}
+  heigth: {lower: 0, upper: 2, uper: 3}
+public: [group, treatd]
+caps:
+  sample: {epsilon: 0.5, delta: 1.0e-5}
+review: required
+"""
+STUDY = """\
+kind: effect
+name: small
+treatment: group
+outcome: {name: scor}
+covariates:
+  - age
+  - weight
+estimator: {name: ipw, clip: [0, 1]}
+privacy: {epsilon: 1.0, delta: 1.0e-6}
+confidence: 95
+"""
+
+
+def lines(folder: Path) -> list[str]:
+    return [str(problem).replace(f"{folder}/", "") for problem in check(folder / "study.yaml")]
+
+
+def write(folder: Path, contract: str, study: str) -> None:
+    (folder / "dataset.yaml").write_text(contract)
+    (folder / "study.yaml").write_text(study)
+
+
+def test_every_mistake_of_both_files_is_listed_with_its_line(tmp_path: Path) -> None:
+    write(tmp_path, CONTRACT, STUDY)
+    found = lines(tmp_path)
+    expected = [
+        "study.yaml:8: 'estimator.clip': ",
+        "study.yaml:10: 'confidence': ",
+        "dataset.yaml:5: 'columns.treated.codes': control and treated must have different codes",
+        "dataset.yaml:6: 'columns.age': lower must be below upper",
+        "dataset.yaml:9: missing key 'columns.wage.upper'",
+        "dataset.yaml:10: unknown key 'columns.heigth.uper', did you mean 'upper'?",
+        "dataset.yaml: 'public' names 'treatd', which is no key",
+        "'review: required' needs 'owner_key'",
+    ]
+    for one in expected:
+        assert any(one in line for line in found), (one, found)
+    assert all("\n" not in line for line in found)
+
+
+def test_contradictions_between_the_files_have_the_line_of_the_study(tmp_path: Path) -> None:
+    contract = (
+        CONTRACT.replace("treated: 0}", "treated: 1}")
+        .replace("lower: 90", "lower: 0")
+        .replace("  wage: {lower: 0}\n", "")
+        .replace(", uper: 3", "")
+        .replace("treatd", "treated")
+        .replace("review: required\n", "open_ranges: [weight]\n")
+    )
+    study = STUDY.replace(", clip: [0, 1]", "").replace("95", "0.95")
+    write(tmp_path, contract, study)
+    assert [line.split(": ", 2)[:2] for line in lines(tmp_path)] == [
+        ["study.yaml:3", "'treatment'"],
+        ["study.yaml:4", "'outcome'"],
+        ["study.yaml:7", "'covariates.weight'"],
+    ]
+    assert "leaves the range of 'weight' open" in lines(tmp_path)[2]
+
+
+def test_types_in_the_footers_and_the_budget_are_looked_at(tmp_path: Path) -> None:
+    contract = (
+        CONTRACT[: CONTRACT.index("  wage")].replace("treated: 0}", "treated: 1}").replace("lower: 90", "lower: 0")
+    )
+    contract += "public: []\ncaps: {sample: {epsilon: 0.5, delta: 1.0e-5}}\n"
+    study = (
+        STUDY.replace("treatment: group", "treatment: treated").replace("scor}", "score}").replace("  - weight\n", "")
+    )
+    write(tmp_path, contract, study.replace(", clip: [0, 1]", "").replace("confidence: 95", "confidence: 0.95"))
+    assert "no Parquet file" in " ".join(lines(tmp_path))
+    frame = pl.DataFrame({"person": [1, 2, 3, 4], "treated": [0, 1, 0, 1], "age": ["ancient", "young", "1", "2"]})
+    frame.write_parquet(tmp_path / "part.parquet")
+    found = " ".join(lines(tmp_path))
+    assert "column 'score' is missing" in found
+    assert "column 'age' must be" in found
+    assert "would be refused for lack of budget" in found
+    assert "ancient" not in found, "no row is read"
+
+
+def test_no_file_and_no_yaml_are_one_problem_each(tmp_path: Path) -> None:
+    assert lines(tmp_path) == ["study.yaml: no such file", f"dataset.yaml: no contract; {WHO}"]
+    write(tmp_path, "a: [", "kind: effect\nkind: effect")
+    assert len(lines(tmp_path)) == 2
+
+
+WHO = "the data's owner must put one beside the data before anything runs"
+
+
+@pytest.mark.parametrize(
+    "study", sorted(ROOT.glob("data/*/study*.yaml")), ids=lambda path: f"{path.parent.name}-{path.stem}"
+)
+def test_nothing_is_wrong_with_what_is_shipped(study: Path) -> None:
+    problems = check(study)
+    assert problems == [] or study.parent.name == "sites", [str(one) for one in problems]
