@@ -1,4 +1,4 @@
-"""The Prefect flow of a coordinator: the entry of deployments (``flows/pool.py:pool``).
+"""The Prefect flow of a coordinator: the entry of deployments (``causalveil.flows.pool.pool``).
 
 Its parameters are paths. The bundles that it reads are public documents; so is what it writes.
 """

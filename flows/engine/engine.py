@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 from causalveil.flows.engine.guard import P, R, guarded, stage_name
 from causalveil.schemas.execution import Execution
+from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.release import Release
 from causalveil.tasks.machine.distribute import distributing_by
 
 Watcher = Callable[[str], None]
@@ -26,6 +29,14 @@ class Engine(Protocol):
 
     def publish(self, key: str, rows: list[dict[str, Any]], description: str) -> None:
         """Show a table of public values wherever the engine shows such things."""
+        ...
+
+    def announce(self, run: Reservation) -> None:
+        """Say whose budget the stages that follow spend."""
+        ...
+
+    def deliver(self, release: Release, write: Callable[[], Path]) -> Path:
+        """Write a release by ``write``, which returns its file, and show it wherever the engine shows such things."""
         ...
 
     def distributing(self, execution: Execution) -> AbstractContextManager[None]:
@@ -47,6 +58,14 @@ class DirectEngine:
 
     def publish(self, key: str, rows: list[dict[str, Any]], description: str) -> None:
         """Nowhere to show it: the ledger and the release hold the same rows."""
+
+    def announce(self, run: Reservation) -> None:
+        """Nobody to tell."""
+
+    def deliver(self, release: Release, write: Callable[[], Path]) -> Path:
+        """Write it."""
+        del release
+        return write()
 
     def distributing(self, execution: Execution) -> AbstractContextManager[None]:
         """On threads of this process, whatever the settings say: a notebook has no cluster."""

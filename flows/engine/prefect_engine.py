@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any
 
 from causalveil.flows.engine.engine import Watcher
 from causalveil.flows.engine.guard import P, R, guarded, stage_name
+from causalveil.flows.engine.shown import (
+    answer_markdown,
+    asset_facts,
+    budget_markdown,
+    data_asset,
+    declared_tags,
+    release_asset,
+    stage_line,
+    tags_of,
+)
+from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.execution import Execution
+from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.release import Release
+
+_LOG = logging.getLogger("causalveil.flow")
 
 # Who is told of each stage as it starts; a flow has no parameter for what is not to be stored. It stands here and not
 # beside the flow, because Prefect sends flows to workers by value and a context variable cannot be sent.
@@ -22,6 +39,8 @@ class PrefectEngine:
     def __init__(self) -> None:
         """Whom to tell of each stage as it starts, ``WATCHER`` says."""
         self._watch = WATCHER.get()
+        self._run: Reservation | None = None
+        self._drawn = 0
 
     def __call__(self, stage: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run ``stage`` as a task.
@@ -34,18 +53,81 @@ class PrefectEngine:
 
         self._watch(stage_name(stage))
 
+        name = stage_name(stage)
+        charges = () if self._run is None else tuple(one for one in self._run.charges if one.stage == name)
+
         def call() -> R:
-            return guarded(stage, *args, **kwargs)
+            result = guarded(stage, *args, **kwargs)
+            if self._run is not None:
+                self._drawn += len(charges)
+                _LOG.info(stage_line(name, charges, self._drawn, self._run))
+            return result
 
         options = task(
-            name=stage_name(stage),
-            task_run_name=stage_name(stage),
+            name=name,
+            task_run_name=name,
+            tags=[] if self._run is None else [*tags_of(self._run), *declared_tags(charges)],
             cache_policy=NO_CACHE,
             persist_result=False,
             log_prints=False,
             retries=0,
         )
         return options(call)()
+
+    def announce(self, run: Reservation) -> None:
+        """Tag the flow run by study, dataset and run, and from now on each task run by what its stage declares."""
+        from prefect import runtime
+        from prefect.client.orchestration import get_client
+
+        self._run, self._drawn = run, 0
+        flow_run = runtime.flow_run.id
+        if flow_run is not None:
+            with get_client(sync_client=True) as client:
+                client.update_flow_run(flow_run, tags=sorted({*runtime.flow_run.tags, *tags_of(run)}))
+        _LOG.info(
+            f"run {run.run_id} of study {run.study} has reserved epsilon {amount_text(run.cost.epsilon)}, delta "
+            f"{amount_text(run.cost.delta)} of {run.dataset} before a row was read"
+        )
+
+    def deliver(self, release: Release, write: Callable[[], Path]) -> Path:
+        """Write the release as the materialisation of an asset that was made of the data; two artifacts show it."""
+        from prefect import task
+        from prefect.artifacts import create_markdown_artifact
+        from prefect.assets import Asset, AssetProperties, materialize
+        from prefect.cache_policies import NO_CACHE
+
+        asset = Asset(
+            key=release_asset(release),
+            properties=AssetProperties(name=f"{release.study} ({release.dataset})", description="private releases"),
+        )
+
+        def call() -> Path:
+            path = guarded(write)
+            if not release.not_for_release:
+                asset.add_metadata(asset_facts(release))
+            answer = answer_markdown(release, path)
+            create_markdown_artifact(answer, key="answer", description=f"The answer of {release.run_id}")
+            budget = budget_markdown(release)
+            create_markdown_artifact(budget, key="budget", description=f"What {release.run_id} cost {release.dataset}")
+            return path
+
+        if release.not_for_release:
+            simulated = task(
+                name="deliver", task_run_name="deliver", cache_policy=NO_CACHE, persist_result=False, log_prints=False
+            )
+            return simulated(call)()
+        released = materialize(
+            asset,
+            by="causalveil",
+            name="deliver",
+            task_run_name="deliver",
+            tags=tags_of(self._run) if self._run else [],
+            cache_policy=NO_CACHE,
+            persist_result=False,
+            log_prints=False,
+            asset_deps=[data_asset(release.dataset)],
+        )
+        return released(call)()
 
     def publish(self, key: str, rows: list[dict[str, Any]], description: str) -> None:
         """Create a table artifact; ``key`` in lower case and dashes."""

@@ -5,6 +5,7 @@ Two of them are part of the guarantee: results are not persisted and prints are 
 
 from __future__ import annotations
 
+import logging
 import os
 
 RELIED_ON = {
@@ -40,3 +41,7 @@ def prepare(*, quiet: bool = False) -> None:
         settings |= QUIET_TERMINAL
     for name, value in settings.items():
         os.environ.setdefault(name, value)
+    # Prefect hands our lines on but sets no level, so that the root's WARNING would keep the audit trail out.
+    ours = logging.getLogger("causalveil")
+    if ours.level == logging.NOTSET:
+        ours.setLevel(logging.INFO)

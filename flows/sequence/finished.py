@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.sequence.publish import budget_table
 from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import RunConflict, StudyError
@@ -90,8 +89,8 @@ def deliver(
 ) -> RunResult:
     """Show what a finished run charged, and write its release."""
     release = load_release_text(text)
-    engine.publish("privacy-budget", budget_table(release), f"What {run_id} charged to {release.dataset}")
-    return RunResult(release, write_release(folder, text), run_id, resumed, granted, returned)
+    path = engine.deliver(release, lambda: write_release(folder, text))
+    return RunResult(release, path, run_id, resumed, granted, returned)
 
 
 def folder_of(out: str | Path | None, run_id: str) -> Path:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from typing import Any
 
 from causalveil.flows.sequence.estimators import Result
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.estimators.asymptotic import NO_GUARANTEE
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.privacy import Charge, Guarantee
+from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.release import (
     RELEASES,
     Blocks,
@@ -99,16 +98,3 @@ def _known(value: float | None) -> float:
     if value is None:
         raise ValueError("a run knows its number of units, so every noise scale of its plan")
     return value
-
-
-def charge_row(charge: Charge) -> dict[str, Any]:
-    """One charge as a flat row of public values."""
-    return charge.model_dump(mode="json", include=set(CHARGE_COLUMNS))
-
-
-CHARGE_COLUMNS = ("stage", "mechanism", "scope", "sensitivity", "noise_scale", "epsilon", "delta")
-
-
-def budget_table(release: Release) -> list[dict[str, Any]]:
-    """The charges of a release as rows of public values."""
-    return [charge_row(charge) for charge in release.privacy.charges]

@@ -218,6 +218,7 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
         granted = ledger.grant_itself(request.contract)
         reservation = reserve(request, run_id, key_of(run_id, simulate))
         resumed = ledger.reserve(reservation, request.contract) == "resumed"
+        engine.announce(reservation)
         noise = SecureNoise() if simulate is None else SeededNoise(simulate)
         budget = FlowBudget(ledger, reservation, noise, records_folder(run_id))
         drawn = ledger.charges_of(run_id) if resumed else 0

@@ -176,7 +176,7 @@ def test_deployed_runs_release_and_refuse(
 def test_schedules_name_a_time_zone_and_parameters_are_paths() -> None:
     document = yaml.safe_load((ROOT / "deploy/prefect.yaml").read_text())
     entries = {entry["entrypoint"]: entry for entry in document["deployments"]}
-    assert set(entries) == {"flows/extract.py:extract", "flows/study.py:study", "flows/pool.py:pool"}
+    assert set(entries) == {f"causalveil.flows.{name}.{name}" for name in ("extract", "study", "pool")}
     for entry in entries.values():
         assert all({"cron", "timezone"} <= schedule.keys() for schedule in entry["schedules"])
         assert entry["concurrency_limit"] == {"limit": 1, "collision_strategy": "ENQUEUE"}

@@ -15,6 +15,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence import study as sequence_study
+from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import BudgetRefused, DataError, SiteError
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -22,6 +23,10 @@ from tests.studies import write_study
 
 ROOT = Path(__file__).parents[2]
 STAGES = ["validate", "normalise", "split", "propensity", "weigh", "perturb", "interval"]
+
+
+def pair(cost: Any) -> str:
+    return f"({amount_text(cost.epsilon)}, {amount_text(cost.delta)})"
 
 
 def task_names(run_id: str) -> list[str]:
@@ -54,7 +59,7 @@ def test_prefect_and_direct_give_one_release(study: Path, tmp_path: Path) -> Non
     directly = run_study(study, out=tmp_path / "b", run_id="same-a", simulate=3, engine="direct").release
     left, right = (release.model_dump(exclude={"ledger"}) for release in (by_prefect, directly))
     assert left == right
-    assert task_names("same-a") == STAGES
+    assert task_names("same-a") == [*STAGES, "deliver"]
 
 
 def test_run_through_prefect_is_charged_once(study: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -67,6 +72,92 @@ def test_run_through_prefect_is_charged_once(study: Path, tmp_path: Path, caplog
     charges = [json.loads(line) for line in caplog.messages if line.startswith('{"event": "charge"')]
     assert [charge["name"] for charge in charges] == ["propensity", "effect"]
     assert {"study", "run", "stage", "mechanism", "scope", "epsilon", "delta"} <= set(charges[0])
+
+
+def test_the_flow_run_alone_tells_what_was_spent(study: Path, tmp_path: Path) -> None:
+    """Tags, lines and artifacts of one run, read from Prefect's API: who asked what, stage by stage."""
+    from prefect import get_client
+    from prefect.client.schemas.filters import (
+        ArtifactFilter,
+        ArtifactFilterFlowRunId,
+        FlowRunFilter,
+        FlowRunFilterTags,
+        LogFilter,
+        LogFilterFlowRunId,
+    )
+    from prefect.client.schemas.sorting import LogSort
+
+    outcome = run_study(study, out=tmp_path / "out", run_id="shown", engine="prefect")
+    tags = ["dataset:small", "run:shown", "study:small"]
+
+    async def read() -> tuple[Any, Any, Any, Any]:
+        async with get_client() as client:
+            mine = FlowRunFilter(tags=FlowRunFilterTags(all_=tags))
+            (flow_run,) = await client.read_flow_runs(flow_run_filter=mine)
+            for _ in range(60):
+                tasks = await client.read_task_runs(flow_run_filter=mine, limit=200)
+                logs = await client.read_logs(
+                    LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run.id])),
+                    limit=200,
+                    sort=LogSort.TIMESTAMP_ASC,
+                )
+                lines = [entry.message for entry in logs]
+                if len(tasks) > len(STAGES) and any("stage interval" in line for line in lines):
+                    break
+                await asyncio.sleep(0.5)
+            own = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[flow_run.id]))
+            return flow_run, tasks, lines, await client.read_artifacts(artifact_filter=own)
+
+    flow_run, tasks, lines, artifacts = asyncio.run(read())
+    assert flow_run.name == "shown"
+    assert sorted(flow_run.tags) == tags
+    by_name = {task.name: set(task.tags) for task in tasks}
+    assert all(set(tags) <= found for found in by_name.values())
+    declared = {name: [tag for tag in found if tag.startswith("declares")] for name, found in by_name.items()}
+    (propensity, effect) = outcome.release.privacy.charges
+    assert declared["propensity"] == [f"declares propensity: {pair(propensity)}"]
+    assert declared["perturb"] == [f"declares effect: {pair(effect)}"]
+    assert declared["normalise"] == []
+    stages = [line for line in lines if line.startswith("stage ")]
+    assert [line.split(":")[0] for line in stages] == [f"stage {name}" for name in STAGES]
+    assert "0 of 2 charges" in stages[0]
+    assert "2 of 2 charges" in stages[-1]
+    shown = {artifact.key: artifact.data for artifact in artifacts}
+    assert set(shown) == {"answer", "budget"}
+    assert f"{outcome.release.estimate:,.4g}" in shown["answer"]
+    budget = outcome.release.budget
+    assert budget is not None
+    for row in (
+        "| **Total**",
+        f"| **Left** | {budget.share_left:.1%} of the total; {budget.fits:,} more",
+        "| perturb | effect |",
+    ):
+        assert row in shown["budget"]
+
+
+def test_a_release_is_an_asset_made_of_the_data(study: Path, tmp_path: Path, prefect_server: str) -> None:
+    """Prefect's events of assets name the release, what it was made of, and its entry in the ledger."""
+    from prefect import get_client
+
+    assets = {"event": {"prefix": ["prefect.asset."]}}
+    release = run_study(study, out=tmp_path / "out", run_id="asset", engine="prefect").release
+
+    async def read() -> list[Any]:
+        async with get_client() as client:
+            for _ in range(60):
+                answer = await client._client.post("/events/filter", json={"filter": assets})
+                found = [event for event in answer.json()["events"] if "small" in json.dumps(event)]
+                if any(event["event"] == "prefect.asset.materialization.succeeded" for event in found):
+                    return found
+                await asyncio.sleep(0.5)
+        return []
+
+    made = [event for event in asyncio.run(read()) if event["event"] == "prefect.asset.materialization.succeeded"]
+    own = [event for event in made if event["payload"].get("run") == "asset"]
+    assert len(own) == 1
+    assert own[0]["resource"]["prefect.resource.id"] == "causalveil://small/releases/small"
+    assert own[0]["payload"]["entry"] == release.ledger.entry_hash
+    assert "causalveil://small/data" in {related["prefect.resource.id"] for related in own[0]["related"]}
 
 
 def test_a_run_parses_its_study_once(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

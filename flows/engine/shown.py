@@ -1,0 +1,128 @@
+"""What Prefect is shown of a run: tags, lines of its log, artifacts, assets. Released and declared values alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.privacy import Charge, PrivacyCost
+from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
+
+
+def tags_of(run: Reservation) -> list[str]:
+    """By these a flow run and its task runs are found."""
+    return [f"study:{run.study}", f"dataset:{run.dataset}", f"run:{run.run_id}"]
+
+
+def declared_tags(charges: Iterable[Charge]) -> list[str]:
+    """What one stage declares, as tags of its task run; it spends just that, or nothing."""
+    return [f"declares {charge.name}: {_pair(charge)}" for charge in charges]
+
+
+def stage_line(stage: str, own: tuple[Charge, ...], drawn: int, run: Reservation) -> str:
+    """What a stage declared and spent of the flow's budget, and how far the run is.
+
+    Args:
+        stage: its name.
+        own: the charges that it declared; all are committed, since the stage has ended.
+        drawn: how many charges of the run are committed now.
+        run: the reservation.
+    """
+    spent = "; ".join(f"{charge.name} {_pair(charge)}" for charge in own) or "nothing"
+    return (
+        f"stage {stage}: declared and spent {spent}; {drawn} of {len(run.charges)} charges of the flow's budget "
+        f"{_pair(run.cost)} are committed"
+    )
+
+
+def answer_markdown(release: Release, path: Path) -> str:
+    """The answer and where it lies, as a page that stands by itself."""
+    question = getattr(release, "estimand", release.kind)
+    lines = [f"# {release.study}", ""]
+    if release.headline is not None:
+        lines += [f"**{release.headline}**", ""]
+    if release.not_for_release:
+        lines += ["**Simulated with seeded noise: not for release.**", ""]
+    lines += [f"{question} by {release.estimator}, {release.units:,} units of {release.dataset}.", ""]
+    lines += _answer(release)
+    lines += ["", f"Release: `{path}`; as a page: `causalveil report {path}`", "", f"Run: `{release.run_id}`"]
+    return "\n".join(lines)
+
+
+def _answer(release: Release) -> list[str]:
+    if isinstance(release, EffectRelease):
+        interval = release.interval
+        lines = [
+            f"| estimate | {interval.confidence:.0%} interval |",
+            "|---|---|",
+            f"| **{release.estimate:,.4g}** | **{interval.lower:,.4g} to {interval.upper:,.4g}** |",
+            "",
+            f"The interval covers {', '.join(interval.covers)}.",
+        ]
+        if interval.whole_range:
+            lines.append("Noise drowned the estimate: the interval is the whole declared range.")
+        if "not_covered" in release.details:
+            lines.append(f"It does not cover {release.details['not_covered']}.")
+        return lines
+    if isinstance(release, DirectionRelease):
+        x, y = release.pair.x.name, release.pair.y.name
+        found = {"x_to_y": f"{x} drives {y}", "y_to_x": f"{y} drives {x}"}.get(str(release.verdict.favours))
+        return ["No verdict." if found is None else f"**{found}**, as far as private scores tell."]
+    return []
+
+
+def budget_markdown(release: Release) -> str:
+    """What this run cost, and what is left: three numbers that cannot be taken for one another, then the charges."""
+    privacy, left = release.privacy, release.budget
+    run = f"epsilon {amount_text(privacy.epsilon)}, delta {amount_text(privacy.delta)}"
+    lines = [f"# What {release.run_id} cost {release.dataset}", ""]
+    if left is None:
+        why = "it is a simulation, or its cap was taken away"
+        lines.append(f"This run declared {run}. What is left is not known: {why}.")
+    else:
+        delta = f" at delta {amount_text(left.cap.delta)}" if left.cap.delta > 0 else ""
+        lines += [
+            f"Account: level {str(left.level).replace('_', ' ')}, block {left.block} (the one with the least room).",
+            "",
+            "| | epsilon |",
+            "|---|---|",
+            f"| **Total** that the owner granted{delta} | {amount_text(left.cap.epsilon)} |",
+            f"| **Spent or reserved** by all runs together, this one included | {amount_text(left.used)} |",
+            f"| **Left** | {left.share_left:.1%} of the total; {left.fits:,} more runs like this one |",
+            "",
+            f"This run alone declared and spent {run}.",
+        ]
+    lines += ["", "| stage | charge | mechanism | epsilon | delta |", "|---|---|---|---|---|"]
+    for charge in privacy.charges:
+        amounts = f"{amount_text(charge.epsilon)} | {amount_text(charge.delta)}"
+        lines.append(f"| {charge.stage} | {charge.name} | {str(charge.mechanism).replace('_', ' ')} | {amounts} |")
+    lines += ["", "Charges of one run are composed, not added: together they cost what the run declared."]
+    return "\n".join(lines)
+
+
+def data_asset(dataset: str) -> str:
+    """The asset key of a dataset as its owner declared it."""
+    return f"causalveil://{dataset}/data"
+
+
+def release_asset(release: Release) -> str:
+    """The asset key of a study's releases; each run is a materialisation of it."""
+    return f"causalveil://{release.dataset}/releases/{release.study}"
+
+
+def asset_facts(release: Release) -> dict[str, str]:
+    """What a materialisation says of itself."""
+    return {
+        "run": release.run_id,
+        "estimator": release.estimator,
+        "epsilon": amount_text(release.privacy.epsilon),
+        "delta": amount_text(release.privacy.delta),
+        "ledger": release.ledger.identity,
+        "entry": release.ledger.entry_hash,
+    }
+
+
+def _pair(cost: Charge | PrivacyCost) -> str:
+    return f"({amount_text(cost.epsilon)}, {amount_text(cost.delta)})"
