@@ -1,4 +1,4 @@
-"""What the columns of a study must hold; ``schemas/cohort.py`` makes checks of it."""
+"""What the columns of a study must hold; ``schemas/admission/cohort.py`` makes checks of it."""
 
 from __future__ import annotations
 

@@ -29,20 +29,6 @@ Total = Annotated[
 ]
 
 
-class EarlyRefusal(Frozen):
-    """What was refused before anything could be reserved: by the contract, or because the study is none."""
-
-    run_id: Annotated[str, Field(max_length=120, description="empty if the run had no id yet")]
-    dataset: Slug
-    policy_digest: Text
-    study: Slug
-    estimator: Text
-    level: Level
-    cost: PrivacyCost
-    purpose: Annotated[str | None, Field(max_length=500)]
-    why: Text
-
-
 class Reservation(Frozen):
     """All that a run may spend and what it is bound to, declared before a row is read.
 
@@ -61,6 +47,7 @@ class Reservation(Frozen):
     contents: Annotated[
         Text | None, Field(description="digest of all bytes that the run reads, keyed by the run's secret key")
     ] = None
+    admission: Annotated[Text | None, Field(description="digest of the manifest of the admitted data")] = None
     units: Annotated[int, Field(ge=0)]
     key_check: Text
     estimator: Text

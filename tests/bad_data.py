@@ -13,7 +13,11 @@ from typing import Any
 
 import polars as pl
 
+from causalveil.schemas.admission.manifest import Admission
+from causalveil.schemas.contract import Contract
 from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.tasks.admission.stages import admit_stage
+from causalveil.tasks.enclave.partitions import list_partitions
 
 # A value that no message may repeat, as text and as a number.
 CANARY = "Xq7canary"
@@ -39,6 +43,39 @@ def document(**changes: Any) -> dict[str, Any]:
 
 def study(**changes: Any) -> IpwStudy:
     return IpwStudy.model_validate(document(**changes))
+
+
+def contract(**changes: Any) -> Contract:
+    """The contract under which ``study(**changes)`` can be asked: same columns, same words about nulls."""
+    asked = study(**changes)
+    covariates: dict[str, Any] = {
+        name: one.model_dump(exclude_none=True, exclude={"nulls"})
+        | {"nulls": "indicator" if asked.indicated(name) else "refuse"}
+        for name, one in asked.covariates.items()
+    }
+    outcome = {"lower": asked.outcome.lower, "upper": asked.outcome.upper}
+    return Contract.model_validate(
+        {
+            "dataset": "small",
+            "data_class": "synthetic",
+            "unit": asked.data.unit,
+            "blocks": None if asked.data.blocks is None else {"key": asked.data.blocks, "units_span": False},
+            "columns": {
+                asked.treatment: {"codes": {"control": 0, "treated": 1}},
+                asked.outcome.name: outcome,
+                **covariates,
+            },
+            "public": [],
+            "caps": {"sample": {"epsilon": 1, "delta": "1e-6"}},
+        }
+    )
+
+
+def admitted(owner: Contract, folder: Path, scratch: Path) -> Admission:
+    """Hold the folder's rows to the contract."""
+    scratch.mkdir(parents=True)
+    key = None if owner.blocks is None else owner.blocks.key
+    return admit_stage(owner, folder, list_partitions(folder, key), scratch)
 
 
 def good(rows: int = 24, start: int = 0) -> pl.DataFrame:
@@ -74,6 +111,10 @@ class BadData:
     @property
     def study(self) -> IpwStudy:
         return study(**self.changes)
+
+    @property
+    def contract(self) -> Contract:
+        return contract(**self.changes)
 
 
 def _cell(column: str, value: Any, dtype: pl.DataType | None = None) -> Callable[[Path], object]:

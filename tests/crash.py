@@ -20,8 +20,8 @@ import sqlalchemy as sa
 from tests.children import CONTEXT, process
 
 FINISH = "release"
-# Entries that charge nothing: what opens a ledger, an owner's caps, a reservation, the final document.
-NO_CHARGE = {"genesis", "grant", "reserve", FINISH}
+# Entries that charge nothing: what opens a ledger, an admission, caps, a reservation, the final document.
+NO_CHARGE = {"genesis", "admit", "grant", "reserve", FINISH}
 PHASES = ("before the first charge", "between the first charge and the finish", "after the finish")
 
 

@@ -112,7 +112,10 @@ def write_study(
     path = folder / "study.yaml"
     path.write_text(yaml.safe_dump(merge(base[0], study or {}), sort_keys=False))
     changes = contract or {}
-    owner = {**base[1], "columns": declared(base[0]) | base[1]["columns"]}
+    # A contract declares what is there: an owner could not admit anything else.
+    asked = declared(base[0])
+    columns = {name: one for name, one in (asked | base[1]["columns"]).items() if name in {*frame.columns, *asked}}
+    owner = {**base[1], "columns": columns, "public": [name for name in base[1]["public"] if name in columns]}
     (folder / "dataset.yaml").write_text(yaml.safe_dump(merge(owner, changes), sort_keys=False))
     return path
 

@@ -29,7 +29,7 @@ from causalveil.flows.cli.extract import extract
 from causalveil.flows.cli.ledger import ledger_app
 from causalveil.flows.cli.options import EngineChoice, Json, Sweep
 from causalveil.flows.cli.outlook import chart, forecast
-from causalveil.flows.cli.owner import owner_app
+from causalveil.flows.cli.owner import admit, owner_app
 from causalveil.flows.cli.report import report
 from causalveil.flows.cli.sites import bundle_app, pool
 from causalveil.flows.cli.start.check import check
@@ -52,6 +52,7 @@ app.add_typer(bundle_app, name="bundle")
 app.command()(init)
 app.command()(check)
 app.command()(extract)
+app.command()(admit)
 app.command()(audit)
 app.command()(pool)
 app.command()(report)
@@ -137,6 +138,7 @@ def run(
                 "resumed": outcome.resumed,
                 "returned": outcome.returned,
                 "granted": outcome.granted,
+                "admitted": outcome.admitted,
                 "release": outcome.release.model_dump(mode="json"),
                 "remaining": remaining,
             }

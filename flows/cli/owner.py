@@ -1,14 +1,20 @@
-"""`causalveil owner`: the key by which a data owner's word is told from anybody else's."""
+"""What a data owner does beside granting: `causalveil owner key` makes the key, `causalveil admit` checks all rows."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from causalveil.flows.cli import show
-from causalveil.flows.cli.options import Json
+from causalveil.flows.cli.options import EngineChoice, Json
+from causalveil.flows.engine import settings
+
+if TYPE_CHECKING:
+    from causalveil.schemas.admission.manifest import Admission, Finding
 
 owner_app = typer.Typer(help="The data owner's key, which signs grants and reviews.", no_args_is_help=True)
 
@@ -36,3 +42,63 @@ def key(
         show.document({"owner_key": public})
     else:
         show.line(public)
+
+
+def admit(
+    folder: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="the data and their dataset.yaml", show_default=False)
+    ],
+    engine: Annotated[EngineChoice, typer.Option(help="what runs the stage")] = EngineChoice.direct,
+    json_: Json = False,
+) -> None:
+    """Hold all rows in FOLDER to their contract, once; tells the data's owner every problem, with counts."""
+    from causalveil.flows.engine.engine import DirectEngine
+    from causalveil.flows.sequence.admit import admit_folder
+    from causalveil.schemas.admission.manifest import NotAdmitted
+
+    try:
+        with show.progress() as watch:
+            if engine is EngineChoice.prefect:
+                settings.prepare(quiet=True)
+                from causalveil.flows.admit import admit_with_prefect
+
+                admission = admit_with_prefect(folder, watch)
+            else:
+                admission = admit_folder(folder.resolve(), DirectEngine(watch))
+    except NotAdmitted as problem:
+        if not json_:
+            _show_findings(problem.findings)
+            raise
+        said = {"type": type(problem).__name__, "message": str(problem), "exit_code": problem.exit_code}
+        show.document({"error": said, "findings": [finding.model_dump() for finding in problem.findings]})
+        typer.echo(f"causalveil: {problem}", err=True)
+        raise typer.Exit(problem.exit_code) from None
+    if json_:
+        show.document(_facts(admission))
+    else:
+        show.line(
+            f"Admitted {admission.dataset}: {admission.units:,} units in {len(admission.files)} files, "
+            f"{len(admission.blocks)} block(s). Runs are held to these very bytes from now on."
+        )
+
+
+def _facts(admission: Admission) -> dict[str, object]:
+    return {
+        "dataset": admission.dataset,
+        "units": admission.units,
+        "files": len(admission.files),
+        "blocks": admission.blocks,
+        "manifest": admission.digest,
+    }
+
+
+def _show_findings(findings: tuple[Finding, ...]) -> None:
+    """Every problem, for the owner's eyes."""
+    table = Table(title="What the contract does not allow", title_justify="left", title_style="bold")
+    table.add_column("where")
+    table.add_column("column")
+    table.add_column("problem")
+    table.add_column("rows", justify="right")
+    for one in findings:
+        table.add_row(one.path or "all files", one.column or "", one.rule, "" if one.rows is None else f"{one.rows:,}")
+    Console().print(table)

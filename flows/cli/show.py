@@ -169,6 +169,8 @@ def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:
     if privacy.blocks.key is not None:
         console.print(privacy.blocks.statement, highlight=False)
     console.print(charge_table(privacy.charges, title="Charges"))
+    if result.admitted:
+        console.print("All rows of this public or synthetic dataset were held to its contract: it admitted itself.")
     if result.granted:
         console.print("First run on this public or synthetic dataset: the cap of its contract was granted.")
     if result.returned is None:

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from causalveil.flows.planning.outlook import book_of, budget_of
 from causalveil.flows.sequence.study import data_folder, declare
+from causalveil.schemas.admission.cohort import accepts, type_rule
 from causalveil.schemas.asked.resolve import completed, not_public_enough
 from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile
-from causalveil.schemas.cohort import accepts, type_rule
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, load_contract, refusals
 from causalveil.schemas.documents import Problem, every_problem, line_of, read_yaml
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
@@ -157,8 +157,8 @@ def _columns(study: Study, folder: Path, layout: Layout) -> Iterator[str]:
     for name in study.columns:
         if name not in types:
             yield f"{partition.path}: column '{name}' is missing; there are {', '.join(list(types)[:30])}"
-        elif not accepts(study, name, types[name]):
-            yield f"{partition.path}: column '{name}' {type_rule(study, name)}, and holds {types[name]}"
+        elif not accepts(study.roles[name], types[name]):
+            yield f"{partition.path}: column '{name}' {type_rule(study.roles[name])}, and holds {types[name]}"
 
 
 def _granted(contract: Contract) -> bool:

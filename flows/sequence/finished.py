@@ -20,6 +20,14 @@ RELEASE_FILE = "release.json"
 
 
 @dataclass(frozen=True)
+class ItsOwnDoing:
+    """What public and synthetic data did at a run for want of an owner's hand: grant or admit themselves."""
+
+    granted: bool = False
+    admitted: bool = False
+
+
+@dataclass(frozen=True)
 class RunResult:
     """What a run leaves behind.
 
@@ -29,6 +37,7 @@ class RunResult:
         run_id: the run.
         resumed: whether the ledger knew the run before.
         granted: whether the data granted themselves at this run.
+        admitted: whether the data were held to their contract at this run, for want of an earlier admission.
         returned: how many charges the ledger held already, whose values were returned and not drawn again; None if
             the run was finished, so that its release was returned and no stage ran.
     """
@@ -39,6 +48,7 @@ class RunResult:
     resumed: bool
     granted: bool
     returned: int | None = 0
+    admitted: bool = False
 
     def _repr_html_(self) -> str | None:
         """In a notebook a result is shown as its release."""
@@ -81,16 +91,23 @@ def give_back(stored: Stored, out: str | Path | None, run_id: str, engine: Engin
     Raises:
         StudyError: the folder cannot be written, or holds another release.
     """
-    return deliver(stored.text, folder_of(out, run_id), run_id, engine, resumed=True, granted=False, returned=None)
+    return deliver(stored.text, folder_of(out, run_id), run_id, engine, resumed=True, returned=None)
 
 
 def deliver(
-    text: str, folder: Path, run_id: str, engine: Engine, *, resumed: bool, granted: bool, returned: int | None
+    text: str,
+    folder: Path,
+    run_id: str,
+    engine: Engine,
+    *,
+    resumed: bool,
+    returned: int | None,
+    itself: ItsOwnDoing = ItsOwnDoing(),
 ) -> RunResult:
     """Show what a finished run charged, and write its release."""
     release = load_release_text(text)
     path = engine.deliver(release, lambda: write_release(folder, text))
-    return RunResult(release, path, run_id, resumed, granted, returned)
+    return RunResult(release, path, run_id, resumed, itself.granted, returned, itself.admitted)
 
 
 def folder_of(out: str | Path | None, run_id: str) -> Path:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from causalveil.flows.engine.engine import Engine
+from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.plan import Layout, Sizes
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave import normalise, validate
@@ -28,6 +29,7 @@ class RowSource:
         scratch: the files of the run's enclave.
         run_id: from which stages derive the run's key.
         seed: of a simulated run, whose key is derived from it instead.
+        admission: the manifest that every partition is held to.
     """
 
     folder: Path
@@ -35,6 +37,7 @@ class RowSource:
     scratch: Path
     run_id: str
     seed: int | None
+    admission: Admission
 
 
 @dataclass(frozen=True)
@@ -66,12 +69,13 @@ class Run(Generic[S]):
 
 
 def enter(run: Run[Any], stage: Engine, normalise_stage: Callable[..., None] = normalise.normalise_stage) -> None:
-    """The first two stages of every estimator: validate the partitions, normalise them into the enclave.
+    """The first two stages of every estimator: hold the partitions to their manifest, normalise them into the enclave.
 
     Rows that are in memory have been through both.
     """
     if run.source is None:
         return
     study, where = run.study, run.source
-    stage(validate.validate_stage, study, where.folder, where.layout, where.scratch, where.run_id, where.seed)
-    stage(normalise_stage, study, where.folder, where.layout, where.scratch, where.run_id, where.seed)
+    stage(validate.validate_stage, study, where.folder, where.layout, where.admission)
+    place = (where.folder, where.layout, where.scratch)
+    stage(normalise_stage, study, *place, where.run_id, where.seed, where.admission)

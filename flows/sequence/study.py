@@ -15,11 +15,12 @@ from pydantic import ValidationError
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.guard import guarded
+from causalveil.flows.sequence.admit import hold
 from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.flows.sequence.finished import RunResult, check_folder, deliver, folder_of
+from causalveil.flows.sequence.finished import ItsOwnDoing, RunResult, check_folder, deliver, folder_of
 from causalveil.flows.sequence.publish import assemble_release
-from causalveil.flows.sequence.refusals import on_record
 from causalveil.flows.sequence.run import RowSource, Run
+from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.asked.numbers import ordinary
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import StudyFile, load_study_file
@@ -153,8 +154,7 @@ def load(path: Path) -> Loaded:
     asked = load_study_file(path)
     folder = data_folder(path, asked)
     contract = load_contract(folder / CONTRACT_FILE)
-    with on_record(contract, asked):
-        return Loaded(path, resolve(asked, contract, str(path), site_settings().execution), folder, contract)
+    return Loaded(path, resolve(asked, contract, str(path), site_settings().execution), folder, contract)
 
 
 @contextmanager
@@ -171,7 +171,7 @@ def prepare(loaded: Loaded, *, simulate: bool) -> Request:
     """Check what the owner allows and read the layout: footers, never rows.
 
     Raises:
-        StudyError: the contract forbids the study.
+        StudyError: the contract forbids the study, or it reads several blocks of units that may be in each.
         BudgetRefused: the level has no cap.
         DataError: no partitions, unreadable ones, or others than their extract's manifest says.
     """
@@ -180,6 +180,11 @@ def prepare(loaded: Loaded, *, simulate: bool) -> Request:
     if simulate:
         contract = contract.for_simulation
     layout = read_layout(study, folder)
+    if contract.units_span_blocks and len(layout.blocks) > 1:
+        raise StudyError(
+            "the contract says that units may have rows in several blocks, and a run has one row of each unit; write "
+            "data: {select: {newest: 1}} into the study"
+        )
     check_manifest(study, folder, layout)
     sizes = sizes_of(study, layout.units)
     return Request(study, folder, contract, layout, sizes, declare(study, sizes))
@@ -213,13 +218,13 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
         ReleaseHeld: the run is finished, and its release waits for the data's owner.
         CausalveilError: see ``schemas/errors.py``; the message says whether the reservation stands.
     """
-    with on_record(loaded.contract, loaded.study, run_id, simulate=simulate is not None):
-        request = guarded(prepare, loaded, simulate=simulate is not None)
+    request = guarded(prepare, loaded, simulate=simulate is not None)
     target = folder_of(out, run_id)
     check_folder(target)
     with _ledger(simulate) as ledger:
+        held = hold(request.contract, request.folder, request.layout, ledger, engine)
         granted = ledger.grant_itself(request.contract)
-        reservation = reserve(request, run_id, key_of(run_id, simulate))
+        reservation = reserve(request, held.admission, run_id, key_of(run_id, simulate))
         resumed = ledger.reserve(reservation, request.contract) == "resumed"
         engine.announce(reservation)
         noise = SecureNoise() if simulate is None else SeededNoise(simulate)
@@ -228,13 +233,14 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
         stored = budget.stored_document()
         if stored is None:
             try:
-                _release(request, budget, engine, simulate)
+                _release(request, held.admission, budget, engine, simulate)
             except CausalveilError as problem:
                 if simulate is None:
                     _settle(ledger, run_id, problem)
                 raise
             stored = budget.stored_document()
-        return deliver(str(stored), target, run_id, engine, resumed=resumed, granted=granted, returned=drawn)
+        itself = ItsOwnDoing(granted=granted, admitted=held.by_itself)
+        return deliver(str(stored), target, run_id, engine, resumed=resumed, itself=itself, returned=drawn)
 
 
 # What does not go away by itself: the same study on the same data would fail again.
@@ -258,11 +264,11 @@ def _settle(ledger: Ledger, run_id: str, problem: CausalveilError) -> None:
         )
 
 
-def _release(request: Request, budget: FlowBudget, engine: Engine, seed: int | None) -> None:
+def _release(request: Request, admission: Admission, budget: FlowBudget, engine: Engine, seed: int | None) -> None:
     """Run the stages and store the finished document in the ledger."""
     study = request.study
     with open_scratch(budget.run_id) as scratch, engine.distributing(study.execution):
-        source = RowSource(request.folder, request.layout, scratch, budget.run_id, seed)
+        source = RowSource(request.folder, request.layout, scratch, budget.run_id, seed, admission)
         enclave = FileEnclave(scratch, segment_count(request.layout, len(study.columns)))
         run = Run(study, request.sizes, enclave, budget, source)
         findings = estimator_of(study).estimate(run, engine)
@@ -276,12 +282,8 @@ def blocks_charged(contract: Contract, layout: Layout) -> tuple[str, ...]:
     return (WHOLE,) if contract.units_span_blocks else layout.blocks
 
 
-def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
-    """What the ledger holds of a run before it starts.
-
-    Raises:
-        DataError: a partition cannot be read.
-    """
+def reserve(request: Request, admission: Admission, run_id: str, key: RunKey) -> Reservation:
+    """What the ledger holds of a run before it starts; ``admission`` is the manifest of its data."""
     study, contract, layout = request.study, request.contract, request.layout
     return Reservation(
         run_id=run_id,
@@ -293,7 +295,8 @@ def reserve(request: Request, run_id: str, key: RunKey) -> Reservation:
         study=study.name,
         study_digest=study.digest,
         layout_digest=layout.digest,
-        contents=contents_digest(request.folder, layout, key.subkey(CONTENTS_LABEL), study.execution.workers),
+        contents=contents_digest(admission, layout, key.subkey(CONTENTS_LABEL)),
+        admission=admission.digest,
         units=layout.units,
         key_check=key.check,
         estimator=study.estimator.name,

@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.direction import DirectionStudy, Variable
 from causalveil.schemas.plan import Layout
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.normalise import rescale, write_segments
+from causalveil.tasks.enclave.normalise import hashed_order, rescale, write_segments
 from causalveil.tasks.enclave.segments import LoadedSegment
 from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.enclave.unit_hash import ascending
-from causalveil.tasks.enclave.validate import checked_order
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.machine.arrays_on_disk import save_array
 
@@ -57,22 +57,28 @@ def scaled(variable: Variable, values: pl.Series) -> FloatArray:
 
 
 def normalise_segment(study: DirectionStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
-    """Write xy.npy of one segment, rows ascending by keyed hash.
+    """Write xy.npy and h.npy of one segment, rows ascending by keyed hash.
 
     Raises:
-        DataError: the file differs from what was validated.
+        DataError: a value that admission refuses.
     """
-    order = checked_order(segment, study.data.unit, place, key)
+    order = hashed_order(segment.frame[study.data.unit], place, key)
     pair = study.pair
     columns = [scaled(variable, segment.frame[variable.name])[order] for variable in (pair.x, pair.y)]
     save_array(place / "xy.npy", np.column_stack(columns))
 
 
 def normalise_stage(
-    study: DirectionStudy, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
+    study: DirectionStudy,
+    folder: Path,
+    layout: Layout,
+    scratch: Path,
+    run_id: str,
+    seed: int | None = None,
+    admission: Admission | None = None,
 ) -> None:
     """Normalise every partition into ``scratch/enclave``; all as for ``tasks.enclave.normalise.normalise_stage``."""
-    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed)
+    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed, admission)
 
 
 def training_sizes(enclave: Enclave) -> IntArray:

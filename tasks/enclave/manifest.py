@@ -46,7 +46,7 @@ def check_manifest(study: Study, folder: Path, layout: Layout) -> Manifest | Non
 
 
 def _check_column(study: Study, manifest: Manifest, name: str) -> None:
-    from causalveil.schemas.cohort import accepts, type_rule
+    from causalveil.schemas.admission.cohort import accepts, type_rule
 
     kind = manifest.columns.get(name)
     if kind is None:
@@ -54,8 +54,10 @@ def _check_column(study: Study, manifest: Manifest, name: str) -> None:
             f"the study reads column '{name}', which extract '{manifest.name}' did not take; "
             "declare it in the source file, or mend the study"
         )
-    if not accepts(study, name, _stored_as(kind)):
-        raise DataError(f"column '{name}' was extracted as {kind}, but the study says it {type_rule(study, name)}")
+    if not accepts(study.roles[name], _stored_as(kind)):
+        raise DataError(
+            f"column '{name}' was extracted as {kind}, but the study says it {type_rule(study.roles[name])}"
+        )
 
 
 def _check_partitions(manifest: Manifest, layout: Layout) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
@@ -34,9 +36,10 @@ from causalveil.schemas.study import (
     Others,
     Study,
 )
+from causalveil.tasks.enclave.contents import held_to
 from causalveil.tasks.enclave.rows import segment_folder
 from causalveil.tasks.enclave.segments import LoadedSegment, read_segments, readings
-from causalveil.tasks.enclave.validate import HASH_LABEL, changed, checked_order
+from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.machine.arrays_on_disk import new_array, save_array
 from causalveil.tasks.machine.distribute import distribute, map_partitions
@@ -196,24 +199,49 @@ def scaled_outcome(study: EffectStudy, outcome: pl.Series) -> FloatArray:
 
 
 def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
-    """Write x.npy, t.npy and u.npy of one segment, rows ascending by keyed hash.
+    """Write x.npy, t.npy, u.npy and h.npy of one segment, rows ascending by keyed hash.
 
     x goes to disk chunk by chunk, on ``study.execution.workers`` threads.
 
     Raises:
-        DataError: the file differs from what was validated.
+        DataError: a value that admission refuses.
     """
-    frame, order = segment.frame, checked_order(segment, study.data.unit, place, key)
+    frame = segment.frame
+    order = hashed_order(frame[study.data.unit], place, key)
     treatment = binary(frame[study.treatment], study.treatment_codes)
     if treatment.null_count():
-        raise changed(segment.partition)
+        raise DataError(f"column '{study.treatment}' holds something that is not one of its two codes")
     save_array(place / "t.npy", treatment.to_numpy()[order])
     save_array(place / "u.npy", scaled_outcome(study, frame[study.outcome.name])[order])
     _write_covariates(study, columns(study, frame), order, place / "x.npy")
 
 
+def hashed_order(units: pl.Series, place: Path, key: bytes) -> IntArray:
+    """The order of a segment's rows by the keyed hash of their units; leaves the hashes in that order in ``place``.
+
+    Args:
+        units: shape (n,).
+        place: the segment's folder in scratch; it is made.
+        key: 16 bytes, the run's own for this purpose.
+
+    Returns:
+        A permutation, shape (n,).
+    """
+    hashes = keyed_hash(units, key)
+    order = ascending(hashes)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    save_array(place / "h.npy", hashes[order])
+    return order
+
+
 def normalise_stage(
-    study: EffectStudy, folder: Path, layout: Layout, scratch: Path, run_id: str, seed: int | None = None
+    study: EffectStudy,
+    folder: Path,
+    layout: Layout,
+    scratch: Path,
+    run_id: str,
+    seed: int | None = None,
+    admission: Admission | None = None,
 ) -> None:
     """Normalise every partition into ``scratch/enclave``.
 
@@ -221,14 +249,15 @@ def normalise_stage(
         study: the study.
         folder: the data folder.
         layout: the layout that was validated.
-        scratch: the run's scratch folder, where validate left the hashes.
+        scratch: the run's scratch folder.
         run_id: the run; its key is derived from the site secret.
         seed: of a simulated run, whose key is derived from it instead.
+        admission: the manifest of the admitted data; None where a test wrote the rows.
 
     Raises:
-        DataError: a file was changed since it was validated.
+        DataError: a file was changed since it was admitted.
     """
-    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed)
+    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed, admission)
 
 
 def write_segments(
@@ -239,19 +268,23 @@ def write_segments(
     scratch: Path,
     run_id: str,
     seed: int | None,
+    admission: Admission | None,
 ) -> None:
-    """Call ``write`` with every segment, its folder in scratch, and the key of the hashes that validate left there.
+    """Call ``write`` with every segment, its folder in scratch, and the key of the hashes of its units.
 
     Args:
         write: can be pickled; it may be called on a worker.
-        study, folder, layout, scratch, run_id, seed: as for :func:`normalise_stage`.
+        study, folder, layout, scratch, run_id, seed, admission: as for :func:`normalise_stage`.
     """
     key = key_of(run_id, seed).subkey(HASH_LABEL)
     work = readings(layout, len(study.columns))
 
     def normalise(index: int) -> None:
-        for segment in read_segments(folder, work[index], study.columns):
-            write(segment, segment_folder(scratch, segment.number), key)
+        with ExitStack() as held:
+            for partition in work[index].partitions:
+                held.enter_context(held_to(admission, folder, partition))
+            for segment in read_segments(folder, work[index], study.columns):
+                write(segment, segment_folder(scratch, segment.number), key)
 
     # In one process one after the other: a segment may have threads of its own, and memory holds one.
     distribute(normalise, len(work), workers=1)

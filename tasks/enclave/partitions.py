@@ -24,14 +24,19 @@ _NUMBER = re.compile(r"^-?[0-9]+(\.[0-9]+)?$")
 
 
 def read_layout(study: Study, folder: Path) -> Layout:
-    """List the partitions below ``folder`` that the study selects, in the order of their paths.
+    """The partitions below ``folder`` that a study selects; see :func:`list_partitions`."""
+    select = study.data.select
+    return list_partitions(folder, study.data.blocks, None if select is None else select.newest)
+
+
+def list_partitions(folder: Path, key: str | None, newest: int | None = None) -> Layout:
+    """List the partitions below ``folder``, or those of its ``newest`` blocks, in the order of their paths.
 
     Reads paths, and from each footer the number of rows alone: never a column's statistics. Names that
     begin with a dot or an underscore are skipped, as Spark, Dask and Arrow do. With the block
     key ``month`` the block of a file is the part ``month=...`` of its path; without, every file is in the block
-    ``all``. ``select: {newest: k}`` takes the last k blocks in natural order (numeric if every value is a
-    number, else as text), or all of them
-    if there are fewer.
+    ``all``. ``newest`` takes the last k blocks in natural order (numeric if every value is a number, else as text),
+    or all of them if there are fewer.
 
     Raises:
         ContractError: a folder above or below has a contract of its own.
@@ -44,9 +49,9 @@ def read_layout(study: Study, folder: Path) -> Layout:
     paths = sorted(_parquet_files(folder))
     if not paths:
         raise DataError(f"{folder}: no Parquet file in this folder")
-    blocks = {path: _block(path, study.data.blocks) for path in paths}
+    blocks = {path: _block(path, key) for path in paths}
     ordered = _natural_order(set(blocks.values()))
-    chosen = set(ordered[-study.data.select.newest :] if study.data.select else ordered)
+    chosen = set(ordered[-newest:] if newest is not None else ordered)
     partitions = tuple(
         Partition(path=path, rows=_footer_rows(folder, path), block=blocks[path])
         for path in paths
@@ -54,7 +59,7 @@ def read_layout(study: Study, folder: Path) -> Layout:
     )
     layout = Layout(partitions=partitions, dataset_blocks=tuple(ordered))
     if layout.units == 0:
-        raise DataError(f"{folder}: the Parquet files that the study selects hold no rows")
+        raise DataError(f"{folder}: the Parquet files that are to be read hold no rows")
     return layout
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
 HashArray = NDArray[np.uint64]
+HASH_LABEL = "unit hash"
 BLOCK = 16
 CHUNK_ROWS = 65_536
 # Second word of the first block. The lowest byte of the integers' word says whether the value is negative.

@@ -41,6 +41,7 @@ _RUN_KEY = b"causalveil run key v1\x00"
 _SUBKEY = b"causalveil subkey v1\x00"
 _CHECK = b"causalveil check v1\x00"
 _SIMULATED = b"causalveil simulated key v1\x00"
+_ADMISSION = b"causalveil admission key v1\x00"
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,21 @@ def run_key(run_id: str, secret: bytes | None = None) -> RunKey:
 def simulated_key(seed: int) -> RunKey:
     """The key of a ``--simulate`` run: anybody can make it again, so such a run is marked not for release."""
     return RunKey(hashlib.sha256(_SIMULATED + str(seed).encode()).digest())
+
+
+def admission_key(dataset: str) -> str:
+    """The key of the digests of a dataset's files, 32 hex digits: the same whenever the data are admitted here.
+
+    Raises:
+        CausalveilError: the site secret is unreadable, damaged, or readable by others.
+    """
+    derive = HKDF(algorithm=hashes.SHA256(), length=16, salt=None, info=_ADMISSION + dataset.encode())
+    return derive.derive(site_secret()).hex()
+
+
+def passing_key() -> bytes:
+    """16 random bytes for a hash that nobody needs again."""
+    return secrets.token_bytes(16)
 
 
 def key_of(run_id: str, seed: int | None = None) -> RunKey:

@@ -140,6 +140,10 @@ def test_owner_grants_sensitive_data(
     text = contract.read_text()
     assert text.startswith("# the owner's words stay")
     assert yaml.safe_load(text)["ledger"] == granted["ledger"]
+    code, _, err = call(capfd, "run", path, "--out", tmp_path / "out")
+    assert code == 3, "granted, but not admitted"
+    assert f"causalveil admit {path.parent}" in err
+    assert call_json(capfd, "admit", path.parent)["units"] == 400
     assert call(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "one")[0] == 0
     assert call(capfd, "run", path, "--out", tmp_path / "out", "--simulate", "1")[0] == 2
     run = open_ledger().record("one")

@@ -205,11 +205,11 @@ def test_killed_while_the_ledger_is_made(ledger_url: str, home: Path) -> None:
     around = {"CAUSALVEIL_HOME": str(home)}
     if ledger_url.startswith("postgresql"):
         around["CAUSALVEIL_LEDGER_URL"] = ledger_url.replace("+psycopg", "")
-    for place in ("before:genesis", "after:genesis", "before:grant", "after:grant"):
+    for place in ("before:genesis", "after:genesis", "before:admit", "after:admit", "before:grant", "after:grant"):
         crash.crash(place, str(path), str(home.parent / "out"), "early", around)
         assert not crash.stored(ledger_url, "early")
     run_study(path, out=home.parent / "out", run_id="early")
-    assert open_ledger().verify().entries == 5, "opening, grant, reservation, effect, release: once each"
+    assert open_ledger().verify().entries == 6, "opening, admission, grant, reservation, effect, release: once each"
 
 
 @pytest.mark.parametrize("place", ["after:effect", "after:variance"])

@@ -71,5 +71,4 @@ def test_sent_away_or_not_gives_one_release(name: str, tmp_path: Path) -> None:
     )
     away = SendingEngine()
     assert released(path, tmp_path / "a", away) == released(path, tmp_path / "b", DirectEngine())
-    shared = {"causalveil.tasks.enclave.validate", "causalveil.tasks.enclave.normalise"}
-    assert shared < set(away.sent), "and something of the estimator's own"
+    assert {"causalveil.tasks.enclave.normalise"} < set(away.sent), "and something of the estimator's own"

@@ -22,8 +22,7 @@ from causalveil.tasks.direction.pairs import scaled
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.rows import HashArray
-from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
-from causalveil.tasks.enclave.validate import HASH_LABEL
+from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
 from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

@@ -34,6 +34,7 @@ def study(tmp_path: Path, owner: OwnerKey) -> Path:
         contract={"data_class": "sensitive", "review": "required", "owner_key": owner.public},
     )
     assert command("ledger", "grant", path.with_name("dataset.yaml"), "--reason", "opening") == 0
+    assert command("admit", path.parent) == 0
     return path
 
 

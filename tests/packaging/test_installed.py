@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from causalveil.tasks.enclave.validate import validate_reading
+from causalveil.tasks.enclave.normalise import normalise_segment
 from tests.packaging.conftest import ROOT, Installed, install
 
 
@@ -63,24 +63,24 @@ guarded(sizes_of, object(), 5)
 
 def test_prefect_finds_flows_by_module(wheel: Installed, tmp_path: Path) -> None:
     """The entrypoint of a deployment, as a worker resolves it: a module path to a flow, no file of the caller's."""
-    entries = [f"causalveil.flows.{name}.{name}" for name in ("study", "extract", "pool")]
+    entries = [f"causalveil.flows.{name}.{name}" for name in ("study", "admit", "extract", "pool")]
     script = f"""
 from prefect.flows import load_flow_from_entrypoint
 for entry in {entries}:
     print(load_flow_from_entrypoint(entry, use_placeholder_flow=False).name)
 """
     done = wheel.run("-c", script, PREFECT_HOME=str(tmp_path))
-    assert done.stdout.split() == ["study", "extract", "pool"], done.stderr
+    assert done.stdout.split() == ["study", "admit", "extract", "pool"], done.stderr
 
 
 def test_workers_get_functions_by_import(wheel: Installed) -> None:
     """What Dask and Ray send of ours is a name: a worker that has the wheel finds it there."""
-    sent = pickle.dumps(validate_reading)
+    sent = pickle.dumps(normalise_segment)
     assert len(sent) < 200
     script = f"import pickle; found = pickle.loads({sent!r}); print(found.__module__, found.__code__.co_filename)"
     done = wheel.run("-c", script)
     module, file = done.stdout.split()
-    assert module == "causalveil.tasks.enclave.validate", done.stderr
+    assert module == "causalveil.tasks.enclave.normalise", done.stderr
     assert Path(file).is_relative_to(wheel.package)
 
 

@@ -35,16 +35,24 @@ RANDOM = {
 # Who makes a noise source; it is handed to a budget at once.
 NOISE = {"flows/sequence/study.py"}
 # The only doors to Prefect: the flows themselves, the engine, and the command that reads Prefect's record.
-PREFECT = ("flows/study.py", "flows/extract.py", "flows/pool.py", "flows/engine/", "flows/cli/audit_prefect.py")
+PREFECT = (
+    "flows/study.py",
+    "flows/extract.py",
+    "flows/admit.py",
+    "flows/pool.py",
+    "flows/engine/",
+    "flows/cli/audit_prefect.py",
+)
 # Who makes files by other means than ``whole_file``: that itself, locks, and the ledger's database.
 WRITES = {
     "tasks/machine/write.py",
     "tasks/machine/scratch.py",
+    "tasks/admission/units.py",
     "tasks/warehouse/blocks.py",
     "tasks/privacy/ledger/store.py",
 }
 # Rooms that open files with people's rows.
-ROWS = ("tasks/enclave/", "tasks/warehouse/", "tasks/simulate.py", "flows/papers/")
+ROWS = ("tasks/enclave/", "tasks/admission/", "tasks/warehouse/", "tasks/simulate.py", "flows/papers/")
 
 
 def test_imports_go_down_only() -> None:

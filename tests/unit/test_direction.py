@@ -12,12 +12,14 @@ import polars as pl
 import pytest
 
 from causalveil.flows.sequence.study import declare, known_sizes
+from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.estimators.direction import Favours, Releases, Score
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Scope
 from causalveil.schemas.release import ScoreRelease
 from causalveil.schemas.study import Variant
+from causalveil.tasks.admission.stages import admit_stage
 from causalveil.tasks.direction import sensitivity
 from causalveil.tasks.direction.answers import favoured, verdict
 from causalveil.tasks.direction.draws import draws, fits, shares
@@ -25,7 +27,6 @@ from causalveil.tasks.direction.expected import hsic_margin, stand_in_pairs, swe
 from causalveil.tasks.direction.pairs import normalise_stage
 from causalveil.tasks.direction.stages import regress, score_values, vectors
 from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.validate import validate_stage
 from causalveil.tasks.privacy.accountant import total
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.direction_help import (
@@ -258,13 +259,11 @@ def test_plan_sweep_on_the_command_line(tmp_path: Any, capsys: pytest.CaptureFix
     assert "right direction" in shown
 
 
-def test_a_pair_changed_after_validation_is_refused(tmp_path: Path) -> None:
+def test_a_pair_changed_after_admission_is_refused(tmp_path: Path) -> None:
     folder, study, scratch = write_direction(tmp_path / "study").parent, make_direction(), tmp_path / "scratch"
     layout = read_layout(study, folder)
-    with pytest.raises(DataError, match="run validate"):
-        normalise_stage(study, folder, layout, scratch, "run", 1)
-    validate_stage(study, folder, layout, scratch, "run", 1)
-    normalise_stage(study, folder, layout, scratch, "run", 1)
+    admission = admit_stage(load_contract(folder / "dataset.yaml"), folder, layout, tmp_path)
+    normalise_stage(study, folder, layout, scratch, "run", 1, admission)
     write_direction(folder, frame=doses(400).with_columns(pl.col("person") + 1))
     with pytest.raises(DataError, match=r"part-0\.parquet: changed since"):
-        normalise_stage(study, folder, layout, scratch, "run", 1)
+        normalise_stage(study, folder, layout, scratch, "run", 1, admission)

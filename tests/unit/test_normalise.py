@@ -19,11 +19,10 @@ from causalveil.tasks.enclave.normalise import (
 )
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.rows import segment_folder
-from causalveil.tasks.enclave.unit_hash import keyed_hash
-from causalveil.tasks.enclave.validate import HASH_LABEL, validate_stage
+from causalveil.tasks.enclave.unit_hash import HASH_LABEL, keyed_hash
 from causalveil.tasks.machine.arrays_on_disk import load_array
 from causalveil.tasks.privacy.keys import simulated_key
-from tests.bad_data import AGE, CANARY, GROUP, OUTCOME, TREATMENT, UNIT, good, study, write
+from tests.bad_data import AGE, CANARY, GROUP, OUTCOME, TREATMENT, UNIT, admitted, contract, good, study, write
 from tests.studies import CONTRACT
 
 
@@ -34,7 +33,6 @@ def encoded(given, frame: pl.DataFrame) -> np.ndarray:
 def normalised(given, folder, scratch):
     """x, t, u, h of every partition after both stages."""
     layout = read_layout(given, folder)
-    validate_stage(given, folder, layout, scratch, "run", 1)
     normalise_stage(given, folder, layout, scratch, "run", 1)
     places = [segment_folder(scratch, index) for index in range(len(layout.partitions))]
     return [tuple(load_array(place / f"{name}.npy") for name in "xtuh") for place in places]
@@ -256,22 +254,27 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_file_changed_after_validation_is_refused(name, tmp_path):
-    folder, given, scratch = write(tmp_path / "data", good(24)), study(), tmp_path / "scratch"
-    layout = read_layout(given, folder)
-    validate_stage(given, folder, layout, scratch, "run", 1)
+def test_a_file_changed_after_admission_is_refused(name, tmp_path):
+    folder, given = write(tmp_path / "data", good(24)), study()
+    layout, admission = read_layout(given, folder), admitted(contract(), folder, tmp_path / "admission")
+    normalise_stage(given, folder, layout, tmp_path / "one", "run", 1, admission)
     write(folder, CHANGES[name])
-    with pytest.raises(DataError) as caught:
-        normalise_stage(given, folder, layout, scratch, "run", 1)
+    with pytest.raises(DataError, match=r"part-0\.parquet: changed since") as caught:
+        normalise_stage(given, folder, layout, tmp_path / "two", "run", 1, admission)
     assert CANARY not in str(caught.value)
     assert caught.value.__context__ is None
 
 
-def test_another_key_or_no_validation_is_refused(tmp_path):
-    folder, given, scratch = write(tmp_path / "data", good(24)), study(), tmp_path / "scratch"
-    layout = read_layout(given, folder)
-    with pytest.raises(DataError, match="run validate"):
-        normalise_stage(given, folder, layout, scratch, "run", 1)
-    validate_stage(given, folder, layout, scratch, "run", 1)
-    with pytest.raises(DataError, match="changed"):
-        normalise_stage(given, folder, layout, scratch, "run", 2)
+def test_hashes_are_left_sorted_private_and_keyed_by_the_run(tmp_path):
+    folder = write(tmp_path / "data", good(24))
+    given, layout = study(), read_layout(study(), folder)
+    found = []
+    for run_id, seed in (("one", None), ("two", None), ("one", None), ("one", 7), ("two", 7)):
+        normalise_stage(given, folder, layout, tmp_path / "scratch", run_id, seed)
+        path = segment_folder(tmp_path / "scratch", 0) / "h.npy"
+        assert path.stat().st_mode & 0o777 == 0o600
+        found.append(load_array(path).copy())
+        assert np.all(found[-1][1:, 0] >= found[-1][:-1, 0])
+    assert np.array_equal(found[0], found[2])
+    assert np.array_equal(found[3], found[4])
+    assert len({hashes.tobytes() for hashes in found}) == 3

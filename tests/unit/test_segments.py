@@ -16,7 +16,7 @@ from causalveil.tasks.enclave.normalise import normalise_stage
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.segments import MANY, read_segments, readings, segment_count
 from causalveil.tasks.enclave.validate import validate_stage
-from tests.bad_data import GROUP, TREATMENT, UNIT, good, study, write
+from tests.bad_data import GROUP, TREATMENT, UNIT, admitted, contract, good, study, write
 
 
 def layout(*rows: int) -> Layout:
@@ -50,8 +50,9 @@ def stages(folder, scratch, given=None):
     """What the enclave holds of each unit, whatever segment it is in."""
     given = given or study()
     found = read_layout(given, folder)
-    validate_stage(given, folder, found, scratch, "run", 1)
-    normalise_stage(given, folder, found, scratch, "run", 1)
+    admission = admitted(contract(), folder, scratch.with_name(f"{scratch.name}-of-admission"))
+    validate_stage(given, folder, found, admission)
+    normalise_stage(given, folder, found, scratch, "run", 1, admission)
     enclave = FileEnclave(scratch, segment_count(found, len(given.columns)))
     columns = [enclave.gather(name) for name in "htux"]
     order = np.lexsort((columns[0][:, 1], columns[0][:, 0]))

@@ -10,7 +10,6 @@ from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.normalise import normalise_stage
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.split import Halves, split_stage
-from causalveil.tasks.enclave.validate import validate_stage
 from causalveil.tasks.simulate import penalty, simulate, simulated_rows, unit_ids
 from tests.studies import resolved
 
@@ -26,7 +25,6 @@ def test_what_it_writes_runs_through_the_stages(tmp_path):
     assert layout.units == 1003
     assert len(layout.partitions) == 3
     scratch = tmp_path / "scratch"
-    validate_stage(given, folder, layout, scratch, "run")
     normalise_stage(given, folder, layout, scratch, "run")
     enclave = FileEnclave(scratch, 3)
     split_stage(given, enclave)

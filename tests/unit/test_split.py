@@ -9,13 +9,11 @@ from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.normalise import normalise_stage
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.split import Halves, leading_rows, split_stage, training_size
-from causalveil.tasks.enclave.validate import validate_stage
 from tests.bad_data import UNIT, good, study, write
 
 
 def prepared(given, folder, scratch, run_id="run"):
     layout = read_layout(given, folder)
-    validate_stage(given, folder, layout, scratch, run_id)
     normalise_stage(given, folder, layout, scratch, run_id)
     enclave = FileEnclave(scratch, len(layout.partitions))
     split_stage(given, enclave)

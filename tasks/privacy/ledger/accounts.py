@@ -151,6 +151,8 @@ class Book:
         self.grants: dict[str, Grant] = {}
         self.caps: dict[str, Caps] = {}
         self.runs: dict[str, RunRecord] = {}
+        # Digest of the manifest under which each dataset was admitted last.
+        self.admissions: dict[str, str] = {}
         self._used: dict[tuple[str, Level, str], Use] = {}
 
     def add(self, entry: Entry) -> None:
@@ -160,8 +162,10 @@ class Book:
             LedgerError: the entry breaks a rule; names its number.
         """
         match entry.kind:
-            case "genesis" | "refuse" | "round" | "admit" | "restore":
+            case "genesis" | "refuse" | "round" | "restore":
                 pass
+            case "admit":
+                self.admissions[entry.dataset] = manifest_of(entry)
             case "grant":
                 before = self.grants.get(entry.dataset)
                 grant = grant_after(before, entry, self.identity)
@@ -237,6 +241,8 @@ class Book:
             raise broken(entry, "its cap is not covered by the owner's grant")
         if (reservation.run_id, reservation.dataset) != (entry.run_id, entry.dataset):
             raise broken(entry, "its body speaks of another run")
+        if reservation.admission != self.admissions.get(entry.dataset):
+            raise broken(entry, "its data are not those that were admitted")
         if entry.run_id in self.runs:
             raise broken(entry, "its run is reserved twice")
         if not keeps(reservation.charges, reservation.cost):
@@ -370,6 +376,14 @@ def entry_caps(entry: Entry) -> Caps:
             "that ledger with its releases, and begin a new one with caps lowered by what it spent"
         )
     return grant_caps(entry)
+
+
+def manifest_of(entry: Entry) -> str:
+    """The digest of the manifest in an admit entry."""
+    digest = entry.document.get("manifest")
+    if not isinstance(digest, str):
+        raise broken(entry, "its body does not parse")
+    return digest
 
 
 def reservation_of(entry: Entry) -> Reservation:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import Contract, DataClass
 from causalveil.schemas.errors import RunConflict
 from causalveil.tasks.privacy.ledger.entry import Entry
@@ -63,6 +64,30 @@ class OwnerSide(Journal):
             reason = f"granted by itself: the data are {contract.data_class}"
             entry = self._append_grant(connection, None, contract, reason, None)
         self._audit_grant(contract, entry)
+        return True
+
+    def admit(self, contract: Contract, admission: Admission) -> bool:
+        """Record that data were held to their contract; from then on runs are held to this manifest.
+
+        Returns:
+            Whether an entry was written: not if the last admission of the dataset is this very one.
+
+        Raises:
+            LedgerError: the contract names another ledger, or the ledger cannot be used.
+        """
+        self._refuse_foreign(contract)
+        body = {
+            "manifest": admission.digest,
+            "declares": admission.declares,
+            "policy_digest": contract.digest,
+            "partitions": len(admission.files),
+            "units": admission.units,
+        }
+        with self._writing() as (connection, book):
+            if book.admissions.get(contract.dataset) == admission.digest:
+                return False
+            entry = self.store.append(connection, "admit", dataset=contract.dataset, body=body)
+        log_event("admit", dataset=contract.dataset, units=admission.units, ledger=self.identity, hash=entry.hash)
         return True
 
     def held_document(self, run_id: str, owner: OwnerKey) -> str:

@@ -10,8 +10,9 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import RunConflict
 from causalveil.schemas.ledger import DOCUMENT, Account, Verified
 from causalveil.schemas.release import LedgerStatement, Release
-from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of
+from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of, manifest_of
 from causalveil.tasks.privacy.ledger.entry import Entry
+from causalveil.tasks.privacy.ledger.grants import granted
 from causalveil.tasks.privacy.ledger.journal import Journal
 from causalveil.tasks.privacy.ledger.review import check_verdict
 from causalveil.tasks.privacy.ledger.rules import document_that_may_leave
@@ -83,6 +84,31 @@ class ReaderSide(Journal):
             for entry in self.store.select(connection, entries.c.dataset == dataset):
                 book.add(entry)
         return account_of(book, self.identity, dataset, contract)
+
+    def admission(self, dataset: str) -> str | None:
+        """Digest of the manifest under which a dataset was admitted last; None: it never was.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry was changed.
+        """
+        of_admissions = (entries.c.dataset == dataset, entries.c.kind == "admit")
+        with self.store.read() as connection:
+            found = [manifest_of(entry) for entry in self.store.select(connection, *of_admissions)]
+        return found[-1] if found else None
+
+    def refuse_ungranted(self, contract: Contract) -> None:
+        """Refuse what could not be reserved, whatever is asked.
+
+        Raises:
+            BudgetRefused: no grant, or a grant of another contract.
+            LedgerError: the ledger cannot be used, or a grant is forged.
+        """
+        book = Book(self.identity)
+        with self.store.read() as connection:
+            grants = (entries.c.dataset == contract.dataset, entries.c.kind == "grant")
+            for entry in self.store.select(connection, *grants):
+                book.add(entry)
+        granted(book.grants.get(contract.dataset), contract)
 
     def refusals(self, run_id: str) -> tuple[Entry, ...]:
         """Every refusal of a reservation under this run id."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.errors import BudgetRefused, ContractError, ReleaseHeld, RunConflict, StudyError
+from causalveil.schemas.errors import BudgetRefused, ContractError, DataError, ReleaseHeld, RunConflict, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.privacy.ledger.accounts import Book, Caps, RunRecord, caps_in_force, keeps
@@ -38,6 +38,18 @@ def refuse_another_run(run: RunRecord, request: Reservation) -> None:
         )
     if run.state in ("voided", "rejected"):
         raise RunConflict(f"run {request.run_id} was {run.state}; choose a new run id")
+
+
+def refuse_other_data(book: Book, request: Reservation) -> None:
+    """Hold a new run to the admission that counts.
+
+    Raises:
+        DataError: its data were not admitted, or others were since.
+    """
+    if request.admission != book.admissions.get(request.dataset):
+        raise DataError(
+            f"the data of '{request.dataset}' were admitted anew while run {request.run_id} began; start it again"
+        )
 
 
 def caps_with_room(book: Book, request: Reservation, contract: Contract) -> Caps:

@@ -35,10 +35,11 @@ from causalveil.tasks.privacy.ledger.usage import Use
 
 FOLDER = "ledgers"
 # Raised whenever the shape of a state or the arithmetic behind it changes: an older state is then not used.
-STATE = 2
+STATE = 3
 
 _CAPS: TypeAdapter[dict[str, Caps]] = TypeAdapter(dict[str, Caps])
 _GRANTS: TypeAdapter[dict[str, Grant]] = TypeAdapter(dict[str, Grant])
+_ADMISSIONS: TypeAdapter[dict[str, str]] = TypeAdapter(dict[str, str])
 _USED: TypeAdapter[list[tuple[str, Level, str, Use]]] = TypeAdapter(list[tuple[str, Level, str, Use]])
 _RUNS: TypeAdapter[dict[str, list[tuple[int, str]]]] = TypeAdapter(dict[str, list[tuple[int, str]]])
 
@@ -192,6 +193,7 @@ def _state(book: Book) -> dict[str, Any]:
         "version": STATE,
         "caps": _CAPS.dump_python(book.caps),
         "grants": _GRANTS.dump_python(book.grants),
+        "admissions": book.admissions,
         "used": [[*key, asdict(use)] for key, use in book.sums()],
         "runs": {run_id: [[entry.seq, entry.hash] for entry in run.entries] for run_id, run in under_way.items()},
     }
@@ -205,6 +207,7 @@ def _restored(store: Store, connection: Connection, identity: str, known: Known)
             return None
         book.caps = _CAPS.validate_python(state["caps"])
         book.grants = _GRANTS.validate_python(state["grants"])
+        book.admissions = _ADMISSIONS.validate_python(state["admissions"])
         sums = _USED.validate_python(state["used"])
         book.set_sums({(dataset, level, block): use for dataset, level, block, use in sums})
         for run_id, links in _RUNS.validate_python(state["runs"]).items():

@@ -1,4 +1,4 @@
-"""The pandera schema that a study implies: what each column must be before a row is used.
+"""The pandera schema that a contract implies: what each column must be before its data are admitted.
 
 Each rule is one pandera check over a native polars expression that reduces to a single yes or no, so that
 pandera never gathers failing values. Values outside declared bounds are no error: they are clipped,
@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from causalveil.schemas.columns import Column, Holds, Nulls
-from causalveil.schemas.study import Study
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.declared.columns import CodesColumn, LevelsColumn
+from causalveil.schemas.study import Missing, Others
 
 if TYPE_CHECKING:
     import pandera.polars as pa
@@ -38,24 +40,46 @@ class Rule(StrEnum):
     integer_level_type = "must be an integer column, since its declared levels are integers"
     same_type = "has another type than in the first partition; write all partitions with one schema"
     null = "holds nulls"
-    null_covariate = "holds nulls; fill them or declare 'missing: indicator'"
+    null_covariate = "holds nulls; fill them, or declare 'nulls: indicator' in the contract"
     finite = "holds NaN or infinity; write missing values as nulls"
     level = "holds a value that is not among its declared levels"
     binary = "must hold 0 and 1 only"
     codes = "must hold its two declared codes only"
-    unique = "names a unit twice; each unit has one row over all partitions of the run"
+    unique = "names a unit twice; each unit has one row over all partitions"
+    unique_in_block = "names a unit twice in a block; each unit has one row in a block"
 
 
 # What a null breaks, by whether the column may hold one.
 _NO_NULLS = {Nulls.never: Rule.null, Nulls.undeclared: Rule.null_covariate}
 
 
-def cohort_schema(study: Study, types: Mapping[str, pl.DataType]) -> pa.DataFrameSchema:
-    """The schema of the study's columns.
+Roles = Mapping[str, Column]
+Types = Mapping[str, pl.DataType]
+# The rows that break a rule, as an expression over a column.
+Breaks = Callable[[pl.Expr], pl.Expr]
+
+
+def contract_roles(contract: Contract) -> dict[str, Column]:
+    """What each column that a contract declares must hold, the unit first."""
+    roles = {contract.unit: Column(holds=Holds.unit)}
+    for name, column in contract.columns.items():
+        nulls = Nulls.welcome if column.nulls is Missing.indicator else Nulls.undeclared
+        if isinstance(column, LevelsColumn):
+            admitted = column.levels if column.others is Others.refuse else None
+            roles[name] = Column(holds=Holds.level, levels=column.levels, nulls=nulls, admitted=admitted)
+        elif isinstance(column, CodesColumn):
+            roles[name] = Column(holds=Holds.binary, codes=column.codes.pair, nulls=nulls)
+        else:
+            roles[name] = Column(holds=Holds.number, nulls=nulls)
+    return roles
+
+
+def cohort_schema(roles: Roles, types: Types) -> pa.DataFrameSchema:
+    """The schema of some columns.
 
     Args:
-        study: declares columns, levels and what to do about nulls.
-        types: the types that the columns have. Pandera compares with one type per column, while a study
+        roles: what each column must hold.
+        types: the types that the columns have. Pandera compares with one type per column, while a contract
             accepts a class of them (any integer, say): the schema takes the type at hand if it is in the
             class.
 
@@ -67,19 +91,32 @@ def cohort_schema(study: Study, types: Mapping[str, pl.DataType]) -> pa.DataFram
     _load_pandera()
     import pandera.polars as pa
 
-    def column(name: str, *checks: pa.Check) -> pa.Column:
-        accepted, canonical = _accepted(study, name)
+    def column(name: str, role: Column) -> pa.Column:
+        accepted, canonical = _accepted(role)
         found = types.get(name)
         dtype = found if found is not None and found.base_type() in accepted else canonical
+        checks = [_check(rule, breaks) for rule, breaks in row_rules(role, found).items()]
         # nullable: nulls are told apart from NaN by a check of our own.
-        return pa.Column(dtype, checks=list(checks), nullable=True)
+        return pa.Column(dtype, checks=checks, nullable=True)
 
-    columns = {}
-    for name, role in study.roles.items():
-        nulls = [_NO_NULLS[role.nulls]] if role.nulls in _NO_NULLS else []
-        checks = [_check(rule, lambda values: values.null_count() == 0) for rule in nulls]
-        columns[name] = column(name, *checks, *_values(role, types.get(name)))
-    return pa.DataFrameSchema(columns)
+    return pa.DataFrameSchema({name: column(name, role) for name, role in roles.items()})
+
+
+def row_rules(role: Column, dtype: pl.DataType | None) -> dict[Rule, Breaks]:
+    """The rules that each row of a column of this type is held to, with the expression of the rows that break them."""
+    rules: dict[Rule, Breaks] = {}
+    if role.nulls in _NO_NULLS:
+        rules[_NO_NULLS[role.nulls]] = lambda values: values.is_null()
+    match role.holds:
+        case Holds.unit:
+            pass
+        case Holds.binary:
+            rules |= _binary(role.codes, dtype)
+        case Holds.level:
+            rules |= {} if role.admitted is None else _levels(role.admitted, dtype)
+        case Holds.number:
+            rules |= _finite(dtype)
+    return rules
 
 
 def _load_pandera() -> None:
@@ -98,9 +135,8 @@ def _load_pandera() -> None:
         del sys.modules["hypothesis"]
 
 
-def type_rule(study: Study, name: str) -> Rule:
+def type_rule(role: Column) -> Rule:
     """The rule that a column of a wrong type breaks."""
-    role = study.roles[name]
     match role.holds:
         case Holds.unit:
             return Rule.unit_type
@@ -112,9 +148,9 @@ def type_rule(study: Study, name: str) -> Rule:
             return Rule.number_type
 
 
-def accepts(study: Study, name: str, dtype: pl.DataType) -> bool:
-    """Whether a column of this type may be what the study takes it for."""
-    return dtype.base_type() in _accepted(study, name)[0]
+def accepts(role: Column, dtype: pl.DataType) -> bool:
+    """Whether a column of this type may be what it is declared as."""
+    return dtype.base_type() in _accepted(role)[0]
 
 
 def storage(dtype: pl.DataType | None) -> object:
@@ -122,9 +158,9 @@ def storage(dtype: pl.DataType | None) -> object:
     return "dictionary" if dtype is not None and dtype.base_type() in (pl.Categorical, pl.Enum) else dtype
 
 
-def _accepted(study: Study, name: str) -> tuple[tuple[object, ...], type[pl.DataType]]:
+def _accepted(role: Column) -> tuple[tuple[object, ...], type[pl.DataType]]:
     """Accepted types of a column, and the one to compare with if it has none of them."""
-    match type_rule(study, name):
+    match type_rule(role):
         case Rule.unit_type:
             return (*_INTEGERS, *_TEXTS), pl.Int64
         case Rule.treatment_type:
@@ -137,51 +173,43 @@ def _accepted(study: Study, name: str) -> tuple[tuple[object, ...], type[pl.Data
             return _NUMBERS, pl.Float64
 
 
-def _values(role: Column, dtype: pl.DataType | None) -> list[pa.Check]:
-    """The checks of a column's values, nulls apart."""
-    match role.holds:
-        case Holds.unit:
-            return []
-        case Holds.binary:
-            return [_binary(role.codes, dtype)]
-        case Holds.level:
-            return [] if role.admitted is None else [_levels(role.admitted, dtype)]
-        case Holds.number:
-            return _finite(dtype)
-
-
-def _check(rule: Rule, condition: Callable[[pl.Expr], pl.Expr]) -> pa.Check:
+def _check(rule: Rule, breaks: Breaks) -> pa.Check:
     """A check that yields one boolean: pandera then has no failing cases to collect."""
     import pandera.polars as pa
 
     def holds(data: pa.PolarsData) -> bool:
-        return bool(data.lazyframe.select(condition(pl.col(data.key))).collect().item())
+        return not data.lazyframe.select(breaks(pl.col(data.key)).any()).collect().item()
 
     return pa.Check(holds, name=rule.value)
 
 
-def _finite(dtype: pl.DataType | None) -> list[pa.Check]:
+def _finite(dtype: pl.DataType | None) -> dict[Rule, Breaks]:
     """NaN is an error even where nulls are welcome: it may as well be a failed computation."""
     if dtype is None or not dtype.is_float():
-        return []
-    return [_check(Rule.finite, lambda values: values.is_finite().all())]
+        return {}
+    return {Rule.finite: lambda values: values.is_finite().not_()}
 
 
-def _binary(codes: tuple[str | int, str | int], dtype: pl.DataType | None) -> pa.Check:
+def _binary(codes: tuple[str | int, str | int], dtype: pl.DataType | None) -> dict[Rule, Breaks]:
     if dtype == pl.Boolean and set(codes) == {0, 1}:
-        return _check(Rule.binary, lambda _: pl.lit(True))
+        return {}
     if set(codes) == {0, 1}:
-        return _check(Rule.binary, lambda values: values.is_between(0, 1).all())
+        return {Rule.binary: lambda values: values.is_between(0, 1).not_()}
     kind = pl.String() if isinstance(codes[0], str) else pl.Int64()
     known = pl.Series(codes, dtype=kind)
-    return _check(Rule.codes, lambda values: values.cast(kind, strict=False).is_in(known.implode()).all())
+    return {Rule.codes: lambda values: values.is_not_null() & ~_among(values.cast(kind, strict=False), known)}
 
 
-def _levels(levels: tuple[str | int, ...], dtype: pl.DataType | None) -> pa.Check:
+def _levels(levels: tuple[str | int, ...], dtype: pl.DataType | None) -> dict[Rule, Breaks]:
     if isinstance(levels[0], str):
-        known = pl.Series(levels, dtype=pl.String)
-        return _check(Rule.level, lambda values: values.cast(pl.String).is_in(known.implode()).all())
+        words = pl.Series(levels, dtype=pl.String)
+        return {Rule.level: lambda values: values.is_not_null() & ~_among(values.cast(pl.String), words)}
     # A declared level that the column's type cannot hold becomes null: it cannot occur in the column.
     fits = dtype if dtype is not None and dtype.is_integer() else pl.Int64()
     known = pl.Series(levels, dtype=fits, strict=False).drop_nulls()
-    return _check(Rule.level, lambda values: values.is_in(known.implode()).all())
+    return {Rule.level: lambda values: values.is_not_null() & ~_among(values, known)}
+
+
+def _among(values: pl.Expr, known: pl.Series) -> pl.Expr:
+    """Whether each value is a known one; false where a cast made it null."""
+    return values.is_in(known.implode()).fill_null(value=False)

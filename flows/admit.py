@@ -1,0 +1,56 @@
+"""The Prefect flow around an admission: the entry of deployments (``flows/admit.py:admit``).
+
+Prefect stores one parameter, the folder's path. What is wrong with rows, and how many, is told to the owner by the
+command alone: the message of the error names a column and a rule, never a count.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from causalveil.flows.engine import settings
+
+settings.prepare()
+
+from prefect import flow  # noqa: E402  (settings must be in place first)
+from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
+
+from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
+from causalveil.flows.engine.engine import Watcher  # noqa: E402
+from causalveil.flows.engine.guard import guarded  # noqa: E402
+from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
+from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
+from causalveil.flows.sequence.admit import admit_folder  # noqa: E402
+from causalveil.schemas.admission.manifest import Admission  # noqa: E402
+from causalveil.schemas.contract import CONTRACT_FILE, load_contract  # noqa: E402
+from causalveil.schemas.errors import CausalveilError  # noqa: E402
+
+
+@flow(name="admit", log_prints=False, persist_result=False, validate_parameters=False)
+def admit(folder: str) -> Admission:
+    """Hold all rows in a folder to their contract; the parameter is a path."""
+    refuse_open_server()
+    place = Path(folder).resolve()
+    with one_at_a_time(load_contract(place / CONTRACT_FILE).dataset):
+        return guarded(admit_folder, place, PrefectEngine())
+
+
+def admit_with_prefect(folder: Path, watch: Watcher) -> Admission:
+    """Run the flow in this process, on PREFECT_API_URL or on Prefect's temporary server.
+
+    Raises:
+        CausalveilError: the stage's own; or that Prefect's API cannot be reached.
+    """
+    token = WATCHER.set(watch)
+    watch("Prefect")
+    failure = None
+    try:
+        with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+            return admit(str(folder))
+    except CausalveilError:
+        raise
+    except Exception as problem:
+        failure = type(problem).__name__
+    finally:
+        WATCHER.reset(token)
+    raise CausalveilError(f"Prefect could not run the flow ({failure}); check PREFECT_API_URL, or use --engine direct")

@@ -1,0 +1,82 @@
+"""One folder of data -> one manifest: hold all rows to the contract, keep the manifest, record it in the ledger."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from causalveil.flows.engine.engine import Engine
+from causalveil.schemas.admission.manifest import Admission
+from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, load_contract
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.plan import Layout
+from causalveil.tasks.admission.kept import difference, find_admission, keep_at_home, keep_beside
+from causalveil.tasks.admission.stages import admit_stage
+from causalveil.tasks.enclave.partitions import list_partitions
+from causalveil.tasks.machine.scratch import open_scratch
+from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
+
+
+@dataclass(frozen=True)
+class Held:
+    """The manifest that a run is held to, and whether the data admitted themselves at this run."""
+
+    admission: Admission
+    by_itself: bool
+
+
+def admit_folder(folder: Path, stage: Engine) -> Admission:
+    """What `causalveil admit` does: look at all rows once, keep the manifest beside them, record it.
+
+    Raises:
+        ContractError: the contract is missing or wrong.
+        NotAdmitted: rows break it; every problem is in ``findings``, for the owner.
+        DataError: files cannot be read.
+        LedgerError: the ledger cannot be used, or is not the contract's.
+    """
+    contract = load_contract(folder / CONTRACT_FILE)
+    admission = _look(contract, folder, stage)
+    keep_beside(folder, admission)
+    open_ledger().admit(contract, admission)
+    return admission
+
+
+def hold(contract: Contract, folder: Path, layout: Layout, ledger: Ledger, stage: Engine) -> Held:
+    """Hold what a run is about to read to the admission that the ledger recorded; no row of sensitive data is read.
+
+    Public and synthetic data that were never admitted, or were changed since, admit themselves: all their rows are
+    looked at, now.
+
+    Raises:
+        BudgetRefused: sensitive data were neither admitted nor granted.
+        DataError: they were not admitted, or are not what was.
+        NotAdmitted: the rows of data that admit themselves break their contract.
+    """
+    by_itself = contract.data_class is not DataClass.sensitive
+    recorded = ledger.admission(contract.dataset)
+    admission = find_admission(folder, contract.dataset, recorded)
+    if admission is not None:
+        problem = difference(admission, contract, folder, layout, times=by_itself)
+    elif recorded is None:
+        problem = "they were never admitted"
+    else:
+        problem = "their manifest is not the one that the ledger recorded"
+    if admission is not None and problem is None:
+        return Held(admission, by_itself=False)
+    if not by_itself:
+        # Who has neither grant nor admission needs the grant first: it says what may be asked at all.
+        ledger.refuse_ungranted(contract)
+        raise DataError(
+            f"the data of '{contract.dataset}' may not be read: {problem}; their owner must run: causalveil admit "
+            f"{folder}"
+        )
+    admission = _look(contract, folder, stage)
+    keep_at_home(admission)
+    ledger.admit(contract, admission)
+    return Held(admission, by_itself=True)
+
+
+def _look(contract: Contract, folder: Path, stage: Engine) -> Admission:
+    layout = list_partitions(folder, None if contract.blocks is None else contract.blocks.key)
+    with open_scratch(f"admit-{contract.dataset}") as scratch:
+        return stage(admit_stage, contract, folder, layout, scratch)

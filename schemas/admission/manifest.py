@@ -1,0 +1,157 @@
+"""The manifest of admitted data, and what an owner is told of data that are not admitted.
+
+A manifest is as private as the rows: it lies beside them, or in the causalveil home. The ledger records its digest,
+which tells nothing of the rows, since the manifest holds a secret key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.documents import parse_json, read_regular, validate
+from causalveil.schemas.errors import DataError, StudyError
+from causalveil.schemas.privacy import Frozen
+from causalveil.schemas.study import Slug
+
+ADMISSION_FILE = "_admission.json"
+# What a contract says of budgets, of people and for people: rows are the same whatever it is.
+_NOT_OF_ROWS = {
+    "ledger",
+    "data_class",
+    "public",
+    "caps",
+    "accounting",
+    "estimators",
+    "guarantees",
+    "unbounded_halves",
+    "review",
+    "owner_key",
+    "warn_below",
+}
+_FOR_PEOPLE = {"unit_of_measure", "description"}
+
+
+class AdmittedFile(Frozen):
+    """One Parquet file as it was admitted.
+
+    Attributes:
+        path: below the data folder.
+        rows: of the file, which are units.
+        block: its ledger block.
+        size: bytes.
+        modified: time of the last change, ns; it decides about nothing but whether public data are looked at anew.
+        digest: HMAC-SHA-256 of the bytes under the manifest's key, 64 hex digits.
+    """
+
+    path: str
+    rows: Annotated[int, Field(ge=0)]
+    block: str
+    size: Annotated[int, Field(ge=0)]
+    modified: int
+    digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class Admission(Frozen):
+    """The manifest: which bytes were found to keep which declarations.
+
+    Attributes:
+        dataset: the contract's.
+        declares: digest of what the contract says of rows; see :func:`declarations`.
+        key: of the digests, 32 hex digits.
+        columns: name and type of each declared column, as the files store it.
+        files: the partitions, in the order of their paths.
+    """
+
+    version: Literal[1] = 1
+    dataset: Slug
+    declares: str
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    columns: dict[str, str]
+    files: tuple[AdmittedFile, ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over everything; the secret key in it hides the rest from whoever sees the digest alone."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def units(self) -> int:
+        """Rows of all files, each of which is one unit."""
+        return sum(file.rows for file in self.files)
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The ledger blocks, sorted."""
+        return tuple(sorted({file.block for file in self.files}))
+
+    @cached_property
+    def by_path(self) -> dict[str, AdmittedFile]:
+        """The files by their paths."""
+        return {file.path: file for file in self.files}
+
+
+class Finding(Frozen):
+    """One thing that keeps data from being admitted; for their owner's eyes.
+
+    Attributes:
+        path: the partition; None: all of them together.
+        column: the column; None: the file as a whole.
+        rule: what is broken, in words that quote no value.
+        rows: how many rows break it; None: all, or it is not about rows.
+    """
+
+    path: str | None = None
+    column: str | None = None
+    rule: str
+    rows: int | None = None
+
+    @property
+    def words(self) -> str:
+        """Place and rule in one line, without the count: what anybody may be told."""
+        column = None if self.column is None else f"column '{self.column}' {self.rule}"
+        return ": ".join(part for part in (self.path, column or self.rule) if part)
+
+
+class NotAdmitted(DataError):
+    """The rows of a dataset break its contract; ``findings`` are for the owner alone, the message for everybody."""
+
+    def __init__(self, message: str, findings: tuple[Finding, ...] = ()) -> None:
+        """``message``: quotes no count and no value."""
+        super().__init__(message)
+        self.findings = findings
+
+
+def declarations(contract: Contract) -> str:
+    """SHA-256 over what a contract says of rows: the unit, the blocks, the columns and how rows are reduced.
+
+    Caps, levels and estimators can change without rows being checked again.
+    """
+    document: dict[str, Any] = contract.model_dump(mode="json", exclude=_NOT_OF_ROWS)
+    for column in document["columns"].values():
+        for key in _FOR_PEOPLE:
+            column.pop(key, None)
+    text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load_admission(path: Path) -> Admission | None:
+    """The manifest in a file; None where there is no such file.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    try:
+        return validate(Admission, parse_json(read_regular(path)), str(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, StudyError):
+        problem = f"{path}: is not a manifest of admitted data; its owner must admit them again"
+    raise DataError(problem)

@@ -1,0 +1,113 @@
+"""Where manifests lie, and whether what lies in a folder today is what was admitted."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from causalveil.schemas.admission.manifest import ADMISSION_FILE, Admission, declarations, load_admission
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.plan import Layout
+from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.write import make_folder_durably, whole_file
+
+FOLDER = "admissions"
+
+
+def keep_beside(folder: Path, admission: Admission) -> Path:
+    """Write a manifest beside the data, for whoever may read these; where that cannot be, into the causalveil home.
+
+    Returns:
+        Where it lies.
+
+    Raises:
+        CausalveilError: it cannot be written.
+    """
+    path = folder / ADMISSION_FILE
+    try:
+        # Whoever may read the rows, and nobody else, may read what vouches for them.
+        mode = os.stat(folder / admission.files[0].path).st_mode & 0o666
+        _write(path, admission, mode)
+    except OSError:
+        return keep_at_home(admission)
+    return path
+
+
+def keep_at_home(admission: Admission) -> Path:
+    """Write a manifest into the causalveil home; public data that admit themselves are left as they lie.
+
+    Raises:
+        CausalveilError: it cannot be written.
+    """
+    path = _at_home(admission.dataset)
+    problem = None
+    try:
+        make_folder_durably(path.parent)
+        _write(path, admission, 0o600)
+    except OSError as error:
+        problem = f"{path}: cannot be written ({type(error).__name__}); make room, or set CAUSALVEIL_HOME"
+    if problem:
+        raise CausalveilError(problem)
+    return path
+
+
+def find_admission(folder: Path, dataset: str, digest: str | None) -> Admission | None:
+    """The manifest that the ledger speaks of, wherever it lies.
+
+    Args:
+        folder: the data folder.
+        dataset: its name.
+        digest: what the ledger recorded last; None: nothing.
+
+    Raises:
+        DataError: a manifest cannot be read.
+    """
+    if digest is None:
+        return None
+    found = (load_admission(path) for path in (folder / ADMISSION_FILE, _at_home(dataset)))
+    return next((one for one in found if one is not None and one.digest == digest), None)
+
+
+def difference(admission: Admission, contract: Contract, folder: Path, layout: Layout, *, times: bool) -> str | None:
+    """How contract and files differ from what was admitted, in public words; None if they do not. Reads no row.
+
+    Args:
+        admission: the manifest.
+        contract: as it stands.
+        folder: the data folder.
+        layout: the partitions that a run reads, and all blocks.
+        times: whether a later time of change is a difference.
+    """
+    if admission.declares != declarations(contract):
+        return "the contract declares the rows otherwise than when they were admitted"
+    if admission.blocks != tuple(sorted(layout.dataset_blocks)):
+        return "a block was added or removed since they were admitted"
+    read = set(layout.blocks)
+    found = {partition.path: partition for partition in layout.partitions}
+    for path in sorted(found.keys() | {file.path for file in admission.files if file.block in read}):
+        file, partition = admission.by_path.get(path), found.get(path)
+        if file is None or partition is None:
+            return f"{path} was {'added' if file is None else 'removed'} since they were admitted"
+        size, modified = _size_and_time(folder / path)
+        if (file.rows, file.size) != (partition.rows, size) or (times and modified != file.modified):
+            return f"{path} was changed since they were admitted"
+    return None
+
+
+def _size_and_time(path: Path) -> tuple[int, int]:
+    """Of a file that may be gone meanwhile: no file has a size below 0."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return -1, 0
+    return found.st_size, found.st_mtime_ns
+
+
+def _at_home(dataset: str) -> Path:
+    return home() / FOLDER / f"{dataset}.json"
+
+
+def _write(path: Path, admission: Admission, mode: int) -> None:
+    with whole_file(path, mode=mode, durable=True) as file:
+        file.write(admission.model_dump_json().encode())
