@@ -99,6 +99,7 @@ def _security(execution: Execution) -> dict[str, Any]:
 
     tls = execution.tls
     return {
+        # Dask's class has no annotations.
         "security": Security(  # type: ignore[no-untyped-call]
             require_encryption=True,
             tls_ca_file=str(tls.ca),

@@ -183,6 +183,33 @@ def test_schedules_name_a_time_zone_and_parameters_are_paths() -> None:
         assert all(isinstance(value, str) and value.endswith(".yaml") for value in entry["parameters"].values())
 
 
+def compose_problems(path: Path) -> str:
+    """What the Compose Specification's own schema has against a file; nothing if it has nothing."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_the_compose_file_meets_its_specification(tmp_path: Path) -> None:
+    """No container engine is needed to see that each key is one of the specification's, and each volume declared."""
+    text = (ROOT / "deploy/compose.yaml").read_text()
+    assert compose_problems(ROOT / "deploy/compose.yaml") == ""
+    compose = yaml.safe_load(text)
+    named = {volume.split(":")[0] for service in compose["services"].values() for volume in service.get("volumes", [])}
+    assert {name for name in named if not name.startswith(".")} == set(compose["volumes"])
+    assert {name for one in compose["services"].values() for name in one.get("depends_on", {})} <= set(
+        compose["services"]
+    )
+    for right, wrong in (
+        ("depends_on:", "depend_on:"),
+        ("service_healthy", "healthy"),
+        ("retries: 30", "retries: [30]"),
+    ):
+        broken = tmp_path / "compose.yaml"
+        broken.write_text(text.replace(right, wrong, 1))
+        assert compose_problems(broken), wrong
+
+
 def test_container_files_hold_no_secret_and_name_files_that_exist() -> None:
     compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
     assert set(compose["services"]) == {"postgres", "server", "worker"}
