@@ -109,6 +109,15 @@ def _text(path: Path, start: bytes, encoding: str) -> str:
     return whole + line_end if line_end and len(start) == SAMPLE_BYTES else text
 
 
+def _titles(lines: list[str], delimiter: str) -> int:
+    """How many lines of titles stand above the header: spreadsheets fill them up with empty fields."""
+    filled = [sum(bool(name.strip(' "')) for name in line.split(delimiter)) for line in lines]
+    most = max(filled, default=0)
+    if not filled or 2 * filled[0] >= most:
+        return 0
+    return next(index for index, count in enumerate(filled) if 2 * count > most)
+
+
 def _sniffed(path: Path, text: str, delimiter: str | None) -> dict[str, str | int]:
     import duckdb
 
@@ -137,6 +146,9 @@ def _sniffed(path: Path, text: str, delimiter: str | None) -> dict[str, str | in
         names = [name.strip(" \"'") for name in first.split(likely)]
         if len(set(names)) == len(names) > 1 and not any(_NUMBER.fullmatch(name) for name in names):
             found, skipped, has_header = likely, 0, True
+    titles = _titles(text.splitlines()[skipped : skipped + 30], found)
+    if titles:
+        skipped, has_header = skipped + titles, True
     if not has_header:
         raise DataError(f"{path.name}: has no header line; add a first line with the names of the columns")
     return {

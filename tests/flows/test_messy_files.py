@@ -107,6 +107,7 @@ CASES: dict[str, Case] = {
     "doubled quotes": Case(text(column(2, cycle('say "a"', "b")))),
     "backslashes before quotes": Case(text(column(2, cycle('say "a"', "b")), escapechar="\\", doublequote=False)),
     "a title above the header": Case("Costs by person\nexported on Monday\n\n" + text(people())),
+    "a spreadsheet's title": Case("Costs by person,,,,\nMonday,,,,\n,,,,\n" + text(people())),
     "comments above the header": Case("# costs\n" + text(people())),
     "empty lines between": Case(text(people()).replace("\n", "\n\n", 40)),
     "spaces around everything": Case(text([[f"  {one} " for one in row] for row in people()]), columns={"age": "number"}),
