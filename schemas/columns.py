@@ -14,6 +14,7 @@ class Holds(StrEnum):
     binary = "binary"
     number = "number"
     level = "level"
+    order = "order"
 
 
 class Nulls(StrEnum):

@@ -77,9 +77,14 @@ def admit(
         show.document(_facts(admission))
     else:
         show.line(
-            f"Admitted {admission.dataset}: {admission.units:,} units in {len(admission.files)} files, "
+            f"Admitted {admission.dataset}: {_units(admission)} in {len(admission.files)} files, "
             f"{len(admission.blocks)} block(s). Runs are held to these very bytes from now on."
         )
+
+
+def _units(admission: Admission) -> str:
+    units = f"{admission.units:,} units"
+    return f"{sum(file.rows for file in admission.given):,} rows, reduced to {units}" if admission.given else units
 
 
 def _facts(admission: Admission) -> dict[str, object]:

@@ -10,7 +10,15 @@ from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, load_contract
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
-from causalveil.tasks.admission.kept import difference, find_admission, keep_at_home, keep_beside
+from causalveil.tasks.admission.kept import (
+    difference,
+    find_admission,
+    forget_reduced,
+    keep_at_home,
+    keep_beside,
+    reduced_root,
+    rows_folder,
+)
 from causalveil.tasks.admission.stages import admit_stage
 from causalveil.tasks.enclave.partitions import list_partitions
 from causalveil.tasks.machine.scratch import open_scratch
@@ -19,9 +27,10 @@ from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 
 @dataclass(frozen=True)
 class Held:
-    """The manifest that a run is held to, and whether the data admitted themselves at this run."""
+    """The manifest that a run is held to, where its rows lie, and whether the data admitted themselves at this run."""
 
     admission: Admission
+    folder: Path
     by_itself: bool
 
 
@@ -38,6 +47,7 @@ def admit_folder(folder: Path, stage: Engine) -> Admission:
     admission = _look(contract, folder, stage)
     keep_beside(folder, admission)
     open_ledger().admit(contract, admission)
+    forget_reduced(admission)
     return admission
 
 
@@ -62,7 +72,7 @@ def hold(contract: Contract, folder: Path, layout: Layout, ledger: Ledger, stage
     else:
         problem = "their manifest is not the one that the ledger recorded"
     if admission is not None and problem is None:
-        return Held(admission, by_itself=False)
+        return Held(admission, rows_folder(folder, admission), by_itself=False)
     if not by_itself:
         # Who has neither grant nor admission needs the grant first: it says what may be asked at all.
         ledger.refuse_ungranted(contract)
@@ -73,10 +83,11 @@ def hold(contract: Contract, folder: Path, layout: Layout, ledger: Ledger, stage
     admission = _look(contract, folder, stage)
     keep_at_home(admission)
     ledger.admit(contract, admission)
-    return Held(admission, by_itself=True)
+    forget_reduced(admission)
+    return Held(admission, rows_folder(folder, admission), by_itself=True)
 
 
 def _look(contract: Contract, folder: Path, stage: Engine) -> Admission:
     layout = list_partitions(folder, None if contract.blocks is None else contract.blocks.key)
     with open_scratch(f"admit-{contract.dataset}") as scratch:
-        return stage(admit_stage, contract, folder, layout, scratch)
+        return stage(admit_stage, contract, folder, layout, scratch, reduced_root(contract.dataset))

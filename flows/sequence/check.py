@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from causalveil.flows.planning.outlook import book_of, budget_of
-from causalveil.flows.sequence.study import data_folder, declare
-from causalveil.schemas.admission.cohort import accepts, type_rule
+from causalveil.flows.sequence.study import data_folder, declare, known_units
+from causalveil.schemas.admission.cohort import accepts, contract_roles, type_rule
 from causalveil.schemas.asked.resolve import completed, not_public_enough
 from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile
+from causalveil.schemas.columns import Column
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, load_contract, refusals
 from causalveil.schemas.documents import Problem, every_problem, line_of, read_yaml
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
@@ -132,10 +133,14 @@ def _with_data(path: Path, folder: Path, study: Study, contract: Contract, found
         found.add(contract_file, None, str(refusal))
     layout = found.trying(folder, lambda: read_layout(study, folder))
     if layout is not None:
-        for text in _columns(study, folder, layout):
+        # Where several rows become one, the files hold what the contract declares, and not what a study can name.
+        roles = study.roles if contract.rows is None else contract_roles(contract)
+        for text in _columns(roles, folder, layout):
             found.add(folder, None, text)
-        found.trying(folder, lambda: check_manifest(study, folder, layout))
-    plan = found.trying(path, lambda: declare(study, None if layout is None else sizes_of(study, layout.units)))
+        if contract.rows is None:
+            found.trying(folder, lambda: check_manifest(study, folder, layout))
+    units = None if layout is None else found.trying(folder, lambda: known_units(study, folder))
+    plan = found.trying(path, lambda: declare(study, None if units is None else sizes_of(study, units)))
     if plan is None or any(isinstance(one, StudyError) for one in refusals(contract, study, simulate=False)):
         return
     budget = found.trying(path, lambda: budget_of(path, study, plan))
@@ -150,15 +155,15 @@ def _with_data(path: Path, folder: Path, study: Study, contract: Contract, found
         )
 
 
-def _columns(study: Study, folder: Path, layout: Layout) -> Iterator[str]:
+def _columns(roles: Mapping[str, Column], folder: Path, layout: Layout) -> Iterator[str]:
     """Columns that the data lack, or hold as a type that the study cannot read."""
     partition = layout.partitions[0]
     types = column_types(folder, partition)
-    for name in study.columns:
+    for name, role in roles.items():
         if name not in types:
             yield f"{partition.path}: column '{name}' is missing; there are {', '.join(list(types)[:30])}"
-        elif not accepts(study.roles[name], types[name]):
-            yield f"{partition.path}: column '{name}' {type_rule(study.roles[name])}, and holds {types[name]}"
+        elif not accepts(role, types[name]):
+            yield f"{partition.path}: column '{name}' {type_rule(role)}, and holds {types[name]}"
 
 
 def _granted(contract: Contract) -> bool:

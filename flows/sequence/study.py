@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.guard import guarded
-from causalveil.flows.sequence.admit import hold
+from causalveil.flows.sequence.admit import Held, hold
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.finished import ItsOwnDoing, RunResult, check_folder, deliver, folder_of
 from causalveil.flows.sequence.publish import assemble_release
@@ -30,6 +30,7 @@ from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Layout, Plan, Sizes
 from causalveil.schemas.release import release_text
 from causalveil.schemas.study import SLUG, Study
+from causalveil.tasks.admission.kept import kept_admission
 from causalveil.tasks.enclave.contents import CONTENTS_LABEL, contents_digest
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.manifest import check_manifest
@@ -60,13 +61,19 @@ _LOADED: ContextVar[Loaded | None] = ContextVar("loaded", default=None)
 
 
 @dataclass(frozen=True)
-class Request:
-    """A study with everything that is public about its run."""
+class Asked:
+    """A study that its contract allows, and the partitions in the data folder."""
 
     study: Study
     folder: Path
     contract: Contract
     layout: Layout
+
+
+@dataclass(frozen=True)
+class Request(Asked):
+    """A study with everything that is public about its run; ``folder`` and ``layout`` are what it reads."""
+
     sizes: Sizes
     plan: Plan
 
@@ -127,8 +134,24 @@ def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]
     study = load_study(path)
     folder = data_folder(Path(path), study)
     if units is None and find_contract(folder) is not None and any(folder.rglob("*.parquet")):
-        units = read_layout(study, folder).units
+        units = known_units(study, folder)
     return study, declare(study, None if units is None else sizes_of(study, units))
+
+
+def known_units(study: Study, folder: Path) -> int | None:
+    """How many units a run on the data folder would have; None where their rows are to be reduced and were not yet.
+
+    Raises:
+        ContractError: the contract is wrong.
+        DataError: partitions cannot be read.
+    """
+    contract = find_contract(folder)
+    layout = read_layout(study, folder)
+    if contract is None or contract.rows is None:
+        return layout.units
+    admission = kept_admission(folder, contract)
+    blocks = set(layout.blocks)
+    return None if admission is None else sum(file.rows for file in admission.files if file.block in blocks)
 
 
 def known_sizes(plan: Plan) -> Sizes:
@@ -167,7 +190,7 @@ def already(loaded: Loaded) -> Iterator[None]:
         _LOADED.reset(token)
 
 
-def prepare(loaded: Loaded, *, simulate: bool) -> Request:
+def prepare(loaded: Loaded, *, simulate: bool) -> Asked:
     """Check what the owner allows and read the layout: footers, never rows.
 
     Raises:
@@ -185,9 +208,28 @@ def prepare(loaded: Loaded, *, simulate: bool) -> Request:
             "the contract says that units may have rows in several blocks, and a run has one row of each unit; write "
             "data: {select: {newest: 1}} into the study"
         )
+    if contract.rows is not None:
+        # How many units there are is known once their rows are one each.
+        declare(study, None)
+        return Asked(study, folder, contract, layout)
     check_manifest(study, folder, layout)
-    sizes = sizes_of(study, layout.units)
-    return Request(study, folder, contract, layout, sizes, declare(study, sizes))
+    return sized(Asked(study, folder, contract, layout), layout)
+
+
+def sized(asked: Asked, layout: Layout, folder: Path | None = None) -> Request:
+    """What is asked with its sizes and its plan, on partitions of one row per unit.
+
+    Args:
+        asked: what the contract allows.
+        layout: the partitions that the run reads.
+        folder: where they lie, if not in the data folder.
+
+    Raises:
+        StudyError: the study has no proof on so few units.
+    """
+    sizes = sizes_of(asked.study, layout.units)
+    plan = declare(asked.study, sizes)
+    return Request(asked.study, folder or asked.folder, asked.contract, layout, sizes, plan)
 
 
 def data_folder(path: Path, study: StudyFile | Study) -> Path:
@@ -218,11 +260,12 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
         ReleaseHeld: the run is finished, and its release waits for the data's owner.
         CausalveilError: see ``schemas/errors.py``; the message says whether the reservation stands.
     """
-    request = guarded(prepare, loaded, simulate=simulate is not None)
+    asked = guarded(prepare, loaded, simulate=simulate is not None)
     target = folder_of(out, run_id)
     check_folder(target)
     with _ledger(simulate) as ledger:
-        held = hold(request.contract, request.folder, request.layout, ledger, engine)
+        held = hold(asked.contract, asked.folder, asked.layout, ledger, engine)
+        request = asked if isinstance(asked, Request) else guarded(_reduced, asked, held)
         granted = ledger.grant_itself(request.contract)
         reservation = reserve(request, held.admission, run_id, key_of(run_id, simulate))
         resumed = ledger.reserve(reservation, request.contract) == "resumed"
@@ -241,6 +284,11 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
             stored = budget.stored_document()
         itself = ItsOwnDoing(granted=granted, admitted=held.by_itself)
         return deliver(str(stored), target, run_id, engine, resumed=resumed, itself=itself, returned=drawn)
+
+
+def _reduced(asked: Asked, held: Held) -> Request:
+    """What is asked, on the rows that admission reduced to one per unit."""
+    return sized(asked, read_layout(asked.study, held.folder), held.folder)
 
 
 # What does not go away by itself: the same study on the same data would fail again.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
 _TEXTS = (pl.String, pl.Categorical, pl.Enum)
 _NUMBERS = (*_INTEGERS, pl.Float32, pl.Float64, pl.Boolean, pl.Decimal)
+_ORDERED = (*_NUMBERS, *_TEXTS, pl.Date, pl.Datetime, pl.Time, pl.Duration)
 
 
 class Rule(StrEnum):
@@ -37,6 +38,7 @@ class Rule(StrEnum):
     treatment_type = "must be a boolean or an integer column"
     text_code_type = "must be a text column, since its declared codes are text"
     text_level_type = "must be a text column, since its declared levels are text"
+    order_type = "must be a date, a time, a number or text, since rows are put in order by it"
     integer_level_type = "must be an integer column, since its declared levels are integers"
     same_type = "has another type than in the first partition; write all partitions with one schema"
     null = "holds nulls"
@@ -71,6 +73,8 @@ def contract_roles(contract: Contract) -> dict[str, Column]:
             roles[name] = Column(holds=Holds.binary, codes=column.codes.pair, nulls=nulls)
         else:
             roles[name] = Column(holds=Holds.number, nulls=nulls)
+    if contract.rows is not None and contract.rows.order is not None:
+        roles.setdefault(contract.rows.order, Column(holds=Holds.order))
     return roles
 
 
@@ -114,7 +118,7 @@ def row_rules(role: Column, dtype: pl.DataType | None) -> dict[Rule, Breaks]:
             rules |= _binary(role.codes, dtype)
         case Holds.level:
             rules |= {} if role.admitted is None else _levels(role.admitted, dtype)
-        case Holds.number:
+        case Holds.number | Holds.order:
             rules |= _finite(dtype)
     return rules
 
@@ -146,6 +150,8 @@ def type_rule(role: Column) -> Rule:
             return Rule.text_level_type if isinstance(role.levels[0], str) else Rule.integer_level_type
         case Holds.number:
             return Rule.number_type
+        case Holds.order:
+            return Rule.order_type
 
 
 def accepts(role: Column, dtype: pl.DataType) -> bool:
@@ -169,6 +175,8 @@ def _accepted(role: Column) -> tuple[tuple[object, ...], type[pl.DataType]]:
             return _TEXTS, pl.String
         case Rule.integer_level_type:
             return _INTEGERS, pl.Int64
+        case Rule.order_type:
+            return _ORDERED, pl.Date
         case _:
             return _NUMBERS, pl.Float64
 

@@ -66,7 +66,9 @@ class Admission(Frozen):
         declares: digest of what the contract says of rows; see :func:`declarations`.
         key: of the digests, 32 hex digits.
         columns: name and type of each declared column, as the files store it.
-        files: the partitions, in the order of their paths.
+        files: the partitions that runs read, in the order of their paths.
+        given: where several rows of a unit were reduced to one, the owner's files, of whose rows ``files`` were made;
+            empty where these are the same.
     """
 
     version: Literal[1] = 1
@@ -75,6 +77,7 @@ class Admission(Frozen):
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     columns: dict[str, str]
     files: tuple[AdmittedFile, ...]
+    given: tuple[AdmittedFile, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -88,6 +91,18 @@ class Admission(Frozen):
         return sum(file.rows for file in self.files)
 
     @property
+    def reduced(self) -> str | None:
+        """The name of the folder of reduced rows: the same for the same files and declarations; None: none were."""
+        if not self.given:
+            return None
+        return reduced_name(self.declares, self.given)
+
+    @property
+    def owners(self) -> tuple[AdmittedFile, ...]:
+        """The files in the data folder."""
+        return self.given or self.files
+
+    @property
     def blocks(self) -> tuple[str, ...]:
         """The ledger blocks, sorted."""
         return tuple(sorted({file.block for file in self.files}))
@@ -96,6 +111,12 @@ class Admission(Frozen):
     def by_path(self) -> dict[str, AdmittedFile]:
         """The files by their paths."""
         return {file.path: file for file in self.files}
+
+
+def reduced_name(declares: str, given: tuple[AdmittedFile, ...]) -> str:
+    """32 hex digits over declarations and the keyed digests of the owner's files, which tell nothing of their rows."""
+    text = json.dumps([declares, [[file.path, file.digest] for file in given]])
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Finding(Frozen):

@@ -16,7 +16,7 @@ from pydantic import Field
 from causalveil.schemas.asked.numbers import sane_range
 from causalveil.schemas.declared.columns import CodesColumn, Declared, LevelsColumn, NumberColumn
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import Name
+from causalveil.schemas.study import Missing, Name
 
 
 class Keep(StrEnum):
@@ -88,6 +88,8 @@ class RowsPerUnit(Frozen):
             raise ValueError(
                 "'rows.order' is the unit, which is the same in all rows of a unit; name a date or a number"
             )
+        if self.order is not None and self.order in columns and columns[self.order].nulls is Missing.indicator:
+            raise ValueError(f"'rows.order': column '{self.order}' may hold nulls, which have no place in an order")
         if self.order is None:
             by_order = [name for name in columns if self.aggregate(name) in _OF_ORDER]
             if self.at_most is not None or by_order:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 from causalveil.schemas.admission.manifest import ADMISSION_FILE, Admission, declarations, load_admission
@@ -13,6 +14,7 @@ from causalveil.tasks.machine.home import home
 from causalveil.tasks.machine.write import make_folder_durably, whole_file
 
 FOLDER = "admissions"
+REDUCED = "reduced"
 
 
 def keep_beside(folder: Path, admission: Admission) -> Path:
@@ -69,6 +71,35 @@ def find_admission(folder: Path, dataset: str, digest: str | None) -> Admission 
     return next((one for one in found if one is not None and one.digest == digest), None)
 
 
+def kept_admission(folder: Path, contract: Contract) -> Admission | None:
+    """A manifest of the contract's declarations, for planning: no ledger vouches for it.
+
+    Raises:
+        DataError: a manifest cannot be read.
+    """
+    found = (load_admission(path) for path in (folder / ADMISSION_FILE, _at_home(contract.dataset)))
+    return next((one for one in found if one is not None and one.declares == declarations(contract)), None)
+
+
+def rows_folder(folder: Path, admission: Admission) -> Path:
+    """Where the rows lie that runs read: the data folder, or where they were reduced to one per unit."""
+    return folder if admission.reduced is None else reduced_root(admission.dataset) / admission.reduced
+
+
+def reduced_root(dataset: str) -> Path:
+    """The folder of a dataset's reduced rows, in the causalveil home."""
+    return home() / REDUCED / dataset
+
+
+def forget_reduced(admission: Admission) -> None:
+    """Delete reduced rows of the dataset that are not this admission's; those of a run under way end it."""
+    root = reduced_root(admission.dataset)
+    if root.is_dir():
+        for folder in root.iterdir():
+            if folder.name != admission.reduced:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
 def difference(admission: Admission, contract: Contract, folder: Path, layout: Layout, *, times: bool) -> str | None:
     """How contract and files differ from what was admitted, in public words; None if they do not. Reads no row.
 
@@ -83,10 +114,12 @@ def difference(admission: Admission, contract: Contract, folder: Path, layout: L
         return "the contract declares the rows otherwise than when they were admitted"
     if admission.blocks != tuple(sorted(layout.dataset_blocks)):
         return "a block was added or removed since they were admitted"
-    read = set(layout.blocks)
+    if admission.reduced is not None and not rows_folder(folder, admission).is_dir():
+        return "the rows that were reduced when they were admitted are gone"
+    read, owners = set(layout.blocks), {file.path: file for file in admission.owners}
     found = {partition.path: partition for partition in layout.partitions}
-    for path in sorted(found.keys() | {file.path for file in admission.files if file.block in read}):
-        file, partition = admission.by_path.get(path), found.get(path)
+    for path in sorted(found.keys() | {path for path, file in owners.items() if file.block in read}):
+        file, partition = owners.get(path), found.get(path)
         if file is None or partition is None:
             return f"{path} was {'added' if file is None else 'removed'} since they were admitted"
         size, modified = _size_and_time(folder / path)

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polars as pl
 
 from causalveil.schemas.admission.cohort import Rule, contract_roles
-from causalveil.schemas.admission.manifest import Admission, AdmittedFile, Finding, NotAdmitted, declarations
+from causalveil.schemas.admission.manifest import (
+    Admission,
+    AdmittedFile,
+    Finding,
+    NotAdmitted,
+    declarations,
+    reduced_name,
+)
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.admission.rows import row_findings, type_findings
 from causalveil.tasks.admission.units import SeenUnits
 from causalveil.tasks.enclave.contents import file_digest, state_of
-from causalveil.tasks.enclave.partitions import column_types
+from causalveil.tasks.enclave.partitions import column_types, list_partitions
 from causalveil.tasks.enclave.unit_hash import keyed_hash
+from causalveil.tasks.machine.write import make_folder_durably
 from causalveil.tasks.privacy.keys import admission_key, passing_key
+from causalveil.tasks.reduction.stages import reduce_stage
+
+# Where rows are reduced before they have their name; nobody reads there.
+DRAFT = "_draft"
 
 
-def admit_stage(contract: Contract, folder: Path, layout: Layout, scratch: Path) -> Admission:
+def admit_stage(contract: Contract, folder: Path, layout: Layout, scratch: Path, reduced: Path) -> Admission:
     """Hold every row of every partition to the contract. Streams: memory holds columns of one partition.
 
     Args:
         contract: what the owner declares.
         folder: the data folder.
         layout: all partitions in it.
-        scratch: an empty private folder on disk, for 16 bytes a unit.
+        scratch: an empty private folder on disk, for 16 bytes a unit, or for all rows where they are reduced.
+        reduced: the folder of the dataset's reduced rows; nothing is written there unless the contract has ``rows``.
 
     Returns:
         The manifest.
@@ -38,6 +52,9 @@ def admit_stage(contract: Contract, folder: Path, layout: Layout, scratch: Path)
     """
     look = _Look(contract, folder, layout, scratch)
     files = tuple(look.at(partition) for partition in layout.partitions)
+    given: tuple[AdmittedFile, ...] = ()
+    if contract.rows is not None and not look.findings:
+        given, files = files, look.reduce(files, reduced)
     findings = (*look.findings, *look.repeated())
     if findings:
         more = " (and more)" if len(findings) > 1 else ""
@@ -50,8 +67,9 @@ def admit_stage(contract: Contract, folder: Path, layout: Layout, scratch: Path)
         dataset=contract.dataset,
         declares=declarations(contract),
         key=look.key,
-        columns={name: str(dtype) for name, dtype in look.first.items() if name in look.roles},
+        columns={name: str(dtype) for name, dtype in look.first.items() if name in look.roles or contract.rows},
         files=files,
+        given=given,
     )
 
 
@@ -89,6 +107,41 @@ class _Look:
             digest=found,
         )
 
+    def reduce(self, given: tuple[AdmittedFile, ...], root: Path) -> tuple[AdmittedFile, ...]:
+        """Make one row of each unit's rows, and the folder that runs read; what it holds follows from ``given``."""
+        make_folder_durably(root)
+        final, draft, place = (
+            root / reduced_name(declarations(self.contract), given),
+            root / DRAFT,
+            self.scratch / "rows",
+        )
+        for left in (draft, final):
+            shutil.rmtree(left, ignore_errors=True)
+        draft.mkdir(mode=0o700)
+        place.mkdir(mode=0o700)
+
+        def each(block: str, units: pl.Series) -> None:
+            self._units(block).add(keyed_hash(units, self._hash_key))
+
+        reduce_stage(self.contract, self.folder, self.layout, place, draft, each, bytes.fromhex(self.key))
+        layout = list_partitions(draft, None if self.contract.blocks is None else self.contract.blocks.key)
+        self.first = column_types(draft, layout.partitions[0])
+        files = tuple(self._digested(draft, partition) for partition in layout.partitions)
+        draft.rename(final)
+        return files
+
+    def _digested(self, folder: Path, partition: Partition) -> AdmittedFile:
+        size = state_of(folder / partition.path)[2]
+        # No time: the same rows reduced again have the same manifest.
+        return AdmittedFile(
+            path=partition.path,
+            rows=partition.rows,
+            block=partition.block,
+            size=size,
+            modified=0,
+            digest=file_digest(folder / partition.path, self.key),
+        )
+
     def repeated(self) -> list[Finding]:
         """Units that have two rows where they may have one."""
         span = self.contract.units_span_blocks
@@ -105,7 +158,7 @@ class _Look:
         good = {name: role for name, role in self.roles.items() if name not in bad}
 
         def each(frame: pl.DataFrame) -> None:
-            if self.contract.unit in good:
+            if self.contract.rows is None and self.contract.unit in good:
                 units = frame[self.contract.unit].drop_nulls()
                 self._units(partition.block).add(keyed_hash(units, self._hash_key))
 

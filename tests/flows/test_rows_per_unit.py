@@ -1,0 +1,191 @@
+"""Visits under a contract with `rows`: admitted as one row a person, run on, and nobody sees who has how many."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from causalveil.flows.api import load_study, plan, run_study
+from causalveil.flows.cli.main import main
+from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.admit import admit_folder
+from causalveil.flows.sequence.check import check
+from causalveil.schemas.admission.manifest import NotAdmitted
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.release import EffectRelease
+from causalveil.tasks.admission.kept import rows_folder
+from causalveil.tasks.machine.home import home
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.privacy.owner import owner_key
+from tests.studies import people, write_study
+
+ROWS: dict[str, Any] = {
+    "at_most": 4,
+    "keep": "last",
+    "order": "day",
+    "count": "visits",
+    "aggregates": {"score": "mean", "treated": "any", "age": "max"},
+}
+
+
+def visits(n: int = 300, seed: int = 5) -> pl.DataFrame:
+    """People with one to six visits each, in the order of days."""
+    random = np.random.default_rng(seed)
+    frame = people(n).select(pl.all().repeat_by(pl.Series(random.integers(1, 7, n)))).explode(pl.all())
+    day = pl.Series("day", random.permutation(frame.height)).cast(pl.Int32)
+    return frame.with_columns((pl.lit(0).cast(pl.Date) + pl.duration(days=day)).alias("day"))
+
+
+def write(folder: Path, frame: pl.DataFrame, contract: dict[str, Any] | None = None, **study: Any) -> Path:
+    return write_study(folder, frame=frame, partitions=3, study=study, contract={"rows": ROWS, **(contract or {})})
+
+
+def test_a_run_reads_one_row_a_person(tmp_path: Path) -> None:
+    path = write(tmp_path / "study", visits(), covariates={"age": {}, "visits": {}})
+    assert plan(path).sizes is None, "how many people there are is not known from the files"
+    result = run_study(path, out=tmp_path / "out", run_id="one", engine="direct")
+    assert isinstance(result.release, EffectRelease)
+    assert result.release.units == 300
+    assert result.release.specification["covariates"]["visits"] == {
+        **result.release.specification["covariates"]["visits"],
+        "lower": 1.0,
+        "upper": 4.0,
+    }
+    assert plan(path).sizes is not None
+    # The reduced rows are the owner's to keep, in a folder that nobody else can open.
+    (folder,) = (home() / "reduced" / "small").iterdir()
+    assert folder.stat().st_mode & 0o077 == 0
+    again = run_study(path, out=tmp_path / "out2", run_id="two", engine="direct")
+    assert [entry.kind for entry in open_ledger().entries_of("small")].count("admit") == 1
+    assert again.release.units == 300
+
+
+def test_the_same_people_reduced_by_hand_give_the_same_release(tmp_path: Path) -> None:
+    """Whoever makes one row of many, in whatever files: the same numbers under one seed."""
+    frame = visits()
+    kept = frame.sort("person", "day").group_by("person", maintain_order=True).tail(4)
+    by_hand = kept.group_by("person", maintain_order=True).agg(
+        pl.col("treated").max(), pl.col("score").mean(), pl.col("age").max(), pl.col("group").last()
+    )
+    many = write(tmp_path / "many", frame, {"rows": {**ROWS, "count": None}})
+    one = write_study(tmp_path / "one", frame=by_hand)
+    releases = [
+        run_study(path, out=tmp_path / path.parent.name / "out", simulate=3, run_id="same").release
+        for path in (many, one)
+    ]
+    assert isinstance(releases[0], EffectRelease)
+    assert isinstance(releases[1], EffectRelease)
+    assert releases[0].estimate == releases[1].estimate
+    assert releases[0].interval == releases[1].interval
+
+
+def sensitive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, **contract: Any) -> Path:
+    monkeypatch.setenv("CAUSALVEIL_OWNER_KEY", str(tmp_path / "owner.key"))
+    owner = owner_key(create=True).public
+    path = write(tmp_path / "study", visits(), {"data_class": "sensitive", "owner_key": owner, **contract})
+    with pytest.raises(SystemExit) as ended:
+        main(["ledger", "grant", str(path.with_name("dataset.yaml")), "--reason", "opening"])
+    assert ended.value.code == 0
+    return path
+
+
+def test_sensitive_visits_are_admitted_by_their_owner_and_held_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = sensitive(tmp_path, monkeypatch)
+    with pytest.raises(DataError, match="never admitted"):
+        run_study(path, out=tmp_path / "out", engine="direct")
+    with pytest.raises(SystemExit) as ended:
+        main(["admit", str(path.parent)])
+    assert ended.value.code == 0
+    assert "rows, reduced to 300 units" in capfd.readouterr().out
+    assert run_study(path, out=tmp_path / "out", run_id="one", engine="direct").release.units == 300
+    # What the owner's files say now is not what was admitted.
+    first = path.parent / "part-0.parquet"
+    frame = pl.read_parquet(first)
+    frame.with_columns(pl.col("score") + 1.0).vstack(frame[:1]).write_parquet(first)
+    with pytest.raises(DataError, match="changed since they were admitted"):
+        run_study(path, out=tmp_path / "out2", engine="direct")
+    admission = admit_folder(path.parent, DirectEngine())
+    assert [folder.name for folder in (home() / "reduced" / "small").iterdir()] == [admission.reduced]
+    # Reduced rows that somebody changed, or took away.
+    reduced = rows_folder(path.parent, admission)
+    (part,) = reduced.glob("*.parquet")
+    whole = part.read_bytes()
+    pl.read_parquet(part).with_columns(score=pl.lit(5.0)).write_parquet(part)
+    with pytest.raises(DataError, match="changed since it was admitted"):
+        run_study(path, out=tmp_path / "out3", run_id="three", engine="direct")
+    part.write_bytes(whole)
+    assert run_study(path, out=tmp_path / "out4", run_id="four", engine="direct").release.units == 300
+    shutil.rmtree(reduced)
+    with pytest.raises(DataError, match="are gone"):
+        run_study(path, out=tmp_path / "out5", run_id="five", engine="direct")
+    assert admit_folder(path.parent, DirectEngine()).digest == admission.digest, "the same rows, the same manifest"
+    assert run_study(path, out=tmp_path / "out6", run_id="six", engine="direct").release.units == 300
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"day": None}, "column 'day' holds nulls"),
+        ({"score": float("nan")}, "column 'score' holds NaN"),
+        ({"group": "z"}, "column 'group' holds a value that is not among its declared levels"),
+    ],
+)
+def test_bad_visits_are_told_before_anything_is_reduced(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+    frame = visits()
+    (name, value), *_ = change.items()
+    bad = frame.with_columns(
+        pl.when(pl.int_range(pl.len()) == 7).then(pl.lit(value, frame.schema[name])).otherwise(pl.col(name)).alias(name)
+    )
+    path = write(tmp_path / "study", bad)
+    with pytest.raises(NotAdmitted, match=says):
+        admit_folder(path.parent, DirectEngine())
+    assert not list((home() / "reduced").rglob("*.parquet"))
+
+
+def test_a_person_in_two_blocks_that_units_do_not_span_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    contract = {"rows": ROWS, "blocks": {"key": "month", "units_span": False}}
+    path = write_study(folder, partitions=0, contract=contract)
+    frame = visits()
+    halves = frame.filter(pl.col("person") < 1150), frame.filter(pl.col("person") >= 1150)
+    for month, rows in enumerate(halves):
+        (folder / f"month={month}").mkdir()
+        rows.write_parquet(folder / f"month={month}" / "a.parquet")
+    assert run_study(path, out=tmp_path / "out", engine="direct").release.units == 300
+    halves[1].vstack(halves[0][:1]).write_parquet(folder / "month=1" / "a.parquet")
+    with pytest.raises(NotAdmitted, match="names a unit twice"):
+        run_study(path, out=tmp_path / "out2", engine="direct")
+
+
+def test_neighbours_look_alike_to_everybody_but_the_owner(tmp_path: Path) -> None:
+    """One person with a single visit is replaced by one with two hundred: layout, ledger and plan are equal."""
+    frame = visits()
+    one = frame.filter(pl.col("person") != 1007).vstack(frame.filter(pl.col("person") == 1007)[:1])
+    busy = frame.filter(pl.col("person") == 1007)[:1].select(pl.all().repeat_by(200)).explode(pl.all())
+    other = frame.filter(pl.col("person") != 1007).vstack(busy)
+    seen = []
+    for name, rows in (("one", one), ("other", other)):
+        path = write(tmp_path / name, rows, {"dataset": name})
+        release = run_study(path, out=tmp_path / name / "out", run_id=name, engine="direct").release
+        reserved = open_ledger().record(name)
+        assert reserved is not None
+        admitted = [entry.document for entry in open_ledger().entries_of(name) if entry.kind == "admit"]
+        facts = [(one["partitions"], one["units"]) for one in admitted]
+        seen.append((release.units, reserved.reservation.layout_digest, load_study(path).digest, facts))
+    assert seen[0] == seen[1]
+
+
+def test_check_reads_the_visits_as_the_contract_declares_them(tmp_path: Path) -> None:
+    path = write(tmp_path / "study", visits(), covariates={"age": {}, "visits": {}})
+    assert check(path) == []
+    write(tmp_path / "study", visits().drop("day"), covariates={"age": {}, "visits": {}})
+    assert [one.text for one in check(path)] == [
+        "part-0.parquet: column 'day' is missing; there are person, treated, score, age, group"
+    ]
