@@ -37,6 +37,7 @@ def fertility() -> pl.DataFrame:
         person_id=pl.col("rownames").cast(pl.Int64),
         more_than_two=(pl.col("morekids") == "yes"),
         weeks=pl.col("work").cast(pl.Int16),
+        worked=(pl.col("work") > 0),
         age=pl.col("age").cast(pl.Int16),
         ethnicity=ethnicity,
         first_girl=(pl.col("gender1") == "female"),

@@ -73,6 +73,12 @@ class ConvergenceError(CausalveilError):
     """An optimiser did not reach its declared tolerance; the run ends before any draw."""
 
 
+class GateFailed(CausalveilError):
+    """A gate that the protocol declared has failed. The release is written and its charge stands."""
+
+    exit_code = 8
+
+
 class ReleaseHeld(CausalveilError):
     """The run is finished and its charges stand, but the data's owner has not approved its release yet."""
 

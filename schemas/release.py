@@ -16,6 +16,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.privacy import Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
+from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, ProtocolAnswer
 from causalveil.schemas.study import Estimand, Finite
 
 SCHEMA_FILE = Path(__file__).with_name("release-v1.schema.json")
@@ -131,6 +132,28 @@ class EffectRelease(Release):
     ]
 
 
+class ProtocolRelease(Release):
+    """Many private effects in one table: outcome x subgroup x arm."""
+
+    kind: Literal["protocol"] = "protocol"
+    estimand: Estimand
+    confidence: Finite
+    answers: tuple[ProtocolAnswer, ...]
+    balance: tuple[BalanceRow, ...]
+    gates: tuple[GateResult, ...]
+    calibration: Calibration
+    not_covered: Annotated[str, Field(description="what no interval of the table holds")]
+    details: Annotated[
+        dict[str, float | int | str | bool],
+        Field(description="post-processing of released values, or declared facts, by name"),
+    ]
+
+    @property
+    def gate_failed(self) -> bool:
+        """Whether a declared gate failed."""
+        return any(gate.verdict is GateVerdict.failed for gate in self.gates)
+
+
 class ScoreRelease(Frozen):
     """One score's answer. Released values only; None where there is no answer or the value was not asked for."""
 
@@ -172,7 +195,11 @@ class DirectionRelease(Release):
     details: Annotated[dict[str, float | int | str | bool], Field(description="declared facts, by name")]
 
 
-RELEASES: dict[str, type[Release]] = {"effect": EffectRelease, "direction": DirectionRelease}
+RELEASES: dict[str, type[Release]] = {
+    "effect": EffectRelease,
+    "protocol": ProtocolRelease,
+    "direction": DirectionRelease,
+}
 # What a reader skips first stands last in the file.
 LAST = ("privacy", "noise", "not_for_release", "software", "ledger", "budget")
 

@@ -42,7 +42,7 @@ STUDIES: Mapping[str, Mapping[str, type[Study]]] = _studies()
 
 def estimator_names() -> tuple[str, ...]:
     """Every estimator that a contract may allow."""
-    return tuple(name for names in STUDIES.values() for name in names)
+    return tuple(dict.fromkeys(name for names in STUDIES.values() for name in names))
 
 
 def parse_study(document: Mapping[str, Any], where: str = "study") -> Study:

@@ -2,7 +2,8 @@
 
 Exit codes: 0 done; 2 study or contract wrong, or ids clash; 3 data do not meet the schema; 4 the budget refuses;
 5 ledger unreachable, foreign, or does not verify; 6 a site's bundle is refused; 7 the run is finished and its release
-is held for the data's owner; 130 stopped by Ctrl-C, 143 by SIGTERM; 1 anything else.
+is held for the data's owner; 8 the release is written, but a gate that the protocol declared failed;
+130 stopped by Ctrl-C, 143 by SIGTERM; 1 anything else.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from causalveil.flows.cli.ledger import ledger_app
 from causalveil.flows.cli.options import EngineChoice, Json, Sweep
 from causalveil.flows.cli.outlook import chart, forecast
 from causalveil.flows.cli.owner import admit, owner_app
+from causalveil.flows.cli.protocols.show import check_gates
 from causalveil.flows.cli.report import report
 from causalveil.flows.cli.sites import bundle_app, pool
 from causalveil.flows.cli.start.check import check
@@ -147,6 +149,7 @@ def run(
         show.outcome(outcome, remaining)
         if bundle is not None:
             show.line(f"Bundle: {bundle}")
+    check_gates(outcome.release)
 
 
 @app.command()

@@ -14,6 +14,8 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
+from causalveil.flows.cli.protocols.show import protocol
+
 # Schemas are imported where they are shown: `--help` must not pay for pydantic.
 if TYPE_CHECKING:
     from causalveil.flows.engine.engine import Watcher
@@ -143,7 +145,7 @@ def _direction(release: DirectionRelease) -> str:
 
 
 # How each kind of release reads; without an entry only its charges are shown.
-ANSWERS: dict[str, Callable[[Any], str]] = {"effect": _effect, "direction": _direction}
+ANSWERS: dict[str, Callable[[Any], str]] = {"effect": _effect, "protocol": protocol, "direction": _direction}
 
 
 def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:

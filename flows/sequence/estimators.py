@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators import aipw, balancing, difference, direction, ipw, matching, regression
+from causalveil.flows.estimators import aipw, balancing, difference, direction, ipw, matching, protocol, regression
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.estimators.balancing import BalancingStudy
@@ -16,6 +16,7 @@ from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.estimators.protocols import DifferenceProtocol, RegressionProtocol
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
@@ -58,6 +59,12 @@ _ENTRIES: tuple[Estimator[Any], ...] = (
     Estimator(DifferenceStudy, difference.declare, difference.estimate, difference.expected),
     Estimator(RegressionStudy, regression.declare, regression.estimate, regression.expected),
     Estimator(BalancingStudy, balancing.declare, balancing.estimate, balancing.expected),
+    Estimator(
+        RegressionProtocol, protocol.declare_regression, protocol.estimate_regression, protocol.expected_regression
+    ),
+    Estimator(
+        DifferenceProtocol, protocol.declare_difference, protocol.estimate_difference, protocol.expected_difference
+    ),
     Estimator(DirectionStudy, direction.declare, direction.estimate, direction.expected),
 )
 

@@ -10,11 +10,12 @@ from causalveil.flows.engine.engine import Engine
 from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import RunConflict, StudyError
-from causalveil.schemas.release import Release, load_release_text
+from causalveil.schemas.release import ProtocolRelease, Release, load_release_text
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.privacy.budget import drop_records
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.protocols.files import write_tables
 
 RELEASE_FILE = "release.json"
 
@@ -138,14 +139,18 @@ def check_folder(folder: Path) -> None:
 
 
 def write_release(folder: Path, text: str) -> Path:
-    """Write release.json atomically.
+    """Write release.json atomically, and beside that of a protocol its table as CSV and Parquet.
 
     Raises:
         StudyError: the folder cannot be written, or holds another release.
     """
-    return write_whole(
+    path = write_whole(
         folder / RELEASE_FILE,
         text,
         taken="another release lies there; choose another --out (this run is in the ledger)",
         failed="the release is in the ledger: run again with the same --run-id and another --out",
     )
+    release = load_release_text(text)
+    if isinstance(release, ProtocolRelease):
+        write_tables(folder, release)
+    return path

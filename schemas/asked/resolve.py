@@ -14,6 +14,7 @@ from causalveil.schemas.asked.study_file import (
     Clipping,
     DirectionStudyFile,
     EffectStudyFile,
+    ProtocolStudyFile,
     StudyFile,
 )
 from causalveil.schemas.contract import Contract
@@ -23,6 +24,7 @@ from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.privacy import Level
+from causalveil.schemas.protocols.study import ProtocolStudy, Subgroups
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import EffectStudy, Missing, Others, Study
 
@@ -83,6 +85,8 @@ def completed(
         document["data"]["select"] = None
     if isinstance(asked, EffectStudyFile):
         document |= _effect(asked, contract, problems)
+    elif isinstance(asked, ProtocolStudyFile):
+        document |= _protocol(asked, contract, problems)
     elif isinstance(asked, DirectionStudyFile):
         pair = {"x": asked.pair.x, "y": asked.pair.y}
         document["pair"] = {
@@ -103,6 +107,8 @@ def asks_for(asked: StudyFile, study: Study) -> bool:
         return False
     if isinstance(asked, DirectionStudyFile) and isinstance(study, DirectionStudy):
         return _within(asked.pair.x, study.pair.x) and _within(asked.pair.y, study.pair.y)
+    if isinstance(asked, ProtocolStudyFile) and isinstance(study, ProtocolStudy):
+        return _asks_for_protocol(asked, study)
     if not (isinstance(asked, EffectStudyFile) and isinstance(study, EffectStudy)):
         return False
     effect = (asked.treatment, asked.missing or Missing.refuse, asked.estimand, asked.confidence)
@@ -112,6 +118,28 @@ def asks_for(asked: StudyFile, study: Study) -> bool:
         and _within(asked.outcome, study.outcome)
         and all(_within(one, study.covariates[name]) for name, one in asked.covariates.items())
     )
+
+
+def _asks_for_protocol(asked: ProtocolStudyFile, study: ProtocolStudy) -> bool:
+    said = (asked.treatment, asked.missing or Missing.refuse, asked.estimand, asked.confidence, asked.gates)
+    groups, arms = asked.subgroups, asked.arms
+    return (
+        said == (study.treatment, study.missing, study.estimand, study.confidence, study.gates)
+        and len(asked.outcomes) == len(study.outcomes)
+        and all(_within(one, other) for one, other in zip(asked.outcomes, study.outcomes, strict=True))
+        and asked.covariates.keys() == study.covariates.keys()
+        and all(_within(one, study.covariates[name]) for name, one in asked.covariates.items())
+        and (groups is None) == (study.subgroups is None)
+        and (groups is None or study.subgroups is None or groups.name == study.subgroups.name)
+        and (groups is None or study.subgroups is None or groups.levels in (None, _levels_of(study.subgroups)))
+        and (arms is None) == (study.arms is None)
+        and (arms is None or study.arms is None or arms.reference == study.arms.reference)
+        and (arms is None or study.arms is None or arms.levels in (None, study.arms.levels))
+    )
+
+
+def _levels_of(groups: Subgroups) -> tuple[str | int, ...] | None:
+    return getattr(groups.column, "levels", None)
 
 
 def _within(asked: Clipping, found: Any) -> bool:
@@ -151,6 +179,65 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
                     f"'missing': the contract says that '{name}' may hold nulls; remove 'missing' or write 'indicator'"
                 )
     return document
+
+
+def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
+    """Treatment, arms, outcomes, subgroups and covariates in full."""
+    document: dict[str, Any] = {
+        key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "gates")
+    } | {"missing": asked.missing or Missing.refuse}
+    column = _declared(asked.treatment, "treatment", contract, problems)
+    _no_nulls(column, "treatment", asked.treatment, problems)
+    if asked.arms is not None:
+        document["arms"] = {"reference": asked.arms.reference, "levels": _arm_levels(asked, column, problems)}
+    elif isinstance(column, CodesColumn):
+        document["treatment_codes"] = column.codes
+    elif column is not None:
+        problems.append(
+            f"'treatment': column '{asked.treatment}' is no pair of codes in the contract; with several levels say "
+            "which one the others are compared with: 'arms: {reference: LEVEL}'"
+        )
+    document["outcomes"] = []
+    for place, one in enumerate(asked.outcomes):
+        number = _number(one.name, f"outcomes.{place + 1}", one, contract, problems)
+        number.pop("nulls", None)
+        number.pop("scale", None)
+        _no_nulls(None if contract is None else contract.offered.get(one.name), "outcomes", one.name, problems)
+        document["outcomes"].append({"name": one.name, "role": one.role, "importance": one.importance, **number})
+    if asked.subgroups is not None:
+        levels = AskedCovariate(levels=asked.subgroups.levels)
+        group = _covariate(asked.subgroups.name, levels, contract, problems, "subgroups")
+        document["subgroups"] = {"name": asked.subgroups.name, "column": group}
+        if asked.subgroups.name in asked.covariates:
+            problems.append(
+                f"'subgroups': '{asked.subgroups.name}' is a covariate too; take it out there: each answer is within "
+                "one of its levels"
+            )
+    document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
+    return document
+
+
+def _arm_levels(asked: ProtocolStudyFile, column: Declared | None, problems: Problems) -> tuple[str | int, ...] | None:
+    """The levels of a treatment of several arms: all that the contract declares."""
+    arms = asked.arms
+    if arms is None:
+        return None
+    declared: tuple[str | int, ...] | None = None
+    if isinstance(column, CodesColumn):
+        declared = column.codes.pair
+    elif isinstance(column, LevelsColumn):
+        declared = column.levels
+        if column.others is Others.other:
+            problems.append(f"'arms': column '{asked.treatment}' may hold other values than its levels")
+    elif column is not None:
+        problems.append(f"'arms': column '{asked.treatment}' has no levels in the contract")
+    if declared is not None and arms.levels is not None and set(arms.levels) != set(declared):
+        problems.append("'arms.levels' are not the contract's; leave them out")
+    if declared is not None and arms.reference not in declared:
+        problems.append(f"'arms.reference': '{arms.reference}' is no level of '{asked.treatment}' in the contract")
+    if declared is None and column is None and arms.levels is None:
+        problems.append("'arms': no contract is at hand, so the study must declare 'levels'")
+    return declared or arms.levels
 
 
 def _declared(name: str, place: str, contract: Contract | None, problems: Problems) -> Declared | None:
@@ -195,9 +282,11 @@ def _number(name: str, place: str, asked: Clipping, contract: Contract | None, p
     return {**ends, **given, **extra}
 
 
-def _covariate(name: str, asked: AskedCovariate, contract: Contract | None, problems: Problems) -> dict[str, Any]:
+def _covariate(
+    name: str, asked: AskedCovariate, contract: Contract | None, problems: Problems, place: str = ""
+) -> dict[str, Any]:
     """A covariate in full: the contract's kind, the study's narrower range or fewer levels."""
-    place = f"covariates.{name}"
+    place = place or f"covariates.{name}"
     column = None if contract is None else contract.offered.get(name)
     if asked.levels is None and not isinstance(column, LevelsColumn):
         found = _number(name, place, asked, contract, problems)

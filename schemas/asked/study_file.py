@@ -17,8 +17,10 @@ from causalveil.schemas.asked.numbers import sane_range
 from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.privacy import Frozen
+from causalveil.schemas.protocols.study import AskedOf, Gates
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import (
+    Code,
     Estimand,
     EstimatorSettings,
     Finite,
@@ -117,6 +119,10 @@ def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+def _all_named(value: Any) -> Any:
+    return tuple(_named(one) for one in value) if isinstance(value, list | tuple) else value
+
+
 def _listed(value: Any) -> Any:
     """A list of names as a mapping without narrower ranges; ``x1:`` with nothing behind it is such a name as well."""
     if isinstance(value, list | tuple):
@@ -147,6 +153,47 @@ class EffectStudyFile(StudyFile):
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
 
 
+class AskedOutcome(AskedNumber, AskedOf):
+    """An outcome of a protocol: a column by name, perhaps a narrower range, its role and its importance."""
+
+
+class AskedGroups(Frozen):
+    """The column whose levels are subgroups; ``levels``: some of them, the others then count as one."""
+
+    name: Name
+    levels: Levels | None = None
+
+
+class AskedArms(Frozen):
+    """The level of the treatment that all others are compared with; ``levels``: all, where no contract is at hand."""
+
+    reference: Code
+    levels: Levels | None = None
+
+
+class ProtocolStudyFile(StudyFile):
+    """Asks for the effects of a treatment on several outcomes, in subgroups, of several arms: any of these together."""
+
+    kind: Literal["protocol"]
+    treatment: Name
+    arms: AskedArms | None = None
+    outcomes: Annotated[
+        tuple[AskedOutcome, ...],
+        Field(min_length=1),
+        BeforeValidator(_all_named, json_schema_input_type=list[AskedOutcome | Name]),
+    ]
+    subgroups: Annotated[AskedGroups | None, BeforeValidator(_named, json_schema_input_type=Name | AskedGroups)] = None
+    covariates: Annotated[
+        dict[Name, AskedCovariate],
+        Field(min_length=1),
+        BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
+    ]
+    missing: Missing | None = None
+    estimand: Estimand = Estimand.ATE
+    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+    gates: Gates | None = None
+
+
 class DirectionStudyFile(StudyFile):
     """Asks which of two variables causes the other."""
 
@@ -154,7 +201,11 @@ class DirectionStudyFile(StudyFile):
     pair: AskedPair
 
 
-BASES: dict[str, type[StudyFile]] = {"effect": EffectStudyFile, "direction": DirectionStudyFile}
+BASES: dict[str, type[StudyFile]] = {
+    "effect": EffectStudyFile,
+    "protocol": ProtocolStudyFile,
+    "direction": DirectionStudyFile,
+}
 
 
 def _model(kind: str, name: str) -> type[StudyFile]:

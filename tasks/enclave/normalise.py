@@ -143,7 +143,7 @@ def columns(study: EffectStudy, frame: pl.DataFrame) -> list[CovariateValues]:
         absent = series.is_null().to_numpy() if series.null_count() else None
         if absent is not None and not study.indicated(block.name):
             raise DataError(f"column '{block.name}' holds nulls")
-        convert = _codes if isinstance(block.covariate, CategoricalCovariate) else _floats
+        convert = level_codes if isinstance(block.covariate, CategoricalCovariate) else _floats
         result.append(CovariateValues(block, convert(series, block), absent))
     return result
 
@@ -213,7 +213,7 @@ def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, k
         raise DataError(f"column '{study.treatment}' holds something that is not one of its two codes")
     save_array(place / "t.npy", treatment.to_numpy()[order])
     save_array(place / "u.npy", scaled_outcome(study, frame[study.outcome.name])[order])
-    _write_covariates(study, columns(study, frame), order, place / "x.npy")
+    write_covariates(study, columns(study, frame), order, place / "x.npy")
 
 
 def hashed_order(units: pl.Series, place: Path, key: bytes) -> IntArray:
@@ -290,7 +290,7 @@ def write_segments(
     distribute(normalise, len(work), workers=1)
 
 
-def _write_covariates(study: EffectStudy, prepared: Sequence[CovariateValues], order: IntArray, path: Path) -> None:
+def write_covariates(study: EffectStudy, prepared: Sequence[CovariateValues], order: IntArray, path: Path) -> None:
     """Encode the rows in ``order`` and write them to ``path``; each thread has a span of rows and one buffer."""
     d = dimension(study)
     spans = np.array_split(np.arange(0, len(order), CHUNK_ROWS), study.execution.workers)
@@ -345,7 +345,7 @@ def _floats(series: pl.Series, block: Block | None = None) -> FloatArray:
     return (numbers.fill_null(0.0) if numbers.null_count() else numbers).to_numpy()
 
 
-def _codes(series: pl.Series, block: Block) -> IntArray:
+def level_codes(series: pl.Series, block: Block) -> IntArray:
     """Position of each value's level in the block; nulls have the last."""
     if not isinstance(block.covariate, CategoricalCovariate):
         raise TypeError("not a categorical covariate")

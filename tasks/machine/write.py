@@ -84,26 +84,26 @@ def make_folder_durably(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
-def write_whole(path: Path, text: str, *, taken: str | None = None, failed: str = "") -> Path:
-    """Write a text file that may leave the enclave; the same text again is welcome.
+def write_whole(path: Path, text: str | bytes, *, taken: str | None = None, failed: str = "") -> Path:
+    """Write a file that may leave the enclave; the same text again is welcome.
 
     Args:
         path: where; folders are made.
-        text: what, as UTF-8, line ends as they are.
+        text: what; text as UTF-8, line ends as they are.
         taken: what to say if anything else lies there; None: it is replaced.
         failed: what to do if nothing can be written, appended to the message.
 
     Raises:
         StudyError: something else lies there, or nothing can be written.
     """
-    problem = None
+    problem, content = None, text.encode() if isinstance(text, str) else text
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if taken is not None and os.path.lexists(path) and not _holds(path, text.encode()):
+        if taken is not None and os.path.lexists(path) and not _holds(path, content):
             problem = taken
         else:
             with whole_file(path, mode=PUBLIC) as stream:
-                stream.write(text.encode())
+                stream.write(content)
     except OSError as error:
         problem = f"cannot be written ({type(error).__name__})" + (f"; {failed}" if failed else "")
     if problem:

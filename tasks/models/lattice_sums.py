@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import TypeVar, cast
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.privacy.mechanisms import Sensitivity
 
+R = TypeVar("R", bound=Rows)
 LARGEST_EXPONENT = 32
 
 
@@ -37,7 +39,7 @@ def on_lattice(values: FloatArray) -> FloatArray:
     return rounded
 
 
-def exact_sums(pieces: Pieces, of: Callable[[Rows], FloatArray], numbers: int, workers: int) -> FloatArray:
+def exact_sums(pieces: Pieces, of: Callable[[R], FloatArray], numbers: int, workers: int) -> FloatArray:
     """Sums over all rows of what ``of`` gives for a chunk: exact, then rounded once; whatever the order of rows.
 
     Chunks are small enough for their sums of lattice products to be exact floats in any order of addition, and add up
@@ -55,13 +57,13 @@ def exact_sums(pieces: Pieces, of: Callable[[Rows], FloatArray], numbers: int, w
     step = 2.0 ** (2 * BITS)
 
     def piece(index: int) -> list[int]:
-        rows = pieces.rows(index)
-        totals = [0] * numbers
+        rows = cast(R, pieces.rows(index))
+        totals = np.zeros(numbers, dtype=np.int64)
         for first in range(0, len(rows), CHUNK):
-            window = slice(first, first + CHUNK)
-            part = of(Rows(rows.x[window], rows.t[window], rows.u[window]))
-            totals = [total + int(value) for total, value in zip(totals, (part * step).tolist(), strict=True)]
-        return totals
+            part = cast(R, rows[first : first + CHUNK])
+            totals += (of(part) * step).astype(np.int64)
+        found: list[int] = totals.tolist()
+        return found
 
     parts = distribute(piece, pieces.count, workers)
     whole = [sum(column) for column in zip(*parts, strict=True)] if parts else [0] * numbers

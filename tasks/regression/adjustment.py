@@ -99,6 +99,7 @@ class Seen:
 
     Attributes:
         distance: D'W D, the arms' squared distance in the metric within arms, its noise taken off; >= 0.
+        distance_error: standard deviation of the noise in it, by the noise on D.
         explained: share of the residuals' mean square that covariates explain, in [0, 1].
         before: the arms' standardised differences by feature, shape (d,).
         after: the same, of what the weights leave of them.
@@ -108,6 +109,7 @@ class Seen:
     """
 
     distance: float
+    distance_error: float
     explained: float
     before: FloatArray
     after: FloatArray
@@ -240,6 +242,8 @@ def adjust(
     after = moments.apart - total @ found.weights
     seen = Seen(
         distance=distance,
+        # The variance of D'W D with normal noise on D: 4 s^2 |W D|^2 + 2 s^4 tr W^2.
+        distance_error=math.sqrt(4 * weight_noise * weight_size + 2 * weight_noise**2 * trace_square),
         explained=min(explained / moments.square, 1.0),
         before=moments.apart / own,
         after=after / own,

@@ -18,7 +18,7 @@ from causalveil.tasks.regression.adjustment import Adjustment, Seen, adjust, exp
 from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import JointMoments
-from causalveil.tasks.regression.recipe import PARTLY, RegressionRecipe, arms_recipe, full_recipe
+from causalveil.tasks.regression.recipe import PARTLY, Judged, RegressionRecipe, arms_recipe, full_recipe, itself
 from causalveil.tasks.regression.scales import Scales, scales_from
 
 # Of the stand-in population: the share of an arm's variance that covariates explain, and the arms' distance in their
@@ -30,28 +30,34 @@ PAIRS_WIDTH = 1.05
 ALIKE = 0.5
 
 
-def recipe(study: RegressionStudy, sizes: Sizes | None) -> RegressionRecipe:
+def recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself) -> RegressionRecipe:
     """What the study does with its budget.
+
+    Args:
+        study: the study.
+        sizes: its sizes; None: unknown.
+        judged: by what a recipe is judged: itself, or the part of it that one question of a protocol has.
 
     Raises:
         StudyError: a budget of so many digits that it cannot be divided exactly.
     """
-    full = full_recipe(study, sizes)
+    full = full_recipe(study, sizes, judged)
     if sizes is None:
         return full
-    if full.noise_ratio(full.columns.features(False)) > PARTLY:
+    if judged(full).noise_ratio(full.columns.features(False)) > PARTLY:
         return arms_recipe(study, sizes)
-    choice, width = _expected_choice(study, full, sizes.units)
+    choice, width = _expected_choice(study, judged(full))
     if full.pairs and study.estimator.basis == "auto":
         linear = replace(full, pairs=False)
-        plain, narrow = _expected_choice(study, linear, sizes.units)
+        plain, narrow = _expected_choice(study, judged(linear))
         if width > PAIRS_WIDTH * narrow:
             full, choice = linear, plain
     return full if choice.adjusted else arms_recipe(study, sizes)
 
 
-def _expected_choice(study: RegressionStudy, plan: RegressionRecipe, units: int) -> tuple[Adjustment, float]:
+def _expected_choice(study: RegressionStudy, plan: RegressionRecipe) -> tuple[Adjustment, float]:
     """What a recipe would come to in the stand-in population, and how wide its interval would be, in units of L."""
+    units = plan.units or 1
     scales = expected_scales(study, plan, units, StandIn())
     _, choice, _ = choose(study, plan, scales, expected_moments(study, plan, units, scales))
     return choice, expected_width(choice, units, plan.effect_noise().deviation)
@@ -72,12 +78,24 @@ def choose(
         plain = unadjusted(study.estimator, scales, study.estimand, plan.units, noise)
         return None, plain, None
     features = plan.features(scales)
-    linear = plan.columns.features(False)
+    return features, *adjusted_by(study, plan, scales, features, moments)
+
+
+def adjusted_by(
+    study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features, moments: JointMoments
+) -> tuple[Adjustment, Seen]:
+    """Slopes and weights for these features, or neither.
+
+    Raises:
+        ValueError: the number of units is not known.
+    """
+    if plan.units is None:
+        raise ValueError("an adjustment needs the number of units")
+    linear, noise = plan.columns.features(False), plan.effect_noise().deviation
     possible = plan.bears(scales, linear, plan.cut(linear))
-    choice, seen = adjust(
+    return adjust(
         study.estimator, scales, moments, study.estimand, plan.units, noise, possible, constant=features.constant
     )
-    return features, choice, seen
 
 
 def expected_scales(study: RegressionStudy, plan: RegressionRecipe, units: int, stand_in: StandIn) -> Scales:
@@ -104,8 +122,8 @@ def expected_moments(study: RegressionStudy, plan: RegressionRecipe, units: int,
     d, noise = features.count, plan.moments_noise(features.count)
     variance = 1 / (features.cut**2 * d)
     square = (scales.spread / scales.limit) ** 2
-    cross_error = noise / units
-    apart_error = cross_error * scales.larger / scales.between
+    cross_error = plan.own_noise(noise) / units
+    apart_error = noise / units * scales.larger / scales.between
     distance = 0.0 if study.estimator.trial else DISTANCE**2
     # In the metric of all units, which the arms' distance widens.
     apart = math.sqrt(variance * distance / (1 + scales.between * distance) + d * apart_error**2)
@@ -120,7 +138,7 @@ def expected_moments(study: RegressionStudy, plan: RegressionRecipe, units: int,
         gram=variance * np.eye(d),
         cross_error=cross_error,
         apart_error=apart_error,
-        gram_error=cross_error * math.sqrt(0.5),
+        gram_error=noise / units * math.sqrt(0.5),
         shifts=features.shifts,
         unseen=features.unseen,
     )

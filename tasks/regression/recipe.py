@@ -12,7 +12,7 @@ Squares and products enter where rho stays below PAIRS with them. Derivation: ``
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -108,6 +108,10 @@ class RegressionRecipe:
         """Standard deviation of the noise on each number of release 2 with d features; 0 if there is none."""
         return Noise.of(self.moments_mechanism(), moment_numbers(features)).deviation
 
+    def own_noise(self, noise: float) -> float:
+        """``noise`` on numbers that only this outcome has: here there is no other."""
+        return noise
+
     def effect_noise(self) -> Noise:
         """Noise on each number of release 3."""
         mechanism = self.effect_mechanism()
@@ -157,8 +161,21 @@ class RegressionRecipe:
         yield self.effect_mechanism().charge(EFFECT)
 
 
-def full_recipe(study: RegressionStudy, sizes: Sizes | None) -> RegressionRecipe:
+Judged = Callable[[RegressionRecipe], RegressionRecipe]
+
+
+def itself(recipe: RegressionRecipe) -> RegressionRecipe:
+    """By what a recipe of one question is judged."""
+    return recipe
+
+
+def full_recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself) -> RegressionRecipe:
     """Three releases. A study whose number of units is unknown is taken for a large one.
+
+    Args:
+        study: the study.
+        sizes: its sizes.
+        judged: as for :func:`~causalveil.tasks.regression.decide.recipe`.
 
     Raises:
         StudyError: a budget of so many digits that it cannot be divided exactly.
@@ -168,9 +185,9 @@ def full_recipe(study: RegressionStudy, sizes: Sizes | None) -> RegressionRecipe
     units = None if sizes is None else sizes.units
     full = RegressionRecipe(units, columns, **divide(total, shares), pairs=False, partly=False)
     pairs = study.estimator.basis == "pairs" or (
-        study.estimator.basis == "auto" and full.noise_ratio(columns.features(True)) <= PAIRS
+        study.estimator.basis == "auto" and judged(full).noise_ratio(columns.features(True)) <= PAIRS
     )
-    return replace(full, pairs=pairs, partly=full.noise_ratio(columns.features(False)) > ADJUSTED)
+    return replace(full, pairs=pairs, partly=judged(full).noise_ratio(columns.features(False)) > ADJUSTED)
 
 
 def arms_recipe(study: RegressionStudy, sizes: Sizes) -> RegressionRecipe:

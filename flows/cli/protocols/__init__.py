@@ -1,0 +1,1 @@
+"""Commands and screens of protocols."""

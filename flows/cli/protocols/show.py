@@ -1,0 +1,64 @@
+"""A protocol's table on a terminal."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from causalveil.schemas.errors import GateFailed
+
+if TYPE_CHECKING:
+    from causalveil.schemas.protocols.answers import ProtocolAnswer
+    from causalveil.schemas.release import ProtocolRelease, Release
+
+
+def check_gates(release: Release) -> None:
+    """Say by the exit code that a declared gate failed; the release is written, and its charge stands.
+
+    Raises:
+        GateFailed: names gates and subgroups, which are released.
+    """
+    failed = [gate for gate in getattr(release, "gates", ()) if gate.verdict == "failed"]
+    if failed:
+        places = ", ".join(f"{gate.gate} in {gate.group}, {gate.arm}" for gate in failed)
+        raise GateFailed(f"a declared gate failed ({places}); the release says so, and its charge stands")
+
+
+def protocol(release: ProtocolRelease) -> str:
+    """Every answer on a line, then gates and controls, in words."""
+    width = max(len(_place(answer)) for answer in release.answers)
+    outcome, lines = "", [f"{release.confidence:.0%} intervals, in brackets those that hold all together"]
+    for answer in release.answers:
+        if answer.outcome != outcome:
+            outcome = answer.outcome
+            role = "" if answer.role == "secondary" else f" ({answer.role.replace('_', ' ')})"
+            lines.append(f"[bold]{outcome}[/bold]{role}, {answer.adjustment}")
+        lines.append(f"  {_place(answer):<{width}}  {_numbers(answer)}")
+    for gate in release.gates:
+        if gate.verdict != "passed":
+            words = "failed" if gate.verdict == "failed" else "cannot be told at this noise"
+            lines.append(
+                f"[yellow]gate {gate.gate} {words} in {gate.group}, {gate.arm}: {gate.value:.3g} ± "
+                f"{gate.noise_error:.2g}, bound {gate.bound:g}[/yellow]"
+            )
+    if release.gates and all(gate.verdict == "passed" for gate in release.gates):
+        lines.append(f"all {len(release.gates)} gates passed")
+    if release.calibration.controls:
+        lines.append(release.calibration.statement)
+    return "\n".join([*lines, f"does not cover {release.not_covered}"])
+
+
+def _place(answer: ProtocolAnswer) -> str:
+    return f"{answer.group}, {answer.arm}"
+
+
+def _numbers(answer: ProtocolAnswer) -> str:
+    if answer.estimate is None or answer.interval is None or answer.simultaneous is None:
+        return "[yellow]withheld: a gate failed[/yellow]"
+    if answer.state == "unresolved":
+        return "[yellow]noise hides it: the interval is the declared range[/yellow]"
+    single, all_ = answer.interval, answer.simultaneous
+    text = f"[bold]{answer.estimate:>9,.4g}[/bold]  {single.lower:,.4g} to {single.upper:,.4g}  "
+    text += f"({all_.lower:,.4g} to {all_.upper:,.4g})"
+    if answer.calibrated is not None:
+        text += f"  calibrated {answer.calibrated.lower:,.4g} to {answer.calibrated.upper:,.4g}"
+    return text + ("  [yellow]marked: a gate failed[/yellow]" if answer.state == "marked" else "")

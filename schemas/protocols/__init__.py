@@ -1,0 +1,1 @@
+"""Protocols: what they ask, and what their releases say."""

@@ -1,0 +1,102 @@
+"""What a protocol's release says: one table of answers, one of balance, and the gates that were declared."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from causalveil.schemas.privacy import Frozen
+from causalveil.schemas.protocols.study import OutcomeRole
+from causalveil.schemas.study import Finite
+
+
+class State(StrEnum):
+    """Whether an answer stands.
+
+    ``unresolved``: an arm has too few units for the noise, and the interval is the declared range. ``withheld`` and
+    ``marked``: a gate failed.
+    """
+
+    answered = "answered"
+    unresolved = "unresolved"
+    marked = "marked"
+    withheld = "withheld"
+
+
+class Limits(Frozen):
+    """Ends of an interval, in outcome units."""
+
+    lower: Finite
+    upper: Finite
+
+
+class ProtocolAnswer(Frozen):
+    """One row of the table: the effect of an arm against the reference on an outcome in a subgroup.
+
+    ``noise_error`` and ``sampling_error`` are standard errors in outcome units; ``bias`` is what the intervals allow
+    for to either side. All simultaneous intervals of the release hold together with the declared confidence.
+    ``calibrated`` is the single interval widened and moved by what the negative controls show. A withheld answer has
+    no numbers.
+    """
+
+    outcome: str
+    role: OutcomeRole
+    group: str
+    arm: str
+    reference: str
+    state: State
+    adjustment: str
+    estimate: Finite | None
+    interval: Limits | None
+    simultaneous: Limits | None
+    calibrated: Limits | None = None
+    noise_error: Annotated[Finite | None, Field(ge=0)]
+    sampling_error: Annotated[Finite | None, Field(ge=0)]
+    bias: Annotated[Finite | None, Field(ge=0)]
+
+
+class GateVerdict(StrEnum):
+    """What a gate found: beyond its bound significantly, within it significantly, or neither at this noise."""
+
+    passed = "passed"
+    failed = "failed"
+    cannot_tell = "cannot_tell"
+
+
+class GateResult(Frozen):
+    """One gate in one subgroup and arm: the worst value that it looked at, and the standard error of its noise."""
+
+    gate: str
+    group: str
+    arm: str
+    bound: Finite
+    value: Finite
+    noise_error: Annotated[Finite, Field(ge=0)]
+    verdict: GateVerdict
+
+
+class BalanceRow(Frozen):
+    """How far the arms lie apart in a covariate, in its standard deviations: before and after weighting."""
+
+    group: str
+    arm: str
+    covariate: str
+    before: Finite
+    after: Finite
+    noise_error: Annotated[Finite, Field(ge=0)]
+
+
+class Calibration(Frozen):
+    """What the negative controls show (Schuemie et al. 2018), in standard deviations of an outcome within arms.
+
+    ``mean`` and ``deviation`` of systematic error over outcomes, and the standard error of the mean. ``statement``
+    says what was done with it, or why nothing was.
+    """
+
+    controls: Annotated[int, Field(ge=0)]
+    mean: Finite | None = None
+    deviation: Annotated[Finite | None, Field(ge=0)] = None
+    mean_error: Annotated[Finite | None, Field(ge=0)] = None
+    statement: str

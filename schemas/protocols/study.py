@@ -1,0 +1,252 @@
+"""A protocol: several outcomes, subgroups and arms, asked together of one table within one budget.
+
+A person is one row, so groups and arms share one draw of noise, and q outcomes of equal importance cost sqrt(q) times
+the noise of one (``docs/proofs/questions.md``). Every estimator that can answer a protocol has a class of its own in
+``schemas/estimators/``; questions are then put to it outcome by outcome (:meth:`ProtocolStudy.question`).
+"""
+
+from __future__ import annotations
+
+import math
+from enum import StrEnum
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.privacy import Frozen, Level
+from causalveil.schemas.study import (
+    ZERO_ONE,
+    CategoricalCovariate,
+    Code,
+    Codes,
+    Covariate,
+    EffectStudy,
+    Estimand,
+    Finite,
+    Levels,
+    Missing,
+    Name,
+    NumericCovariate,
+    Outcome,
+    Study,
+    distinct_levels,
+)
+
+# What the answers over all subgroups are called; no level can be.
+EVERYBODY = "everybody"
+MISSING = "(missing)"
+MOST_OUTCOMES, MOST_GROUPS, MOST_ARMS = 50, 100, 20
+
+
+class OutcomeRole(StrEnum):
+    """What an outcome is for. A negative control is one that treatment cannot change: what is found there is error."""
+
+    primary = "primary"
+    secondary = "secondary"
+    negative_control = "negative_control"
+
+
+class AskedOf(Frozen):
+    """What a protocol says of an outcome beside its range: its role, and its part of the budget.
+
+    ``importance``: noise is divided by its square root, so that 4 halves it against an outcome of importance 1.
+    """
+
+    role: OutcomeRole = OutcomeRole.secondary
+    importance: Annotated[Finite, Field(ge=0.01, le=100)] = 1.0
+
+
+class ProtocolOutcome(Outcome, AskedOf):
+    """An outcome with its declared range, its role and its importance."""
+
+
+class Subgroups(Frozen):
+    """The column whose levels are the subgroups, as the contract declares it: levels, or two codes."""
+
+    name: Name
+    column: Covariate
+
+    @model_validator(mode="after")
+    def _has_levels(self) -> Self:
+        if isinstance(self.column, NumericCovariate) and self.column.codes is None:
+            raise ValueError("subgroups are levels of a column that the contract declares with levels or codes")
+        if len(self.labels) > MOST_GROUPS:
+            raise ValueError(f"{len(self.labels)} subgroups are more than {MOST_GROUPS}; name fewer levels")
+        if len(set(self.labels)) < len(self.labels) or EVERYBODY in self.labels:
+            raise ValueError(f"no two levels may read the same, and none '{EVERYBODY}', which stands for all of them")
+        return self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The subgroups in their order: the declared levels, and one for missing values if they are welcome."""
+        levels: tuple[Any, ...]
+        if isinstance(self.column, CategoricalCovariate):
+            levels = self.column.slots
+        else:
+            levels = (self.column.codes or ZERO_ONE).pair
+        return (*map(str, levels), *([MISSING] if self.column.nulls is Missing.indicator else []))
+
+
+class Arms(Frozen):
+    """Several declared treatments, each compared with the reference."""
+
+    levels: Levels
+    reference: Code
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        distinct_levels(self.levels)
+        if self.reference not in self.levels or type(self.reference) is not type(self.levels[0]):
+            raise ValueError("'reference' is none of the treatment's levels")
+        if len(self.levels) > MOST_ARMS:
+            raise ValueError(f"{len(self.levels)} arms are more than {MOST_ARMS}")
+        if len({str(level) for level in self.levels}) < len(self.levels):
+            raise ValueError("no two arms may read the same")
+        return self
+
+    @property
+    def ordered(self) -> tuple[str | int, ...]:
+        """The reference, then the others as declared."""
+        return (self.reference, *(level for level in self.levels if level != self.reference))
+
+
+class FailedGate(StrEnum):
+    """What a failed gate does to the answers behind it."""
+
+    withhold = "withhold"
+    mark = "mark"
+
+
+class Gates(Frozen):
+    """What must hold for an answer to stand, declared before a row is read.
+
+    ``balance``: no covariate's arms may differ by more standard deviations than this once weighted. ``overlap``: the
+    weights must leave at least this share of each arm's units effective. A gate fails only when a released value is
+    significantly beyond its bound.
+    """
+
+    balance: Annotated[Finite, Field(gt=0, le=10)] | None = None
+    overlap: Annotated[Finite, Field(gt=0, lt=1)] | None = None
+    failed: FailedGate = FailedGate.withhold
+
+    @model_validator(mode="after")
+    def _bound(self) -> Self:
+        if self.balance is None and self.overlap is None:
+            raise ValueError("gates need a bound: {balance: 0.1}, {overlap: 0.2}, or both")
+        return self
+
+
+class ProtocolStudy(Study):
+    """A protocol; each estimator narrows ``estimator`` and says by which study it answers one question."""
+
+    SINGLE: ClassVar[type[EffectStudy]]
+
+    kind: Literal["protocol"]
+    treatment: Name
+    treatment_codes: Codes | None = None
+    arms: Arms | None = None
+    outcomes: Annotated[tuple[ProtocolOutcome, ...], Field(min_length=1, max_length=MOST_OUTCOMES)]
+    subgroups: Subgroups | None = None
+    covariates: Annotated[dict[Name, Covariate], Field(min_length=1)]
+    missing: Missing = Missing.refuse
+    estimand: Estimand = Estimand.ATE
+    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+    gates: Gates | None = None
+
+    @model_validator(mode="after")
+    def _one_role_each(self) -> Self:
+        columns = [*self.columns, *([] if self.data.blocks is None else [self.data.blocks])]
+        twice = sorted({column for column in columns if columns.count(column) > 1})
+        if twice:
+            raise ValueError(f"column {twice[0]!r} has two roles; each column has one, and an outcome stands once")
+        if not any(outcome.role is OutcomeRole.primary for outcome in self.outcomes):
+            raise ValueError("one outcome at least needs 'role: primary'")
+        if self.arms is not None and self.treatment_codes is not None:
+            raise ValueError("a treatment has 'arms' or two codes, not both")
+        if self.arms is not None and len(self.arms.levels) > 2 and self.estimand is not Estimand.ATE:
+            raise ValueError("several arms are compared over everybody: use 'estimand: ATE'")
+        return self
+
+    @model_validator(mode="after")
+    def _provable(self) -> Self:
+        if self.privacy.delta == 0:
+            raise ValueError("a protocol's answers share Gaussian noise: 'privacy.delta' must be above 0, as 1.0e-6")
+        if self.privacy.level is not Level.sample:
+            raise ValueError(f"a protocol has no {self.privacy.level} level yet; use level 'sample'")
+        return self
+
+    @cached_property
+    def questions(self) -> tuple[EffectStudy, ...]:
+        """The study of each outcome by itself, with arms of two codes: what an estimator's own code speaks of."""
+        shared = {key: getattr(self, key) for key in ("name", "data", "estimator", "privacy", "execution", "treatment")}
+        shared |= {key: getattr(self, key) for key in ("covariates", "missing", "estimand", "confidence")}
+        return tuple(
+            self.SINGLE(
+                kind="effect",
+                treatment_codes=self.treatment_codes or ZERO_ONE,
+                outcome=Outcome(name=one.name, lower=one.lower, upper=one.upper, codes=one.codes),
+                **shared,
+            )
+            for one in self.outcomes
+        )
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The subgroups, or one of everybody."""
+        return (EVERYBODY,) if self.subgroups is None else self.subgroups.labels
+
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """The arms, the reference first."""
+        if self.arms is None:
+            return tuple(map(str, (self.treatment_codes or ZERO_ONE).pair))
+        return tuple(map(str, self.arms.ordered))
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """w_k, by which the noise of outcome k is divided: w_k^2 are the shares of importance and add up to 1."""
+        total = math.fsum(outcome.importance for outcome in self.outcomes)
+        return tuple(math.sqrt(outcome.importance / total) for outcome in self.outcomes)
+
+    @property
+    def first(self) -> int:
+        """The first primary outcome, whose answer stands in the headline."""
+        return next(place for place, outcome in enumerate(self.outcomes) if outcome.role is OutcomeRole.primary)
+
+    @property
+    def roles(self) -> dict[str, Column]:
+        """As of each question; arms are levels, and so are subgroups."""
+        roles: dict[str, Column] = {}
+        for question in self.questions:
+            roles |= question.roles
+        if self.arms is not None:
+            levels = self.arms.levels
+            roles[self.treatment] = Column(holds=Holds.level, levels=levels, admitted=levels)
+        if self.subgroups is not None:
+            column = self.subgroups.column
+            nulls = Nulls.welcome if column.nulls is Missing.indicator else Nulls.never
+            if isinstance(column, CategoricalCovariate):
+                role = Column(holds=Holds.level, levels=column.levels, nulls=nulls, admitted=column.admitted)
+            else:
+                role = Column(holds=Holds.binary, codes=(column.codes or ZERO_ONE).pair, nulls=nulls)
+            roles[self.subgroups.name] = role
+        return roles
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Unit, treatment, outcomes, the subgroups' column, covariates by name."""
+        groups = () if self.subgroups is None else (self.subgroups.name,)
+        outcomes = (outcome.name for outcome in self.outcomes)
+        return (self.data.unit, self.treatment, *outcomes, *groups, *sorted(self.covariates))
+
+    @property
+    def question(self) -> str:
+        """How many answers of which average effect."""
+        parts = [f"{len(self.outcomes)} outcome{'s' if len(self.outcomes) > 1 else ''}"]
+        if self.subgroups is not None:
+            parts.append(f"{len(self.groups)} subgroups")
+        if self.arms is not None:
+            parts.append(f"{len(self.arm_names) - 1} arms against '{self.arm_names[0]}'")
+        return f"{self.estimand} of {' x '.join(parts)}"

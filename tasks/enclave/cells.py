@@ -1,0 +1,141 @@
+"""Rows of a protocol: several outcomes, and of which subgroup and arm each row is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from causalveil.schemas.admission.manifest import Admission
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.plan import Layout
+from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.study import CategoricalCovariate, Missing
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.normalise import (
+    Block,
+    binary,
+    columns,
+    hashed_order,
+    level_codes,
+    scaled_outcome,
+    write_covariates,
+    write_segments,
+)
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.segments import LoadedSegment
+from causalveil.tasks.machine.arrays import ByteArray
+from causalveil.tasks.machine.arrays_on_disk import save_array
+
+
+@dataclass(frozen=True)
+class CellRows(Rows):
+    """Aligned rows: x (rows, d), t (rows,) the arm, 0 the reference, u (rows, outcomes) in [-1, 1], g (rows,) the
+    subgroup."""
+
+    g: ByteArray
+
+    def __getitem__(self, part: slice) -> CellRows:
+        """A view of some of them."""
+        return CellRows(self.x[part], self.t[part], self.u[part], self.g[part])
+
+    def by_group(self, groups: int) -> Iterator[CellRows]:
+        """The rows of each subgroup in turn, in the order in which they stand."""
+        if groups == 1:
+            yield self
+            return
+        order = np.argsort(self.g, kind="stable")
+        edges = np.searchsorted(self.g[order], np.arange(groups + 1))
+        for group in range(groups):
+            chosen = order[edges[group] : edges[group + 1]]
+            yield CellRows(self.x[chosen], self.t[chosen], self.u[chosen], self.g[chosen])
+
+
+def everybody(enclave: Enclave) -> Pieces:
+    """All units of a protocol, a piece per segment."""
+    units = sum(map(len, enclave.hashes()))
+
+    def rows(index: int) -> CellRows:
+        x, t, u, g = (enclave.load(name, index) for name in ("x", "t", "u", "g"))
+        return CellRows(x, t, u, g)
+
+    return Pieces(rows, enclave.segments, units)
+
+
+def normalise_protocol_stage(
+    study: ProtocolStudy,
+    folder: Path,
+    layout: Layout,
+    scratch: Path,
+    run_id: str,
+    seed: int | None = None,
+    admission: Admission | None = None,
+) -> None:
+    """Normalise every partition of a protocol into ``scratch/enclave``; arguments as of ``normalise_stage``.
+
+    Raises:
+        DataError: a file was changed since it was validated.
+    """
+    write_segments(partial(normalise_cells, study), study, folder, layout, scratch, run_id, seed, admission)
+
+
+def normalise_cells(study: ProtocolStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
+    """Write x.npy, t.npy, u.npy, g.npy and h.npy of one segment, rows ascending by keyed hash.
+
+    Raises:
+        DataError: a value that admission refuses.
+    """
+    frame = segment.frame
+    order = hashed_order(frame[study.data.unit], place, key)
+    save_array(place / "t.npy", arms_of(study, frame[study.treatment])[order])
+    u = np.empty((len(order), len(study.outcomes)))
+    for index, question in enumerate(study.questions):
+        u[:, index] = scaled_outcome(question, frame[question.outcome.name])[order]
+    save_array(place / "u.npy", u)
+    save_array(place / "g.npy", groups_of(study, frame)[order])
+    write_covariates(study.questions[0], columns(study.questions[0], frame), order, place / "x.npy")
+
+
+def arms_of(study: ProtocolStudy, series: pl.Series) -> ByteArray:
+    """The arm of each row, 0 for the reference.
+
+    Raises:
+        DataError: a value that is no arm.
+    """
+    if study.treatment_codes is not None or study.arms is None:
+        arms = binary(series, study.questions[0].treatment_codes)
+    else:
+        levels = study.arms.ordered
+        kind = pl.String() if isinstance(levels[0], str) else pl.Int64()
+        table = {level: place for place, level in enumerate(levels)}
+        arms = series.cast(kind, strict=False).replace_strict(table, default=None, return_dtype=pl.UInt8)
+    if arms.null_count():
+        raise DataError(f"column '{study.treatment}' holds something that is none of its arms")
+    found: ByteArray = arms.to_numpy()
+    return found
+
+
+def groups_of(study: ProtocolStudy, frame: pl.DataFrame) -> ByteArray:
+    """The subgroup of each row, by its place in ``study.groups``.
+
+    Raises:
+        DataError: a value that is no declared level.
+    """
+    if study.subgroups is None:
+        return np.zeros(frame.height, dtype=np.uint8)
+    column = study.subgroups.column
+    series = frame[study.subgroups.name]
+    if series.null_count() and column.nulls is not Missing.indicator:
+        raise DataError(f"column '{series.name}' holds nulls")
+    if isinstance(column, CategoricalCovariate):
+        return level_codes(series, Block(study.subgroups.name, column, 0, study.groups)).astype(np.uint8)
+    codes = column.codes or study.questions[0].treatment_codes
+    coded = binary(series, codes)
+    if coded.null_count() != series.null_count():
+        raise DataError(f"column '{series.name}' holds something that is not one of its two codes")
+    return coded.fill_null(len(study.groups) - 1).to_numpy()

@@ -1,0 +1,1 @@
+"""Protocols: many questions answered together; ``docs/proofs/questions.md``."""

@@ -1,0 +1,19 @@
+"""How many cells a budget can serve: public facts alone."""
+
+from __future__ import annotations
+
+from causalveil.schemas.errors import StudyError
+
+
+def check_cells(units: int, groups: int, arms: int, least: float) -> None:
+    """Refuse more subgroups than would have ``least`` units in each arm if all cells had the same size.
+
+    Raises:
+        StudyError: says how many the budget can serve.
+    """
+    most = int(units / (least * arms))
+    if groups > 1 and most < groups:
+        raise StudyError(
+            f"{groups} subgroups of {arms} arms are more cells than this budget can serve on {units:,} units: it can "
+            f"serve {most} subgroup{'' if most == 1 else 's'}; ask for fewer levels, or for more epsilon"
+        )

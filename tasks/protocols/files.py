@@ -1,0 +1,49 @@
+"""The table of a protocol's release as files that other tools read: answers.csv and answers.parquet."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from causalveil.schemas.release import ProtocolRelease
+from causalveil.tasks.machine.write import write_whole
+
+if TYPE_CHECKING:
+    import polars as pl
+
+TEXTS = ("outcome", "role", "group", "arm", "reference", "state", "adjustment")
+INTERVALS = ("interval", "simultaneous", "calibrated")
+NUMBERS = ("noise_error", "sampling_error", "bias")
+
+
+def rows_of(release: ProtocolRelease) -> list[dict[str, Any]]:
+    """A flat row per answer; an interval is two columns, ``interval_lower`` and ``interval_upper``."""
+    rows = []
+    for answer in release.model_dump(mode="json")["answers"]:
+        row: dict[str, Any] = {key: answer[key] for key in TEXTS} | {"estimate": answer["estimate"]}
+        for name in INTERVALS:
+            for end in ("lower", "upper"):
+                row[f"{name}_{end}"] = None if answer[name] is None else answer[name][end]
+        rows.append(row | {key: answer[key] for key in NUMBERS})
+    return rows
+
+
+def frame_of(release: ProtocolRelease) -> pl.DataFrame:
+    """The same as a frame: texts, then numbers in outcome units."""
+    import polars as pl
+
+    rows = rows_of(release)
+    return pl.DataFrame(rows, schema={key: pl.String if key in TEXTS else pl.Float64 for key in rows[0]})
+
+
+def write_tables(folder: Path, release: ProtocolRelease) -> None:
+    """Write answers.csv and answers.parquet into the release's folder; they hold nothing that the release does not.
+
+    Raises:
+        StudyError: they cannot be written.
+    """
+    frame, parquet = frame_of(release), BytesIO()
+    frame.write_parquet(parquet)
+    write_whole(folder / "answers.csv", frame.write_csv())
+    write_whole(folder / "answers.parquet", parquet.getvalue())

@@ -1,0 +1,136 @@
+"""Balance, overlap, and the gates that were declared on them. Post-processing of released values.
+
+A gate fails only when a released value is significantly beyond its bound, passes when it is significantly within, and
+cannot tell otherwise: noise must not decide. Its error of 5 % is divided among all values that it looks at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from causalveil.schemas.protocols.answers import BalanceRow, GateResult, GateVerdict, ProtocolAnswer, State
+from causalveil.schemas.protocols.study import EVERYBODY, FailedGate, ProtocolStudy
+from causalveil.tasks.protocols.adjusted import GroupAdjustment
+from causalveil.tasks.protocols.joint import JointRecipe
+from causalveil.tasks.regression.adjustment import Seen
+
+GATE_ERROR = 0.05
+
+
+def sides_of(study: ProtocolStudy, joint: JointRecipe) -> list[tuple[int, str]]:
+    """Each comparison of a subgroup with the name under which it is shown."""
+    if joint.sides == 1:
+        return [(0, study.arm_names[1])]
+    return list(enumerate(study.arm_names))
+
+
+def balance_of(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[GroupAdjustment]) -> tuple[BalanceRow, ...]:
+    """Standardised differences of each covariate's columns, by subgroup and arm; of several arms, each from all."""
+    rows = []
+    for label, group in zip(study.groups, groups, strict=True):
+        for (side, arm), seen in zip(sides_of(study, joint), group.seen, strict=False):
+            del side
+            numbers = zip(seen.before.tolist(), seen.after.tolist(), seen.error.tolist(), strict=True)
+            for name, (before, after, error) in zip(joint.one.columns.names, numbers, strict=False):
+                rows.append(
+                    BalanceRow(group=label, arm=arm, covariate=name, before=before, after=after, noise_error=error)
+                )
+    return tuple(rows)
+
+
+def results(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[GroupAdjustment]) -> tuple[GateResult, ...]:
+    """Every declared gate in every subgroup and comparison."""
+    gates, found = study.gates, list[GateResult]()
+    if gates is None:
+        return ()
+    places = sides_of(study, joint)
+    for label, group in zip(study.groups, groups, strict=True):
+        for side, arm in places:
+            seen = group.seen[side] if group.seen else None
+            columns = len(joint.one.columns.names)
+            if gates.balance is not None:
+                critical = _critical(len(study.groups) * len(places) * columns)
+                found.append(_balance(label, arm, gates.balance, seen, columns, critical))
+            if gates.overlap is not None:
+                critical = _critical(len(study.groups) * len(places))
+                found.append(_overlap(label, arm, gates.overlap, group, side, seen, critical))
+    return tuple(found)
+
+
+def _critical(values: int) -> float:
+    from scipy.special import ndtri
+
+    return -float(ndtri(GATE_ERROR / values))
+
+
+def _verdict(beyond: float, error: float, critical: float) -> GateVerdict:
+    """Of how far a value lies beyond its bound, negative within."""
+    if beyond > critical * error:
+        return GateVerdict.failed
+    return GateVerdict.passed if beyond < -critical * error else GateVerdict.cannot_tell
+
+
+def _balance(label: str, arm: str, bound: float, seen: Seen | None, columns: int, critical: float) -> GateResult:
+    """The worst column: one that fails, else one that cannot be told, else the largest."""
+    if seen is None:
+        return GateResult(
+            gate="balance", group=label, arm=arm, bound=bound, value=0.0, noise_error=bound,
+            verdict=GateVerdict.cannot_tell,
+        )  # fmt: skip
+    order = {GateVerdict.failed: 2, GateVerdict.cannot_tell: 1, GateVerdict.passed: 0}
+    rows = [
+        (_verdict(abs(after) - bound, error, critical), abs(after), error)
+        for after, error in zip(seen.after.tolist()[:columns], seen.error.tolist()[:columns], strict=True)
+    ]
+    verdict, value, error = max(rows, key=lambda row: (order[row[0]], row[1]))
+    return GateResult(
+        gate="balance", group=label, arm=arm, bound=bound, value=value, noise_error=error, verdict=verdict
+    )
+
+
+def _overlap(
+    label: str, arm: str, bound: float, group: GroupAdjustment, side: int, seen: Seen | None, critical: float
+) -> GateResult:
+    """The smaller share of an arm's units that weights leave effective: 1/(1 + k^2 H), H the arms' squared distance."""
+    if seen is None:
+        return GateResult(
+            gate="overlap",
+            group=label,
+            arm=arm,
+            bound=bound,
+            value=1.0,
+            noise_error=1.0,
+            verdict=GateVerdict.cannot_tell,
+        )
+    leaning = group.choices[side][0].leaning
+    factor = max(lean**2 for lean in (leaning if len(group.choices) == 1 else leaning[:1]))
+    value = 1 / (1 + factor * seen.distance)
+    error = factor * value**2 * seen.distance_error
+    return GateResult(
+        gate="overlap", group=label, arm=arm, bound=bound, value=value, noise_error=error,
+        verdict=_verdict(bound - value, error, critical),
+    )  # fmt: skip
+
+
+def gated(
+    study: ProtocolStudy, answers: Sequence[ProtocolAnswer], gates: Sequence[GateResult]
+) -> tuple[ProtocolAnswer, ...]:
+    """The table once its gates have spoken: answers behind a failed one are withheld, or marked."""
+    if study.gates is None:
+        return tuple(answers)
+    failed = {(gate.group, gate.arm) for gate in gates if gate.verdict is GateVerdict.failed}
+    withhold = study.gates.failed is FailedGate.withhold
+    found = []
+    for answer in answers:
+        arms = (answer.arm, answer.reference)
+        groups = study.groups if answer.group == EVERYBODY else (answer.group,)
+        if not any((group, arm) in failed for group in groups for arm in arms):
+            found.append(answer)
+        elif withhold:
+            empty = dict.fromkeys(
+                ("estimate", "interval", "simultaneous", "calibrated", "noise_error", "sampling_error", "bias")
+            )
+            found.append(answer.model_copy(update={"state": State.withheld, **empty}))
+        else:
+            found.append(answer.model_copy(update={"state": State.marked}))
+    return tuple(found)

@@ -1,0 +1,150 @@
+"""The joint releases of a protocol by regression: what each draw costs, and how much noise each question sees.
+
+Every subgroup has a block of its own in each release, and every outcome a part of each block. A row lies in one block,
+so blocks cost nothing; outcomes are weighted by w_k, sum w_k^2 = 1, so that together they move as far as one does.
+Proofs: ``docs/proofs/questions.md``, sections 1 to 3.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from causalveil.schemas.privacy import Charge
+from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.models.lattice_sums import sums_sensitivity
+from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, vector_mechanism
+from causalveil.tasks.regression.columns import Columns
+from causalveil.tasks.regression.moments import moment_numbers
+from causalveil.tasks.regression.recipe import EFFECT, MOMENTS, SCALES, RegressionRecipe
+from causalveil.tasks.regression.scales import column_numbers
+
+# What the arms' numbers of release 1 have for squared sensitivity: in one block, and between blocks.
+ONE_BLOCK, BLOCKS = 4.0, 6.0
+# A column of 0 and c may move in two blocks at once.
+LARGEST_WEIGHT = math.sqrt(2)
+
+
+def joint_columns(columns: Columns, groups: int) -> Columns:
+    """The columns with the weights that release 1 gives them where there are subgroups."""
+    if groups == 1:
+        return columns
+    return replace(columns, weights=tuple(min(weight, LARGEST_WEIGHT) for weight in columns.weights))
+
+
+@dataclass(frozen=True)
+class JointRecipe:
+    """Every draw of a protocol.
+
+    Attributes:
+        one: costs, columns and what to adjust for, as of a study of one question on all units.
+        weights: w_k of the outcomes.
+        groups: number of subgroups.
+        arms: number of arms, the reference among them.
+    """
+
+    one: RegressionRecipe
+    weights: tuple[float, ...]
+    groups: int
+    arms: int
+
+    @classmethod
+    def of(cls, study: ProtocolStudy, one: RegressionRecipe) -> JointRecipe:
+        """Of a study, with the decisions of ``one``."""
+        groups = len(study.groups)
+        one = replace(one, columns=joint_columns(one.columns, groups))
+        return cls(one, study.weights, groups, len(study.arm_names))
+
+    @property
+    def sides(self) -> int:
+        """How many scores a unit's block has: two arms share one, of more each has its own."""
+        return 1 if self.arms == 2 else self.arms
+
+    @property
+    def scale_numbers(self) -> int:
+        """Numbers of a block of release 1: sums by arm and outcome, counts by arm, squares by outcome, covariates."""
+        outcomes = len(self.weights)
+        covariates = 0 if self.one.moments is None else column_numbers(self.one.columns)
+        return self.arms * (outcomes + 1) + outcomes + covariates
+
+    def moment_numbers(self, features: int) -> int:
+        """Numbers of a block of release 2 with d features."""
+        return moment_numbers(features) + (len(self.weights) - 1) * (features + 1) + (self.sides - 1) * features
+
+    @property
+    def score_numbers(self) -> int:
+        """Numbers of a block of release 3."""
+        return 2 * len(self.weights) * self.sides
+
+    def scales_mechanism(self) -> Mechanism:
+        """Of sensitivity sqrt(4 + 4 p/(p + 1)), with subgroups sqrt(6 + 4 p/(p + 1)) (section 1)."""
+        p = self.one.columns.covariates
+        squared = ONE_BLOCK if self.groups == 1 else BLOCKS
+        if self.one.moments is not None:
+            squared += 4 * p / (p + 1)
+        return vector_mechanism(self._sums(self.scale_numbers, math.sqrt(squared)), self.one.scales)
+
+    @property
+    def count_noise(self) -> float:
+        """On an arm's number of units, as if all its numbers were released: with fewer subgroups they may be."""
+        p = self.one.columns.covariates
+        mechanism = self.scales_mechanism()
+        return mechanism.known_scale * math.sqrt(BLOCKS + 4 * p / (p + 1)) / (mechanism.sensitivity.value or 1.0)
+
+    def moments_mechanism(self) -> Mechanism | None:
+        """Of sensitivity sqrt(8) (section 2); None: nothing is adjusted for."""
+        if self.one.moments is None:
+            return None
+        most = self.moment_numbers(self.one.columns.features(self.one.pairs) + len(self.one.columns.unscaled) + 1)
+        return vector_mechanism(self._sums(most, math.sqrt(8)), self.one.moments)
+
+    def effect_mechanism(self) -> Mechanism:
+        """Of sensitivity 2 (section 3)."""
+        return vector_mechanism(self._sums(self.score_numbers, 2.0), self.one.effect)
+
+    def _sums(self, numbers: int, size: float) -> Sensitivity:
+        return sums_sensitivity(self.groups * numbers, self.one.units, size)
+
+    def charges(self) -> Iterator[Charge]:
+        """Every draw in the order in which it is made."""
+        yield self.scales_mechanism().charge(SCALES)
+        moments = self.moments_mechanism()
+        if moments is not None:
+            yield moments.charge(MOMENTS)
+        yield self.effect_mechanism().charge(EFFECT)
+
+    def cell(self, outcome: int, units: float) -> CellRecipe:
+        """What one outcome in one subgroup of about ``units`` units looks like to the code of one question."""
+        fields = {name: getattr(self.one, name) for name in RegressionRecipe.__dataclass_fields__}
+        return CellRecipe(**fields | {"units": max(1, round(units))}, joint=self, weight=self.weights[outcome])
+
+
+@dataclass(frozen=True)
+class CellRecipe(RegressionRecipe):
+    """A subgroup and an outcome as a study of one question: its own units, the noise of the joint releases.
+
+    ``units`` is the subgroup's noisy number of units. Noise on what only this outcome has is divided by ``weight``.
+    """
+
+    joint: JointRecipe
+    weight: float
+
+    def scales_noise(self) -> float:
+        """On each number of release 1 that all outcomes share."""
+        return self.joint.scales_mechanism().known_scale
+
+    def moments_noise(self, features: int) -> float:
+        """On each number of release 2 that all outcomes share."""
+        del features
+        mechanism = self.joint.moments_mechanism()
+        return 0.0 if mechanism is None else mechanism.known_scale
+
+    def own_noise(self, noise: float) -> float:
+        """On numbers that only this outcome has."""
+        return noise / self.weight
+
+    def effect_noise(self) -> Noise:
+        """On this outcome's scores."""
+        return Noise(self.joint.effect_mechanism().known_scale / self.weight)

@@ -1,0 +1,138 @@
+"""Answers with the parts of their error, and how they become intervals: one by one, and all together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer, State
+from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
+from causalveil.tasks.inference.assemble import Noise, around
+from causalveil.tasks.machine.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class Part:
+    """An estimate of one outcome, subgroup and arm, in outcome units.
+
+    Attributes:
+        outcome: its place in the study.
+        group: the subgroup's label.
+        arm: the arm's name.
+        answered: whether noise leaves something to say.
+        value: the estimate.
+        sampling: variance of sampling.
+        noise: variance of noise, in models and in the answer itself.
+        bias: the largest that is allowed for.
+        spread: standard deviation of the outcome within arms.
+        adjustment: what was adjusted for, in words.
+    """
+
+    outcome: int
+    group: str
+    arm: str
+    answered: bool
+    value: float
+    sampling: float
+    noise: float
+    bias: float
+    spread: float
+    adjustment: str
+
+
+def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: float, units: float, width: float) -> Part:
+    """The answer over all subgroups, from theirs: effects weighted by size.
+
+    Sizes are noisy, and an error of a size moves the answer by how far that subgroup's effect lies from all others'.
+    Subgroups that noise hides are left out, and as much as they can matter is allowed for.
+
+    Args:
+        parts: of one outcome and arm, by subgroup.
+        counts: noisy number of units of each that the estimand is over.
+        count_error: standard deviation of the noise on each.
+        units: number of units of all subgroups that the estimand is over.
+        width: of the outcome's declared range.
+    """
+    first = parts[0]
+    told = [(part, max(count, 0.0)) for part, count in zip(parts, counts, strict=True) if part.answered]
+    total = math.fsum(count for _, count in told)
+    hidden = [count for part, count in zip(parts, counts, strict=True) if not part.answered]
+    most = math.fsum(max(count, 0.0) + 3 * count_error for count in hidden) / max(units, 1.0)
+    if not told or total <= 0 or most >= 1:
+        return Part(first.outcome, EVERYBODY, first.arm, False, 0.0, 0.0, 0.0, 0.0, first.spread, first.adjustment)
+    shares = [(part, count / total) for part, count in told]
+    value = math.fsum(share * part.value for part, share in shares)
+    sizes = math.fsum((count_error / total * (part.value - value)) ** 2 for part, _ in shares)
+    words = dict.fromkeys(part.adjustment for part, _ in shares)
+    return Part(
+        outcome=first.outcome,
+        group=EVERYBODY,
+        arm=first.arm,
+        answered=True,
+        value=value,
+        sampling=math.fsum(share**2 * part.sampling for part, share in shares),
+        noise=math.fsum(share**2 * part.noise for part, share in shares) + sizes,
+        bias=math.fsum(share * part.bias for part, share in shares) + most * (width + abs(value)),
+        spread=math.sqrt(math.fsum(share * part.spread**2 for part, share in shares)),
+        adjustment=next(iter(words)) if len(words) == 1 else "differently by subgroup",
+    )
+
+
+def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
+    """The estimate and the interval that misses with probability ``error``; the whole range if noise hides all."""
+    if not part.answered:
+        return 0.0, Limits(lower=-width, upper=width)
+    half = Noise(math.sqrt(part.noise)).critical(error, part.bias, part.sampling, 1.0)
+    value, interval = around(part.value, half, 1 - error, (-width, width))
+    return value, Limits(lower=interval.lower, upper=interval.upper)
+
+
+def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[ProtocolAnswer, ...]:
+    """The rows of the release: each with its own interval, and with one of which all hold together (Bonferroni)."""
+    error, reference = 1 - study.confidence, study.arm_names[0]
+    rows = []
+    for part in parts:
+        outcome = study.outcomes[part.outcome]
+        value, single = limits(part, outcome.width, error)
+        _, together = limits(part, outcome.width, error / len(parts))
+        rows.append(
+            ProtocolAnswer(
+                outcome=outcome.name,
+                role=outcome.role,
+                group=part.group,
+                arm=part.arm,
+                reference=reference,
+                state=State.answered if part.answered else State.unresolved,
+                adjustment=part.adjustment if part.answered else "noise hides an arm",
+                estimate=value,
+                interval=single,
+                simultaneous=together,
+                noise_error=math.sqrt(part.noise) if part.answered else outcome.width,
+                sampling_error=math.sqrt(part.sampling),
+                bias=part.bias,
+            )
+        )
+    return tuple(rows)
+
+
+def with_everybody(
+    study: ProtocolStudy, parts: Sequence[Part], counts: dict[str, FloatArray], count_error: float, units: float
+) -> list[Part]:
+    """All answers in the order of the table: by outcome, the answer over all subgroups first, then theirs.
+
+    Args:
+        study: the study.
+        parts: by subgroup.
+        counts: by arm, noisy number of units of each subgroup that the estimand is over.
+        count_error: standard deviation of the noise on each.
+        units: number of units that the estimand is over, of all subgroups.
+    """
+    rows: list[Part] = []
+    for index, outcome in enumerate(study.outcomes):
+        for arm in study.arm_names[1:]:
+            own = [part for part in parts if part.outcome == index and part.arm == arm]
+            if study.subgroups is not None:
+                rows.append(over_groups(own, counts[arm].tolist(), count_error, units, outcome.width))
+            rows += own
+    return rows

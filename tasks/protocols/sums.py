@@ -1,0 +1,218 @@
+"""The exact sums of a protocol's joint releases, block by block of the subgroups, and how they are cut up again.
+
+Numbers of one outcome are multiplied by its w_k after summing, so that all of a release has one noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from causalveil.tasks.enclave.cells import CellRows
+from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
+from causalveil.tasks.protocols.joint import JointRecipe
+from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.scales import column_numbers, column_weights
+
+
+def one_hot(arms: FloatArray | np.ndarray, count: int) -> FloatArray:
+    """Shape (rows, count): 1 in the column of each row's arm."""
+    return np.asarray(arms[:, None] == np.arange(count)[None, :], dtype=np.float64)
+
+
+def by_block(
+    pieces: Pieces, of: Sequence[Callable[[CellRows], FloatArray]], numbers: Sequence[int], workers: int
+) -> list[FloatArray]:
+    """Exact sums of each subgroup's rows by a function of its own.
+
+    Args:
+        pieces: all units.
+        of: from some rows of a subgroup to their sums, by subgroup.
+        numbers: how many sums each has.
+        workers: threads; the sums do not depend on it.
+
+    Returns:
+        By subgroup, shape (its numbers,).
+    """
+
+    def sums(rows: CellRows) -> FloatArray:
+        parts = zip(of, numbers, rows.by_group(len(of)), strict=True)
+        return np.concatenate([one(part) if len(part) else np.zeros(count) for one, count, part in parts])
+
+    return cut(exact_sums(pieces, sums, sum(numbers), workers), numbers)
+
+
+def cut(vector: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:
+    """A vector in parts of these sizes."""
+    return np.split(vector, np.cumsum(sizes)[:-1].tolist())
+
+
+@dataclass(frozen=True)
+class ScaleBlock:
+    """A subgroup's part of release 1, weights taken off, as sums over its rows.
+
+    Attributes:
+        sums: of u by arm and outcome, shape (arms, outcomes).
+        counts: of rows by arm, shape (arms,).
+        squares: of u^2 by outcome, shape (outcomes,).
+        covariates: of covariates, still weighted; empty if nothing is adjusted for.
+    """
+
+    sums: FloatArray
+    counts: FloatArray
+    squares: FloatArray
+    covariates: FloatArray
+
+
+def _scale_weights(joint: JointRecipe) -> FloatArray:
+    w = np.array(joint.weights)
+    columns = np.zeros(0) if joint.one.moments is None else column_weights(joint.one.columns)
+    return np.concatenate([np.tile(w, joint.arms), np.ones(joint.arms), w, columns])
+
+
+def scale_sums(pieces: Pieces, joint: JointRecipe, workers: int = 1) -> FloatArray:
+    """Release 1 before its noise, shape (groups * scale_numbers,)."""
+    adjusts = joint.one.moments is not None
+    kept = list(joint.one.columns.kept) if adjusts else []
+    numbers = list(joint.one.columns.numbers) if adjusts else []
+
+    def of(rows: CellRows) -> FloatArray:
+        u, arms, x = on_lattice(rows.u), one_hot(rows.t, joint.arms), on_lattice(rows.x[:, kept])
+        squares = np.einsum("ij,ij->j", u, u)
+        curved = np.einsum("ij,ij->j", x[:, numbers], x[:, numbers])
+        return np.concatenate([(arms.T @ u).ravel(), arms.sum(axis=0), squares, x.sum(axis=0), curved])
+
+    blocks = by_block(pieces, [of] * joint.groups, [joint.scale_numbers] * joint.groups, workers)
+    weights = _scale_weights(joint)
+    return np.concatenate([block * weights for block in blocks])
+
+
+def scale_blocks(released: FloatArray, joint: JointRecipe) -> list[ScaleBlock]:
+    """The subgroups' parts of release 1."""
+    q, arms, found = len(joint.weights), joint.arms, []
+    covariates = 0 if joint.one.moments is None else column_numbers(joint.one.columns)
+    own = _scale_weights(joint)
+    own[len(own) - covariates :] = 1.0
+    for block in cut(released, [joint.scale_numbers] * joint.groups):
+        sums, counts, squares, rest = cut(block / own, [arms * q, arms, q, covariates])
+        found.append(ScaleBlock(sums.reshape(arms, q), counts, squares, rest))
+    return found
+
+
+@dataclass(frozen=True)
+class MomentBlock:
+    """A subgroup's part of release 2, weights taken off, as sums over its rows.
+
+    Attributes:
+        cross: of xs rho, shape (outcomes, d).
+        apart: of xs tau where there are two arms, shape (1, d); of xs by arm where there are more, shape (arms, d).
+        squares: of rho^2, shape (outcomes,).
+        gram: of xs xs', shape (d, d), symmetric.
+    """
+
+    cross: FloatArray
+    apart: FloatArray
+    squares: FloatArray
+    gram: FloatArray
+
+
+def _moment_weights(joint: JointRecipe, features: int) -> FloatArray:
+    w, upper = np.array(joint.weights), np.triu_indices(features)
+    matrix = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+    return np.concatenate([np.repeat(w, features), np.ones(joint.sides * features), w, matrix])
+
+
+@dataclass(frozen=True)
+class GroupContrast:
+    """What release 2 needs of a subgroup: its features, each arm's means and residuals' cut, and what parts the arms.
+
+    Attributes:
+        features: of its rows.
+        means: of u, shape (arms, outcomes).
+        limits: L of each outcome, shape (outcomes,).
+        codes: what a row's features are multiplied by, shape (arms, sides), in [-1, 1]; one entry of a row at most is
+            not 0 where there are several sides.
+    """
+
+    features: Features
+    means: FloatArray
+    limits: FloatArray
+    codes: FloatArray
+
+    def residuals(self, rows: CellRows) -> FloatArray:
+        """(u - m_t)/L, shape (rows, outcomes), not cut."""
+        found: FloatArray = (np.clip(rows.u, -1.0, 1.0) - self.means[rows.t]) / self.limits
+        return found
+
+
+def moment_sums(pieces: Pieces, joint: JointRecipe, contrasts: Sequence[GroupContrast], workers: int = 1) -> FloatArray:
+    """Release 2 before its noise: the subgroups' blocks one after the other."""
+
+    def made(contrast: GroupContrast) -> Callable[[CellRows], FloatArray]:
+        upper, codes = np.triu_indices(contrast.features.count), on_lattice(contrast.codes)
+
+        def of(rows: CellRows) -> FloatArray:
+            xs, rho = contrast.features.of(rows.x), on_lattice(contrast.residuals(rows))
+            squares = np.einsum("ij,ij->j", rho, rho)
+            parts = [(rho.T @ xs).ravel(), (codes[rows.t].T @ xs).ravel(), squares, (xs.T @ xs)[upper]]
+            return np.concatenate(parts)
+
+        return of
+
+    sizes = [joint.moment_numbers(contrast.features.count) for contrast in contrasts]
+    blocks = by_block(pieces, [made(contrast) for contrast in contrasts], sizes, workers)
+    weights = [_moment_weights(joint, contrast.features.count) for contrast in contrasts]
+    return np.concatenate([block * weight for block, weight in zip(blocks, weights, strict=True)])
+
+
+def moment_blocks(released: FloatArray, joint: JointRecipe, contrasts: Sequence[GroupContrast]) -> list[MomentBlock]:
+    """The subgroups' parts of release 2."""
+    found, q = [], len(joint.weights)
+    sizes = [joint.moment_numbers(contrast.features.count) for contrast in contrasts]
+    for contrast, block in zip(contrasts, cut(released, sizes), strict=True):
+        d = contrast.features.count
+        upper = np.triu_indices(d)
+        parts = cut(block / _moment_weights(joint, d), [q * d, joint.sides * d, q, len(upper[0])])
+        triangle = np.zeros((d, d))
+        triangle[upper] = parts[3]
+        gram = triangle + np.triu(triangle, 1).T
+        found.append(MomentBlock(parts[0].reshape(q, d), parts[1].reshape(joint.sides, d), parts[2], gram))
+    return found
+
+
+def score_sums(
+    pieces: Pieces, joint: JointRecipe, scores: Sequence[Callable[[CellRows], FloatArray]], workers: int = 1
+) -> FloatArray:
+    """Release 3 before its noise: of each subgroup sum v and sum v^2 by side and outcome.
+
+    Args:
+        pieces: all units.
+        joint: the releases.
+        scores: by subgroup, v of some rows, shape (rows, outcomes).
+        workers: threads; the sums do not depend on it.
+    """
+
+    def made(score: Callable[[CellRows], FloatArray]) -> Callable[[CellRows], FloatArray]:
+        def of(rows: CellRows) -> FloatArray:
+            v = on_lattice(score(rows))
+            sides = np.ones((len(rows), 1)) if joint.sides == 1 else one_hot(rows.t, joint.arms)
+            return np.concatenate([(sides.T @ v).ravel(), (sides.T @ (v * v)).ravel()])
+
+        return of
+
+    numbers = [joint.score_numbers] * joint.groups
+    blocks = by_block(pieces, [made(score) for score in scores], numbers, workers)
+    weights = np.tile(np.array(joint.weights), 2 * joint.sides)
+    return np.concatenate([block * weights for block in blocks])
+
+
+def score_blocks(released: FloatArray, joint: JointRecipe) -> FloatArray:
+    """Sums of v and of v^2, weights taken off, shape (groups, 2, sides, outcomes)."""
+    shaped = released.reshape(joint.groups, 2, joint.sides, len(joint.weights))
+    found: FloatArray = shaped / np.array(joint.weights)
+    return found

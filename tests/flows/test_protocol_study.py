@@ -1,0 +1,109 @@
+"""Protocols end to end: plan = ledger = release, tables beside it, the same on Prefect, and gates' exit code."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from jsonschema import Draft202012Validator
+
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
+from causalveil.flows.sequence.study import plan_study
+from causalveil.schemas.release import ProtocolRelease, release_schema
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.studies import people, write_study
+
+STUDY: dict[str, Any] = {
+    "kind": "protocol",
+    "outcome": ...,
+    "outcomes": [{"name": "score", "role": "primary"}, {"name": "points", "role": "negative_control"}],
+    "subgroups": "group",
+    "covariates": {"group": ...},
+    "estimator": {"penalty": ..., "name": "regression"},
+    "privacy": {"epsilon": "20"},
+}
+ARMS: dict[str, Any] = {"treatment": "drug", "arms": {"reference": "none"}, "subgroups": ...}
+CONTRACT: dict[str, Any] = {
+    "estimators": ["regression", "difference_in_means"],
+    "caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}},
+    "columns": {"points": {"lower": 0, "upper": 1}, "drug": {"levels": ["none", "low", "high"]}},
+}
+
+
+def table(n: int = 2_000) -> pl.DataFrame:
+    random = np.random.default_rng(1)
+    return people(n).with_columns(
+        points=pl.Series(random.random(n)), drug=pl.Series(random.choice(["none", "low", "high"], n))
+    )
+
+
+def study_in(folder: Path, **changes: Any) -> Path:
+    study = STUDY | changes
+    return write_study(folder, frame=table(), study=study, contract=CONTRACT)
+
+
+@pytest.mark.parametrize(
+    ("changes", "answers", "charges"),
+    [
+        ({}, 8, 3),
+        (ARMS, 4, 3),
+        ({"estimator": {"penalty": ..., "name": "difference_in_means"}}, 8, 1),
+        ({"estimator": {"penalty": ..., "name": "difference_in_means"}} | ARMS | {"subgroups": "group"}, 16, 1),
+    ],
+)
+def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, charges: int, tmp_path: Path) -> None:
+    path = study_in(tmp_path / "study", **changes)
+    _, plan = plan_study(path)
+    found = run_study(path, out=tmp_path / "out", engine="direct")
+    release = found.release
+    assert isinstance(release, ProtocolRelease)
+    assert release.privacy.charges == plan.charges
+    assert len(plan.charges) == charges
+    ledger = open_ledger()
+    ledger.verify()
+    ledger.verify_release(release)
+    Draft202012Validator(release_schema()).validate(json.loads(found.path.read_text()))
+    assert len(release.answers) == answers
+    with (tmp_path / "out" / "answers.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [float(row["estimate"]) for row in rows] == [answer.estimate for answer in release.answers]
+    frame = pl.read_parquet(tmp_path / "out" / "answers.parquet")
+    assert frame["simultaneous_upper"].to_list() == [
+        None if answer.simultaneous is None else answer.simultaneous.upper for answer in release.answers
+    ]
+    again = run_study(path, out=tmp_path / "again", engine="direct", run_id=found.run_id)
+    assert again.release == release
+    assert (tmp_path / "again" / "answers.csv").read_bytes() == (tmp_path / "out" / "answers.csv").read_bytes()
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_engines_agree(tmp_path: Path) -> None:
+    path = study_in(tmp_path / "study")
+    direct, prefect = (
+        run_study(path, out=tmp_path / engine, engine=engine, simulate=5, run_id="same")
+        for engine in ("direct", "prefect")
+    )
+    assert isinstance(direct.release, ProtocolRelease)
+    assert isinstance(prefect.release, ProtocolRelease)
+    assert direct.release.answers == prefect.release.answers
+
+
+def test_a_failed_gate_has_an_exit_code_and_its_charge_stands(tmp_path: Path, capfd: Any) -> None:
+    path = study_in(tmp_path / "study", subgroups=..., gates={"overlap": 0.9999}, privacy={"epsilon": "500"})
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(path), "--engine", "direct", "--out", str(tmp_path / "out")])
+    assert ended.value.code == 8
+    shown = capfd.readouterr()
+    assert "a declared gate failed (overlap in everybody, 1)" in shown.err
+    assert "withheld" in shown.out
+    (row,) = open_ledger().account("small").runs
+    assert float(row.spent.epsilon) > 0
+    document = json.loads((tmp_path / "out" / "release.json").read_text())
+    assert {answer["state"] for answer in document["answers"]} == {"withheld"}
+    assert {answer["estimate"] for answer in document["answers"]} == {None}

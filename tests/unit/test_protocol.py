@@ -1,0 +1,237 @@
+"""Protocols: what a study file may ask, what the table says, gates, and calibration by negative controls."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from causalveil.schemas.asked.resolve import asks_for, resolve
+from causalveil.schemas.asked.study_file import parse_study_file
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.protocols import RegressionProtocol
+from causalveil.schemas.protocols.answers import GateVerdict, State
+from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
+from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.protocols.calibration import systematic_error
+from causalveil.tasks.protocols.parts import Part, over_groups
+from causalveil.tasks.protocols.stages import joint_recipe
+from tests.protocol_help import analysed, confounded, in_cells, make_protocol
+from tests.regression_help import analysed as analysed_alone
+from tests.regression_help import in_rows, make_regression
+from tests.studies import CONTRACT, merge
+
+ASKED: dict[str, Any] = {
+    "kind": "protocol",
+    "name": "many",
+    "treatment": "treated",
+    "outcomes": [{"name": "score", "role": "primary"}, "points"],
+    "subgroups": "group",
+    "covariates": ["age"],
+    "estimator": {"name": "regression"},
+    "privacy": {"epsilon": "1", "delta": "1e-6"},
+}
+OWNED: dict[str, Any] = merge(
+    CONTRACT,
+    {"columns": {"points": {"lower": 0, "upper": 5}, "drug": {"levels": ["none", "low", "high"]}},
+     "estimators": ["regression", "difference_in_means"]},
+)  # fmt: skip
+
+
+def resolved(**changes: Any) -> ProtocolStudy:
+    study = resolve(parse_study_file(ASKED | changes), Contract.model_validate(OWNED))
+    assert isinstance(study, ProtocolStudy)
+    return study
+
+
+def test_a_protocol_is_completed_by_the_contract() -> None:
+    study = resolved()
+    assert [(outcome.name, outcome.upper) for outcome in study.outcomes] == [("score", 10), ("points", 5)]
+    assert study.groups == ("a", "b", "c")
+    assert study.arm_names == ("0", "1")
+    assert resolved(subgroups={"name": "group", "levels": ["a", "b"]}).groups == ("a", "b", "other")
+    arms = resolved(treatment="drug", arms={"reference": "none"}, subgroups=None)
+    assert arms.arm_names == ("none", "low", "high")
+    for changes in ({}, {"subgroups": {"name": "group", "levels": ["a", "b"]}}):
+        assert asks_for(parse_study_file(ASKED | changes), resolved(**changes))
+    assert not asks_for(parse_study_file(ASKED), resolved(confidence=0.9))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"outcomes": ["score"]}, "role: primary"),
+        ({"outcomes": [{"name": "score", "role": "primary"}, "score"]}, "has two roles"),
+        ({"outcomes": [{"name": "age", "role": "primary"}]}, "has two roles"),
+        ({"outcomes": []}, "outcomes"),
+        ({"outcomes": [{"name": "score", "role": "main"}]}, "role"),
+        ({"outcomes": [{"name": "unheard", "role": "primary"}]}, "declares no column 'unheard'"),
+        ({"subgroups": "unheard"}, "declares no column 'unheard'"),
+        ({"subgroups": "points"}, "has two roles|levels or codes"),
+        ({"subgroups": {"name": "group", "levels": ["a", "z"]}}, "'z' is no level"),
+        ({"covariates": ["age", "group"]}, "is a covariate too"),
+        ({"gates": {}}, "gates need a bound"),
+        ({"gates": {"balance": -1}}, "balance"),
+        ({"gates": {"overlap": 0.2}, "estimator": {"name": "difference_in_means"}}, "gates"),
+        ({"privacy": {"epsilon": "1"}}, "delta"),
+        ({"privacy": {"epsilon": "1", "delta": "1e-6", "level": "label"}}, "level"),
+        ({"treatment": "drug"}, "arms: {reference: LEVEL}"),
+        ({"treatment": "drug", "arms": {"reference": "some"}}, "no level of 'drug'"),
+        ({"estimator": {"name": "ipw"}}, "regression, difference_in_means|difference_in_means, regression"),
+        ({"arms": {"reference": 0}, "estimand": "ATT", "treatment": "drug"}, "reference"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(StudyError, match=said):
+        resolved(**changes)
+
+
+def test_more_cells_than_the_budget_serves_are_refused_with_the_number_that_it_can() -> None:
+    study = make_protocol(2, 2, 50)
+    assert isinstance(study, RegressionProtocol)
+    with pytest.raises(StudyError, match=r"it can serve \d+ subgroups") as told:
+        joint_recipe(study, sizes_of(study, 3_000))
+    most = int(str(told.value).split("it can serve ")[1].split()[0])
+    fewer = make_protocol(2, 2, max(most, 2))
+    assert isinstance(fewer, RegressionProtocol)
+    joint_recipe(fewer, sizes_of(fewer, 3_000))
+
+
+def test_importance_divides_the_noise() -> None:
+    outcomes = [
+        {"name": "a", "lower": 0, "upper": 1, "role": "primary", "importance": 4},
+        {"name": "b", "lower": 0, "upper": 1},
+    ]
+    study = make_protocol(2, outcomes=2, **{})
+    weighted = study.model_copy(update={"outcomes": tuple(
+        one.model_copy(update={"importance": given.get("importance", 1.0)})
+        for one, given in zip(study.outcomes, outcomes, strict=True)
+    )})  # fmt: skip
+    assert weighted.weights[0] / weighted.weights[1] == pytest.approx(2)
+    assert math.hypot(*weighted.weights) == pytest.approx(1)
+
+
+def test_a_protocol_of_one_question_is_that_question() -> None:
+    """Without noise to speak of both say the same, and their intervals are as wide."""
+    rows, _ = confounded(20_000, 1, seed=3)
+    many = analysed(make_protocol(2, 1, epsilon="1000", basis="linear"), rows).answers[0]
+    alone = analysed_alone(
+        make_regression(2, epsilon="1000", basis="linear"),
+        in_rows(rows.x[:, :2] * np.sqrt(3), rows.t, rows.u[:, 0]),
+    )
+    assert many.interval is not None
+    assert many.estimate is not None
+    assert many.estimate == pytest.approx(alone.estimate, abs=2e-3)
+    width = alone.interval.upper - alone.interval.lower
+    assert many.interval.upper - many.interval.lower == pytest.approx(width, rel=0.02)
+
+
+@pytest.mark.parametrize(("groups", "arms"), [(3, 2), (1, 3), (2, 3)])
+def test_every_cell_of_the_table_finds_its_own_effect(groups: int, arms: int) -> None:
+    """Effects differ by subgroup, arm and outcome. Five standard errors in 24 answers at most: false alarms 1e-5."""
+    rows, effects = confounded(60_000, 2, groups, arms, seed=5)
+    study = make_protocol(2, 2, groups, arms, epsilon="20")
+    found = analysed(study, rows)
+    assert len(found.answers) == 2 * (groups + (groups > 1)) * (arms - 1)
+    for answer in found.answers:
+        arm, outcome = study.arm_names.index(answer.arm), int(answer.outcome[1:])
+        if answer.group == EVERYBODY:
+            truth = float(np.bincount(rows.g, minlength=groups) / len(rows) @ effects[:, arm, outcome])
+        else:
+            truth = float(effects[study.groups.index(answer.group), arm, outcome])
+        assert answer.estimate is not None
+        assert answer.noise_error is not None
+        assert answer.sampling_error is not None
+        error = math.hypot(answer.noise_error, answer.sampling_error)
+        assert abs(answer.estimate - 5 * truth) < 5 * error + (answer.bias or 0)
+        assert error < 0.1
+
+
+@pytest.mark.parametrize("name", ["regression", "difference_in_means"])
+def test_an_empty_subgroup_reads_as_a_tiny_one_does(name: str) -> None:
+    rows, _ = confounded(20_000, 1, 3, seed=7)
+    few = np.flatnonzero(rows.g < 2)
+    some = in_cells(rows.x[few][:, :2] * np.sqrt(3), rows.t[few], rows.u[few], rows.g[few])
+    tiny_groups = some.g.copy()
+    tiny_groups[:3] = 2
+    tiny = in_cells(some.x[:, :2] * np.sqrt(3), some.t, some.u, tiny_groups)
+    for table in (some, tiny):
+        answers = analysed(make_protocol(2, 1, 3, name=name), table).answers
+        hidden = next(answer for answer in answers if answer.group == "g2")
+        assert hidden.state is State.unresolved
+        assert hidden.interval is not None
+        assert (hidden.interval.lower, hidden.interval.upper) == (-10, 10)
+        everybody = answers[0]
+        assert everybody.state is State.answered
+        assert everybody.interval is not None
+        assert everybody.interval.upper - everybody.interval.lower < 3
+
+
+def test_what_an_answer_over_subgroups_may_miss_is_allowed_for() -> None:
+    def part(value: float, answered: bool = True) -> Part:
+        return Part(0, "g", "1", answered, value, 0.01, 0.02, 0.0, 1.0, "linear")
+
+    both = over_groups([part(1.0), part(3.0)], [300.0, 100.0], 0.0, 400.0, 10.0)
+    assert both.value == pytest.approx(1.5)
+    assert both.bias == 0
+    assert both.noise == pytest.approx((0.75**2 + 0.25**2) * 0.02)
+    noisy = over_groups([part(1.0), part(3.0)], [300.0, 100.0], 4.0, 400.0, 10.0)
+    assert noisy.noise - both.noise == pytest.approx((4 / 400) ** 2 * (0.5**2 + 1.5**2))
+    hidden = over_groups([part(1.0), part(0.0, False)], [300.0, 1.0], 2.0, 400.0, 10.0)
+    assert hidden.value == 1.0
+    assert hidden.bias == pytest.approx(7 / 400 * 11)
+    assert not over_groups([part(0.0, False)], [1.0], 2.0, 400.0, 10.0).answered
+
+
+def test_gates_have_three_states_and_withhold_or_mark() -> None:
+    rows, _ = confounded(40_000, 1, seed=1)
+    passed = analysed(make_protocol(2, 1, gates={"balance": 1.0, "overlap": 0.05}), rows)
+    assert {gate.verdict for gate in passed.gates} == {GateVerdict.passed}
+    # Nobody's arms overlap more than all.
+    for failed, state in (("withhold", State.withheld), ("mark", State.marked)):
+        found = analysed(make_protocol(2, 1, gates={"overlap": 0.999, "failed": failed}), rows)
+        assert found.gates[0].verdict is GateVerdict.failed
+        assert found.answers[0].state is state
+        assert (found.answers[0].estimate is None) == (failed == "withhold")
+        assert (found.answers[0].interval is None) == (failed == "withhold")
+    # At this size noise hides which side of the bound a difference lies on.
+    few, _ = confounded(3_000, 1, seed=1)
+    unsure = analysed(make_protocol(2, 1, gates={"balance": 0.01}), few)
+    assert unsure.gates[0].verdict is GateVerdict.cannot_tell
+    assert unsure.answers[0].state is State.answered
+
+
+def test_systematic_error_is_found() -> None:
+    """200 controls of mean .3 and deviation .2 beside errors of .1: five standard errors, seed 2."""
+    random = np.random.default_rng(2)
+    values = 0.3 + 0.2 * random.standard_normal(200) + 0.1 * random.standard_normal(200)
+    mean, deviation = systematic_error(values, np.full(200, 0.1))
+    assert abs(mean - 0.3) < 5 * 0.22 / math.sqrt(200)
+    assert abs(deviation - 0.2) < 5 * 0.22 / math.sqrt(400)
+    mean, deviation = systematic_error(0.1 * random.standard_normal(200), np.full(200, 0.1))
+    assert abs(mean) < 5 * 0.1 / math.sqrt(200)
+    assert deviation < 0.06
+
+
+def test_controls_calibrate_where_there_are_enough_of_them() -> None:
+    rows, _ = confounded(20_000, 7, seed=4)
+    u = rows.u.copy()
+    # Six controls that something unrecorded moves in the treated.
+    u[:, 1:] = np.random.default_rng(0).uniform(-0.2, 0.2, (len(rows), 6)) + 0.05 * rows.t[:, None]
+    table = in_cells(rows.x[:, :2] * np.sqrt(3), rows.t, u, rows.g)
+    found = analysed(make_protocol(2, 7, controls=6), table)
+    first = found.answers[0]
+    assert first.calibrated is not None
+    assert first.interval is not None
+    assert found.calibration.mean is not None
+    assert found.calibration.mean > 0.2
+    middle = (first.calibrated.lower + first.calibrated.upper) / 2
+    assert middle < (first.interval.lower + first.interval.upper) / 2
+    assert found.answers[-1].calibrated is None
+    few = analysed(make_protocol(2, 3, controls=2), in_cells(rows.x[:, :2] * np.sqrt(3), rows.t, u[:, :3], rows.g))
+    assert few.calibration.mean is None
+    assert "at least 5" in few.calibration.statement
+    assert few.answers[0].calibrated is None
