@@ -50,6 +50,21 @@ def rho_of_epsilon(epsilon: Decimal, mechanism: str = "") -> Decimal:
     return _up(rho * (1 + SLACK), DIGITS)
 
 
+def epsilon_of_laplace(rho: Decimal) -> Decimal:
+    """The largest epsilon, to four digits, whose Laplace noise costs no more than ``rho``; 0 if none does."""
+    down, low, high = decimal.Context(prec=4, rounding=ROUND_FLOOR), 0.0, float(rho) + 2 * math.sqrt(float(rho)) + 1
+    for _ in range(60):
+        middle = (low + high) / 2
+        if middle + math.expm1(-middle) <= float(rho):
+            low = middle
+        else:
+            high = middle
+    epsilon = down.plus(Decimal(low))
+    while epsilon > SMALLEST and rho_of_epsilon(epsilon, LAPLACE[0]) > rho:
+        epsilon = down.next_minus(epsilon)
+    return epsilon if epsilon > SMALLEST else Decimal(0)
+
+
 def rho_of(charge: Charge) -> Decimal:
     """What a charge costs an account; a charge of an older program, which does not say, by its epsilon."""
     if charge.rho is not None:

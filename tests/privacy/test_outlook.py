@@ -132,7 +132,7 @@ def test_when_a_weekly_study_runs_dry(epsilon: str, accounting: Accounting, last
 
 
 def test_what_never_fits_and_what_never_ends() -> None:
-    empty = when_dry(fresh(used=Use(rho=Decimal(100))), run("1"), runs_of("week", START))
+    empty = when_dry(fresh(used=Use(Decimal(100), rho=Decimal(100))), run("1"), runs_of("week", START))
     assert empty.last is None
     assert empty.dry == datetime(2026, 1, 5, tzinfo=UTC)
     endless = when_dry(fresh(), run("0.2"), runs_of("year", START))
@@ -149,7 +149,9 @@ def test_which_epsilon_lasts_is_the_largest_that_does() -> None:
     for epsilon, lasts in ((concentrated, True), (concentrated + Decimal("0.01"), False)):
         cap, used = fresh()[Level.sample, "all"]
         assert (cap.fits(used, run(str(epsilon))) >= count) is lasts
-    assert lasting_epsilon(fresh(used=Use(rho=Decimal(100))), lambda epsilon: run(str(epsilon)), 1) is None
+    assert (
+        lasting_epsilon(fresh(used=Use(Decimal(100), rho=Decimal(100))), lambda epsilon: run(str(epsilon)), 1) is None
+    )
 
 
 @pytest.mark.parametrize(

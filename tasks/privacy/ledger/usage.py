@@ -1,8 +1,10 @@
 """What an account has used and what is left of its cap, in the accounting that its owner chose.
 
 ``basic`` adds epsilons and deltas. ``concentrated`` adds rho, and the deltas of tests: the cap (epsilon, delta) then
-means the largest rho that implies epsilon at what tests leave of delta (``tasks/privacy/concentrated.py``). A cap
-without delta is always basic. Use is kept in both measures, exactly, so that an account is read off its draws alone.
+means the largest rho that implies epsilon at what tests leave of delta (``tasks/privacy/concentrated.py``). As long as
+nothing with a delta was asked, epsilons may be added up instead: what either allows is admitted
+(``docs/proofs/accounting.md``, section 5). A cap without delta is always basic. Use is kept in both measures, exactly,
+so that an account is read off its draws alone.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from causalveil.schemas.amounts import add, amount_text, subtract
 from causalveil.schemas.ledger import RhoAccount, Sum
 from causalveil.schemas.privacy import Accounting, Charge, Level, PrivacyCost
 from causalveil.tasks.privacy.accountant import concentrate
-from causalveil.tasks.privacy.concentrated import epsilon_of_rho, rho_of_cap
+from causalveil.tasks.privacy.concentrated import epsilon_of_laplace, epsilon_of_rho, rho_of_cap
 
 # Levels nest: whoever may change an outcome only, or a training unit's row only, may do so at level sample as well. So
 # what a run spends at its level it also spends of these accounts.
@@ -88,33 +90,44 @@ class Cap:
     def excess(self, before: Use, request: Use) -> str | None:
         """Why a request does not fit after ``before``; None if it fits. Amounts only."""
         after = before.plus(request)
+        if self.keeps_pure(after):
+            return None
+        sums = (
+            ("epsilon", before.epsilon, request.epsilon, self.cost.epsilon),
+            ("delta", before.delta, request.delta, self.cost.delta),
+        )
         if not self.concentrated:
-            amounts = (
-                ("epsilon", before.epsilon, request.epsilon, self.cost.epsilon),
-                ("delta", before.delta, request.delta, self.cost.delta),
-            )
-        else:
-            amounts = (
-                ("delta of tests", before.tested, request.tested, self.cost.delta),
-                ("rho", before.rho, request.rho, self.rho(after)),
-            )
-        for what, used, asked, cap in amounts:
-            left = max(subtract(cap, used), Decimal(0))
-            # Also where nothing of it is asked: what tests take of delta lowers the rho that was allowed before.
-            if add(used, asked) > cap:
-                text = (
-                    f"{what} spent or reserved {amount_text(used)}, requested {amount_text(asked)}, remaining "
-                    f"{amount_text(left)} of {amount_text(cap)}"
-                )
-                return text if not self.concentrated else f"{text} ({self.say(before)})"
-        return None
+            return _short_of(sums)
+        rho = (
+            ("delta of tests", before.tested, request.tested, self.cost.delta),
+            ("rho", before.rho, request.rho, self.rho(after)),
+        )
+        short = _short_of(rho)
+        # Where nothing has a delta the sum of epsilons is what it is nearest to.
+        return (
+            short and f"{_short_of(sums) if after.delta == 0 else short} ({self.say(before)}){self._still_fits(before)}"
+        )
+
+    def keeps_pure(self, use: Use) -> bool:
+        """Whether nothing has a delta and the sum of epsilons is within the cap: then rho need not be."""
+        return self.concentrated and use.delta == 0 and use.epsilon <= self.cost.epsilon
+
+    def _still_fits(self, before: Use) -> str:
+        """The largest draw without delta that fits, in words."""
+        pure = subtract(self.cost.epsilon, before.epsilon) if before.delta == 0 else Decimal(0)
+        left = max(subtract(self.rho(before), before.rho), Decimal(0))
+        largest = max(pure, epsilon_of_laplace(left))
+        return f"; without delta, one draw of Laplace noise of epsilon {amount_text(largest)} fits" if largest else ""
 
     def epsilon(self, use: Use) -> Decimal:
         """What was used, as people think of it: epsilon at the cap's delta, after what tests spent of that."""
         if not self.concentrated:
             return use.epsilon
         left = subtract(self.cost.delta, use.tested)
-        return self.cost.epsilon if left <= 0 else min(epsilon_of_rho(use.rho, left), self.cost.epsilon)
+        added = use.epsilon if use.delta == 0 else self.cost.epsilon
+        return (
+            min(added, self.cost.epsilon) if left <= 0 else min(added, epsilon_of_rho(use.rho, left), self.cost.epsilon)
+        )
 
     def sums(self, use: Use) -> Sum:
         """Use as epsilon and delta for people; only in basic accounting do these add up."""
@@ -133,7 +146,8 @@ class Cap:
             pairs = [(use.rho, self.rho(use)), (use.tested, self.cost.delta)]
         else:
             pairs = [(use.epsilon, self.cost.epsilon), (use.delta, self.cost.delta)]
-        return min(max(0.0, 1 - float(used / cap)) if cap > 0 else float(used == 0) for used, cap in pairs)
+        left = min(max(0.0, 1 - float(used / cap)) if cap > 0 else float(used == 0) for used, cap in pairs)
+        return max(left, 1 - float(use.epsilon / self.cost.epsilon)) if self.keeps_pure(use) else left
 
     def fits(self, before: Use, request: Use) -> int:
         """How many runs like ``request`` fit after ``before``; at most a billion."""
@@ -153,16 +167,30 @@ class Cap:
         return min(low, MOST_FITS)
 
     def rho_account(self, used: Use, spent: Use) -> RhoAccount | None:
-        """The account in rho; None in basic accounting."""
+        """The account in rho; None in basic accounting, and where epsilons are added up because rho would not do."""
         if not self.concentrated:
             return None
         granted = self.rho(used)
+        if used.rho > granted and self.keeps_pure(used):
+            return None
         return RhoAccount(
             granted=granted,
             spent=spent.rho,
             reserved=max(subtract(used.rho, spent.rho), Decimal(0)),
             remaining=max(subtract(granted, used.rho), Decimal(0)),
         )
+
+
+def _short_of(amounts: Iterable[tuple[str, Decimal, Decimal, Decimal]]) -> str | None:
+    """The first amount that is exceeded, in words; also one of which nothing is asked, since what tests take of delta
+    lowers the rho that was allowed before."""
+    for what, used, asked, cap in amounts:
+        if add(used, asked) > cap:
+            return (
+                f"{what} spent or reserved {amount_text(used)}, requested {amount_text(asked)}, remaining "
+                f"{amount_text(max(subtract(cap, used), Decimal(0)))} of {amount_text(cap)}"
+            )
+    return None
 
 
 def share_of_request(cap: Cap, before: Use, request: Use) -> float:
