@@ -1,0 +1,144 @@
+"""A disk that is full under the scratch folder, the releases or the ledger: a line that says so, and the run goes on.
+
+Each is a file system of its own of a few megabytes, so that the system itself refuses to write.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causalveil.flows.api import run_study
+from causalveil.schemas.release import load_release
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests import crash
+from tests.crash import FINISH
+from tests.faults import RELEASED, WHY_NO_CLUSTER, WHY_NO_DISK, cluster, fill, halted, small_disk
+from tests.flows.test_crash import CAPS
+from tests.studies import people, write_study
+
+# Kilobytes that are left: at each the disk is full at another write.
+LEFT = {"scratch": (0, 16, 200), "out": (0, 4), "ledger": (0, 4, 20, 40)}
+SPLIT = "stage:split"
+PLACES = {"scratch": ("stage:validate", "stage:normalise", "stage:split"), "out": ("stage:validate", "stage:interval")}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", 8) as folder:
+        if folder is None:
+            pytest.skip(WHY_NO_DISK)
+        yield folder
+
+
+def study(folder: Path) -> Path:
+    return write_study(folder, frame=people(6000), contract={"caps": CAPS})
+
+
+def finish(run_id: str, path: Path, out: Path, url: str, before: dict[str, str]) -> None:
+    """With room again the same run ends: what was stored is what it returns."""
+    run_study(path, out=out, run_id=run_id)
+    after = crash.stored(url, run_id)
+    assert before.items() <= after.items(), "a stored value changed"
+    assert set(after) == {"propensity", "effect", FINISH}
+    open_ledger().verify_release(load_release(out / "release.json"))
+
+
+def settle(runs: int) -> None:
+    block = open_ledger().account("small").blocks[0]
+    assert (block.spent.epsilon, block.reserved.epsilon) == (runs, 0)
+    open_ledger().verify()
+
+
+def charging(places: list[str]) -> tuple[str, ...]:
+    """Every commit from the reservation on, and a stage between two."""
+    return tuple(
+        place for place in places[places.index("before:reserve") :] if place.startswith("before:") or place == SPLIT
+    )
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.parametrize("what", ["scratch", "out", "ledger"])
+def test_a_full_disk(
+    what: str,
+    every: bool,
+    disk: Path,
+    tmp_path: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Any,
+) -> None:
+    path, around = study(tmp_path / "study"), {"CAUSALVEIL_HOME": str(home), "CAUSALVEIL_ENGINE": "direct"}
+    url = f"sqlite:///{(disk if what == 'ledger' else home) / 'ledger.db'}"
+    if what == "scratch":
+        around["CAUSALVEIL_SCRATCH"] = str(disk / "scratch")
+    if what == "ledger":
+        around["CAUSALVEIL_LEDGER_URL"] = url
+    for name, value in around.items():
+        monkeypatch.setenv(name, value)
+    places = crash.places(str(path), str(tmp_path / "whole"), "whole", around)
+    ended: Counter[str] = Counter()
+    chosen = PLACES.get(what) or charging(places)
+    for left in LEFT[what] if every else LEFT[what][:1]:
+        for place in chosen if every else chosen[1:2]:
+            run_id = f"full-{ended.total()}"
+            out = (disk if what == "out" else tmp_path) / run_id
+            full: list[Path] = []
+            how = halted(
+                place, lambda to=full, size=left: to.append(fill(disk, size << 10)), str(path), str(out), run_id, around
+            )
+            full[0].unlink()
+            ended[RELEASED if how == RELEASED else "refused"] += 1
+            if how != RELEASED:
+                assert how.isprintable(), how
+                assert "withheld" not in how, how
+                assert place == "before:reserve" or run_id in how, f"does not say how to go on: {how}"
+            finish(run_id, path, out, url, crash.stored(url, run_id))
+    settle(ended.total() + 1)
+    record_property("summary", f"disk full under {what}: {dict(ended)}")
+    assert ended["refused"] > 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_full_disk_under_postgresql(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, record_property: Any
+) -> None:
+    """The server itself stops for want of room for its log, or refuses statements; it is started again with room."""
+    with small_disk(tmp_path / "server", 120) as place:
+        if place is None:
+            pytest.skip(WHY_NO_DISK)
+        # The server's own user must be able to come there.
+        for folder in (place, *place.parents):
+            if folder.stat().st_uid == 0 and folder.stat().st_mode & 0o001 == 0:
+                folder.chmod(0o711)
+        with cluster(within=place) as server:
+            if server is None:
+                pytest.skip(WHY_NO_CLUSTER)
+            monkeypatch.setenv("CAUSALVEIL_LEDGER_URL", server.url)
+            url = server.url.replace("postgresql:", "postgresql+psycopg:")
+            around = {"CAUSALVEIL_HOME": str(home), "CAUSALVEIL_LEDGER_URL": server.url, "CAUSALVEIL_ENGINE": "direct"}
+            path = study(tmp_path / "study")
+            places = crash.places(str(path), str(tmp_path / "whole"), "whole", around)
+            ended: Counter[str] = Counter()
+            for left in (0, 100):
+                for at in charging(places):
+                    run_id, full = f"full-{ended.total()}", list[Path]()
+                    out = tmp_path / run_id
+                    how = halted(
+                        at,
+                        lambda to=full, size=left: to.append(fill(place, size << 10)),
+                        *(str(path), str(out), run_id, around),
+                    )
+                    full[0].unlink()
+                    ended[RELEASED if how == RELEASED else "refused"] += 1
+                    server.end()
+                    server.start()
+                    finish(run_id, path, out, url, crash.stored(url, run_id))
+            settle(ended.total() + 1)
+            record_property("summary", f"disk full under PostgreSQL: {dict(ended)}")
