@@ -20,7 +20,7 @@ from causalveil.tasks.aipw.shrinkage import positive_part
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.scales import Scales
-from causalveil.tasks.regression.spectrum import Spectrum
+from causalveil.tasks.regression.spectrum import Spectrum, gram_variance
 
 # 1 - p (1 - p) D'G^-1 D is what treatment leaves of the covariates' variance; it is taken to be at least so much.
 LEAST_WITHIN = 0.2
@@ -32,6 +32,8 @@ FLOORED_TIMES = 3.5
 # cut than a wider one would lose to noise (section 5).
 KURTOSIS, CUT_FACTOR = 15.0, 0.182
 LEAST_CUT, MOST_CUT = 4.0, 60.0
+# No squared length is divided by less.
+TINY = 1e-300
 # Slopes of the two arms are taken to differ by this part of their own length.
 SLOPES_DIFFER = 0.5
 
@@ -72,6 +74,7 @@ class Adjustment:
         slopes: b, shape (d,).
         weights: h, shape (d,).
         apart: D, shape (d,); its multiples (1-p) D and -p D are the arms' means of the features.
+        index: by how much the arms' means of h'xs differ: h'D less the mean of what noise in D adds to it.
         correction: c_E, by which the Gram matrix's noise moves the estimate on average.
         leaning: (k1, k0) of :func:`leaning`.
         reach: V, at which scores are cut.
@@ -84,6 +87,7 @@ class Adjustment:
     slopes: FloatArray
     weights: FloatArray
     apart: FloatArray
+    index: float
     correction: float
     leaning: tuple[float, float]
     reach: float
@@ -143,7 +147,7 @@ def _plain(
     relative = scales.spread / scales.limit
     bias = 0.0 if estimator.trial else relative * math.sqrt(declared.outcome) * declared.distance
     lean = leaning(estimand, scales.share)
-    return Adjustment(nothing, nothing, nothing, 0.0, lean, cut * deviation, cut, 0.0, bias, False)
+    return Adjustment(nothing, nothing, nothing, 0.0, 0.0, lean, cut * deviation, cut, 0.0, bias, False)
 
 
 def adjust(
@@ -203,7 +207,9 @@ def adjust(
     kept = gram_noise * float(spectrum.kept.mean())
     slope_size = max(float(slopes @ slopes) - slope_noise * trace_square, 0.0)
     weight_size = max(float(weights @ weights) - weight_noise * trace_square, 0.0)
-    second_order = trace_square * (slope_noise + kept * slope_size) * (weight_noise + kept * weight_size)
+    second_order = slope_noise * weight_noise + kept * (slope_noise * weight_size + slope_size * weight_noise)
+    second_order *= trace_square
+    second_order += kept**2 * gram_variance(_of_size(slopes, slope_size), _of_size(weights, weight_size), within)
     second_order += correction**2 / 4
     # Where slopes differ between arms, noise in D moves the estimate by (p k0 - (1-p) k1) (b1 - b0)'e.
     second_order += (p * lean[1] - (1 - p) * lean[0]) ** 2 * SLOPES_DIFFER**2 * slope_size * weight_noise
@@ -214,6 +220,10 @@ def adjust(
     second_order += float(shifted @ slopes**2) * of_weights + 2 * float(shifted @ (slopes * weights)) ** 2
     arms = sum((k * error / scales.limit) ** 2 for k, error in zip(lean, scales.mean_errors, strict=True))
     second_order += of_weights * arms
+    # The arms' means of the features come from D: its noise e moves an arm's error by k h'e of it.
+    parts = zip(lean, (1 - p, p), scales.mean_errors, strict=True)
+    arms = sum((k * part * error / scales.limit) ** 2 for k, part, error in parts)
+    second_order += arms * weight_noise * float(weights @ weights)
 
     hidden = spectrum.along(moments.cross) * spectrum.along(moments.apart) / spectrum.values * spectrum.floored
     bias = 0.0 if estimator.trial else FLOORED_TIMES * abs(float(hidden.sum()))
@@ -221,6 +231,7 @@ def adjust(
         slopes=slopes,
         weights=weights,
         apart=moments.apart,
+        index=float(weights @ moments.apart) - weight_noise * trace,
         correction=correction,
         leaning=lean,
         reach=cut * math.sqrt(squares),
@@ -252,6 +263,12 @@ def adjust(
         floor=spectrum.floor,
     )
     return found, seen
+
+
+def _of_size(vector: FloatArray, square: float) -> FloatArray:
+    """The vector with this squared length."""
+    found: FloatArray = vector * math.sqrt(square / max(float(vector @ vector), TINY))
+    return found
 
 
 def expected_width(choice: Adjustment, units: int, noise: float) -> float:

@@ -38,9 +38,10 @@ CUTS = (1.25, 2.0)
 # Rows with products are cut so much further out.
 PAIRS_CUT = 1.2
 # A constant stands beside products where rho is below this: with more noise it costs more than their means do harm.
-CONSTANT = 0.1
-# Skewed columns have two features each, with a constant, where rho is below this with them.
-BENT = 0.3
+CONSTANT = 0.03
+# Skewed columns have two features each, with a constant, where rho is below this with them; with products too below
+# the second.
+BENT, BENT_PAIRS = 0.3, 0.1
 # The wider cut is for rho below this.
 QUIET = 0.12
 # Noise on the arms' distance, in deviations of a feature times sqrt(d), that an adjustment bears.
@@ -123,7 +124,7 @@ class RegressionRecipe:
         """Squares and products enter if the smaller arm bears them too."""
         pairs = self.pairs and self.bears(scales, self.columns.features(True), CUTS[0])
         skewed = Skewed.of(scales, self.columns).count
-        for crossed, most in ((True, CONSTANT), (False, BENT)):
+        for crossed, most in ((True, BENT_PAIRS), (False, BENT)):
             count = self.columns.features(crossed) + skewed + 1
             possible = skewed > 0 and (pairs or not crossed) and self.noise_ratio(count) <= most
             if possible and self.bears(scales, count, CUTS[0]):

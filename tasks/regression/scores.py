@@ -50,7 +50,7 @@ def scores(rows: Rows, scales: Scales, features: Features | None, choice: Adjust
     # The arms' means of the features are (1-p) D and -p D.
     arms = np.where(treated, 1 - p, -p)
     predicted = np.einsum("ij,j->i", xs, choice.slopes) - arms * float(choice.apart @ choice.slopes)
-    index = np.einsum("ij,j->i", xs, choice.weights) - arms * float(choice.apart @ choice.weights)
+    index = np.einsum("ij,j->i", xs, choice.weights) - arms * choice.index
     treated_lean, control_lean = choice.leaning
     balanced = np.where(treated, 1 - treated_lean * index, 1 + control_lean * index)
     found: FloatArray = weight * balanced * (residual - predicted)

@@ -74,3 +74,16 @@ def _kept(values: FloatArray, gaps: FloatArray) -> FloatArray:
     own = np.maximum(np.append(beside, 0.0), np.insert(beside, 0, 0.0)) if len(values) > 1 else np.ones(1)
     np.fill_diagonal(kept, own)
     return kept
+
+
+def gram_variance(slopes: FloatArray, weights: FloatArray, within: FloatArray) -> float:
+    """Variance of b'E W E h over e^4: E symmetric, independent normal entries of variance e^2, 2 e^2 on its diagonal.
+
+    By Isserlis' theorem 2 (|A|^2 tr W^2 + 2 |W A|^2 + (b'W h)^2), A = (b h' + h b')/2.
+    """
+    turned_slopes, turned_weights = within @ slopes, within @ weights
+    one, other, both = float(slopes @ slopes), float(weights @ weights), float(slopes @ weights)
+    size = (one * other + both**2) * float(np.sum(within**2))
+    turned = float(turned_slopes @ turned_slopes) * other + float(turned_weights @ turned_weights) * one
+    turned += 2 * float(turned_slopes @ turned_weights) * both
+    return size + turned + 2 * float(slopes @ turned_weights) ** 2

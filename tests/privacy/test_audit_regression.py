@@ -49,7 +49,7 @@ def cases(delta: str) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     scales = Scales(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.2, np.zeros(2), np.full(2, 0.1), np.zeros(2))
     features = Features(made.columns, scales, False, 1.25)
     nothing = np.zeros(2)
-    choice = Adjustment(nothing, nothing, nothing, 0.0, (0.5, 0.5), 1.0, 4.0, 0.0, 0.0, False)
+    choice = Adjustment(nothing, nothing, nothing, 0.0, 0.0, (0.5, 0.5), 1.0, 4.0, 0.0, 0.0, False)
     moments = dear.moments_mechanism()
     assert moments is not None
     far, opposite = [1.0, 1.0], [-1.0, -1.0]

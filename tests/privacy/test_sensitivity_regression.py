@@ -129,8 +129,8 @@ def test_scores_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: i
     features = Features(plan.columns, scales, False, 1.25)
     some = st.lists(st.floats(-3, 3), min_size=features.count, max_size=features.count).map(np.array)
     choice = Adjustment(
-        slopes=data.draw(some), weights=data.draw(some), apart=data.draw(some), correction=0.0, leaning=(0.7, 0.3),
-        reach=reach, cut=5.0, second_order=0.0, bias=0.0, adjusted=True,
+        slopes=data.draw(some), weights=data.draw(some), apart=data.draw(some), index=0.4, correction=0.0,
+        leaning=(0.7, 0.3), reach=reach, cut=5.0, second_order=0.0, bias=0.0, adjusted=True,
     )  # fmt: skip
     rows, other = data.draw(table(study, n)), data.draw(table(study, 1))
     difference = moved(lambda p: score_sums(p, scales, features, choice), rows, other)
@@ -159,7 +159,7 @@ def test_bounds_are_attained() -> None:
     )
     assert np.linalg.norm(difference) == pytest.approx(bound(plan.moments_mechanism()), rel=1e-3)
     nothing = np.zeros(features.count)
-    choice = Adjustment(nothing, nothing, nothing, 0.0, (0.5, 0.5), 0.1, 4.0, 0.0, 0.0, False)
+    choice = Adjustment(nothing, nothing, nothing, 0.0, 0.0, (0.5, 0.5), 0.1, 4.0, 0.0, 0.0, False)
     ends = row(near, 1, 1.0), row(near, 1, -1.0)
     difference = moved(lambda p: score_sums(p, scales, None, choice), *ends)
     assert np.linalg.norm(difference) == pytest.approx(bound(plan.effect_mechanism()), rel=1e-3)
@@ -215,8 +215,8 @@ def test_sums_do_not_depend_on_order_or_partition() -> None:
     other = Rows(rows.x[order], rows.t[order], rows.u[order])
     features = Features(plan.columns, scales, False, 1.25)
     choice = Adjustment(
-        np.full(features.count, 0.3), np.full(features.count, 0.7), np.zeros(features.count), 0.0, (0.7, 0.3), 3.0, 5.0,
-        0.0, 0.0, True,
+        np.full(features.count, 0.3), np.full(features.count, 0.7), np.zeros(features.count), 0.0, 0.0, (0.7, 0.3), 3.0,
+        5.0, 0.0, 0.0, True,
     )  # fmt: skip
     for sums in (
         lambda p: scale_sums(p, plan.columns),

@@ -23,7 +23,7 @@ from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import JointMoments, moment_sums, moments_from
 from causalveil.tasks.regression.scales import Scales, scale_sums, scales_from
 from causalveil.tasks.regression.scores import scores
-from causalveil.tasks.regression.spectrum import Spectrum
+from causalveil.tasks.regression.spectrum import Spectrum, gram_variance
 from tests.aipw_help import in_memory
 from tests.regression_help import analysed, in_rows, make_regression
 
@@ -138,6 +138,19 @@ def test_the_bias_of_noise_on_the_gram_matrix_is_taken_off(spread: tuple[float, 
         biases.append((choice.slopes - slopes) @ gram @ (choice.weights - weights))
         corrections.append(choice.correction)
     assert least <= np.mean(corrections) / np.mean(biases) <= 1.15
+
+
+def test_the_variance_of_noise_on_the_gram_matrix() -> None:
+    """b'E W E h for slopes and weights that are alike: 40,000 seeded draws, within 5 % (Monte-Carlo error 1.5 %)."""
+    random, d = np.random.default_rng(6), 4
+    root = random.normal(size=(d, d))
+    within = root @ root.T / d + 0.2 * np.eye(d)
+    slopes = random.normal(size=d)
+    weights = slopes + 0.5 * random.normal(size=d)
+    noise = np.triu(random.normal(size=(40_000, d, d)), 1)
+    noise += noise.transpose(0, 2, 1) + math.sqrt(2) * np.eye(d) * random.normal(size=(40_000, 1, d))
+    found = np.einsum("nij,nij->n", (slopes @ noise @ within)[:, None, :], (noise @ weights)[:, None, :])
+    assert np.var(found) == pytest.approx(gram_variance(slopes, weights, within), rel=0.05)
 
 
 def test_a_constant_takes_up_the_means_of_products() -> None:
