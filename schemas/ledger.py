@@ -29,6 +29,20 @@ Total = Annotated[
 ]
 
 
+class EarlyRefusal(Frozen):
+    """What was refused before anything could be reserved: by the contract, or because the study is none."""
+
+    run_id: Annotated[str, Field(max_length=120, description="empty if the run had no id yet")]
+    dataset: Slug
+    policy_digest: Text
+    study: Slug
+    estimator: Text
+    level: Level
+    cost: PrivacyCost
+    purpose: Annotated[str | None, Field(max_length=500)]
+    why: Text
+
+
 class Reservation(Frozen):
     """All that a run may spend and what it is bound to, declared before a row is read.
 

@@ -19,6 +19,7 @@ from causalveil.flows.sequence.admit import Held, hold
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.finished import ItsOwnDoing, RunResult, check_folder, deliver, folder_of
 from causalveil.flows.sequence.publish import assemble_release
+from causalveil.flows.sequence.refusals import on_record
 from causalveil.flows.sequence.run import RowSource, Run
 from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.asked.numbers import ordinary
@@ -177,7 +178,8 @@ def load(path: Path) -> Loaded:
     asked = load_study_file(path)
     folder = data_folder(path, asked)
     contract = load_contract(folder / CONTRACT_FILE)
-    return Loaded(path, resolve(asked, contract, str(path), site_settings().execution), folder, contract)
+    with on_record(contract, asked):
+        return Loaded(path, resolve(asked, contract, str(path), site_settings().execution), folder, contract)
 
 
 @contextmanager
@@ -260,7 +262,8 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
         ReleaseHeld: the run is finished, and its release waits for the data's owner.
         CausalveilError: see ``schemas/errors.py``; the message says whether the reservation stands.
     """
-    asked = guarded(prepare, loaded, simulate=simulate is not None)
+    with on_record(loaded.contract, loaded.study, run_id, simulate=simulate is not None):
+        asked = guarded(prepare, loaded, simulate=simulate is not None)
     target = folder_of(out, run_id)
     check_folder(target)
     with _ledger(simulate) as ledger:

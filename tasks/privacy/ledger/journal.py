@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import LedgerError
-from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.ledger import EarlyRefusal, Reservation
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, run_of
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.soundness.integrity import stamp
@@ -38,7 +38,7 @@ class Journal:
         return run_of(self.store.select(connection, of_run, entries.c.kind.in_(OF_A_RUN)))
 
     def _append(
-        self, connection: Connection, kind: str, run: Reservation, body: dict[str, Any], name: str = ""
+        self, connection: Connection, kind: str, run: Reservation | EarlyRefusal, body: dict[str, Any], name: str = ""
     ) -> Entry:
         return self.store.append(
             connection, kind, dataset=run.dataset, run_id=run.run_id, name=name, body=body, purpose=run.purpose

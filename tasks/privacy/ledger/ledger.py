@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,7 +17,7 @@ from sqlalchemy import URL, Connection
 
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import BudgetRefused, ContractError, RunConflict
-from causalveil.schemas.ledger import DOCUMENT, Reservation
+from causalveil.schemas.ledger import DOCUMENT, EarlyRefusal, Reservation
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.machine.site import site_settings
@@ -34,6 +35,9 @@ from causalveil.tasks.privacy.ledger.rules import (
 )
 from causalveil.tasks.privacy.ledger.soundness.memory import Memory
 from causalveil.tasks.privacy.ledger.store import Store, entries
+
+# Refusals of one dataset that a day holds. Each is some 800 bytes, whatever a study says.
+MOST_REFUSALS = 100
 
 
 def open_ledger(url: str | None = None) -> Ledger:
@@ -118,6 +122,7 @@ class Ledger(OwnerSide, ReaderSide):
         if (request.dataset, request.policy_digest) != (contract.dataset, contract.digest):
             raise ContractError(f"run {request.run_id}: the contract is not the one that the reservation names")
         refused: BudgetRefused | None = None
+        entry: Entry | None
         with self._writing() as (connection, book):
             run = book.runs.get(request.run_id) or self._run(connection, request.run_id)
             if run is not None:
@@ -133,7 +138,8 @@ class Ledger(OwnerSide, ReaderSide):
                 else:
                     body = {"reservation": request.model_dump(), "caps": _plain(caps)}
                     event, entry = "reserve", self._append(connection, "reserve", request, body)
-        log_event(event, **whose(request), **amounts(request.cost), ledger=self.identity, hash=entry.hash)
+        written = None if entry is None else entry.hash
+        log_event(event, **whose(request), **amounts(request.cost), ledger=self.identity, hash=written)
         if refused is not None:
             raise refused
         return "reserved" if event == "reserve" else "resumed"
@@ -264,8 +270,42 @@ class Ledger(OwnerSide, ReaderSide):
             raise BudgetRefused(f"run {run_id} has no reservation; nothing may be drawn")
         return run
 
-    def _append_refusal(self, connection: Connection, request: Reservation, why: str) -> Entry:
+    def note_refusal(self, refusal: EarlyRefusal, contract: Contract) -> bool:
+        """Record what was refused before it could ask the ledger; charges nothing.
+
+        Only under the contract that was granted: a folder of somebody's own could name any dataset.
+
+        Returns:
+            Whether an entry was written: not for a contract that is not the granted one, nor beyond the day's limit.
+
+        Raises:
+            LedgerError: the contract names another ledger, or the ledger cannot be used.
+        """
+        self._refuse_foreign(contract)
+        with self._writing() as (connection, book):
+            grant = book.grants.get(refusal.dataset)
+            if grant is None or not grant.digest == refusal.policy_digest == contract.digest:
+                return False
+            asked = refusal.model_dump(include={"level", "cost", "study", "policy_digest", "estimator"})
+            entry = self._refusal(connection, refusal, {"asked": asked, "why": refusal.why})
+        if entry is not None:
+            facts = {"study": refusal.study, "run": refusal.run_id, "dataset": refusal.dataset}
+            log_event("refused", **facts, **amounts(refusal.cost), ledger=self.identity, hash=entry.hash)
+        return entry is not None
+
+    def _append_refusal(self, connection: Connection, request: Reservation, why: str) -> Entry | None:
         asked = request.model_dump(
             include={"level", "blocks", "cost", "study", "study_digest", "policy_digest", "estimator", "guarantee"}
         )
-        return self._append(connection, "refuse", request, {"asked": asked, "why": why})
+        return self._refusal(connection, request, {"asked": asked, "why": why})
+
+    def _refusal(self, connection: Connection, asked: Reservation | EarlyRefusal, body: dict[str, Any]) -> Entry | None:
+        """One entry, unless the dataset has had its share today: nobody fills a ledger by being refused."""
+        today = datetime.now(UTC).date().isoformat()
+        conditions = (entries.c.dataset == asked.dataset, entries.c.kind == "refuse", entries.c.written_at >= today)
+        before = len(list(self.store.select(connection, *conditions, checked=False)))
+        if before >= MOST_REFUSALS:
+            return None
+        if before == MOST_REFUSALS - 1:
+            body = {**body, "why": f"{body['why']}; refusals after this one are not recorded until tomorrow (UTC)"}
+        return self._append(connection, "refuse", asked, body)
