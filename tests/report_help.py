@@ -9,13 +9,14 @@ from typing import Any
 from causalveil.flows.api import run_study
 from causalveil.schemas.release import Release, load_release_text
 from causalveil.schemas.sites.pooled import PooledRelease
-from causalveil.tasks.regression.interval import ADJUSTED, LINEAR, PARTLY, SWITCHED, UNADJUSTED
+from causalveil.tasks.regression.interval import ADJUSTED, CURVED, LINEAR, PARTLY, SWITCHED, UNADJUSTED
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import merge, write_study
 
 LONG = "a_column_with_a_name_that_goes_on_and_on_as_names_in_warehouses_do_" + "x" * 40
 # What a regression says it did.
 ADJUSTMENTS = (ADJUSTED, LINEAR, PARTLY, UNADJUSTED, SWITCHED)
+BALANCE = (("before", 1.234), ("after", 0.0123), ("noise", 0.0456))
 Documents = dict[str, dict[str, Any]]
 
 
@@ -89,6 +90,40 @@ def releases(folder: Path) -> Documents:
             )
             for place, said in enumerate(ADJUSTMENTS)
         },
+        "balance": merge(
+            ran,
+            {
+                **clear,
+                "estimator": "regression",
+                **estimator(name="regression", clip=..., trial=False),
+                "details": {
+                    "adjustment": CURVED,
+                    "curved_columns": "age",
+                    "treated_share": 0.4,
+                    "effective_treated": 0.3,
+                    "effective_control": 0.594,
+                    "outcome_variance_explained": 0.31,
+                    **{f"difference_{what}[age]": value for what, value in BALANCE},
+                    **{f"difference_before[x{place:02d}{LONG}]": place / 20 - 0.7 for place in range(28)},
+                },
+            },
+        ),
+        "attenuated": merge(
+            ran,
+            {
+                "estimator": "matching",
+                **estimator(name="matching", ratio=5, clip=...),
+                "details": {"attenuation_factor": 0.34, "attenuation_corrected": False},
+            },
+        ),
+        "no scores": merge(
+            ran,
+            {
+                "estimator": "aipw",
+                **estimator(name="aipw", clip=..., propensity={"clip": [0.2, 0.8], "known": None}),
+                "details": {"adjustment": "adjusted linearly", "propensity_model": "treated share"},
+            },
+        ),
         "balancing": merge(
             ran, {**clear, "estimator": "balancing", **estimator(name="balancing", clip=..., allowance=1.0)}
         ),

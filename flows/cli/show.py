@@ -117,12 +117,18 @@ def _effect(release: EffectRelease) -> str:
     return (
         f"[bold]{release.estimate:,.4g}[/bold]   {interval.confidence:.0%} interval "
         f"[bold][{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]\n"
-        + (f"[yellow]{done}[/yellow]\n" if done.startswith("unadjusted") else "")
+        + (f"[yellow]{done}[/yellow]\n" if done and not done.startswith("adjusted, ") else "")
+        + (_attenuated(release.details) if release.details.get("attenuation_corrected") is False else "")
         + f"covers {', '.join(interval.covers)} ({interval.coverage.replace('_', ' ')})\n"
         f"does not cover {release.details['not_covered']}"
         + (f"\nwould reach 0 if confounding left out explained {robust:.1%} of outcome and treatment" if robust else "")
         + (drowned if interval.whole_range else "")
     )
+
+
+def _attenuated(details: Mapping[str, Any]) -> str:
+    factor = float(details["attenuation_factor"])
+    return f"[yellow]attenuated: noise on treatments leaves about {factor:.3g} of the effect in it[/yellow]\n"
 
 
 def _direction(release: DirectionRelease) -> str:

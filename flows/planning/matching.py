@@ -62,7 +62,7 @@ def _sample_level(
     parts = study.estimator.budget_shares.divide(study.privacy.epsilon)
     listed = ", ".join(f"{name} {part.normalize():f}" for name, part in parts.items())
     sentences.append(f"Epsilon is divided into {listed}.")
-    corrected = study.estimator.correct_attenuation
+    corrected = study.corrects_attenuation
     sentences.append(
         f"A treatment is flipped with probability {1 - foreseen.keep:.3g}, which leaves {foreseen.attenuation:.3g} of "
         + ("the effect; the estimate is divided by that." if corrected else "the effect in the estimate.")
@@ -95,7 +95,7 @@ def _effect(
     warnings: list[str],
 ) -> dict[str, Any]:
     """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``; returns the numbers."""
-    left = 1.0 if study.estimator.correct_attenuation else foreseen.attenuation
+    left = 1.0 if study.corrects_attenuation else foreseen.attenuation
     wrong = matching_expected.sign_wrong(study, sizes, effect, stand_in)
     drowned = foreseen.half_width >= abs(effect) * left
     needed = matching_expected.units_needed(study, effect, stand_in) if drowned else sizes.units

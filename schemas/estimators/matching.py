@@ -45,7 +45,8 @@ class MatchingEstimator(EstimatorSettings):
     ``ratio``: N. ``cap``: how often a unit of the smaller arm may serve, in multiples of N; ``adaptive`` weighs noise
     against bias. ``error_coefficient``: the weight of the bias in that; None: 0.01 at label level, 0.001 at sample
     level. ``caliper``: the furthest that a neighbour's score may be. ``variance_share``: the part of the outcome's
-    epsilon that measures the sampling variance. ``correct_attenuation``: divide by what randomised treatments leave.
+    epsilon that measures the sampling variance. ``correct_attenuation``: divide by what randomised treatments leave;
+    None: at sample level yes, but as printed in variant ``paper``.
     """
 
     name: Literal["matching"]
@@ -54,7 +55,7 @@ class MatchingEstimator(EstimatorSettings):
     error_coefficient: Annotated[Finite, Field(gt=0, le=100)] | None = None
     caliper: Annotated[Finite, Field(gt=0)] | None = None
     budget_shares: BudgetShares = BudgetShares()
-    correct_attenuation: bool = False
+    correct_attenuation: bool | None = None
     penalty: Penalty = 0.001
     variance_share: Annotated[Finite, Field(ge=0.01, le=0.9)] = 0.15
     variant: Variant = Variant.ours
@@ -89,6 +90,14 @@ class MatchingStudy(EffectStudy):
         if self.privacy.delta != 0:
             raise ValueError("variant 'paper' spends no delta; declare delta: 0")
         return self
+
+    @property
+    def corrects_attenuation(self) -> bool:
+        """Whether the estimate is divided by what randomised treatments leave of the effect."""
+        declared = self.estimator.correct_attenuation
+        if declared is None:
+            return self.privacy.level is Level.sample and self.estimator.variant is Variant.ours
+        return declared
 
     @property
     def error_coefficient(self) -> float:

@@ -130,13 +130,13 @@ def sign_wrong(study: MatchingStudy, sizes: Sizes, effect: float, stand_in: Stan
     found = expected_findings(study, sizes, stand_in)
     noise = Noise(1.0, 1.0)
     factor = math.sqrt(found.variance.noise) / noise.deviation
-    left = 1.0 if study.estimator.correct_attenuation else attenuation.attenuation(stand_in.treated, _keep(study))
+    left = 1.0 if study.corrects_attenuation else attenuation.attenuation(stand_in.treated, _keep(study))
     return noise.tail(abs(effect) * left, found.variance.sampling, factor)
 
 
 def units_needed(study: MatchingStudy, effect: float, stand_in: StandIn = StandIn()) -> int | None:
     """The fewest units, to 1 %, at which the half-width is below what is seen of ``effect``; or None."""
-    left = 1.0 if study.estimator.correct_attenuation else attenuation.attenuation(stand_in.treated, _keep(study))
+    left = 1.0 if study.corrects_attenuation else attenuation.attenuation(stand_in.treated, _keep(study))
 
     def enough(units: int) -> bool:
         try:

@@ -65,7 +65,7 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     estimate, noise = _estimate(study, reuse, statistics, scale)
     width = study.outcome.width
     details: Details = {"not_covered": NOT_COVERED if study.privacy.level is Level.label else SAMPLE_NOT_COVERED}
-    if study.estimator.correct_attenuation:
+    if study.corrects_attenuation:
         value, interval, variance, upper = _corrected(study, reuse, estimate, noise)
     else:
         value, interval, variance, upper = assemble(estimate, noise, study.confidence, (-width, width))
@@ -172,9 +172,9 @@ def _attenuation(study: MatchingStudy, reuse: Reuse, details: Details) -> Detail
         "flip_probability": 1 - keep,
         "treated_share": share,
         "attenuation_factor": factor,
-        "attenuation_corrected": study.estimator.correct_attenuation,
+        "attenuation_corrected": study.corrects_attenuation,
     }
-    if not study.estimator.correct_attenuation:
+    if not study.corrects_attenuation:
         said["not_covered"] = f"{details['not_covered']}; {ATTENUATED.format(factor)}"
     return said
 

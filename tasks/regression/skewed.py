@@ -19,9 +19,9 @@ from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.scales import VARIANCE_DEVIATIONS, Scales
 
-# A mean is near an end within so many standard deviations, if it is so many times as far from the other, and if the
-# product of both distances is at least the third number: it is 1 for two values at the ends, which a line describes.
-NEAR, ONE_SIDED, MANY_VALUES = 2.0, 2.0, 2.0
+# A mean is near an end within so many standard deviations, if the other is so many away, so that a tail has room, and
+# if the product of both distances is at least the third number: it is 1 for two values at the ends, which are a line.
+NEAR, FAR, MANY_VALUES = 2.0, 4.0, 2.0
 # Deviations of the noise in a variance that are in favour of many values.
 VARIANCE_NOISE = 2.0
 # No mean is taken to be nearer: noise in the deviations brings means nearer than they are.
@@ -75,7 +75,7 @@ class Skewed:
         least = MEAN_DEVIATIONS * scales.centre_error[asked]
         low, high = np.maximum(columns.span + centre, least), np.maximum(columns.span - centre, least)
         nearer, farther = np.minimum(low, high), np.maximum(low, high)
-        chosen = (nearer < NEAR * deviation) & (farther > ONE_SIDED * nearer)
+        chosen = (nearer < NEAR * deviation) & (farther > FAR * deviation)
         noise = scales.centre_error[asked] * columns.span
         chosen &= nearer * farther >= MANY_VALUES * (deviation**2 - VARIANCE_NOISE * noise)
         lower = low[chosen] <= high[chosen]

@@ -19,6 +19,7 @@ from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import DirectionRelease, Release
 from causalveil.schemas.sites.pooled import PooledRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
+from causalveil.tasks.report.love import LovePlot
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -91,14 +92,15 @@ def _render(release: Release | PooledRelease, layout: str, sheet: str) -> str:
     """The templates of the release's kind within a layout: the whole page, or its head."""
     kind = release.kind if (TEMPLATES / f"{release.kind}.html.j2").exists() else "any"
     document = release.model_dump(mode="json")
+    arms = _arms(document["specification"]["estimator"], document.get("details") or {})
     context: dict[str, Any] = {
         "r": document,
         "spec": document["specification"],
         "layout": layout,
         "css": style(sheet),
         "populations": POPULATIONS,
-        "bounds": _bounds(document["specification"]),
-        "arms": _arms(document["specification"]["estimator"]),
+        "bounds": _bounds(document["specification"], arms),
+        "arms": arms,
         "likelihood": _likelihood(release.privacy.epsilon),
         "axis_label": _axis_label(document["specification"]),
         **(_pooled(document, release) if isinstance(release, PooledRelease) else _single(release, document)),
@@ -182,6 +184,7 @@ def environment() -> Environment:
         "span": span,
         "words": _words,
         "percent": percent,
+        "shortened": shortened,
     }
     return made
 
@@ -203,6 +206,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
             "lines": [line],
             "axis": axis_of([line]),
             "not_covered": details.get("not_covered", ""),
+            "balance": LovePlot.of(details),
         }
     if isinstance(release, DirectionRelease):
         context |= _direction(release)
@@ -269,7 +273,7 @@ def _likelihood(epsilon: Decimal) -> str:
     return figure(float(f"{math.exp(min(float(epsilon), 700.0)):.2g}"))
 
 
-def _bounds(specification: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Everything that the study declared instead of reading it off the data: (role, column, bounds)."""
     rows = []
     outcome = specification.get("outcome")
@@ -280,20 +284,25 @@ def _bounds(specification: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     for name, covariate in (specification.get("covariates") or {}).items():
         levels = covariate.get("levels")
         rows.append(("covariate", name, _range(covariate) if levels is None else ", ".join(map(str, levels))))
-    clip = _arms(specification["estimator"])["clip"]
+    clip = arms["clip"]
     if clip:
         rows.append(("clipped", "propensity score", f"{figure(clip[0])} to {figure(clip[1])}"))
     return rows
 
 
-def _arms(estimator: Mapping[str, Any]) -> dict[str, Any]:
-    """How units came into the arms, as far as the study declares it: ``randomised``, ``chance``, ``clip``."""
+def _arms(estimator: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:
+    """How units came into the arms: ``randomised`` and ``chance`` as the study declares; ``clip`` of scores, if any.
+
+    Where no model of treatment was fitted there are no scores, so nothing is said to be clipped.
+    """
     propensity = estimator.get("propensity") or {}
     chance = propensity.get("known")
     return {
         "randomised": chance is not None or estimator["name"] == "difference_in_means" or bool(estimator.get("trial")),
         "chance": chance,
-        "clip": None if chance is not None else estimator.get("clip") or propensity.get("clip"),
+        "clip": None
+        if chance is not None or details.get("propensity_model") == "treated share"
+        else estimator.get("clip") or propensity.get("clip"),
     }
 
 

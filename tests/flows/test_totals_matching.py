@@ -52,7 +52,9 @@ def test_plan_ledger_release_agree(option: dict[str, Any], tmp_path: Path) -> No
 @pytest.mark.parametrize("level", ["label", "sample"])
 def test_the_release_prints_what_the_declared_unit_was(level: str, tmp_path: Path) -> None:
     """The charge says 1 in units of the largest weight times B/m; the details say how much that is in this run."""
-    path = write_study(tmp_path / "study", study=matching_changes(level=level, epsilon="4"), contract=CONTRACT)
+    correct = {"correct_attenuation": False} if level == "sample" else {}
+    changes = matching_changes(level=level, epsilon="4", **correct)
+    path = write_study(tmp_path / "study", study=changes, contract=CONTRACT)
     release = run_study(path, out=tmp_path / "out", engine="direct").release
     details = release.details
     assert details["largest_weight"] == 1 + details["largest_reuse"] / 5

@@ -31,7 +31,7 @@ SHIPPED = Path(__file__).resolve().parents[3] / "data"
 RATIO = 5
 # By the name that the tables have for it: what study.yaml says.
 MECHANISMS: dict[str, dict[str, Any]] = {
-    "one draw": {},
+    "one draw": {"correct_attenuation": False},
     "two draws": {"variant": "paper"},
     "attenuation corrected": {"correct_attenuation": True},
 }
