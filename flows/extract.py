@@ -20,20 +20,20 @@ from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
 from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
-from causalveil.flows.sequence.warehouse import extract_source  # noqa: E402
+from causalveil.flows.sequence.warehouse import Extracted, extract_source  # noqa: E402
 from causalveil.schemas.errors import CausalveilError  # noqa: E402
-from causalveil.schemas.warehouse import Manifest, load_source  # noqa: E402
+from causalveil.schemas.warehouse import load_source  # noqa: E402
 
 
 @flow(name="extract", log_prints=False, persist_result=False, validate_parameters=False)
-def extract(source: str) -> Manifest:
+def extract(source: str) -> Extracted:
     """Fill the folder that the source file names; the parameter is a path."""
     refuse_open_server()
     with one_at_a_time(load_source(Path(source)).dataset):
         return guarded(extract_source, Path(source), PrefectEngine())
 
 
-def extract_with_prefect(path: Path, watch: Watcher) -> Manifest:
+def extract_with_prefect(path: Path, watch: Watcher) -> Extracted:
     """Run the flow in this process, on PREFECT_API_URL or on Prefect's temporary server.
 
     Raises:

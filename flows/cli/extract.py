@@ -32,14 +32,21 @@ def extract(
             settings.prepare(quiet=True)
             from causalveil.flows.extract import extract_with_prefect
 
-            manifest = extract_with_prefect(source, watch)
+            extracted = extract_with_prefect(source, watch)
         else:
-            manifest = extract_source(source, DirectEngine(watch))
+            extracted = extract_source(source, DirectEngine(watch))
+    manifest, admission = extracted.manifest, extracted.admission
     folder = target_folder(source, load_source(source))
     if json_:
-        show.document({"folder": str(folder), "rows": manifest.rows, **manifest.model_dump(mode="json")})
+        admitted = None if admission is None else admission.digest
+        facts = {"folder": str(folder), "rows": manifest.rows, "admitted": admitted}
+        show.document({**facts, **manifest.model_dump(mode="json")})
     else:
         _show(manifest, folder)
+        if admission is None:
+            show.line("Nothing was admitted: no dataset.yaml lies there, and nothing runs without one.")
+        else:
+            show.line(f"Admitted {admission.dataset}: {admission.units:,} units. Runs are held to these very bytes.")
 
 
 def _show(manifest: Manifest, folder: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.sequence.warehouse import extract_source
+from causalveil.flows.sequence.warehouse import fill
 from causalveil.schemas.contract import CONTRACT_FILE
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.warehouse import CsvFiles, Manifest, Warehouse
@@ -79,7 +79,7 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
         write_whole(folder / name, text)
     manifest = None
     if not isinstance(seen.sample.source, Warehouse):
-        manifest = extract_source(folder / SOURCE_FILE, stage)
+        manifest = fill(folder / SOURCE_FILE, stage)
     return Begun(folder, drafted, manifest)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.secret_blocks import secret_of
+from causalveil.flows.sequence.admit import admit_folder
+from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import CONTRACT_FILE, load_contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.warehouse import Manifest, Source, Warehouse, load_source
@@ -15,8 +18,28 @@ from causalveil.tasks.warehouse import blocks as warehouse_blocks
 from causalveil.tasks.warehouse.intervals import intervals
 
 
-def extract_source(path: Path, stage: Engine) -> Manifest:
-    """Fill the folder that the source names with what it lacks; on any engine.
+@dataclass(frozen=True)
+class Extracted:
+    """What an extract left in its folder, and the admission of all that lies there; None where no contract does."""
+
+    manifest: Manifest
+    admission: Admission | None
+
+
+def extract_source(path: Path, stage: Engine) -> Extracted:
+    """Fill the folder that the source names with what it lacks, then admit all that lies there; on any engine.
+
+    Raises:
+        NotAdmitted: the rows are there and break the contract.
+        CausalveilError: see :func:`fill`.
+    """
+    manifest, folder = fill(path, stage), target_folder(path, load_source(path))
+    # A folder without a contract has no owner's word that its rows could be held to.
+    return Extracted(manifest, admit_folder(folder, stage) if (folder / CONTRACT_FILE).exists() else None)
+
+
+def fill(path: Path, stage: Engine) -> Manifest:
+    """Fill the folder that the source names with what it lacks, and admit nothing.
 
     Raises:
         StudyError: the source file is wrong, names no credential that is there, or fills another dataset's folder.

@@ -36,7 +36,7 @@ QUERY = "SELECT * FROM visits"
 
 
 def run(path: Path) -> Manifest:
-    return extract_source(path, DirectEngine())
+    return extract_source(path, DirectEngine()).manifest
 
 
 @pytest.fixture
