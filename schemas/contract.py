@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from causalveil.schemas.declared.columns import Declared
+from causalveil.schemas.declared.columns import Declared, DeclaredColumn
 from causalveil.schemas.declared.rows import RowsPerUnit, offered
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.errors import BudgetRefused, ContractError, StudyError
@@ -76,8 +76,8 @@ class Contract(Frozen):
     blocks: BlockKey | None = None
     columns: Annotated[dict[Name, Declared], Field(min_length=1)]
     open_ranges: Annotated[
-        tuple[Name, ...], Field(description="numbers whose range is still to be decided; no study can name them")
-    ] = ()
+        dict[Name, DeclaredColumn], Field(description="numbers whose range is still to be decided; no study names them")
+    ] = Field(default_factory=dict)
     rows: Annotated[
         RowsPerUnit | None, Field(description="how several rows of a unit become one when data are admitted")
     ] = None
@@ -109,7 +109,7 @@ class Contract(Frozen):
                 raise ValueError(f"the cap of level '{level}': delta must be below 1")
         return caps
 
-    @field_validator("public", "estimators", "guarantees", "unbounded_halves", "open_ranges")
+    @field_validator("public", "estimators", "guarantees", "unbounded_halves")
     @classmethod
     def _once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
         twice = sorted({str(value) for value in values if values.count(value) > 1})

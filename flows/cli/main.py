@@ -36,6 +36,7 @@ from causalveil.flows.cli.report import report
 from causalveil.flows.cli.sites import bundle_app, pool
 from causalveil.flows.cli.start.check import check
 from causalveil.flows.cli.start.init import init
+from causalveil.flows.cli.start.ranges import ranges
 from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_sigterm
 from causalveil.flows.engine import settings
 from causalveil.flows.engine.guard import place
@@ -53,6 +54,7 @@ app.add_typer(replicate_app, name="replicate")
 app.add_typer(bundle_app, name="bundle")
 app.command()(init)
 app.command()(check)
+app.command()(ranges)
 app.command()(extract)
 app.command()(admit)
 app.command()(audit)

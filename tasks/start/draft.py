@@ -71,12 +71,13 @@ def draft(
     open_levels = [name for name, value in declared.items() if value is None and name not in open_ranges]
     kept = [one for one in parts.covariates if one.name not in open_levels]
     unused = {one.name: _why_unused(one) for one in found.values() if one not in parts.usable and one != parts.unit}
+    with_nulls = {one.name for one in parts.covariates if one.nulls}
     questions = [
         f"the range of '{name}', from public knowledge: --range '{name}=LOW:HIGH', or write it into dataset.yaml"
         for name in open_ranges
     ] + [f"the levels of '{name}': --levels '{name}=A,B,C', or write them into dataset.yaml" for name in open_levels]
     return Draft(
-        contract=_contract(parts, wishes, declared, open_ranges, open_levels, repeats),
+        contract=_contract(parts, wishes, declared, open_ranges, open_levels, with_nulls, repeats),
         study=_study(parts, wishes, kept),
         source=_source(found, parts, wishes, source, repeats),
         assumed=tuple(f"'{one.name}': {note}" for one in found.values() if one.looks in _READ for note in one.notes),
@@ -152,6 +153,7 @@ def _contract(
     declared: dict[str, tuple[dict[str, Any], tuple[str, ...]] | None],
     open_ranges: list[str],
     open_levels: list[str],
+    with_nulls: set[str],
     repeats: Repeats | None,
 ) -> str:
     lines = [
@@ -176,7 +178,9 @@ def _contract(
             "the data: what is possible, or what matters; values beyond it are clipped. Move each up, as in "
             f"{scalar(open_ranges[0])}: {{lower: 0, upper: 100}}, or let `causalveil ranges` find it for some budget."
         )
-        lines.append(f"open_ranges: {flow(open_ranges)}")
+        lines.append("open_ranges:")
+        for name in open_ranges:
+            lines += entry(name, {"nulls": "indicator"} if name in with_nulls else {})
     if repeats is not None:
         what = "The same row may stand there twice" if repeats.copies_only else "A unit may have several rows"
         lines += comment(f"{what}: the last counts, by the order of a column. Aggregates: mean, sum, min, max, any.")

@@ -74,7 +74,7 @@ def test_contradictions_between_the_files_have_the_line_of_the_study(tmp_path: P
         .replace("  wage: {lower: 0}\n", "")
         .replace(", uper: 3", "")
         .replace("treatd", "treated")
-        .replace("review: required\n", "open_ranges: [weight]\n")
+        .replace("review: required\n", "open_ranges: {weight: {}}\n")
     )
     study = STUDY.replace(", clip: [0, 1]", "").replace("95", "0.95")
     write(tmp_path, contract, study)

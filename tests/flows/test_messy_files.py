@@ -233,5 +233,5 @@ def test_nothing_is_read_off_sensitive_data_but_what_columns_hold(tmp_path: Path
         begun = begin(survey(str(path)), wishes, path.parent / "out", DirectEngine())
         drafts.append((begun.draft.contract, begun.draft.study, begun.draft.source))
         assert len(begun.draft.questions) == 4, "two ranges, and the levels of sex and town"
-        assert load_contract(path.parent / "out" / "dataset.yaml").open_ranges == ("age", "cost")
+        assert load_contract(path.parent / "out" / "dataset.yaml").open_ranges.keys() == {"age", "cost"}
     assert drafts[0] == drafts[1]

@@ -33,7 +33,7 @@ RANDOM = {
     "tasks/simulate.py": {"np.random"},  # synthetic data
 }
 # Who makes a noise source; it is handed to a budget at once.
-NOISE = {"flows/sequence/study.py"}
+NOISE = {"flows/sequence/study.py", "flows/sequence/ranges.py"}
 # The only doors to Prefect: the flows themselves, the engine, and the command that reads Prefect's record.
 PREFECT = (
     "flows/study.py",

@@ -1,0 +1,46 @@
+"""Counting: every unit once, every value in its bin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from causalveil.schemas.cohort import accepts, type_rule
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.plan import Layout
+from causalveil.schemas.ranges import RangesStudy
+from causalveil.tasks.enclave.partitions import column_types, read_rows
+from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
+from causalveil.tasks.enclave.validate import HASH_LABEL, check_unique
+from causalveil.tasks.machine.arrays import IntArray
+from causalveil.tasks.privacy.keys import key_of
+from causalveil.tasks.ranges.histogram import BINS, counts
+
+ROWS = 1_000_000
+
+
+def count_stage(study: RangesStudy, folder: Path, layout: Layout, run_id: str) -> IntArray:
+    """Counts of each column, shape (d, BINS); they stay inside the enclave.
+
+    Raises:
+        DataError: a column is missing or is no number, or a unit has two rows.
+    """
+    key = key_of(run_id, None).subkey(HASH_LABEL)
+    histogram, hashes = np.zeros((len(study.numbers), BINS), dtype=np.int64), []
+    for partition in layout.partitions:
+        types = column_types(folder, partition)
+        for name in study.columns:
+            if name not in types or not accepts(study, name, types[name]):
+                raise DataError(f"{partition.path}: column '{name}' is missing, or it {type_rule(study, name)}")
+        for frame in read_rows(folder, partition, study.columns, ROWS):
+            tags = keyed_hash(frame[study.data.unit], key)
+            hashes.append(tags[ascending(tags)])
+            histogram += np.stack([counts(frame[name]) for name in study.numbers])
+    try:
+        check_unique(hashes)
+    except DataError:
+        raise DataError(
+            f"column '{study.data.unit}' names a unit twice; a range is found where each unit has one row"
+        ) from None
+    return histogram
