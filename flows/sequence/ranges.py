@@ -7,6 +7,7 @@ from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.guard import guarded
+from causalveil.flows.sequence.admit import hold
 from causalveil.flows.sequence.study import Request, check_run_id, new_run_id, reserve
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, load_contract
@@ -62,8 +63,9 @@ def find_ranges(
     sizes = Sizes(units=layout.units, train=layout.units, estimation=layout.units)
     run = check_run_id(run_id or new_run_id(study))
     ledger = open_ledger()
+    held = hold(contract, folder, layout, ledger, stage)
     ledger.grant_itself(contract)
-    reservation = reserve(Request(study, folder, contract, layout, sizes, plan), run, key_of(run, None))
+    reservation = reserve(Request(study, folder, contract, layout, sizes, plan), held.admission, run, key_of(run, None))
     ledger.reserve(reservation, contract)
     budget = FlowBudget(ledger, reservation, SecureNoise(), records_folder(run))
     stored = budget.stored_document()

@@ -122,8 +122,8 @@ def people(folder: Path, rows: int = 4000) -> Path:
 
 
 def test_what_is_found_is_charged_once_and_goes_into_the_contract(tmp_path: Path) -> None:
-    """Bins of 400 units and more stand 20 noise scales above the threshold: one is missed once in 1e9 draws. A false bin
-    (one draw in a thousand) can only widen a range, so no test asks for a narrow one."""
+    """Bins of 400 units and more stand 20 noise scales above the threshold: one is missed once in 1e9 draws. A false
+    bin (one draw in a thousand) can only widen a range, so no test asks for a narrow one."""
     folder = people(tmp_path)
     result = find_ranges(folder, None, "0.5", "once", DirectEngine())
     ends = {one.column: (one.lower, one.upper) for one in result.ranges}
@@ -135,7 +135,9 @@ def test_what_is_found_is_charged_once_and_goes_into_the_contract(tmp_path: Path
     again = find_ranges(folder, None, "0.5", "once", DirectEngine())
     assert again == result
     account = open_ledger().account("people").blocks[0]
-    assert 0 < float(account.spent.epsilon) <= 0.5
+    assert account.runs == 1
+    assert account.rho is not None
+    assert 0 < float(account.rho.spent) <= 0.5**2 / 2, "rho of epsilon is at most its square by two"
     write_into(folder, result)
     contract = load_contract(folder / "dataset.yaml")
     assert list(contract.open_ranges) == [name for name, (lower, _) in ends.items() if lower is None]
