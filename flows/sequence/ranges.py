@@ -144,7 +144,7 @@ def write_into(folder: Path, found: RangesFound) -> Path:
     """
     path = folder / CONTRACT_FILE
     lines = read_text(path, ContractError).splitlines()
-    moved = {scalar(one.column) for one in found.ranges if one.lower is not None}
+    moved = {one.column for one in found.ranges if one.lower is not None}
     new = declared_lines(folder, found)
     try:
         start = lines.index("open_ranges:")
@@ -156,7 +156,7 @@ def write_into(folder: Path, found: RangesFound) -> Path:
     end = start + 1
     while end < len(lines) and lines[end].startswith("  "):
         end += 1
-    left = [line for line in lines[start + 1 : end] if line.strip().rpartition(": {")[0] not in moved]
+    left = [line for line in lines[start + 1 : end] if line.strip().rpartition(": {")[0].strip("\"'") not in moved]
     block = ["open_ranges:", *left] if left else []
     lines[start:end] = block
     place = columns + 1 if columns < start else columns + 1 + len(block) - (end - start)
