@@ -269,6 +269,7 @@ class Study(Frozen):
     """What every study declares, whatever it asks: its data, its estimator, its privacy.
 
     ``purpose``: why it is asked, for the record; it changes nothing that is computed. ``execution`` is the operator's.
+    ``choice``: why this estimator, where the study file left it open.
     """
 
     kind: str
@@ -278,6 +279,7 @@ class Study(Frozen):
     privacy: PrivacyRequest
     purpose: Annotated[str | None, Field(max_length=500)] = None
     execution: Execution = Execution()
+    choice: str | None = None
 
     @property
     def digest(self) -> str:
@@ -287,7 +289,7 @@ class Study(Frozen):
     def specification(self) -> dict[str, Any]:
         """The study as plain JSON values, the same at every site: no ``data.path``, ``purpose`` or ``execution``."""
         document: dict[str, Any] = json.loads(
-            self.model_dump_json(exclude={"data": {"path"}, "purpose": True, "execution": True})
+            self.model_dump_json(exclude={"data": {"path"}, "purpose": True, "execution": True, "choice": True})
         )
         return document
 

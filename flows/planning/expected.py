@@ -17,6 +17,7 @@ from causalveil.schemas.study import Study
 
 # What a study without a delta is compared with: small enough for a million units.
 SUGGESTED_DELTA = Decimal("1e-6")
+NOT_WORTH = 1.05
 
 
 def expected(study: Study, plan: Plan, stand_in: StandIn, effect: float | None = None) -> dict[str, Any]:
@@ -28,15 +29,23 @@ def expected(study: Study, plan: Plan, stand_in: StandIn, effect: float | None =
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
+    why = [] if study.choice is None else [f"{study.choice}."]
     if plan.sizes is None:
         return {
-            "sentences": ["The number of units is unknown: give --units N, or put the partitions in place."],
+            "sentences": [
+                *why,
+                "The number of units is unknown: give --units N, or put the partitions in place.",
+            ],
             "warnings": [],
         }
     found = dict(estimator_of(study).expected(study, plan.sizes, stand_in, effect))
+    found["sentences"] = [*why, *found["sentences"]]
     width = None if study.privacy.delta > 0 else _half_width_with_delta(study, plan.sizes, stand_in)
     if width is not None and found.get("half_width") is not None:
         found["half_width_with_delta"] = width
+        # Where a delta would clearly widen the interval there is nothing to think about.
+        if width > NOT_WORTH * found["half_width"]:
+            return found
         found["sentences"] = [
             *found["sentences"],
             f"With delta: {amount_text(SUGGESTED_DELTA)} the half-width would be ± {width:.4g}, by Gaussian noise.",

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from causalveil.flows.planning.outlook import book_of, budget_of
-from causalveil.flows.sequence.study import data_folder, declare, known_units
+from causalveil.flows.sequence.study import data_folder, declare, known_units, load_study
 from causalveil.schemas.admission.cohort import accepts, contract_roles, type_rule
+from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.resolve import completed, not_public_enough
 from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile
 from causalveil.schemas.columns import Column
@@ -109,6 +110,8 @@ def _together(
             found.add(path, line_of(document, _place(text, document)), text)
     if problems or found.problems:
         return None
+    if isinstance(asked.estimator, AutoEstimator):
+        return found.trying(path, lambda: load_study(path))
     study, problems_in_full = every_problem(STUDIES[asked.kind][asked.estimator.name], full, str(path))
     for one in problems_in_full:
         found.add(path, line_of(document, _place(one.text, document)), one.text)

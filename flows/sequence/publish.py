@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import Any
 
 from causalveil.flows.sequence.estimators import Result
 from causalveil.schemas.contract import Contract
@@ -66,8 +67,16 @@ def assemble_release(
         software=Software(version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}),
         ledger=budget.ledger.statement(reservation.run_id),
         budget=None if budget.noise.name == "seeded" else left_after(contract, budget),
-        **found.fields(study),
+        **_fields(study, found),
     )
+
+
+def _fields(study: Study, found: Result) -> dict[str, Any]:
+    """What the estimator found, and why it was asked where the study file left that open."""
+    fields = found.fields(study)
+    if study.choice is not None and "details" in fields:
+        fields["details"] = {**fields["details"], "choice": study.choice}
+    return fields
 
 
 def left_after(contract: Contract, budget: FlowBudget) -> BudgetOutlook | None:

@@ -16,14 +16,15 @@ from pydantic import ValidationError
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.guard import guarded
 from causalveil.flows.sequence.admit import Held, hold
+from causalveil.flows.sequence.choose import candidates, chosen
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.finished import ItsOwnDoing, RunResult, check_folder, deliver, folder_of
 from causalveil.flows.sequence.publish import assemble_release
 from causalveil.flows.sequence.refusals import on_record
 from causalveil.flows.sequence.run import RowSource, Run
 from causalveil.schemas.admission.manifest import Admission
+from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.numbers import ordinary
-from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import StudyFile, load_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, check_allowed, find_contract, load_contract
 from causalveil.schemas.errors import CausalveilError, ConvergenceError, DataError, LedgerError, StudyError
@@ -113,16 +114,32 @@ def declare(study: Study, sizes: Sizes | None) -> Plan:
     )
 
 
-def load_study(path: str | Path) -> Study:
+def load_study(path: str | Path, units: int | None = None) -> Study:
     """A study file completed by the contract of its data; by itself alone where no contract is at hand.
+
+    Args:
+        path: of the file.
+        units: n, by which an estimator is chosen where the file leaves it open; None: as the Parquet footers say.
 
     Raises:
         StudyError: the study or the contract is wrong, or they contradict each other.
+        DataError: partitions are there but cannot be read.
     """
     path = Path(path)
     asked = load_study_file(path)
+    folder = data_folder(path, asked)
     # A study that travels declares all of it, and can be planned where no data are.
-    return resolve(asked, find_contract(data_folder(path, asked)), str(path), site_settings().execution)
+    studies = candidates(asked, find_contract(folder), str(path), site_settings().execution)
+    if units is None and len(studies) > 1:
+        units = units_there(studies[0], folder)
+    return chosen(studies, asked, units)
+
+
+def units_there(study: Study, folder: Path) -> int | None:
+    """:func:`known_units`; None where there are no partitions, or no contract."""
+    if find_contract(folder) is None or not any(folder.rglob("*.parquet")):
+        return None
+    return known_units(study, folder)
 
 
 def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]:
@@ -132,10 +149,9 @@ def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]
         StudyError: the study is wrong, or ``units`` cannot be split.
         DataError: partitions are there but cannot be read.
     """
-    study = load_study(path)
-    folder = data_folder(Path(path), study)
-    if units is None and find_contract(folder) is not None and any(folder.rglob("*.parquet")):
-        units = known_units(study, folder)
+    study = load_study(path, units)
+    if units is None:
+        units = units_there(study, data_folder(Path(path), study))
     return study, declare(study, None if units is None else sizes_of(study, units))
 
 
@@ -179,7 +195,9 @@ def load(path: Path) -> Loaded:
     folder = data_folder(path, asked)
     contract = load_contract(folder / CONTRACT_FILE)
     with on_record(contract, asked):
-        return Loaded(path, resolve(asked, contract, str(path), site_settings().execution), folder, contract)
+        studies = candidates(asked, contract, str(path), site_settings().execution)
+        units = known_units(studies[0], folder) if isinstance(asked.estimator, AutoEstimator) else None
+        return Loaded(path, chosen(studies, asked, units), folder, contract)
 
 
 @contextmanager

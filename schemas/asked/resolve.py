@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from causalveil.schemas.asked.auto import AutoEstimator, options
 from causalveil.schemas.asked.study_file import (
     AskedCovariate,
     Clipping,
@@ -48,6 +49,8 @@ def resolve(
         ContractError: the contract does not let these columns play these roles.
         StudyError: the study contradicts the contract, leaves out what no contract says, or cannot be proved.
     """
+    if isinstance(asked.estimator, AutoEstimator):
+        raise StudyError(f"{where}: 'auto' chooses by the number of units of one site; name an estimator")
     document, problems = completed(asked, contract, execution)
     if problems:
         raise StudyError(f"{where}: " + "; ".join(problems))
@@ -102,8 +105,8 @@ def completed(
 
 def asks_for(asked: StudyFile, study: Study) -> bool:
     """Whether a study in full is what a file asks for, as far as the file itself says; no contract is needed."""
-    said = (asked.kind, asked.name, asked.data.select, asked.estimator, asked.privacy)
-    if said != (study.kind, study.name, study.data.select, study.estimator, study.privacy):
+    said = (asked.kind, asked.name, asked.data.select)
+    if said != (study.kind, study.name, study.data.select) or not _same_method(asked, study):
         return False
     if isinstance(asked, DirectionStudyFile) and isinstance(study, DirectionStudy):
         return _within(asked.pair.x, study.pair.x) and _within(asked.pair.y, study.pair.y)
@@ -140,6 +143,18 @@ def _asks_for_protocol(asked: ProtocolStudyFile, study: ProtocolStudy) -> bool:
 
 def _levels_of(groups: Subgroups) -> tuple[str | int, ...] | None:
     return getattr(groups.column, "levels", None)
+
+
+def _same_method(asked: StudyFile, study: Study) -> bool:
+    """Whether estimator and privacy are those that the file says, or among what it may become."""
+    if not isinstance(asked.estimator, AutoEstimator):
+        return (asked.estimator, asked.privacy) == (study.estimator, study.privacy)
+    model = type(study.estimator)
+    return any(
+        settings["name"] == study.estimator.name
+        and (model.model_validate(settings), privacy) == (study.estimator, study.privacy)
+        for settings, privacy in options(asked.estimator, asked.privacy)
+    )
 
 
 def _within(asked: Clipping, found: Any) -> bool:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter, create_model, model_validator
 
+from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.numbers import sane_range
 from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.documents import read_yaml, validate
@@ -216,9 +217,16 @@ def _model(kind: str, name: str) -> type[StudyFile]:
     return create_model(f"{base.__name__}_{name}", __base__=base, __doc__=base.__doc__, **fields)
 
 
+class AutoStudyFile(EffectStudyFile):
+    """Asks for an effect and leaves the estimator to public facts."""
+
+    estimator: AutoEstimator
+
+
 STUDY_FILES: dict[str, dict[str, type[StudyFile]]] = {
     kind: {name: _model(kind, name) for name in names} for kind, names in STUDIES.items()
 }
+STUDY_FILES["effect"]["auto"] = AutoStudyFile
 
 
 def parse_study_file(document: Mapping[str, Any], where: str = "study") -> StudyFile:

@@ -51,15 +51,21 @@ def recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself)
         linear = replace(full, pairs=False)
         plain, narrow = _expected_choice(study, judged(linear))
         if width > PAIRS_WIDTH * narrow:
-            full, choice = linear, plain
-    return full if choice.adjusted else arms_recipe(study, sizes)
+            full, choice, width = linear, plain, narrow
+    arms = arms_recipe(study, sizes)
+    if not choice.adjusted:
+        return arms
+    # The scores of a study that adjusts have less than half of the budget that they would have alone.
+    _, alone = _expected_choice(study, judged(arms))
+    return full if width <= alone else arms
 
 
 def _expected_choice(study: RegressionStudy, plan: RegressionRecipe) -> tuple[Adjustment, float]:
     """What a recipe would come to in the stand-in population, and how wide its interval would be, in units of L."""
     units = plan.units or 1
     scales = expected_scales(study, plan, units, StandIn())
-    _, choice, _ = choose(study, plan, scales, expected_moments(study, plan, units, scales))
+    moments = None if plan.moments is None else expected_moments(study, plan, units, scales)
+    _, choice, _ = choose(study, plan, scales, moments)
     return choice, expected_width(choice, units, plan.effect_noise().deviation)
 
 

@@ -210,8 +210,8 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found]) -> str:
         ),
         f"covariates: {flow(names)}",
         "estimand: ATE",
-        *comment("If treatment was drawn by lot: {name: regression, trial: true}."),
-        "estimator: {name: regression}",
+        *comment("Public facts choose; `causalveil plan` says which and why. Drawn by lot: {name: auto, trial: true}."),
+        "estimator: {name: auto}",
         f"privacy: {{epsilon: {wishes.epsilon}, delta: {wishes.delta}, level: sample}}",
         "confidence: 0.95",
     ]

@@ -1,0 +1,108 @@
+"""From ``estimator: auto`` to a study of one estimator, by public facts alone, and why.
+
+Level and design leave one estimator or a few; of these the one of the least expected half-width is taken, for a
+stand-in population at the study's own size and budget. No row is read.
+"""
+
+from __future__ import annotations
+
+from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.schemas.asked.auto import AutoEstimator, options
+from causalveil.schemas.asked.resolve import resolve
+from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.documents import validate
+from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
+from causalveil.schemas.execution import Execution
+from causalveil.schemas.plan import StandIn
+from causalveil.schemas.privacy import Level
+from causalveil.schemas.study import EffectStudy, Study
+from causalveil.tasks.enclave.sizes import sizes_of
+
+WHY = {
+    "ipw": "the one estimator of an effect whose training units alone are protected",
+    "balancing": "covariates and treatments are public, so weights of them cost nothing",
+    "regression": "covariates are private; it adjusts as far as size and budget allow and says how far",
+    "difference_in_means": "treatment was randomised, and covariates would cost more than they bring at this size",
+    "aipw": "the chance of treatment is known, so nothing is spent on it",
+}
+
+
+def candidates(
+    asked: StudyFile, contract: Contract | None, where: str = "study", execution: Execution | None = None
+) -> list[Study]:
+    """The studies that a file may become: one, unless it leaves the estimator open.
+
+    Raises:
+        ContractError: the contract allows none of them, or not these columns in these roles.
+        StudyError: the study contradicts the contract.
+    """
+    if not isinstance(asked.estimator, AutoEstimator):
+        return [resolve(asked, contract, where, execution)]
+    found = options(asked.estimator, asked.privacy)
+    allowed = [one for one in found if contract is None or one[0]["name"] in contract.estimators]
+    if not allowed:
+        names = ", ".join(f"'{one[0]['name']}'" for one in found)
+        raise ContractError(f"{where}: 'auto' would take {names} here, and the contract allows none of them")
+    files = [
+        validate(
+            STUDY_FILES[asked.kind][settings["name"]],
+            {**asked.model_dump(), "estimator": settings, "privacy": privacy.model_dump()},
+            where,
+        )
+        for settings, privacy in allowed
+    ]
+    return [resolve(file, contract, where, execution) for file in files]
+
+
+def chosen(studies: list[Study], asked: StudyFile, units: int | None) -> Study:
+    """The study of the least expected half-width, with the reason where there was a choice to be made.
+
+    Args:
+        studies: as of :func:`candidates`.
+        asked: the study file.
+        units: n; None where it is unknown.
+
+    Raises:
+        StudyError: n is unknown, or too small for every candidate.
+    """
+    if not isinstance(asked.estimator, AutoEstimator):
+        return studies[0]
+    if units is None and len(studies) > 1:
+        raise StudyError(
+            "'auto' chooses by the number of units: give --units N, put the partitions in place, or admit them "
+            "(causalveil admit)"
+        )
+    widths = [_expected_width(study, units) for study in studies]
+    known = [(width, place) for place, width in enumerate(widths) if width is not None]
+    best = min(known)[1] if known else 0
+    study = studies[best]
+    # A study without a number of units has formulas, and this reason.
+    return study.model_copy(update={"choice": reason(study, studies, widths, units)})
+
+
+def reason(study: Study, studies: list[Study], widths: list[float | None], units: int | None) -> str:
+    """Why this one, in a sentence for people."""
+    name, privacy = study.estimator.name, study.privacy
+    facts = f"level {privacy.level}, epsilon {privacy.epsilon:f}"
+    facts += f", delta {privacy.delta:g}" if privacy.level is not Level.label else ""
+    facts += f", {units:,} units" if units is not None else ""
+    others = [
+        f"{other.estimator.name} {width:.3g}"
+        for other, width in zip(studies, widths, strict=True)
+        if other is not study and width is not None
+    ]
+    own = widths[studies.index(study)]
+    beside = f"; expected half-width {own:.3g}, {', '.join(others)}" if own is not None and others else ""
+    return f"auto took {name} ({facts}): {WHY[name]}{beside}"
+
+
+def _expected_width(study: Study, units: int | None) -> float | None:
+    """Expected half-width for the stand-in population; None where the estimator cannot run at this size."""
+    if units is None or not isinstance(study, EffectStudy):
+        return None
+    try:
+        found = estimator_of(study).expected(study, sizes_of(study, units), StandIn(), None).get("half_width")
+    except CausalveilError:
+        return None
+    return None if found is None else float(found)
