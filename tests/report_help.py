@@ -25,6 +25,16 @@ def releases(folder: Path) -> Documents:
     path = write_study(folder / "study", study={"estimator": {"penalty": 0.01}})
     with at_home(folder / "home"):
         ran = json.loads(run_study(path, out=folder / "out", run_id="shown", engine="direct").path.read_text())
+        many = write_study(
+            folder / "many",
+            study={
+                "kind": "protocol", "outcome": ..., "outcomes": [{"name": "score", "role": "primary"}],
+                "subgroups": "group", "covariates": {"group": ...}, "privacy": {"epsilon": "20"},
+                "estimator": {"penalty": ..., "name": "regression"}, "gates": {"balance": 0.5, "overlap": 0.1},
+            },
+            contract={"dataset": "many", "estimators": ["regression"], "caps": {"sample": {"epsilon": 1000}}},
+        )  # fmt: skip
+        asked = json.loads(run_study(many, out=folder / "table", run_id="table", engine="direct").path.read_text())
     parties = {name: Party(name, folder / name, seed) for seed, name in enumerate(NAMES)}
     call = Call(folder / "coordinator", parties)
     call.write()
@@ -38,6 +48,18 @@ def releases(folder: Path) -> Documents:
     charge = ran["privacy"]["charges"][0]
     return {
         "effect": merge(ran, clear),
+        "protocol": asked,
+        "withheld": merge(
+            asked,
+            {
+                "answers": [
+                    answer
+                    | {"state": "withheld"}
+                    | dict.fromkeys(("estimate", "interval", "simultaneous", "noise_error", "sampling_error", "bias"))
+                    for answer in asked["answers"]
+                ]
+            },
+        ),
         "raises": merge(ran, {"estimate": 2.0, "interval": {"lower": 0.5, "upper": 3.5, "whole_range": False}}),
         "open": merge(ran, {"estimate": 0.1, "interval": {"lower": -1.0, "upper": 1.2, "whole_range": False}}),
         "drowned": merge(ran, {"estimate": 10.0, "interval": {"lower": -10.0, "upper": 10.0, "whole_range": True}}),

@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 
 from causalveil.schemas.ledger import Account
 from causalveil.tasks.privacy.outlook.burndown import Burndown, BurndownStep
-from causalveil.tasks.report.page import amount, environment, figure, percent, style
+from causalveil.tasks.report.numbers import amount, figure, percent
+from causalveil.tasks.report.page import environment, style
 
 # In pixels: of a panel, of its plot's upper edge and height.
 HEIGHT, TOP, TALL = 196, 14, 150

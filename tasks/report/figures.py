@@ -61,6 +61,8 @@ class Line:
     lower: float
     upper: float
     weight: float | None = None
+    # A wider interval that is drawn behind.
+    outer: tuple[float, float] | None = None
 
     @property
     def marker(self) -> float:
@@ -96,7 +98,7 @@ def axis_of(lines: Sequence[Line], *, zero: bool = True) -> Axis:
     for line, width in zip(lines, widths, strict=True):
         ends.append(line.estimate)
         if width <= limit:
-            ends += [line.lower, line.upper]
+            ends += [line.lower, line.upper, *(line.outer or ())]
     low, high = min(ends), max(ends)
     room = 0.06 * (high - low) or max(abs(high), 1.0)
     return Axis(low - room, high + room)

@@ -13,13 +13,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from causalveil.schemas.amounts import amount_text, parse_amount
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.release import DirectionRelease, Release
+from causalveil.schemas.release import DirectionRelease, ProtocolRelease, Release
 from causalveil.schemas.sites.pooled import PooledRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
 from causalveil.tasks.report.love import LovePlot
+from causalveil.tasks.report.numbers import LONGEST_LABEL, amount, beside, figure, percent, shortened, span
+from causalveil.tasks.report.protocol import context_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).with_name("templates")
 # Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
 COMMON = frozenset((*Release.model_fields, "estimand", "estimate", "interval", "variance", "details"))
-SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-# Longer labels would run into the numbers on a narrow screen; the table below a figure has them whole.
-LONGEST_LABEL = 20
 POPULATIONS = {
     "ATE": ("over everybody", "every unit"),
     "ATT": ("over those who were treated", "every treated unit"),
@@ -108,63 +106,6 @@ def _render(release: Release | PooledRelease, layout: str, sheet: str) -> str:
     return environment().get_template(f"{kind}.html.j2").render(context)
 
 
-def figure(value: float | None) -> str:
-    """A number for people: four digits, a real minus, no exponent where it can be helped."""
-    if value is None:
-        return "–"
-    rounded = float(f"{value:.4g}")
-    if rounded == 0:
-        return "0"
-    if 1e4 <= abs(value) < 1e7:
-        return f"{value:,.0f}".replace("-", "−")
-    if 1e-4 <= abs(rounded) < 1e4:
-        digits = max(0, 3 - math.floor(math.log10(abs(rounded))))
-        text = f"{rounded:,.{digits}f}"
-        text = text.rstrip("0").rstrip(".") if "." in text else text
-    else:
-        mantissa, _, power = f"{rounded:.2e}".partition("e")
-        text = _power(mantissa.rstrip("0").rstrip("."), str(int(power)))
-    return text.replace("-", "−")
-
-
-def amount(value: float | Decimal) -> str:
-    """An amount of budget, exactly as it was declared: digits, or a power of ten."""
-    text = amount_text(parse_amount(value))
-    digits, _, power = text.partition("e")
-    return _power(digits, power) if power else text
-
-
-def _power(digits: str, power: str) -> str:
-    """``digits`` times ten to the ``power``."""
-    raised = f"10{power.translate(SUPERSCRIPTS)}"
-    return raised if digits == "1" else f"{digits}·{raised}"
-
-
-def percent(share: float) -> str:
-    """A share as percent, three digits of it; what is neither all nor nothing does not read so."""
-    digits = f"{100 * share:.3g}"
-    if digits == "100" and share < 1:
-        digits = "more than 99.9"
-    return f"{digits} %"
-
-
-def beside(value: float, interval: Mapping[str, Any]) -> str:
-    """A value with the decimals that its interval bears: two digits of a standard error."""
-    error = (interval["upper"] - interval["lower"]) / 4
-    if not 0 < error < math.inf:
-        return figure(value)
-    decimals = 1 - math.floor(math.log10(error))
-    if decimals > 8:
-        return figure(value)
-    text = f"{value:,.{max(decimals, 0)}f}"
-    return text.replace("-", "−") if float(text.replace(",", "")) else text.lstrip("-")
-
-
-def span(interval: Mapping[str, Any]) -> str:
-    """An interval of confidence, as text."""
-    return f"{beside(interval['lower'], interval)} to {beside(interval['upper'], interval)}"
-
-
 @lru_cache(maxsize=1)
 def environment() -> Environment:
     """The templates of reports, with the filters that write numbers for people."""
@@ -210,6 +151,8 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
         }
     if isinstance(release, DirectionRelease):
         context |= _direction(release)
+    if isinstance(release, ProtocolRelease):
+        context |= context_of(release)
     return context
 
 
@@ -238,11 +181,6 @@ def _pooled(document: Mapping[str, Any], release: PooledRelease) -> dict[str, An
         "not_covered": "; ".join(omitted),
         "details": [],
     }
-
-
-def shortened(label: str, longest: int = LONGEST_LABEL) -> str:
-    """A label that fits into a figure on a narrow screen."""
-    return label if len(label) <= longest else f"{label[: longest - 1]}…"
 
 
 def _line(label: str, part: Mapping[str, Any], weight: float | None = None) -> Line:
@@ -279,6 +217,11 @@ def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[t
     outcome = specification.get("outcome")
     if outcome:
         rows.append(("outcome", outcome["name"], _range(outcome)))
+    for one in specification.get("outcomes") or ():
+        rows.append((one["role"].replace("_", " "), one["name"], _range(one)))
+    groups = specification.get("subgroups")
+    if groups and "levels" in groups["column"]:
+        rows.append(("subgroups", groups["name"], ", ".join(map(str, groups["column"]["levels"]))))
     for role, variable in (specification.get("pair") or {}).items():
         rows.append((role, variable["name"], _range(variable)))
     for name, covariate in (specification.get("covariates") or {}).items():

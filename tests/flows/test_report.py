@@ -13,7 +13,8 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.release import Release
 from causalveil.schemas.sites.pooled import load_published
 from causalveil.tasks.report.figures import Axis, Line, axis_of, waterfalls
-from causalveil.tasks.report.page import TEMPLATES, amount, beside, figure, head_html, report_html
+from causalveil.tasks.report.numbers import amount, beside, figure
+from causalveil.tasks.report.page import TEMPLATES, head_html, report_html
 from tests.report_help import LONG, Documents, load
 
 

@@ -21,12 +21,15 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def test_the_readme_study_and_contract_are_valid(tmp_path: Path) -> None:
-    study, contract = blocks(ROOT / "README.md", "yaml")
+    study, contract, protocol = blocks(ROOT / "README.md", "yaml")
     (tmp_path / "study.yaml").write_text(study)
     (tmp_path / "dataset.yaml").write_text(contract)
     found = load_contract(tmp_path / "dataset.yaml")
     assert found.dataset == "fertility"
     assert resolve(load_study_file(tmp_path / "study.yaml"), found).outcome.name == "weeks"
+    (tmp_path / "protocol.yaml").write_text(protocol)
+    shipped = load_contract(ROOT / "data" / "fertility" / "dataset.yaml")
+    assert len(resolve(load_study_file(tmp_path / "protocol.yaml"), shipped).groups) == 3
 
 
 @pytest.mark.parametrize(

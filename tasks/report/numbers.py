@@ -1,0 +1,76 @@
+"""Numbers and labels as the pages of reports write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from causalveil.schemas.amounts import amount_text, parse_amount
+
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+# Longer labels would run into the numbers on a narrow screen; the table below a figure has them whole.
+LONGEST_LABEL = 20
+
+
+def figure(value: float | None) -> str:
+    """A number for people: four digits, a real minus, no exponent where it can be helped."""
+    if value is None:
+        return "–"
+    rounded = float(f"{value:.4g}")
+    if rounded == 0:
+        return "0"
+    if 1e4 <= abs(value) < 1e7:
+        return f"{value:,.0f}".replace("-", "−")
+    if 1e-4 <= abs(rounded) < 1e4:
+        digits = max(0, 3 - math.floor(math.log10(abs(rounded))))
+        text = f"{rounded:,.{digits}f}"
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+    else:
+        mantissa, _, power = f"{rounded:.2e}".partition("e")
+        text = _power(mantissa.rstrip("0").rstrip("."), str(int(power)))
+    return text.replace("-", "−")
+
+
+def amount(value: float | Decimal) -> str:
+    """An amount of budget, exactly as it was declared: digits, or a power of ten."""
+    text = amount_text(parse_amount(value))
+    digits, _, power = text.partition("e")
+    return _power(digits, power) if power else text
+
+
+def _power(digits: str, power: str) -> str:
+    """``digits`` times ten to the ``power``."""
+    raised = f"10{power.translate(SUPERSCRIPTS)}"
+    return raised if digits == "1" else f"{digits}·{raised}"
+
+
+def percent(share: float) -> str:
+    """A share as percent, three digits of it; what is neither all nor nothing does not read so."""
+    digits = f"{100 * share:.3g}"
+    if digits == "100" and share < 1:
+        digits = "more than 99.9"
+    return f"{digits} %"
+
+
+def beside(value: float, interval: Mapping[str, Any]) -> str:
+    """A value with the decimals that its interval bears: two digits of a standard error."""
+    error = (interval["upper"] - interval["lower"]) / 4
+    if not 0 < error < math.inf:
+        return figure(value)
+    decimals = 1 - math.floor(math.log10(error))
+    if decimals > 8:
+        return figure(value)
+    text = f"{value:,.{max(decimals, 0)}f}"
+    return text.replace("-", "−") if float(text.replace(",", "")) else text.lstrip("-")
+
+
+def span(interval: Mapping[str, Any]) -> str:
+    """An interval of confidence, as text."""
+    return f"{beside(interval['lower'], interval)} to {beside(interval['upper'], interval)}"
+
+
+def shortened(label: str, longest: int = LONGEST_LABEL) -> str:
+    """A label that fits into a figure on a narrow screen."""
+    return label if len(label) <= longest else f"{label[: longest - 1]}…"

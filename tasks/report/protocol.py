@@ -1,0 +1,99 @@
+"""What the page of a protocol speaks of beside the release itself: forest plots, Love plots, gates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from causalveil.schemas.protocols.answers import ProtocolAnswer
+from causalveil.schemas.protocols.study import EVERYBODY
+from causalveil.schemas.release import ProtocolRelease
+from causalveil.tasks.report.figures import Axis, Line, axis_of
+from causalveil.tasks.report.love import LovePlot
+from causalveil.tasks.report.numbers import beside, shortened, span
+
+ROLES = {"primary": "primary outcome", "secondary": "secondary outcome", "negative_control": "negative control"}
+
+
+@dataclass(frozen=True)
+class Forest:
+    """A figure of one outcome: a line per subgroup and arm. ``withheld``: those whose numbers a gate keeps back."""
+
+    outcome: str
+    role: str
+    adjustment: str
+    lines: tuple[Line, ...]
+    axis: Axis
+    withheld: tuple[str, ...]
+
+
+def forests(release: ProtocolRelease) -> tuple[Forest, ...]:
+    """A forest plot of each outcome, in the order of the study."""
+    found = []
+    for outcome in dict.fromkeys(answer.outcome for answer in release.answers):
+        rows = [answer for answer in release.answers if answer.outcome == outcome]
+        lines = tuple(line for row in rows if (line := _line(release, row)) is not None)
+        found.append(
+            Forest(
+                outcome=outcome,
+                role=ROLES[rows[0].role],
+                adjustment=rows[0].adjustment,
+                lines=lines,
+                axis=axis_of(lines) if lines else Axis(-1.0, 1.0),
+                withheld=tuple(_label(release, row) for row in rows if row.estimate is None),
+            )
+        )
+    return tuple(found)
+
+
+def _label(release: ProtocolRelease, row: ProtocolAnswer) -> str:
+    """The subgroup, the arm if there are several, or both."""
+    several = len({answer.arm for answer in release.answers}) > 1
+    grouped = len({answer.group for answer in release.answers}) > 1
+    parts = [row.group] if grouped or not several else []
+    return ", ".join([*parts, *([f"{row.arm} against {row.reference}"] if several else [])])
+
+
+def _line(release: ProtocolRelease, row: ProtocolAnswer) -> Line | None:
+    """Nothing for a withheld answer."""
+    if row.estimate is None or row.interval is None or row.simultaneous is None:
+        return None
+    ends = {"lower": row.interval.lower, "upper": row.interval.upper}
+    note = "noise hides it" if row.state == "unresolved" else f"{beside(row.estimate, ends)} ({span(ends)})"
+    return Line(
+        label=shortened(_label(release, row)),
+        note=note + (" – gate failed" if row.state == "marked" else ""),
+        estimate=row.estimate,
+        lower=row.interval.lower,
+        upper=row.interval.upper,
+        weight=None if row.group == EVERYBODY else 0.4,
+        outer=(row.simultaneous.lower, row.simultaneous.upper),
+    )
+
+
+def love_plots(release: ProtocolRelease) -> list[tuple[str, LovePlot]]:
+    """A Love plot of each subgroup and arm whose balance was released, with its title."""
+    found = []
+    places = dict.fromkeys((row.group, row.arm) for row in release.balance)
+    for group, arm in places:
+        differences: dict[str, float] = {}
+        for row in release.balance:
+            if (row.group, row.arm) == (group, arm):
+                differences[f"difference_before[{row.covariate}]"] = row.before
+                differences[f"difference_after[{row.covariate}]"] = row.after
+                differences[f"difference_noise[{row.covariate}]"] = row.noise_error
+        plot = LovePlot.of(differences)
+        if plot is not None:
+            found.append((group if len(places) == len({place[0] for place in places}) else f"{group}, {arm}", plot))
+    return found
+
+
+def context_of(release: ProtocolRelease) -> dict[str, Any]:
+    """By the names that the template uses."""
+    return {
+        "forests": forests(release),
+        "loves": love_plots(release),
+        "calibrated": any(answer.calibrated is not None for answer in release.answers),
+        "several": len({answer.arm for answer in release.answers}) > 1,
+        "not_covered": release.not_covered,
+    }
