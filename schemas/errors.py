@@ -6,7 +6,10 @@ file, a column name, an amount of budget): never a data value, never a row.
 
 from __future__ import annotations
 
+import re
 from typing import ClassVar
+
+_LONG_WORD = re.compile(r"\S{301,}")
 
 
 class CausalveilError(Exception):
@@ -15,8 +18,9 @@ class CausalveilError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init__(self, message: str = "") -> None:
-        """``message`` may quote a path or a key as somebody wrote it; what a terminal would act on is escaped."""
-        super().__init__(printable(message))
+        """``message`` may quote a path or a key as somebody wrote it; what a terminal would act on is escaped, and of a
+        word that is longer than any path or key should be its two ends are shown."""
+        super().__init__(_LONG_WORD.sub(lambda word: f"{word[0][:150]}…{word[0][-100:]}", printable(message)))
 
 
 def printable(text: str) -> str:

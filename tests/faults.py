@@ -124,7 +124,7 @@ class Cluster:
         self._do("initdb", "-D", str(self.data), "-U", "drill", "-A", "trust", "-E", "UTF8", "--wal-segsize=1")
 
     def start(self) -> None:
-        settings = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={self.data}"
+        settings = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories="
         settings += " -c max_wal_size=4MB -c min_wal_size=2MB"
         log = str(self.data / "log")
         self._do("pg_ctl", "start", "-w", "-D", str(self.data), "-o", settings, "-l", log)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.documents import MAX_BYTES, parse_json, read_text, read_yaml
 from causalveil.schemas.errors import BundleError, CausalveilError, DataError, StudyError
 from causalveil.schemas.release import load_release
@@ -88,6 +89,16 @@ def test_a_name_with_a_line_end_or_undecodable_bytes_stays_one_line(tmp_path: Pa
 
 def test_a_message_is_one_line_whatever_it_quotes() -> None:
     assert str(CausalveilError("a\nb\r\tc\x00d\udcffe ü")) == r"a\nb\r\tc\x00d\udcffe ü"
+
+
+def test_a_message_shows_the_ends_of_a_word_that_is_too_long(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text("kind: effect\n" + "k" * 5000 + ": 1\n")
+    with pytest.raises(StudyError) as refused:
+        load_study_file(path)
+    assert one_line(str(refused.value)), len(str(refused.value))
+    assert str(CausalveilError("a " + "b" * 300)) == "a " + "b" * 300
+    assert str(CausalveilError("a " + "b" * 301)) == "a " + "b" * 150 + "…" + "b" * 100
 
 
 def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -301,8 +301,8 @@ def _complaints(how: str, text: str) -> list[str]:
         found.append(f"its reason is withheld: {text}")
     if CANARY in text:
         found.append("a value of the data is quoted")
-    if how == "refused" and not (text.isprintable() and 0 < len(text) < 1000):
-        found.append(f"not one line: {text[:80]!r} ({len(text)} characters)")
+    if how == "refused" and not (text.isprintable() and 0 < len(text) < 4000):
+        found.append(f"not one short line: {text[:80]!r} ({len(text)} characters)")
     return found
 
 

@@ -36,7 +36,10 @@ def test_64_processes_on_one_cap(ledger: Ledger, record_property: Any) -> None:
             answers.append((how, time.monotonic() - start))
         return answers
 
-    found = [answer for answers in at_once(PROCESSES, work) for answer in answers]
+    answers = at_once(PROCESSES, work)
+    failed = [str(answer) for answer in answers if isinstance(answer, BaseException)]
+    assert not failed, f"{len(failed)} of {PROCESSES}: {failed[0]}"
+    found = [one for several in answers for one in several]
     hows, waits = [how for how, _ in found], sorted(wait for _, wait in found)
     backend = ledger.store.url.get_backend_name()
     record_property(

@@ -26,7 +26,7 @@ from causalveil.schemas.privacy import Level
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.machine.write import whole_file
 from causalveil.tasks.privacy.ledger.accounts import Book, Caps, run_of
-from causalveil.tasks.privacy.ledger.entry import canonical
+from causalveil.tasks.privacy.ledger.entry import Entry, canonical
 from causalveil.tasks.privacy.ledger.grants import Grant
 from causalveil.tasks.privacy.ledger.soundness.chain import Chain
 from causalveil.tasks.privacy.ledger.soundness.integrity import check_integrity, leaves_traces, stamp
@@ -36,6 +36,8 @@ from causalveil.tasks.privacy.ledger.usage import Use
 FOLDER = "ledgers"
 # Raised whenever the shape of a state or the arithmetic behind it changes: an older state is then not used.
 STATE = 3
+# Of entries that one query names; databases bound how many.
+_AT_ONCE = 1000
 
 _CAPS: TypeAdapter[dict[str, Caps]] = TypeAdapter(dict[str, Caps])
 _GRANTS: TypeAdapter[dict[str, Grant]] = TypeAdapter(dict[str, Grant])
@@ -210,8 +212,10 @@ def _restored(store: Store, connection: Connection, identity: str, known: Known)
         book.admissions = _ADMISSIONS.validate_python(state["admissions"])
         sums = _USED.validate_python(state["used"])
         book.set_sums({(dataset, level, block): use for dataset, level, block, use in sums})
-        for run_id, links in _RUNS.validate_python(state["runs"]).items():
-            found = list(store.select(connection, entries.c.seq.in_([seq for seq, _ in links]), checked=True))
+        runs = _RUNS.validate_python(state["runs"])
+        stored = _entries(store, connection, [seq for links in runs.values() for seq, _ in links])
+        for run_id, links in runs.items():
+            found = [stored[seq] for seq, _ in links if seq in stored]
             run = run_of(found)
             if run is None or [(entry.seq, entry.hash) for entry in found] != links:
                 return None
@@ -219,3 +223,12 @@ def _restored(store: Store, connection: Connection, identity: str, known: Known)
     except (KeyError, TypeError, ValidationError):
         return None
     return Chain(book, (known.seq, known.hash))
+
+
+def _entries(store: Store, connection: Connection, numbers: list[int]) -> dict[int, Entry]:
+    """Entries by their numbers, each held against its own hash. A query for each would be most of a reservation."""
+    return {
+        entry.seq: entry
+        for first in range(0, len(numbers), _AT_ONCE)
+        for entry in store.select(connection, entries.c.seq.in_(numbers[first : first + _AT_ONCE]), checked=True)
+    }
