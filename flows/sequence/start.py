@@ -103,10 +103,17 @@ def _repeats(seen: Survey, parts: Cast) -> Repeats | None:
         return None
     copies = frame.unique().drop_nulls(parts.unit.source_name).height == units.n_unique()
     dates = [one.name for one in seen.found.values() if one.looks is Looks.date]
-    numbers = [one.name for one in parts.usable if one.looks is Looks.number]
-    if not dates and not (copies and numbers):
+    numbers = [one for one in parts.usable if one.looks is Looks.number]
+    # A number that is another one in each row of a unit (a year, a visit) puts them in order as well as a date does.
+    apart = [
+        one.name
+        for one in numbers
+        if not frame.select(parts.unit.source_name, one.source_name).drop_nulls().is_duplicated().any()
+    ]
+    order = [*dates, *apart, *(one.name for one in numbers if copies)]
+    if not order:
         raise DataError(
-            f"column '{parts.unit.name}' names several rows of one unit, and no column of dates puts them in order; "
-            "add one to the source, or keep one row of each unit"
+            f"column '{parts.unit.name}' names several rows of one unit, and no column of dates, nor one of numbers "
+            "that differ within a unit, puts them in order; add one to the source, or keep one row of each unit"
         )
-    return Repeats(copies, (dates or numbers)[0])
+    return Repeats(copies, order[0])
