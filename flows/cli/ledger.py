@@ -50,6 +50,8 @@ def grant(
         show.document({"dataset": granted.dataset, "ledger": ledger.identity, "policy_changed": written})
     else:
         show.line(f"Granted the caps of '{granted.dataset}' in ledger {ledger.identity}.")
+        if ledger.admission(granted.dataset) is None:
+            show.line(f"Next: causalveil admit {contract.parent}  (holds the rows to the contract, once)")
 
 
 def write_identity(path: Path, identity: str) -> None:

@@ -288,7 +288,7 @@ def account(content: Account) -> None:
     runs = Table(title="Runs", title_justify="left", title_style="bold")
     _whole_column(runs, "run", [run.run_id for run in content.runs])
     for heading in ("study", "level", "blocks", "state", "epsilon", "delta"):
-        runs.add_column(heading, overflow="fold")
+        runs.add_column(heading, overflow="fold", no_wrap=heading in ("level", "state", "epsilon", "delta"))
     for entry in content.runs:
         runs.add_row(
             entry.run_id,

@@ -19,6 +19,7 @@ from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import Study
+from causalveil.tasks.admission.kept import kept_admission
 from causalveil.tasks.enclave.manifest import check_manifest
 from causalveil.tasks.enclave.partitions import column_types, read_layout
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -149,6 +150,8 @@ def _with_data(path: Path, folder: Path, study: Study, contract: Contract, found
     budget = found.trying(path, lambda: budget_of(path, study, plan))
     for warning in () if budget is None else budget.warnings:
         found.add(contract_file, None, warning)
+    if contract.data_class is DataClass.sensitive and layout is not None and kept_admission(folder, contract) is None:
+        found.add(folder, None, f"its owner has not admitted it under this contract: causalveil admit {folder}")
     if contract.data_class is DataClass.sensitive and not _granted(contract):
         found.add(
             contract_file,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,13 @@ from causalveil.tasks.warehouse.sample import Sample, sample_of
 
 STUDY_FILE = "study.yaml"
 SOURCE_FILE = "source.yaml"
+
+
+# A number that says when, or which time it was.
+TIME_NAME = re.compile(
+    r"(^|[\W_])(year|quarter|month|week|day|date|time|wave|round|visit|period|episode|occasion|sequence)s?($|[\W_\d])",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True)
@@ -104,16 +112,17 @@ def _repeats(seen: Survey, parts: Cast) -> Repeats | None:
     copies = frame.unique().drop_nulls(parts.unit.source_name).height == units.n_unique()
     dates = [one.name for one in seen.found.values() if one.looks is Looks.date]
     numbers = [one for one in parts.usable if one.looks is Looks.number]
-    # A number that is another one in each row of a unit (a year, a visit) puts them in order as well as a date does.
+    # A number by the name of a time that is another one in each row of a unit puts them in order as well as a date does.
     apart = [
         one.name
         for one in numbers
-        if not frame.select(parts.unit.source_name, one.source_name).drop_nulls().is_duplicated().any()
+        if TIME_NAME.search(one.name)
+        and not frame.select(parts.unit.source_name, one.source_name).drop_nulls().is_duplicated().any()
     ]
     order = [*dates, *apart, *(one.name for one in numbers if copies)]
     if not order:
         raise DataError(
-            f"column '{parts.unit.name}' names several rows of one unit, and no column of dates, nor one of numbers "
-            "that differ within a unit, puts them in order; add one to the source, or keep one row of each unit"
+            f"column '{parts.unit.name}' names several rows of one unit, and no column of dates, nor a number such as "
+            "a year or a visit, puts them in order; add one to the source, or keep one row of each unit"
         )
     return Repeats(copies, order[0])

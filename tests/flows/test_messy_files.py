@@ -70,6 +70,7 @@ class Case:
     content: bytes | str
     says: str | None = None
     rows: int = ROWS
+    units: int | None = None
     columns: dict[str, Any] | None = None
     unit: str = "id"
     treatment: str = "treated"
@@ -162,6 +163,12 @@ CASES: dict[str, Case] = {
     "ids with leading zeros": Case(text(column(0, lambda i, _: f"{i:08d}"))),
     "ids beyond 64 bits": Case(text(column(0, lambda i, _: f"{10**25 + i}"))),
     "several visits, no date": Case(text(column(0, lambda i, _: str(i // 2))), "several rows of one unit"),
+    "several visits, numbered": Case(
+        text([[str(i // 2), *r[1:], str(i % 2)] for i, r in enumerate(people())], [*HEADER, "visit"]), units=ROWS // 2
+    ),
+    "several visits, dated": Case(
+        text([[str(i // 2), *r[1:], f"2025-03-{1 + i % 28:02d}"] for i, r in enumerate(people())], [*HEADER, "seen"]), units=ROWS // 2
+    ),
     "free text beside": Case(text([[*r, f"note {i}, long"] for i, r in enumerate(people())], [*HEADER, "notes"])),
     "nothing to adjust for": Case(text([[r[0], r[3], r[4]] for r in people()], ["id", "treated", "cost"]), "no column is left"),
     # What is no CSV
@@ -197,7 +204,7 @@ def test_a_messy_file_gives_a_study_that_runs_or_one_sentence(
     }
     monkeypatch.chdir(tmp_path)
     release = run_study(folder / "study.yaml", simulate=1, engine="direct").release
-    assert release.units == case.rows
+    assert release.units == (case.units or case.rows)
 
 
 def test_at_least_fifty_files() -> None:
