@@ -112,11 +112,12 @@ def _repeats(seen: Survey, parts: Cast) -> Repeats | None:
     copies = frame.unique().drop_nulls(parts.unit.source_name).height == units.n_unique()
     dates = [one.name for one in seen.found.values() if one.looks is Looks.date]
     numbers = [one for one in parts.usable if one.looks is Looks.number]
-    # A number by the name of a time that is another one in each row of a unit puts them in order as well as a date does.
+    # A number with the name of a time, another one in each row of a unit, puts them in order as well as a date does.
     apart = [
         one.name
-        for one in numbers
-        if TIME_NAME.search(one.name)
+        for one in parts.usable
+        if one.looks in (Looks.number, Looks.binary)
+        and TIME_NAME.search(one.name)
         and not frame.select(parts.unit.source_name, one.source_name).drop_nulls().is_duplicated().any()
     ]
     order = [*dates, *apart, *(one.name for one in numbers if copies)]
