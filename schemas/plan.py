@@ -54,11 +54,16 @@ class StandIn(Frozen):
     """A guess at the population, stated by the reader of a plan and never taken from the data.
 
     ``treated``: share of treated units, also everybody's propensity score. ``deviation``: standard deviation
-    of the outcome within an arm, in outcome units; None: a quarter of the declared width.
+    of the outcome within an arm, in outcome units; None: a quarter of the declared width. ``explained``: share of its
+    variance that covariates explain; ``correlation``: between any two of them; ``spread``: a numeric covariate's
+    standard deviation over half its declared range, None: each estimator's own guess.
     """
 
     treated: float = 0.5
     deviation: float | None = None
+    explained: float = 0.3
+    correlation: float = 0.3
+    spread: float | None = None
 
 
 class Plan(Frozen):

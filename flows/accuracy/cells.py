@@ -24,7 +24,7 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.regression.expected import expected
+from causalveil.tasks.regression.rehearsed import rehearsed
 
 # Noise of run k has this seed plus k.
 NOISE_SEED = 10**6
@@ -90,7 +90,7 @@ def run_cell(
         said[words] = said.get(words, 0) + 1
     planned = math.nan
     if isinstance(study, RegressionStudy):
-        planned = expected(study, sizes_of(study, units), population.stand_in()).half_width
+        planned = rehearsed(study, sizes_of(study, units), population.stand_in()).half_width
     return AccuracyCell(
         runs=runs,
         error=float(np.sqrt(np.mean(np.square(errors)))),

@@ -56,12 +56,26 @@ class KnownPopulation:
         return pl.DataFrame(columns)
 
     def stand_in(self) -> StandIn:
-        """What a planner would have to guess: treated share and deviation within an arm, of 20,000 other people."""
+        """What a planner would have to guess, of 20,000 other people."""
         frame = self.draw(20_000, run=STAND_IN_RUN)
         t, y = frame["t"].to_numpy(), frame["y"].to_numpy()
         share = float(t.mean())
         within = share * float(np.var(y[t == 1])) + (1 - share) * float(np.var(y[t == 0]))
-        return StandIn(treated=share, deviation=math.sqrt(within))
+        x = frame.select(list(self.covariates)).to_numpy().astype(np.float64)
+        spreads = []
+        for place, declared in enumerate(self.covariates.values()):
+            if "levels" not in declared:
+                low, high = float(declared["lower"]), float(declared["upper"])
+                if declared.get("scale") == "log":
+                    x[:, place], low, high = np.log(np.clip(x[:, place], low, high)), math.log(low), math.log(high)
+                spreads.append(2 * float(x[:, place].std()) / (high - low))
+        return StandIn(
+            treated=share,
+            deviation=math.sqrt(within),
+            explained=_explained(x, t, y),
+            correlation=_correlation(x),
+            spread=float(np.mean(spreads)) if spreads else None,
+        )
 
     def study(self, estimator: Mapping[str, Any], epsilon: str, delta: str, confidence: float = 0.95) -> dict[str, Any]:
         """A study document that asks for the average effect."""
@@ -78,6 +92,25 @@ class KnownPopulation:
             "privacy": {"epsilon": epsilon, "delta": delta},
             "confidence": confidence,
         }
+
+
+def _explained(x: FloatArray, t: Any, y: Any) -> float:
+    """Share of the outcome's variance within arms that a line, squares and products explain."""
+    products = [x[:, i] * x[:, j] for i in range(x.shape[1]) for j in range(i + 1)]
+    basis = np.column_stack([np.ones(len(x)), t, x, *products])
+    arms = np.column_stack([np.ones(len(x)), t])
+    left, plain = (y - one @ np.linalg.lstsq(one, y, rcond=None)[0] for one in (basis, arms))
+    return float(1 - np.var(left) / np.var(plain))
+
+
+def _correlation(x: FloatArray) -> float:
+    """The common correlation at which covariates would explain each other as well as they do."""
+    d = x.shape[1]
+    inflation = float(np.mean(np.diagonal(np.linalg.inv(np.corrcoef(x.T))))) if d > 1 else 1.0
+    grid = np.linspace(0.0, 0.95, 96)
+    # Of equal correlations r: (1 + (d - 2) r)/((1 - r)(1 + (d - 1) r)).
+    found = (1 + (d - 2) * grid) / ((1 - grid) * (1 + (d - 1) * grid))
+    return float(grid[np.argmin(np.abs(found - inflation))])
 
 
 def _numbers(p: int, low: float, high: float, **declared: Any) -> dict[str, dict[str, Any]]:

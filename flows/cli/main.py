@@ -163,6 +163,15 @@ def plan(
     deviation: Annotated[
         float | None, typer.Option(min=0, help="assumed standard deviation of the outcome [default: B/4]")
     ] = None,
+    explained: Annotated[
+        float, typer.Option(min=0, max=0.99, help="assumed share of the outcome that covariates explain (regression)")
+    ] = 0.3,
+    correlation: Annotated[
+        float, typer.Option(min=0, max=0.95, help="assumed correlation between covariates (regression)")
+    ] = 0.3,
+    spread: Annotated[
+        float | None, typer.Option(min=0.001, max=1, help="a covariate's deviation over half its range (regression)")
+    ] = None,
     sweep: Annotated[Sweep | None, typer.Option(help="of a direction study: what each penalty would mean")] = None,
     target_half_width: Annotated[
         float | None, typer.Option(help="a half-width in outcome units: which epsilon gives it?")
@@ -178,7 +187,9 @@ def plan(
     from causalveil.flows.sequence.study import known_sizes, plan_study
     from causalveil.schemas.plan import StandIn
 
-    stand_in = StandIn(treated=treated, deviation=deviation)
+    stand_in = StandIn(
+        treated=treated, deviation=deviation, explained=explained, correlation=correlation, spread=spread
+    )
     specification, declared = plan_study(study, units)
     foreseen = expected.expected(specification, declared, stand_in, effect)
     budget = budget_of(study, specification, declared)

@@ -8,6 +8,10 @@ from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.regression import expected as regression_expected
+from causalveil.tasks.regression.rehearsed import rehearsed
+
+# Correlations between covariates for which the range of widths is printed.
+RANGE = (0.0, 0.7)
 
 
 def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
@@ -21,24 +25,34 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
     """
     foreseen = regression_expected.expected(study, sizes, stand_in)
     found, recipe = foreseen.findings, foreseen.recipe
+    mean = rehearsed(study, sizes, stand_in)
+    alone, alike = (
+        rehearsed(study, sizes, stand_in.model_copy(update={"correlation": correlation}), draws=2).half_width
+        for correlation in RANGE
+    )
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
-        "half_width": foreseen.half_width,
-        "noise_standard_error": found.details["noise_standard_error"],
-        "sampling_standard_error": found.details["sampling_standard_error"],
+        "half_width": mean.half_width,
+        "half_width_range": [alone, alike],
+        "noise_standard_error": mean.noise,
+        "sampling_standard_error": mean.sampling,
         "adjustment": found.details["adjustment"],
         "features": found.details["features"],
         "whole_range": found.interval.whole_range,
-        "bias": found.interval.bias,
+        "bias": mean.bias,
     }
     features = recipe.columns.features(False)
     sentences = [
         say_interval(study, numbers),
+        f"From {alone:.3g} where covariates are unrelated to {alike:.3g} "
+        f"where any two are correlated by {RANGE[1]:g}; assumed is {stand_in.correlation:g}, and that they explain "
+        f"{stand_in.explained:.0%} of the outcome (`--correlation`, `--explained`, `--deviation`, `--spread`). Skewed "
+        "columns without a declared scale and heavy tails widen it further.",
         f"Decided from public sizes: {features} column{'s' if features > 1 else ''} of covariates, "
         f"{found.details['adjustment']}.",
     ]
-    if found.interval.bias > 0:
-        sentences.append(f"It allows for a bias of {found.interval.bias:.3g} to either side.")
+    if mean.bias > 0:
+        sentences.append(f"It allows for a bias of {mean.bias:.3g} to either side.")
     warnings: list[str] = []
     if recipe.moments is None and not study.estimator.trial:
         warnings.append(

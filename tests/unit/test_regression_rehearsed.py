@@ -1,0 +1,52 @@
+"""What `plan` expects of a regression: people who nobody is, and widths that runs on known populations come to."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from causalveil.flows.accuracy.cells import run_cell
+from causalveil.flows.accuracy.populations import POPULATIONS
+from causalveil.schemas.plan import StandIn
+from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.regression.rehearsed import people, rehearsed
+from tests.regression_help import make_regression
+
+
+def test_people_are_as_assumed_and_within_the_declared_ranges() -> None:
+    study = make_regression(
+        0,
+        covariates={
+            "a": {"lower": 0, "upper": 1},
+            "b": {"lower": 0, "upper": 1},
+            "flag": {"lower": 0, "upper": 1, "codes": {"control": 0, "treated": 1}},
+            "level": {"levels": ["x", "y", "z"]},
+        },
+    )
+    rows = people(study, StandIn(treated=0.2, deviation=1.0, explained=0.5, correlation=0.6, spread=0.25))
+    assert (rows.x**2).sum(axis=1).max() <= 1
+    assert rows.t.mean() == pytest.approx(0.2, abs=0.02)
+    assert np.corrcoef(rows.x[:, 0], rows.x[:, 1])[0, 1] == pytest.approx(0.6, abs=0.05)
+    assert rows.x[:, 0].std() / rows.x[0, -1] == pytest.approx(0.25, abs=0.01)
+    within = np.mean([rows.u[rows.t == arm].std() for arm in (0, 1)])
+    assert within == pytest.approx(1.0 / 5, rel=0.1)
+    assert rows.x[:, 3:6].mean(axis=0) / rows.x[0, -1] == pytest.approx(np.full(3, 1 / 3), abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "units"), [("rare10", 10_000), ("trial6", 3_000), ("logged6", 10_000), ("binary11", 3_000)]
+)
+def test_the_expected_width_is_the_mean_measured_one(name: str, units: int) -> None:
+    """Within 15 % of the mean of 20 seeded runs, if the reader's assumptions are right."""
+    population = POPULATIONS[name]
+    cell = run_cell(population, {"name": "regression", "trial": population.trial}, units, "1", runs=20)
+    assert cell.planned == pytest.approx(cell.half_width, rel=0.15)
+
+
+def test_related_covariates_and_fewer_people_widen_it() -> None:
+    study = make_regression(8, basis="linear")
+    widths = [
+        rehearsed(study, sizes_of(study, n), StandIn(correlation=correlation)).half_width
+        for n, correlation in ((20_000, 0.0), (20_000, 0.7), (5_000, 0.7))
+    ]
+    assert widths == sorted(widths)
