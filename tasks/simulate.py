@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from causalveil.schemas.errors import StudyError
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.machine.progress import in_steps
 from causalveil.tasks.machine.write import write_whole
 
 LARGEST_EFFECT = 0.4
@@ -49,7 +50,7 @@ def simulate(folder: Path, units: int, covariates: int, partitions: int, seed: i
     try:
         folder.mkdir(parents=True, exist_ok=True)
         edges = [index * units // partitions for index in range(partitions + 1)]
-        for index in range(partitions):
+        for index in in_steps(range(partitions), partitions):
             frame = simulated_rows(edges[index], edges[index + 1], covariates, seed, index, effect)
             frame.write_parquet(folder / f"part-{index:05d}.parquet", compression="lz4", statistics=False)
         # The study comes last: a folder that has one is complete.

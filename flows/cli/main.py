@@ -45,7 +45,6 @@ from causalveil.schemas.errors import CausalveilError
 
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(ledger_app, name="ledger")
@@ -224,7 +223,9 @@ def simulate(
     """Write a synthetic study with a known effect; streams, so ten million units work."""
     from causalveil.tasks.simulate import simulate as write
 
-    write(folder, units=units, covariates=covariates, partitions=partitions, seed=seed, effect=effect)
+    with show.progress() as watch:
+        watch("writing")
+        write(folder, units=units, covariates=covariates, partitions=partitions, seed=seed, effect=effect)
     path = folder / "study.yaml"
     if json_:
         show.document({"study": str(path), "units": units, "effect": effect})

@@ -46,23 +46,45 @@ def run_id(name: str) -> None:
 
 @contextmanager
 def progress() -> Iterator[Watcher]:
-    """A spinner with the stage that is running, on standard error, once work has lasted two seconds."""
+    """On a terminal, once work has lasted two seconds: stage, share done, elapsed and expected time, on standard error.
+
+    Where standard error is no terminal nothing is shown. Shares are of partitions, blocks and runs, which are public.
+    """
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn as Expected
+
+    from causalveil.tasks.machine.progress import watched_by
+
     console = Console(stderr=True)
-    status = console.status("starting")
-    timer = threading.Timer(PATIENCE_SECONDS, status.start)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    shown = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        TaskProgressColumn(),
+        TextColumn("elapsed"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        Expected(),
+        console=console,
+        transient=True,
+    )
+    row = shown.add_task("starting", total=None)
+    timer = threading.Timer(PATIENCE_SECONDS, shown.start)
     timer.daemon = True
     timer.start()
 
     def watch(stage: str) -> None:
-        status.update(f"{stage} …")
-        if timer.finished.is_set() and not console.is_terminal:
-            console.print(f"  {stage} …", highlight=False, markup=False)
+        shown.reset(row, description=stage, total=None)
 
     try:
-        yield watch
+        with watched_by(lambda done, count: shown.update(row, completed=done, total=count)):
+            yield watch
     finally:
         timer.cancel()
-        status.stop()
+        shown.stop()
 
 
 def number(value: float | None, digits: int = 4) -> str:

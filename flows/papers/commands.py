@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from causalveil.flows.cli import show
 from causalveil.flows.papers.kusner2016.command import direction
 from causalveil.flows.papers.yuan2026.command import matching
 
@@ -42,4 +43,6 @@ def intervals(
     """
     from causalveil.flows.papers.schroeder2025.tables import write_intervals
 
-    write_intervals(out, data, runs, workers)
+    with show.progress() as watch:
+        watch("runs of each method")
+        write_intervals(out, data, runs, workers)

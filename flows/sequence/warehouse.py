@@ -14,6 +14,7 @@ from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import CONTRACT_FILE, load_contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.warehouse import Manifest, Source, Warehouse, load_source
+from causalveil.tasks.machine.progress import in_steps
 from causalveil.tasks.warehouse import blocks as warehouse_blocks
 from causalveil.tasks.warehouse.intervals import intervals
 
@@ -54,7 +55,10 @@ def fill(path: Path, stage: Engine) -> Manifest:
         contract = folder / CONTRACT_FILE
         warehouse_blocks.check_dataset(source, load_contract(contract).dataset if contract.exists() else None)
         stage(warehouse_blocks.probe_stage, source, place, url)
-        taken = tuple(stage(warehouse_blocks.extract_stage, source, place, url, folder, block) for block in blocks)
+        taken = tuple(
+            stage(warehouse_blocks.extract_stage, source, place, url, folder, block)
+            for block in in_steps(blocks, len(blocks))
+        )
         return stage(warehouse_blocks.manifest_stage, source, folder, blocks, taken)
 
 

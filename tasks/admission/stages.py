@@ -25,6 +25,7 @@ from causalveil.tasks.admission.units import SeenUnits
 from causalveil.tasks.enclave.contents import file_digest, state_of
 from causalveil.tasks.enclave.partitions import column_types, list_partitions
 from causalveil.tasks.enclave.unit_hash import keyed_hash
+from causalveil.tasks.machine.progress import in_steps
 from causalveil.tasks.machine.write import make_folder_durably
 from causalveil.tasks.privacy.keys import admission_key, passing_key
 from causalveil.tasks.reduction.stages import reduce_stage
@@ -51,7 +52,7 @@ def admit_stage(contract: Contract, folder: Path, layout: Layout, scratch: Path,
         DataError: a file changed meanwhile.
     """
     look = _Look(contract, folder, layout, scratch)
-    files = tuple(look.at(partition) for partition in layout.partitions)
+    files = tuple(look.at(partition) for partition in in_steps(layout.partitions, len(layout.partitions)))
     given: tuple[AdmittedFile, ...] = ()
     if contract.rows is not None and not look.findings:
         given, files = files, look.reduce(files, reduced)

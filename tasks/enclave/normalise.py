@@ -43,6 +43,7 @@ from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.machine.arrays_on_disk import new_array, save_array
 from causalveil.tasks.machine.distribute import distribute, map_partitions
+from causalveil.tasks.machine.progress import tell
 from causalveil.tasks.privacy.keys import key_of
 
 # Chunks keep temporaries in the processor's cache.
@@ -285,6 +286,7 @@ def write_segments(
                 held.enter_context(held_to(admission, folder, partition))
             for segment in read_segments(folder, work[index], study.columns):
                 write(segment, segment_folder(scratch, segment.number), key)
+        tell(index + 1, len(work))
 
     # In one process one after the other: a segment may have threads of its own, and memory holds one.
     distribute(normalise, len(work), workers=1)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causalveil.flows.cli import show
+from causalveil.tasks.machine.progress import in_steps
 
 if TYPE_CHECKING:
     from causalveil.flows.papers.kusner2016.pairs import CausePair
@@ -46,9 +47,10 @@ def direction(
 
     pairs = load_pairs(data)
     # Systems of fifty equations: a second thread costs more than it gives.
-    with one_thread():
+    with one_thread(), show.progress() as watch:
+        watch("scores of pairs")
         tests: list[Row] = []
-        for number, pair in enumerate(pairs):
+        for number, pair in enumerate(in_steps(pairs, len(pairs))):
             for split in range(splits):
                 tests += rehearse_test(pair, split, seed=number * splits + split)
         show.line(f"{len(pairs)} pairs, {splits} splits each: scores at every epsilon done")

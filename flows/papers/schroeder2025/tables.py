@@ -41,6 +41,7 @@ from causalveil.flows.papers.schroeder2025.runs import (
     Answer,
 )
 from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.machine.progress import in_steps
 
 EPSILON, DELTA = "0.5", "1e-5"
 RHC_EPSILONS = ("0.1", "0.25", "0.5")
@@ -114,7 +115,7 @@ def write_intervals(out: Path, data: Path | None, runs: int, workers: int, cells
     """
     frame = None if data is None else rhc(data)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        answers = {cell: _answers(pool, out, cell, runs * cell.times) for cell in cells}
+        answers = {cell: _answers(pool, out, cell, runs * cell.times) for cell in in_steps(cells, len(cells))}
         patients = [] if frame is None else _patients(pool, frame, min(runs, RHC_RUNS))
     table = [row for cell in cells for row in _coverage(cell, answers[cell])]
     trial = {cell: answers[cell][: TRIAL_RUNS * len(LEVELS)] for cell in cells if cell.population == TRIAL}

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causalveil.flows.cli import show
+from causalveil.tasks.machine.progress import in_steps
 
 if TYPE_CHECKING:
     from causalveil.flows.papers.yuan2026.data import PublishedData
@@ -134,7 +135,7 @@ def measure(prepared: Prepared) -> Iterator[dict[str, object]]:
     from causalveil.flows.sequence.rehearse import rehearse_effect
     from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
-    for setting in SETTINGS:
+    for setting in in_steps(SETTINGS, len(SETTINGS)):
         for epsilon in EPSILONS:
             study = prepared.study(setting, epsilon)
             found = [rehearse_effect(study, rows, RehearsalBudget(seed)) for seed, rows in enumerate(prepared.rows)]
