@@ -9,12 +9,13 @@ The same order of stages runs under Prefect (the default) and directly; ledger a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from causalveil.flows.engine.engine import DirectEngine, Watcher
 from causalveil.flows.engine.guard import guarded
+from causalveil.flows.notebook import ArrowTable, run_with
 from causalveil.flows.planning.study_plan import StudyPlan, plan
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back
 from causalveil.flows.sequence.sites import PooledResult, pool_sites
@@ -44,6 +45,7 @@ __all__ = [
     "plan",
     "pool",
     "report",
+    "run",
     "run_study",
 ]
 
@@ -93,6 +95,39 @@ def run_study(
         return execute(loaded, out, run_id, simulate, DirectEngine(watch))
     with already(loaded):
         return _with_prefect(path, out, run_id, simulate, watch)
+
+
+def run(
+    study: str | Path | Mapping[str, Any],
+    *,
+    data: ArrowTable | None = None,
+    contract: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    run_id: str | None = None,
+    again: bool = False,
+    simulate: int | None = None,
+    engine: EngineName | None = None,
+    watch: Watcher = lambda _: None,
+) -> RunResult:
+    """Run a study: a file, or a study and a data frame with its contract. The same cell again costs nothing.
+
+    Args:
+        study: the study file; with ``data`` it may be a mapping with the keys of study.yaml.
+        data: a polars, pandas or Arrow data frame of public or synthetic rows; None: the study file says where rows lie.
+        contract: of ``data``, with the keys of dataset.yaml.
+        out: folder for the release (default ``releases/<run id>`` below the working directory).
+        run_id: names the run. Default: the content of study, contract and frame names it, so that the same content
+            returns the stored release, free of charge.
+        again: draw and charge anew, under a fresh run id.
+        simulate: seed for reproducible noise: throw-away ledger, not for release.
+        engine: ``prefect`` or ``direct``; default: what the operator's settings say.
+        watch: is told the name of each stage as it starts.
+
+    Raises:
+        ContractError: the contract is missing or wrong, or the frame's data are sensitive.
+        CausalveilError: see :func:`run_study`.
+    """
+    return run_with(run_study, study, data, contract, run_id, again, simulate, watch, out=out, engine=engine)
 
 
 def _with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher) -> RunResult:

@@ -15,8 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from causalveil.flows.api import load_release, plan, pool, report
-    from causalveil.flows.api import run_study as run
+    from causalveil.flows.api import load_release, plan, pool, report, run
     from causalveil.flows.planning.study_plan import StudyPlan
     from causalveil.flows.sequence.finished import RunResult
     from causalveil.flows.sequence.sites import PooledResult
@@ -68,10 +67,9 @@ __all__ = [
     "run",
 ]
 
-# Where names live that are neither errors nor called otherwise at home. All else that is public is in ``flows.api``,
+# Where names live that are errors. All else that is public is in ``flows.api``,
 # whose import also teaches releases how notebooks show them.
 _ERRORS = {name for name in __all__ if name.endswith("Error")} | {"BudgetRefused", "ReleaseHeld", "RunConflict"}
-_AT_HOME = {"run": "run_study"}
 
 
 # Not for type checkers, which would then take every name for a name of ours.
@@ -82,7 +80,7 @@ if not TYPE_CHECKING:
         if name not in __all__:
             raise AttributeError(f"module 'causalveil' has no attribute '{name}'")
         home = import_module("causalveil.schemas.errors" if name in _ERRORS else "causalveil.flows.api")
-        return getattr(home, _AT_HOME.get(name, name))
+        return getattr(home, name)
 
 
 def __dir__() -> list[str]:

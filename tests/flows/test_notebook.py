@@ -1,0 +1,95 @@
+"""`cv.run` in a notebook: on files and on frames, the same cell again for nothing, and a whole notebook executed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+import causalveil as cv
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.studies import people
+
+ROOT = Path(__file__).parents[2]
+NOTEBOOK = ROOT / "docs/tutorials/notebook.ipynb"
+CONTRACT: dict[str, Any] = {
+    "dataset": "frame",
+    "data_class": "synthetic",
+    "unit": "person",
+    "columns": {
+        "treated": {"codes": {"control": 0, "treated": 1}},
+        "age": {"lower": 18, "upper": 90},
+        "score": {"lower": 0, "upper": 1},
+    },
+    "public": [],
+    "caps": {"sample": {"epsilon": 10, "delta": 1e-4}},
+}
+STUDY: dict[str, Any] = {
+    "kind": "effect",
+    "name": "scores",
+    "treatment": "treated",
+    "outcome": "score",
+    "covariates": ["age"],
+    "estimator": {"name": "regression"},
+    "privacy": {"epsilon": 1.0, "delta": 1e-6},
+}
+
+
+def runs() -> int:
+    return open_ledger().account("frame").blocks[0].runs
+
+
+@pytest.mark.parametrize("kind", ["polars", "arrow"])
+def test_a_frame_runs_and_the_same_cell_again_costs_nothing(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    frame = people(500, 1)
+    data = frame if kind == "polars" else frame.to_arrow()
+    first = cv.run(STUDY, data=data, contract=CONTRACT, engine="direct")
+    again = cv.run(dict(STUDY), data=data, contract=dict(CONTRACT), engine="direct")
+    assert again.run_id == first.run_id
+    assert again.release == first.release
+    assert runs() == 1
+    assert cv.run(STUDY, data=data, contract=CONTRACT, engine="direct", again=True).run_id != first.run_id
+    assert runs() == 2
+    other = cv.run(STUDY, data=frame[:400], contract=CONTRACT, engine="direct")
+    assert other.release.units == 400
+
+
+def test_a_file_is_named_by_its_content_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = ROOT / "data/lalonde/study-difference.yaml"
+    first, again = (cv.run(study, engine="direct") for _ in range(2))
+    assert first.run_id == again.run_id
+    assert again.returned is None
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"contract": None}, cv.ContractError, "needs its contract"),
+        ({"contract": CONTRACT | {"data_class": "sensitive"}}, cv.ContractError, "admitted from files"),
+        ({"contract": CONTRACT | {"colums": {}}}, cv.ContractError, "did you mean 'columns'"),
+        ({"data": None}, cv.StudyError, "needs its rows"),
+        ({"data": [1, 2]}, cv.StudyError, "no data frame"),
+    ],
+)
+def test_what_a_frame_lacks_is_one_sentence(change: dict[str, Any], error: type[Exception], says: str) -> None:
+    arguments = {"data": people(50, 1), "contract": CONTRACT} | change
+    with pytest.raises(error, match=says):
+        cv.run(STUDY, engine="direct", **arguments)
+
+
+def test_the_notebook_executes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CAUSALVEIL_HOME", str(tmp_path / "home"))
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [out for cell in notebook.cells if cell.cell_type == "code" for out in cell.outputs]
+    assert any("text/html" in out.get("data", {}) for out in outputs), "a release is shown as the head of its report"
+    assert outputs[-1]["data"]["text/plain"] == "True", "the same cell again returned the same release"
+
+
