@@ -113,7 +113,7 @@ def run(
 
     Args:
         study: the study file; with ``data`` it may be a mapping with the keys of study.yaml.
-        data: a polars, pandas or Arrow data frame of public or synthetic rows; None: the study file says where rows lie.
+        data: a polars, pandas or Arrow data frame of public or synthetic rows; None: the study file has its rows.
         contract: of ``data``, with the keys of dataset.yaml.
         out: folder for the release (default ``releases/<run id>`` below the working directory).
         run_id: names the run. Default: the content of study, contract and frame names it, so that the same content

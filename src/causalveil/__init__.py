@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         ContractError,
         ConvergenceError,
         DataError,
+        GateFailed,
         LedgerError,
         ReleaseHeld,
         RunConflict,
@@ -47,6 +48,7 @@ __all__ = [
     "DataError",
     "DirectionRelease",
     "EffectRelease",
+    "GateFailed",
     "LedgerError",
     "Plan",
     "PooledRelease",
@@ -69,7 +71,12 @@ __all__ = [
 
 # Where names live that are errors. All else that is public is in ``flows.api``,
 # whose import also teaches releases how notebooks show them.
-_ERRORS = {name for name in __all__ if name.endswith("Error")} | {"BudgetRefused", "ReleaseHeld", "RunConflict"}
+_ERRORS = {name for name in __all__ if name.endswith("Error")} | {
+    "BudgetRefused",
+    "GateFailed",
+    "ReleaseHeld",
+    "RunConflict",
+}
 
 
 # Not for type checkers, which would then take every name for a name of ours.

@@ -91,5 +91,3 @@ def test_the_notebook_executes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     outputs = [out for cell in notebook.cells if cell.cell_type == "code" for out in cell.outputs]
     assert any("text/html" in out.get("data", {}) for out in outputs), "a release is shown as the head of its report"
     assert outputs[-1]["data"]["text/plain"] == "True", "the same cell again returned the same release"
-
-
