@@ -31,6 +31,7 @@ from causalveil.flows.cli.ledger import ledger_app
 from causalveil.flows.cli.options import EngineChoice, Json, Sweep
 from causalveil.flows.cli.outlook import chart, forecast
 from causalveil.flows.cli.owner import admit, owner_app
+from causalveil.flows.cli.protocols.series import series
 from causalveil.flows.cli.protocols.show import check_gates
 from causalveil.flows.cli.report import report
 from causalveil.flows.cli.sites import bundle_app, pool
@@ -59,6 +60,7 @@ app.command()(admit)
 app.command()(audit)
 app.command()(pool)
 app.command()(report)
+app.command()(series)
 app.command()(desk)
 ledger_app.command()(forecast)
 ledger_app.command()(chart)

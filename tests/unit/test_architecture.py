@@ -40,6 +40,7 @@ PREFECT = (
     "flows/extract.py",
     "flows/admit.py",
     "flows/pool.py",
+    "flows/series.py",
     "flows/engine/",
     "flows/cli/audit_prefect.py",
 )

@@ -1,0 +1,33 @@
+"""The Prefect flow of a series: the entry of deployments (``causalveil.flows.series.series``), after each month's run.
+
+Its parameters are paths. It reads released documents of the ledger alone and charges nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from causalveil.flows.engine import settings
+
+settings.prepare()
+
+from prefect import flow  # noqa: E402  (settings must be in place first)
+
+from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
+from causalveil.flows.engine.prefect_engine import PrefectEngine  # noqa: E402
+from causalveil.flows.sequence.series import SeriesResult, make_series  # noqa: E402
+
+
+@flow(name="series", log_prints=False, persist_result=False, validate_parameters=False)
+def series(study: str, out: str | None = None) -> SeriesResult:
+    """Pool the released blocks of a study's dataset."""
+    refuse_open_server()
+    engine = PrefectEngine()
+    outcome = make_series(Path(study), out, engine)
+    rows = [
+        {"outcome": row.outcome, "group": row.group, "blocks": len(row.blocks), "estimate": row.fixed.estimate,
+         "p_heterogeneity": row.heterogeneity.p_value, "p_drift": row.drift.p_value}
+        for row in outcome.series.rows
+    ]  # fmt: skip
+    engine.publish("series", rows, f"Series of {outcome.series.study} on {outcome.series.dataset}")
+    return outcome

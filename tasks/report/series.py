@@ -1,0 +1,32 @@
+"""A series as a page: a forest plot over time for each question."""
+
+from __future__ import annotations
+
+from causalveil.schemas.protocols.series import Series, SeriesRow
+from causalveil.tasks.report.figures import Axis, Line, axis_of
+from causalveil.tasks.report.numbers import beside, shortened, span
+from causalveil.tasks.report.page import environment, style
+
+
+def series_html(series: Series) -> str:
+    """One HTML document: styles and figures inside, no script, no reference to anything outside.
+
+    Raises:
+        CausalveilError: this installation lacks its templates.
+    """
+    rows = [(row, *_figure(row)) for row in series.rows]
+    context = {"series": series, "rows": rows, "css": style("style.css")}
+    return environment().get_template("series.html.j2").render(context)
+
+
+def _figure(row: SeriesRow) -> tuple[list[Line], Axis]:
+    lines = []
+    for block in row.blocks:
+        ends = block.interval.model_dump()
+        note = f"{beside(block.estimate, ends)} ({span(ends)})"
+        label = shortened(block.blocks[-1])
+        lines.append(Line(label, note, block.estimate, block.interval.lower, block.interval.upper, 0.3))
+    ends = row.fixed.interval.model_dump()
+    note = f"{beside(row.fixed.estimate, ends)} ({span(ends)})"
+    lines.append(Line("all together", note, row.fixed.estimate, row.fixed.interval.lower, row.fixed.interval.upper))
+    return lines, axis_of(lines)

@@ -1,0 +1,179 @@
+"""A series: the released blocks of one dataset together, at no charge.
+
+No unit is in two blocks, on the owner's word, so that sampling errors of blocks are independent as those of sites are,
+and pooling is that of ``tasks/sites/pool.py``. Post-processing of releases: it reads nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.privacy import Coverage
+from causalveil.schemas.protocols.answers import ProtocolAnswer, State
+from causalveil.schemas.protocols.series import Drift, Newest, Series, SeriesBlock, SeriesRow
+from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
+from causalveil.schemas.release import EffectRelease, Interval, ProtocolRelease, Release, Variance
+from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.inference.assemble import NOISY
+from causalveil.tasks.sites.pool import SiteEstimate, pool
+
+FEWEST = 2
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A question: outcome, subgroup, arm."""
+
+    outcome: str
+    group: str
+    arm: str
+
+
+@dataclass(frozen=True)
+class _Found:
+    """One release's answer to a question."""
+
+    release: Release
+    estimate: float
+    interval: Interval
+    variance: Variance
+
+
+def series_of(study: EffectStudy | ProtocolStudy, releases: Sequence[Release]) -> Series:
+    """Pool the releases of a study, block by block.
+
+    Args:
+        study: what was asked each time.
+        releases: of finished runs of this study on one dataset, in the order in which they were made.
+
+    Raises:
+        StudyError: units span blocks, there are no blocks, or fewer than two that are disjoint.
+    """
+    kept, left_out, seen = list[Release](), list[str](), set[str]()
+    for release in releases:
+        blocks = release.privacy.blocks
+        if blocks.key is None or blocks.units_span_blocks:
+            raise StudyError(
+                "a series needs blocks that no unit spans: the contract of "
+                f"'{release.dataset}' declares " + ("none" if blocks.key is None else "that units may span them")
+            )
+        if seen & set(blocks.charged):
+            left_out.append(release.run_id)
+            continue
+        seen |= set(blocks.charged)
+        kept.append(release)
+    if len(kept) < FEWEST:
+        raise StudyError(
+            f"a series needs releases of {FEWEST} blocks at least that share none; the ledger holds {len(kept)} of "
+            f"study '{study.name}' in this wording"
+        )
+    kept.sort(key=lambda release: release.privacy.blocks.charged)
+    questions: dict[_Place, list[_Found | str]] = {}
+    for release in kept:
+        for place, found in _answers(study, release):
+            questions.setdefault(place, []).append(found)
+    widths = {question.outcome.name: question.outcome.width for question in _questions(study)}
+    rows = tuple(
+        _row(place, found, study.confidence, widths[place.outcome])
+        for place, found in questions.items()
+        if sum(isinstance(one, _Found) for one in found) >= FEWEST
+    )
+    if not rows:
+        raise StudyError("no question of the series was answered in two blocks; nothing can be pooled")
+    return Series(
+        dataset=kept[0].dataset,
+        study=study.name,
+        study_digest=study.digest,
+        estimator=study.estimator.name,
+        confidence=study.confidence,
+        rows=rows,
+        left_out=tuple(left_out),
+        statement=f"{len(kept)} releases of disjoint blocks, pooled at no charge; that no unit has rows in two of them "
+        "is the owner's word.",
+    )
+
+
+def _questions(study: EffectStudy | ProtocolStudy) -> tuple[EffectStudy, ...]:
+    return study.questions if isinstance(study, ProtocolStudy) else (study,)
+
+
+def _answers(study: EffectStudy | ProtocolStudy, release: Release) -> list[tuple[_Place, _Found | str]]:
+    """What a release says of each question; the name of its blocks where it says nothing."""
+    if isinstance(release, EffectRelease) and isinstance(study, EffectStudy):
+        place = _Place(study.outcome.name, EVERYBODY, str(study.treatment_codes.pair[1]))
+        return [(place, _Found(release, release.estimate, release.interval, release.variance))]
+    if not isinstance(release, ProtocolRelease):
+        return []
+    return [(_Place(row.outcome, row.group, row.arm), _of_answer(release, row)) for row in release.answers]
+
+
+def _of_answer(release: ProtocolRelease, row: ProtocolAnswer) -> _Found | str:
+    if row.state in (State.unresolved, State.withheld) or row.estimate is None or row.interval is None:
+        return _label(release)
+    interval = Interval(
+        lower=row.interval.lower,
+        upper=row.interval.upper,
+        confidence=release.confidence,
+        covers=NOISY,
+        coverage=Coverage.normal_approximation,
+        whole_range=False,
+        bias=row.bias or 0.0,
+    )
+    variance = Variance(sampling=(row.sampling_error or 0.0) ** 2, noise=(row.noise_error or 0.0) ** 2)
+    return _Found(release, row.estimate, interval, variance)
+
+
+def _label(release: Release) -> str:
+    return " to ".join(dict.fromkeys((release.privacy.blocks.charged[0], release.privacy.blocks.charged[-1])))
+
+
+def _row(place: _Place, found: Sequence[_Found | str], confidence: float, width: float) -> SeriesRow:
+    """One question over time."""
+    told = [one for one in found if isinstance(one, _Found)]
+    sites = [SiteEstimate(f"block-{index}", one.estimate, one.variance, one.interval) for index, one in enumerate(told)]
+    pooled = pool(sites, confidence, (-width, width))
+    errors = np.array([math.sqrt(one.variance.sampling + one.variance.noise) for one in told])
+    values = np.array([one.estimate for one in told])
+    weights, order = 1 / errors**2, np.arange(len(told), dtype=np.float64)
+    order -= weights @ order / weights.sum()
+    spread = float(weights @ order**2)
+    slope = float(weights @ (order * values)) / spread
+    others = weights[:-1]
+    difference = float(values[-1] - others @ values[:-1] / others.sum())
+    error = math.sqrt(float(errors[-1]) ** 2 + 1 / float(others.sum()))
+    return SeriesRow(
+        outcome=place.outcome,
+        group=place.group,
+        arm=place.arm,
+        blocks=tuple(
+            SeriesBlock(
+                blocks=one.release.privacy.blocks.charged,
+                run_id=one.release.run_id,
+                estimate=one.estimate,
+                interval=one.interval,
+                standard_error=float(own),
+            )
+            for one, own in zip(told, errors, strict=True)
+        ),
+        missing=tuple(one for one in found if isinstance(one, str)),
+        fixed=pooled.fixed,
+        random=pooled.random,
+        heterogeneity=pooled.heterogeneity,
+        drift=Drift(per_block=slope, standard_error=1 / math.sqrt(spread), p_value=_p(slope * math.sqrt(spread))),
+        newest=Newest(
+            blocks=told[-1].release.privacy.blocks.charged,
+            difference=difference,
+            standard_error=error,
+            p_value=_p(difference / error),
+        ),
+    )
+
+
+def _p(deviations: float) -> float:
+    """How often chance alone brings a normal error so far to either side."""
+    return math.erfc(abs(deviations) / math.sqrt(2))

@@ -1,0 +1,110 @@
+"""A series of months: pooled at no charge, the first release of a month counts, the rest is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
+from causalveil.schemas.protocols.series import Series
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.studies import people, refused, write_study
+
+CONTRACT: dict[str, Any] = {
+    "blocks": {"key": "month", "units_span": False},
+    "estimators": ["difference_in_means"],
+    "caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}},
+}
+STUDY: dict[str, Any] = {
+    "data": {"select": {"newest": 1}},
+    "estimator": {"penalty": ..., "name": "difference_in_means"},
+    "privacy": {"epsilon": "50"},
+}
+MANY: dict[str, Any] = STUDY | {
+    "kind": "protocol",
+    "outcome": ...,
+    "outcomes": [{"name": "score", "role": "primary"}],
+    "subgroups": "group",
+    "covariates": {"group": ...},
+}
+
+
+def add_month(folder: Path, number: int) -> None:
+    """600 people of their own; the effect is 2 in months 1 to 3 and 4 in month 4."""
+    place = folder / f"month={number}"
+    place.mkdir()
+    random = np.random.default_rng(number)
+    frame = people(600, seed=number).with_columns(person=pl.col("person") + 1_000_000 * number)
+    treated = random.random(600) < 0.5
+    score = np.clip(3 + (4 if number == 4 else 2) * treated + random.normal(0, 1, 600), 0, 10)
+    frame = frame.with_columns(treated=pl.Series(treated), score=pl.Series(score))
+    frame.write_parquet(place / "part.parquet")
+
+
+def months(folder: Path, study: dict[str, Any], count: int = 4) -> Path:
+    """A study that was run after each month."""
+    path = write_study(folder / "study", partitions=0, study=study, contract=CONTRACT)
+    for number in range(1, count + 1):
+        add_month(path.parent, number)
+        run_study(path, out=folder / f"out-{number}", engine="direct")
+    return path
+
+
+def series(path: Path, out: Path, capfd: Any) -> Series:
+    with pytest.raises(SystemExit) as ended:
+        main(["series", str(path), "--out", str(out), "--json"])
+    assert ended.value.code == 0
+    shown = json.loads(capfd.readouterr().out)
+    assert (out / "series.json").read_text() == Series.model_validate(shown["series"]).text()
+    assert "Effects over time" in (out / "series.html").read_text()
+    return Series.model_validate(shown["series"])
+
+
+def test_months_are_pooled_at_no_charge_and_the_odd_one_is_seen(tmp_path: Path, capfd: Any) -> None:
+    path = months(tmp_path, STUDY)
+    run_study(path, out=tmp_path / "again", engine="direct")
+    before = open_ledger().account("small")
+    found = series(path, tmp_path / "series", capfd)
+    assert open_ledger().account("small") == before
+    (row,) = found.rows
+    assert [block.blocks for block in row.blocks] == [(f"month={number}",) for number in (1, 2, 3, 4)]
+    assert len(found.left_out) == 1
+    widths = [block.interval.upper - block.interval.lower for block in row.blocks]
+    assert row.fixed.interval.upper - row.fixed.interval.lower < 0.6 * min(widths)
+    # Two of effect and a tenth of error: twenty standard errors.
+    assert row.newest.difference == pytest.approx(2, abs=0.6)
+    assert row.newest.p_value < 1e-6
+    assert row.heterogeneity.p_value < 1e-6
+    assert row.drift.per_block > 0
+
+
+def test_a_protocols_cells_are_pooled_one_by_one(tmp_path: Path, capfd: Any) -> None:
+    path = months(tmp_path, MANY, count=3)
+    found = series(path, tmp_path / "series", capfd)
+    assert [row.group for row in found.rows] == ["everybody", "a", "b", "c"]
+    for row in found.rows:
+        assert row.fixed.estimate == pytest.approx(2, abs=1)
+        assert row.heterogeneity.p_value > 1e-6
+
+
+def test_what_cannot_be_pooled_is_refused(tmp_path: Path, capfd: Any) -> None:
+    path = months(tmp_path, STUDY, count=1)
+    code, told, _ = refused(capfd, "series", str(path))
+    assert code == 2
+    assert "releases of 2 blocks at least" in told
+
+
+def test_units_that_span_blocks_make_no_series(tmp_path: Path, capfd: Any) -> None:
+    spanning = CONTRACT | {"blocks": {"key": "month", "units_span": True}}
+    path = write_study(tmp_path / "study", partitions=0, study=STUDY, contract=spanning)
+    add_month(path.parent, 1)
+    run_study(path, out=tmp_path / "out", engine="direct")
+    code, told, _ = refused(capfd, "series", str(path))
+    assert code == 2
+    assert "that units may span them" in told
