@@ -6,7 +6,6 @@ computes an estimate of its own but ordinary least squares, which is private to 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from causalveil.flows.accuracy.populations import KnownPopulation
+from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
@@ -24,7 +23,6 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.regression.rehearsed import rehearsed
 
 # Noise of run k has this seed plus k.
 NOISE_SEED = 10**6
@@ -40,7 +38,7 @@ class AccuracyCell:
         bias: mean error.
         coverage: share of intervals that hold the truth.
         half_width: mean half-width.
-        planned: what `plan` expects of it; NaN where it says nothing.
+        planned: what `plan` expects of it.
         said: how often the release said what of its adjustment.
     """
 
@@ -61,6 +59,7 @@ def run_cell(
     delta: str = "1e-6",
     runs: int = 100,
     confidence: float = 0.95,
+    level: str = "sample",
 ) -> AccuracyCell:
     """Runs 0 to ``runs`` - 1 of an estimator.
 
@@ -70,12 +69,13 @@ def run_cell(
         units: n.
         epsilon, delta: the budget of a run.
         runs: how many; other calls of as many runs see the same people.
-        confidence: the level.
+        confidence: of intervals.
+        level: of privacy.
 
     Raises:
         StudyError: an estimator that has no rehearsal here.
     """
-    study = parse_study(population.study(estimator, epsilon, delta, confidence))
+    study = parse_study(population.study(estimator, epsilon, delta, confidence, level))
     if not isinstance(study, EffectStudy):
         raise StudyError("accuracy is measured of effects")
     errors, hits, widths = [], 0, []
@@ -88,16 +88,14 @@ def run_cell(
         widths.append((found.interval.upper - found.interval.lower) / 2)
         words = str(found.details.get("adjustment", ""))
         said[words] = said.get(words, 0) + 1
-    planned = math.nan
-    if isinstance(study, RegressionStudy):
-        planned = rehearsed(study, sizes_of(study, units), population.stand_in()).half_width
+    planned = estimator_of(study).expected(study, sizes_of(study, units), population.stand_in(), None)["half_width"]
     return AccuracyCell(
         runs=runs,
         error=float(np.sqrt(np.mean(np.square(errors)))),
         bias=float(np.mean(errors)),
         coverage=hits / runs,
         half_width=float(np.mean(widths)),
-        planned=planned,
+        planned=float(planned),
         said=said,
     )
 

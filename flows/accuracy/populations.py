@@ -77,7 +77,9 @@ class KnownPopulation:
             spread=float(np.mean(spreads)) if spreads else None,
         )
 
-    def study(self, estimator: Mapping[str, Any], epsilon: str, delta: str, confidence: float = 0.95) -> dict[str, Any]:
+    def study(
+        self, estimator: Mapping[str, Any], epsilon: str, delta: str, confidence: float = 0.95, level: str = "sample"
+    ) -> dict[str, Any]:
         """A study document that asks for the average effect."""
         low, high = self.outcome
         return {
@@ -89,7 +91,7 @@ class KnownPopulation:
             "covariates": {name: dict(declared) for name, declared in self.covariates.items()},
             "estimand": "ATE",
             "estimator": dict(estimator),
-            "privacy": {"epsilon": epsilon, "delta": delta},
+            "privacy": {"epsilon": epsilon, "delta": delta, "level": level},
             "confidence": confidence,
         }
 

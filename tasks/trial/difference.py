@@ -1,8 +1,8 @@
 """The difference of a randomised trial's arm means, privately, with its own interval.
 
 One release of five sums over all units: (sum_1 u, sum_0 u, sum t, sum_1 u^2/sqrt(2), sum_0 u^2/sqrt(2)), u in [-1, 1]
-the scaled outcome: sensitivity 2, what the two sums of outcomes have alone. At label level treatment is public, and so
-is its sum. Proof: ``docs/proofs/aipw.md``, section 7.
+the scaled outcome: sensitivity 2, what the two sums of outcomes have alone. Where treatment is public
+``public_arms.py`` takes its place. Proof: ``docs/proofs/aipw.md``, section 7.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge, Level, Scope
+from causalveil.schemas.privacy import Charge, Scope
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.enclave.rows import Rows
@@ -25,22 +25,14 @@ from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_
 SLOT = Slot(name="effect", stage="difference", scope=Scope.all)
 SECOND_MOMENT = math.sqrt(0.5)
 NUMBERS = 5
-COUNT = 2
 # A noisy number of units in an arm below so many noise standard deviations carries no mean.
 FLOOR_DEVIATIONS = 5.0
 NOT_COVERED = "confounding: the arms are taken as randomised"
 
 
-def private_entries(study: DifferenceStudy) -> list[int]:
-    """Positions of the sums that need noise: at label level the number of treated units needs none."""
-    return [index for index in range(NUMBERS) if index != COUNT or study.privacy.level is not Level.label]
-
-
 def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
     """What the sums are released by."""
-    return vector_mechanism(
-        sums_sensitivity(len(private_entries(study)), None if sizes is None else sizes.units), study.privacy.cost
-    )
+    return vector_mechanism(sums_sensitivity(NUMBERS, None if sizes is None else sizes.units), study.privacy.cost)
 
 
 def declare(study: DifferenceStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
@@ -60,11 +52,8 @@ def sums(pieces: Pieces, workers: int = 1) -> FloatArray:
 
 
 def release(study: DifferenceStudy, sizes: Sizes, pieces: Pieces, budget: Budget) -> FloatArray:
-    """The sums with noise on every private one, shape (5,)."""
-    released = sums(pieces, study.execution.workers)
-    entries = private_entries(study)
-    released[entries] = mechanism(study, sizes).release(released[entries], SLOT, budget)
-    return released
+    """The sums with noise, shape (5,)."""
+    return mechanism(study, sizes).release(sums(pieces, study.execution.workers), SLOT, budget)
 
 
 def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> EffectFindings:
@@ -74,9 +63,8 @@ def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> Effe
     signs, so its part in the difference is (mu_1/n_1 + mu_0/n_0) e. The variance's noise: of the second moments over
     their weight, of the means twice their value.
     """
-    noise = Noise.of(mechanism(study, sizes), len(private_entries(study)))
-    label = study.privacy.level is Level.label
-    floor = max(0.0 if label else FLOOR_DEVIATIONS * noise.deviation, 1e-9)
+    noise = Noise.of(mechanism(study, sizes), NUMBERS)
+    floor = max(FLOOR_DEVIATIONS * noise.deviation, 1e-9)
     first, second, count, square_first, square_second = released.tolist()
     means, variance, sums_noise, count_noise, variance_noise, clamped = [], 0.0, 0.0, 0.0, 0.0, 0
     for total, square, units in ((first, square_first, count), (second, square_second, sizes.units - count)):
@@ -86,8 +74,8 @@ def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> Effe
         means.append(mean)
         variance += (square / SECOND_MOMENT / size - mean**2) / size
         sums_noise += 1 / size**2
-        count_noise += 0.0 if label else mean / size
-        variance_noise += (1 / SECOND_MOMENT**2 + 4 * mean**2 + (0.0 if label else 1.0)) / size**4
+        count_noise += mean / size
+        variance_noise += (1 / SECOND_MOMENT**2 + 4 * mean**2 + 1.0) / size**4
     half, width = study.outcome.width / 2, study.outcome.width
     estimate = Estimate(
         value=(means[0] - means[1]) * half,

@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 
 from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.trial import difference
+from causalveil.tasks.trial import difference, public_arms
 from tests.aipw_help import confounded, in_memory, make_difference
 
 
-@pytest.mark.parametrize("level", ["sample", "label"])
-def test_without_noise_it_is_the_textbooks(level: str) -> None:
-    study, (rows, _) = make_difference(level=level), confounded(20_000, seed=1)
+def test_without_noise_it_is_the_textbooks() -> None:
+    study, (rows, _) = make_difference(), confounded(20_000, seed=1)
     found = difference.findings(study, sizes_of(study, 20_000), difference.sums(in_memory([rows])))
     arms = [5 * rows.u[rows.t == arm] for arm in (1, 0)]
     assert found.estimate == pytest.approx(arms[0].mean() - arms[1].mean(), abs=1e-4)
@@ -25,16 +26,14 @@ def test_without_noise_it_is_the_textbooks(level: str) -> None:
     assert found.details["mean_treated"] == pytest.approx(5 + arms[0].mean(), abs=1e-4)
 
 
-@pytest.mark.parametrize("level", ["sample", "label"])
-def test_the_declared_noise_error_is_that_of_repeated_releases(level: str) -> None:
+def test_the_declared_noise_error_is_that_of_repeated_releases() -> None:
     """2000 seeded releases; the Monte-Carlo error of a standard deviation is 1.6 %; alarm at 5 %."""
-    study, (rows, _) = make_difference(level=level), confounded(5_000, seed=2)
+    study, (rows, _) = make_difference(), confounded(5_000, seed=2)
     sizes, exact = sizes_of(study, 5_000), difference.sums(in_memory([rows]))
-    entries, scale = difference.private_entries(study), difference.mechanism(study, sizes).noise_scale
+    scale = difference.mechanism(study, sizes).noise_scale
     random, estimates = np.random.default_rng(3), []
     for _ in range(2000):
-        noisy = exact.copy()
-        noisy[entries] += random.normal(0, scale, len(entries))
+        noisy = exact + random.normal(0, scale, len(exact))
         estimates.append(difference.findings(study, sizes, noisy).estimate)
     declared = difference.findings(study, sizes, exact).details["noise_standard_error"]
     assert np.std(estimates) == pytest.approx(declared, rel=0.05)
@@ -48,14 +47,24 @@ def test_an_empty_arm_gives_the_whole_range() -> None:
     assert math.isfinite(found.estimate)
 
 
-def test_only_the_count_is_public_at_label_level() -> None:
-    study = make_difference(level="label")
-    one, other = (row([u]) for u in (1.0, -1.0))
-    before, after = (difference.sums(in_memory([r])) for r in (one, other))
-    changed = set(np.flatnonzero(before != after).tolist())
-    assert changed <= set(difference.private_entries(study))
-    assert difference.COUNT not in difference.private_entries(study)
+def test_where_arms_are_public_noise_is_that_of_the_smaller_arm() -> None:
+    """Laplace noise of at most 1/.85 of B/(n_1 epsilon), the textbook's sampling variance; plan foresees both."""
+    study, (rows, _) = make_difference(level="label", delta="0"), confounded(20_000, seed=1)
+    found = rehearse_effect(study, rows, RehearsalBudget(7))
+    arms = [5 * rows.u[rows.t == arm] for arm in (1, 0)]
+    smaller = min(len(arm) for arm in arms)
+    least = math.sqrt(2) * 10 / smaller / float(study.privacy.epsilon)
+    assert least <= found.details["noise_standard_error"] <= least / 0.849
+    variance = sum(arm.var() / len(arm) for arm in arms)
+    assert found.variance.sampling == pytest.approx(variance, rel=0.1)
+    assert found.estimate == pytest.approx(arms[0].mean() - arms[1].mean(), abs=12 * least)
+    deviation = math.sqrt(np.mean([arm.var() for arm in arms]))
+    stand_in = StandIn(treated=rows.t.mean(), deviation=deviation)
+    planned = public_arms.expected(study, sizes_of(study, 20_000), stand_in)
+    assert planned[1] == pytest.approx((found.interval.upper - found.interval.lower) / 2, rel=0.15)
 
 
-def row(u: list[float]) -> Rows:
-    return Rows(np.full((1, 2), 0.5), np.ones(1, np.uint8), np.array(u))
+def test_an_empty_arm_is_refused_where_arms_are_public() -> None:
+    study, (rows, _) = make_difference(level="label", delta="0"), confounded(300, seed=4)
+    with pytest.raises(DataError, match="no treated unit"):
+        rehearse_effect(study, Rows(rows.x, np.zeros(300, np.uint8), rows.u), RehearsalBudget(0))

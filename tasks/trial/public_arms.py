@@ -1,0 +1,68 @@
+"""The difference of a trial's arm means where who was treated is public: one pair of numbers, noise of 1/(smaller arm).
+
+Every unit weighs 1 in its arm's mean; pairs for the sampling variance are of units at random within an arm. Proof:
+``docs/proofs/balancing.md``, sections 1 to 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.matching.scores import traversal
+from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.trial.difference import NOT_COVERED, SLOT
+from causalveil.tasks.weighted.expected import weighted_expected
+from causalveil.tasks.weighted.interval import weighted_findings
+from causalveil.tasks.weighted.perturb import mechanism, sums
+from causalveil.tasks.weighted.public_weights import PublicWeights, weigh_units
+
+
+def declare(study: DifferenceStudy) -> tuple[Charge, ...]:
+    """The one charge of the study."""
+    return (mechanism(study.privacy.cost).charge(SLOT),)
+
+
+def findings(study: DifferenceStudy, weights: PublicWeights, statistics: FloatArray) -> EffectFindings:
+    """Estimate and interval from public and released values."""
+    found = weighted_findings(study, weights, statistics)
+    return replace(found, details={**found.details, "not_covered": NOT_COVERED})
+
+
+def public_arms_stage(study: DifferenceStudy, enclave: Enclave, budget: Budget) -> EffectFindings:
+    """Weigh, release and make the interval.
+
+    Raises:
+        DataError: an arm has no unit; nothing was drawn.
+    """
+    order = traversal(enclave)
+    t, u = enclave.gather("t")[order], enclave.gather("u")[order]
+    units = weigh_units(np.ones(len(t)), t, len(t))
+    exact = sums(units, t, u, study.privacy.cost)
+    return findings(study, units.summary, mechanism(study.privacy.cost).release(exact, SLOT, budget))
+
+
+def expected(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> tuple[EffectFindings, float]:
+    """What the stand-in population would give if no noise happened to be drawn, and the expected half-width.
+
+    Raises:
+        DataError: it has no two arms.
+    """
+    n = sizes.units
+    if n < 2:
+        raise DataError("one unit has no other to be compared with")
+    treated = min(max(round(n * stand_in.treated), 1), n - 1)
+    arms = treated, n - treated
+    weights = PublicWeights(arms, n, arms, (1, 1), arms, (arms[0] // 2, arms[1] // 2, 0))
+    deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
+    square = (deviation / (study.outcome.width / 2)) ** 2
+    return weighted_expected(weights, square, study.privacy.cost, partial(findings, study, weights))
