@@ -13,11 +13,13 @@ from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
+from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import EffectStudy, Study
 from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.regression import expected as regression_expected
 
 WHY = {
     "ipw": "the one estimator of an effect whose training units alone are protected",
@@ -73,7 +75,7 @@ def chosen(studies: list[Study], asked: StudyFile, units: int | None) -> Study:
             "'auto' chooses by the number of units: give --units N, put the partitions in place, or admit them "
             "(causalveil admit)"
         )
-    widths = [_expected_width(study, units) for study in studies]
+    widths = [expected_width(study, units) for study in studies]
     known = [(width, place) for place, width in enumerate(widths) if width is not None]
     best = min(known)[1] if known else 0
     study = studies[best]
@@ -97,11 +99,16 @@ def reason(study: Study, studies: list[Study], widths: list[float | None], units
     return f"auto took {name} ({facts}): {WHY[name]}{beside}"
 
 
-def _expected_width(study: Study, units: int | None) -> float | None:
-    """Expected half-width for the stand-in population; None where the estimator cannot run at this size."""
+def expected_width(study: Study, units: int | None) -> float | None:
+    """Expected half-width for the stand-in population; None where the estimator cannot run at this size.
+
+    Of a regression by its formulas: what `plan` rehearses has Monte-Carlo error, and a choice must not.
+    """
     if units is None or not isinstance(study, EffectStudy):
         return None
     try:
+        if isinstance(study, RegressionStudy):
+            return regression_expected.expected(study, sizes_of(study, units), StandIn()).half_width
         found = estimator_of(study).expected(study, sizes_of(study, units), StandIn(), None).get("half_width")
     except CausalveilError:
         return None
