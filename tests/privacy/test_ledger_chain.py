@@ -22,6 +22,7 @@ from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.privacy.ledger.copy import copy_ledger
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
+from causalveil.tasks.privacy.ledger.soundness.memory import Memory
 from tests import postgres
 from tests.ledger_help import budget, charge, contract, finished, release_of, reservation, value
 
@@ -390,3 +391,32 @@ class TestDatabase:
             open_ledger(url.set(username="nobody", password="s3cret", host="127.0.0.1").render_as_string(False))
         assert "s3cret" not in str(problem.value)
         assert "refuses the user or password" in str(problem.value)
+
+
+@pytest.mark.usefixtures("release")
+def test_a_first_look_is_over_before_others_have_to_wait(ledger: Ledger, home: Path) -> None:
+    """A machine that never saw the ledger verifies it before it takes the writers' lock, in slices, and not again."""
+    shutil.rmtree(home / "ledgers")
+    head, memory, known = ledger.verify().entries, Memory(ledger.identity), []
+
+    def at_begin(connection: sa.Connection) -> None:
+        if connection.get_execution_options().get("causalveil_write"):
+            known.append(memory.read())
+
+    sa.event.listen(ledger.store.engine, "begin", at_begin)
+    try:
+        ledger.reserve(reservation("later"), contract())
+    finally:
+        sa.event.remove(ledger.store.engine, "begin", at_begin)
+    assert [found.seq for found in known if found is not None] == [head]
+    assert memory.read().seq == head + 1  # type: ignore[union-attr]
+
+
+def test_a_first_look_finds_what_was_changed(
+    ledger: Ledger, release: EffectRelease, tamper: Tamper, home: Path
+) -> None:
+    shutil.rmtree(home / "ledgers")
+    tamper("UPDATE entries SET name = 'another' WHERE seq = 3")
+    with pytest.raises(LedgerError, match="entry 3"):
+        ledger.reserve(reservation("later"), contract())
+    assert not (home / "ledgers").exists() or Memory(ledger.identity).read() is None

@@ -15,7 +15,7 @@ from causalveil.schemas.ledger import EarlyRefusal, Reservation
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, run_of
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.soundness.integrity import stamp
-from causalveil.tasks.privacy.ledger.soundness.memory import Memory, caught_up
+from causalveil.tasks.privacy.ledger.soundness.memory import Memory, caught_up, look_once
 from causalveil.tasks.privacy.ledger.store import URL_VARIABLE, Store, entries
 
 OF_A_RUN = ("reserve", "release", "void", "approve", "reject")
@@ -51,6 +51,8 @@ class Journal:
         Raises:
             LedgerError: the ledger does not verify, is an older copy, or cannot be used; nothing is written then.
         """
+        if self.memory is not None:
+            look_once(self.store, self.identity, self.memory)
         with self.store.write() as connection:
             chain = caught_up(self.store, connection, self.identity, self.memory)
             before, traces = chain.seq, stamp(self.store, connection)

@@ -38,6 +38,8 @@ FOLDER = "ledgers"
 STATE = 3
 # Of entries that one query names; databases bound how many.
 _AT_ONCE = 1000
+# Entries of one slice of a first look.
+SLICE = 2_000
 
 _CAPS: TypeAdapter[dict[str, Caps]] = TypeAdapter(dict[str, Caps])
 _GRANTS: TypeAdapter[dict[str, Grant]] = TypeAdapter(dict[str, Grant])
@@ -134,8 +136,7 @@ def caught_up(store: Store, connection: Connection, identity: str, memory: Memor
     after_loss = known is not None and not holds(store, connection, known)
     if after_loss:
         known = None
-    if not store.guarded(connection):
-        raise LedgerError("the triggers that keep the ledger append-only are gone; somebody removed them")
+    _refuse_unguarded(store, connection)
     if known is not None and (head := store.head(connection)) is not None:
         # Who appends tells the machine; a change without an entry is somebody else's.
         quiet = leaves_traces(store) and (head.seq > known.seq or stamp(store, connection) == known.stamp)
@@ -146,6 +147,40 @@ def caught_up(store: Store, connection: Connection, identity: str, memory: Memor
     chain = from_the_first(store, connection, identity)
     chain.after_loss = after_loss
     return chain
+
+
+def look_once(store: Store, identity: str, memory: Memory) -> None:
+    """Verify a ledger that this machine never saw, and remember it, while others may write.
+
+    The first look at a long ledger takes seconds. Who writes afterwards finds the anchor, and holds the lock for the
+    entries that followed only. It is made in slices, since a reader of SQLite holds off whoever commits; traces are
+    taken before the first of them, so that a change meanwhile is seen as one.
+
+    Raises:
+        LedgerError: the ledger does not verify.
+    """
+    if memory.read() is not None:
+        return
+    with store.read() as connection:
+        _refuse_unguarded(store, connection)
+        traces = stamp(store, connection)
+        check_integrity(store, connection)
+    chain = Chain(Book(identity))
+    while True:
+        with store.read() as connection:
+            until = entries.c.seq <= chain.seq + SLICE
+            found = list(store.select(connection, entries.c.seq > chain.seq, until, checked=False))
+        if not found:
+            break
+        chain.take(found)
+    if chain.last is None:
+        raise LedgerError("the ledger is empty; restore it from a backup")
+    memory.keep(chain, traces)
+
+
+def _refuse_unguarded(store: Store, connection: Connection) -> None:
+    if not store.guarded(connection):
+        raise LedgerError("the triggers that keep the ledger append-only are gone; somebody removed them")
 
 
 def refuse_older(store: Store, connection: Connection, known: Known | None, identity: str) -> None:
