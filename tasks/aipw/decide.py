@@ -68,7 +68,8 @@ def settled(
     best = found = list(models)
     narrowest = _foreseen_width(study, plan, summaries, found) if kept else 0.0
     for fold in kept:
-        plain = without_slopes(summaries[fold], plan, models[fold].outcome.hidden)
+        learnt = models[fold].outcome
+        plain = replace(without_slopes(summaries[fold], plan), seen=learnt.seen, hidden=learnt.hidden)
         found = [replace(one, outcome=plain) if place == fold else one for place, one in enumerate(found)]
         width = _foreseen_width(study, plan, summaries, found)
         if width < narrowest:

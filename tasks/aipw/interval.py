@@ -166,8 +166,8 @@ def left_out(
     """The bias that is allowed for, scaled outcomes: of folds that neither slopes nor a model of treatment adjust.
 
     Their arm means differ by at most what the study declares for that case, in standard deviations of the outcome
-    within arms, and by no more than released moments can hide. Nothing where treatment was randomised, or where
-    ``omitted_confounding`` speaks of all that is left.
+    within arms, or more if released moments show more, and by no more than these can hide. Nothing where treatment was
+    randomised, or where ``omitted_confounding`` speaks of all that is left.
     """
     estimator = study.estimator
     if estimator.propensity.known is not None or recipe.penalty is not None or estimator.omitted_confounding:
@@ -175,7 +175,7 @@ def left_out(
     declared = math.sqrt(estimator.unadjusted.outcome) * estimator.unadjusted.distance
     units = sum(recipe.known_sizes)
     return sum(
-        size / units * min(declared * found.deviation, models.outcome.hidden)
+        size / units * min(max(declared * found.deviation, models.outcome.seen), models.outcome.hidden)
         for size, found, models in zip(recipe.known_sizes, summaries, nuisances, strict=True)
         if not models.outcome.adjusts
     )

@@ -78,8 +78,9 @@ class OutcomeModel:
         common_factor: shrinkage factor, in [0, 1], of the slopes that both arms have in common.
         variance: mean square that noise and shrinkage of the slopes give the fold's mean score, to first order.
         leaning_factor: factor in [0, 1] applied to the between-arm component of the slopes.
-        hidden: what leaving the slopes out may move the mean score by, as far as released moments tell; infinite where
-            none were released.
+        seen: what leaving the slopes out moves the mean score by at most, at the smallest size that released moments
+            show beyond their noise; 0 where none were released.
+        hidden: the same at the largest plausible size; infinite where none were released.
     """
 
     constants: tuple[float, float]
@@ -89,6 +90,7 @@ class OutcomeModel:
     common_factor: float
     variance: float = 0.0
     leaning_factor: float = 0.0
+    seen: float = 0.0
     hidden: float = math.inf
 
     @property
@@ -190,9 +192,9 @@ def residual_limit(summary: ArmSummary, recipe: Recipe) -> float:
     return recipe.residuals * summary.deviation
 
 
-def without_slopes(summary: ArmSummary, recipe: Recipe, hidden: float = math.inf) -> OutcomeModel:
+def without_slopes(summary: ArmSummary, recipe: Recipe) -> OutcomeModel:
     """Arm means alone."""
-    return OutcomeModel(summary.means, np.zeros(recipe.columns - 1), 0.0, recipe.radius, 0.0, hidden=hidden)
+    return OutcomeModel(summary.means, np.zeros(recipe.columns - 1), 0.0, recipe.radius, 0.0)
 
 
 def release_summary(

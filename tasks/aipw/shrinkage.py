@@ -61,8 +61,8 @@ def shrinkage_factor(cross: FloatArray, values: FloatArray, noise: float) -> flo
 
 
 def plausible_signal(cross: FloatArray, values: FloatArray, noise: float, caution: float = CAUTION) -> float:
-    """The signal at which what is observed lies ``caution`` deviations below its mean: the other root of the equation
-    of :func:`shrinkage_factor`. 0 where even no signal makes it so low.
+    """The signal at which what is observed lies ``caution`` deviations below its mean, or above it if that is negative:
+    both roots of the equation of :func:`shrinkage_factor`. 0 where even no signal makes it so low.
 
     Args:
         cross: noisy cross moments along eigenvectors, shape (d,).
@@ -74,7 +74,9 @@ def plausible_signal(cross: FloatArray, values: FloatArray, noise: float, cautio
     c = caution * math.sqrt(float(np.sum(1 / values**2)) / float(np.sum(1 / values)) ** 2)
     excess = observed - added
     half, rest = excess + 2 * c * c * added, excess**2 - 2 * (c * added) ** 2
-    return max(0.0, half + math.sqrt(max(0.0, half**2 - rest)))
+    if caution < 0 and (excess <= 0 or rest <= 0):
+        return 0.0
+    return max(0.0, half + math.copysign(math.sqrt(max(0.0, half**2 - rest)), caution))
 
 
 def signal_ratio(cross: FloatArray, values: FloatArray, noise: float) -> float:

@@ -181,16 +181,16 @@ def error_variance(moments: Moments, shrunk: Shrunk) -> float:
     return moments.limit**2 * variance
 
 
-def hidden_bias(moments: Moments, caution: float) -> float:
-    """What arm means alone may be off by, scaled outcomes: at most |b|_G |D|_1/G, both at plausible sizes.
+def bias_without(moments: Moments, caution: float) -> float:
+    """What arm means alone may be off by, scaled outcomes: at most |b|_G |D|_1/G, of the slopes and the arms' distance.
 
-    The bias is b'D, b the slopes and D the arms' distance (Cauchy and Schwarz in the metric of the second moments).
+    The bias is b'D (Cauchy and Schwarz in the metric of the second moments). Both lengths are taken so many deviations
+    above what is seen of them, or below it where ``caution`` is negative.
     """
     common, units = moments.common, moments.units
     slopes = plausible_signal(common.cross, moments.values, common.deviation, caution)
-    apart = plausible_signal(
-        moments.vectors.T @ moments.difference * units, moments.values, moments.difference_noise * units, caution
-    )
+    along = moments.vectors.T @ moments.difference * units
+    apart = plausible_signal(along, moments.values, moments.difference_noise * units, caution)
     return moments.limit * math.sqrt(slopes * apart) / units
 
 
@@ -209,7 +209,8 @@ def slopes_from(moments: Moments, summary: ArmSummary, recipe: Recipe) -> tuple[
         common_factor=shrunk.common_factor,
         variance=error_variance(moments, shrunk),
         leaning_factor=shrunk.leaning_factor,
-        hidden=hidden_bias(moments, WIDE_CAUTION if shrunk.common_factor > 0 else CAUTION),
+        seen=bias_without(moments, -CAUTION),
+        hidden=bias_without(moments, WIDE_CAUTION if shrunk.common_factor > 0 else CAUTION),
     )
 
 

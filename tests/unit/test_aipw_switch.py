@@ -11,7 +11,8 @@ from causalveil.schemas.plan import StandIn
 from causalveil.tasks.aipw import stages
 from causalveil.tasks.aipw.decide import MODELS_WIDTH, recipe, settled
 from causalveil.tasks.aipw.expected import expected
-from causalveil.tasks.aipw.outcome_model import OutcomeModel
+from causalveil.tasks.aipw.interval import left_out
+from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
 from causalveil.tasks.aipw.scores import score_range
 from causalveil.tasks.aipw.shrinkage import plausible_signal, shrinkage_factor
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -73,6 +74,18 @@ def test_what_is_adjusted_or_randomised_allows_for_nothing() -> None:
     assert known.interval.bias == 0.0
 
 
+def test_confounding_that_is_seen_is_allowed_for_beyond_the_declared_size() -> None:
+    """Slopes that were left out: the allowance is the declared one, more if more is seen, less if less can hide."""
+    study = make_aipw(2, epsilon="1")
+    plan = recipe(study, sizes_of(study, 4_000))
+    summary = ArmSummary(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.2)
+    declared = math.sqrt(0.5) * 0.2
+    for seen, hidden, allowed in ((0.0, math.inf, declared), (0.3, 0.5, 0.3), (0.0, 0.05, 0.05)):
+        plain = OutcomeModel((0.0, 0.0), np.zeros(2), 0.0, 1.0, 0.0, seen=seen, hidden=hidden)
+        models = [stages.nuisances(study, summary, plain, None)] * 2
+        assert left_out(study, plan, [summary] * 2, models) == pytest.approx(allowed)
+
+
 def test_slopes_that_widen_the_scores_are_left_out_fold_by_fold() -> None:
     """A fold's slopes are made wild: its arm means take their place, the other fold keeps its own."""
     study = make_aipw(2, epsilon="1")
@@ -85,7 +98,7 @@ def test_slopes_that_widen_the_scores_are_left_out_fold_by_fold() -> None:
         models.append(stages.nuisances(study, summary, model, None))
     assert settled(study, plan, summaries, models) == models
     tame = models[0].outcome
-    wild = OutcomeModel(tame.constants, tame.slopes * 40, 2.0, tame.radius, 1.0, 0.5, 0.0, 0.05)
+    wild = OutcomeModel(tame.constants, tame.slopes * 40, 2.0, tame.radius, 1.0, 0.5, hidden=0.05)
     chosen = settled(study, plan, summaries, [stages.nuisances(study, summaries[0], wild, None), models[1]])
     assert [one.outcome.adjusts for one in chosen] == [False, True]
     assert chosen[0].outcome.constants == summaries[0].means
@@ -102,6 +115,8 @@ def test_a_signal_is_rarely_above_what_is_plausible(signal: float) -> None:
     bounds = [plausible_signal(true + random.normal(size=12) * 0.4, values, 0.4, 2.0) for _ in range(4_000)]
     assert np.mean(np.array(bounds) < signal) < 0.06
     assert np.median(bounds) < 2 * signal + 4
+    least = [plausible_signal(true + random.normal(size=12) * 0.4, values, 0.4, -1.0) for _ in range(4_000)]
+    assert np.mean(np.array(least) > signal) < 0.2
     clear = np.sqrt(values) * 5
     factor = shrinkage_factor(clear, values, 0.4)
     assert factor > 0.9
