@@ -49,7 +49,7 @@ def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
     try:
         ledger = ledger_at_hand()
         if ledger is not None:
-            book = book_of(ledger, contract.dataset)
+            book = ledger.standing(contract.dataset)
             known = contract.dataset in book.caps
     except LedgerError as problem:
         warnings.append(f"the ledger could not be asked what is left: {problem}.")

@@ -420,3 +420,21 @@ def test_a_first_look_finds_what_was_changed(
     with pytest.raises(LedgerError, match="entry 3"):
         ledger.reserve(reservation("later"), contract())
     assert not (home / "ledgers").exists() or Memory(ledger.identity).read() is None
+
+
+def test_what_a_plan_asks_is_answered_from_where_the_machine_has_seen_the_ledger(
+    ledger: Ledger, release: EffectRelease, home: Path, tmp_path: Path
+) -> None:
+    """The same sums and grants as from the first entry on; runs that ended are not read again."""
+    dataset = release.dataset
+    ledger.reserve(reservation("open"), contract())
+    whole = replace(ledger, memory=None).standing(dataset)
+    replace(ledger, memory=None).reserve(reservation("elsewhere"), contract())
+    found = ledger.standing(dataset)
+    assert set(whole.runs) == {release.run_id, "open"}
+    assert set(found.runs) == {"open", "elsewhere"}
+    whole = replace(ledger, memory=None).standing(dataset)
+    assert dict(found.sums()) == dict(whole.sums())
+    assert (found.caps, found.grants) == (whole.caps, whole.grants)
+    shutil.rmtree(home / "ledgers")
+    assert dict(ledger.standing(dataset).sums()) == dict(whole.sums())

@@ -17,6 +17,7 @@ from causalveil.tasks.privacy.ledger.journal import Journal
 from causalveil.tasks.privacy.ledger.review import check_verdict
 from causalveil.tasks.privacy.ledger.rules import document_that_may_leave
 from causalveil.tasks.privacy.ledger.soundness import verify as ledger_verify
+from causalveil.tasks.privacy.ledger.soundness.memory import remembered
 from causalveil.tasks.privacy.ledger.store import entries
 
 
@@ -84,6 +85,24 @@ class ReaderSide(Journal):
             for entry in self.store.select(connection, entries.c.dataset == dataset):
                 book.add(entry)
         return account_of(book, self.identity, dataset, contract)
+
+    def standing(self, dataset: str) -> Book:
+        """Caps, grants and sums of a dataset: from where this machine has seen the ledger, else from its first entry.
+
+        Of its runs the book holds those that may still have entries.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry breaks a rule.
+        """
+        known = None if self.memory is None else self.memory.read()
+        with self.store.read() as connection:
+            chain = remembered(self.store, connection, self.identity, known)
+        if chain is not None:
+            return chain.book
+        book = Book(self.identity)
+        for entry in self.history(dataset):
+            book.add(entry)
+        return book
 
     def admission(self, dataset: str) -> str | None:
         """Digest of the manifest under which a dataset was admitted last; None: it never was.

@@ -137,15 +137,29 @@ def caught_up(store: Store, connection: Connection, identity: str, memory: Memor
     if after_loss:
         known = None
     _refuse_unguarded(store, connection)
-    if known is not None and (head := store.head(connection)) is not None:
-        # Who appends tells the machine; a change without an entry is somebody else's.
-        quiet = leaves_traces(store) and (head.seq > known.seq or stamp(store, connection) == known.stamp)
-        chain = _restored(store, connection, identity, known) if quiet else None
-        if chain is not None:
-            chain.take(store.select(connection, entries.c.seq > known.seq, checked=False))
-            return chain
+    chain = remembered(store, connection, identity, known)
+    if chain is not None:
+        return chain
     chain = from_the_first(store, connection, identity)
     chain.after_loss = after_loss
+    return chain
+
+
+def remembered(store: Store, connection: Connection, identity: str, known: Known | None) -> Chain | None:
+    """What is known and the entries that followed, verified; None where the first entry has to be begun with.
+
+    ``known`` must have been read before ``connection`` looked at the ledger, or in a write transaction.
+
+    Raises:
+        LedgerError: an entry that followed breaks a rule.
+    """
+    if known is None or (head := store.head(connection)) is None or not holds(store, connection, known):
+        return None
+    # Who appends tells the machine; a change without an entry is somebody else's.
+    quiet = leaves_traces(store) and (head.seq > known.seq or stamp(store, connection) == known.stamp)
+    chain = _restored(store, connection, identity, known) if quiet else None
+    if chain is not None:
+        chain.take(store.select(connection, entries.c.seq > known.seq, checked=False))
     return chain
 
 
