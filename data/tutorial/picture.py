@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 
 import matplotlib as mpl
 from prepare import TRUTH, rows
@@ -38,7 +39,8 @@ def draw(study: str, target: str) -> None:
     axes.text(TRUTH, 3.75, "true effect", color="#2a7f3f", ha="center", va="bottom")
     axes.plot(plain_difference(), 3, "X", color="#b03030", markersize=10)
     for place, seed in enumerate(SEEDS):
-        release = cv.run(study, engine="direct", simulate=seed, out=f"{target}.{seed}").release
+        with tempfile.TemporaryDirectory() as folder:
+            release = cv.run(study, engine="direct", simulate=seed, out=folder).release
         if not isinstance(release, cv.EffectRelease):
             raise SystemExit("the study asks for no effect")
         low, high = release.interval.lower, release.interval.upper
@@ -46,7 +48,7 @@ def draw(study: str, target: str) -> None:
         axes.plot(release.estimate, 2 - place, "o", color="#1f4e99", markersize=8)
     labels = ["difference of means", *(f"causalveil, epsilon 1, seed {seed}" for seed in SEEDS)]
     axes.set_yticks([3, 2, 1, 0], labels)
-    axes.set(ylim=(-0.6, 3.7), xlabel="sick days saved (negative) or added by coaching, with 95 % intervals")
+    axes.set(ylim=(-0.6, 3.7), xlabel="effect of coaching on sick days, with 95 % intervals")
     axes.axvline(0, color="#999999", linewidth=0.8, linestyle=":")
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)

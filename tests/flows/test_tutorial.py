@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,3 +53,26 @@ def test_the_file_is_what_its_program_writes(tmp_path: Path) -> None:
     (tmp_path / "prepare.py").write_text(text)
     subprocess.run([sys.executable, tmp_path / "prepare.py"], check=True, capture_output=True)
     assert (tmp_path / "clinic.csv").read_bytes() == (ROOT / "data/tutorial/clinic.csv").read_bytes()
+
+
+def test_what_no_option_says_is_asked_in_a_terminal(tmp_path: Path) -> None:
+    """A terminal of its own: four questions; the unit's default is taken by an empty line."""
+    shutil.copy(ROOT / "data/tutorial/clinic.csv", tmp_path)
+    keyboard, terminal = os.openpty()
+    environment = os.environ | {"CAUSALVEIL_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-m", "causalveil", "init", "clinic.csv", "--out", "clinic"]
+    os.write(keyboard, b"synthetic\n\nCoaching\nSick days\n")
+    done = subprocess.run(command, stdin=terminal, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    os.close(terminal)
+    os.close(keyboard)
+    assert done.returncode == 0, done.stderr
+    assert "Which column is the outcome?" in done.stderr
+    assert 'unit: "Patient no."' in (tmp_path / "clinic/dataset.yaml").read_text()
+
+
+def test_where_there_is_no_terminal_every_missing_option_is_named(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "causalveil", "init", str(ROOT / "data/tutorial/clinic.csv"), "--unit", "Age"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("causalveil: say --data-class and --treatment and --outcome; the columns are ")
+    assert done.stderr.count("\n") == 1
