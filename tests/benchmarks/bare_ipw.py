@@ -20,8 +20,10 @@ import yaml
 
 def main(folder: Path) -> None:
     study = yaml.safe_load((folder / "study.yaml").read_text())
-    unit, treatment, outcome = study["data"]["unit"], study["treatment"], study["outcome"]["name"]
-    bounds = {name: (c["lower"], c["upper"]) for name, c in sorted(study["covariates"].items())}
+    contract = yaml.safe_load((folder / "dataset.yaml").read_text())
+    unit, treatment, outcome = contract["unit"], study["treatment"], study["outcome"]["name"]
+    declared = {name: contract["columns"][name] for name in sorted(study["covariates"])}
+    bounds = {name: (column["lower"], column["upper"]) for name, column in declared.items()}
     penalty, (w1, w2) = float(study["estimator"]["penalty"]), study["estimator"].get("clip", [0.1, 0.9])
     files = sorted(folder.rglob("*.parquet"))
     columns = [unit, treatment, outcome, *bounds]
