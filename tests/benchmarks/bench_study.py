@@ -95,7 +95,7 @@ def admission(folder: Path, repeat: int, environment: dict[str, str]) -> dict[st
 
 
 def ratios(name: str, ours: list[dict[str, float]], bare: list[dict[str, float]]) -> dict[str, float]:
-    """Medians of what a pair of runs took, by the wall and of the processor: on a busy machine the second is steadier."""
+    """Medians of what a pair of runs took, by the wall and of the processor, which is steadier on a busy machine."""
     pairs = list(zip(ours, bare, strict=True))
     return {
         f"{name}ratio": round(statistics.median(a["seconds"] / b["seconds"] for a, b in pairs), 2),
