@@ -17,6 +17,7 @@ from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.numbers import sane_range
 from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.documents import read_yaml, validate
+from causalveil.schemas.estimators.ipw import with_free_penalty
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import AskedOf, Gates
 from causalveil.schemas.studies import STUDIES, model_for
@@ -113,7 +114,7 @@ class StudyFile(Frozen):
             for place, keys in (("", document), ("data.", data if isinstance(data, Mapping) else {})):
                 for key in MOVED.keys() & keys.keys():
                     raise ValueError(f"'{place}{key}' has no place in a study: {MOVED[key]}; remove it")
-        return document
+        return with_free_penalty(document)
 
 
 def _named(value: Any) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -29,10 +30,34 @@ class IpwEstimator(EstimatorSettings):
     variant: Variant = Variant.ours
 
 
+# The penalty where none is declared and the fit costs nothing: it is there for a unique minimiser alone.
+FREE_PENALTY = 1e-4
+
+
+def with_free_penalty(document: Any) -> Any:
+    """A study document whose propensity model is public and declares no penalty, with FREE_PENALTY; others unchanged.
+
+    A larger penalty shrinks what adjusts for confounding. At other levels it buys less noise, here nothing.
+    """
+    if not isinstance(document, Mapping):
+        return document
+    estimator, privacy = document.get("estimator"), document.get("privacy")
+    if not (isinstance(estimator, Mapping) and isinstance(privacy, Mapping)):
+        return document
+    if estimator.get("name") != "ipw" or privacy.get("level") != Level.label or "penalty" in estimator:
+        return document
+    return {**document, "estimator": {**estimator, "penalty": FREE_PENALTY}}
+
+
 class IpwStudy(EffectStudy):
     """A treatment effect by inverse probability weighting."""
 
     estimator: IpwEstimator
+
+    @model_validator(mode="before")
+    @classmethod
+    def _free_penalty(cls, document: Any) -> Any:
+        return with_free_penalty(document)
 
     @model_validator(mode="after")
     def _paper_is_provable(self) -> Self:
