@@ -47,7 +47,10 @@ def test_the_answer_is_enough_and_the_next_smaller_amount_is_not(name: str) -> N
 
 @pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "aipw"])
 def test_more_epsilon_or_more_units_never_widen(name: str) -> None:
-    """Curves fall along both axes. Those of aipw may rise where its recipe begins to pay for adjustment."""
+    """Curves fall along both axes. Those of aipw may rise where its recipe begins to pay for adjustment.
+
+    Those of regression are means over a few seeded rehearsals, some of which adjust and some do not: 3 % of room.
+    """
     rows = curves.curves(study_of(name), 20_000, StandIn())
     width = {(row["epsilon"], row["units"]): row["half_width"] for row in rows}
     assert len(width) > 50
@@ -55,7 +58,7 @@ def test_more_epsilon_or_more_units_never_widen(name: str) -> None:
         for value in {key[fixed] for key in width}:
             line = sorted((key[moving], width[key]) for key in width if key[fixed] == value)
             for (_, before), (_, after) in itertools.pairwise(line):
-                assert after <= before * 1.001
+                assert after <= before * (1.03 if name == "regression" else 1.001)
 
 
 def test_the_least_epsilon_is_found_where_a_width_rises_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
