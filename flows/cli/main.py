@@ -22,6 +22,7 @@ from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
+from typer.main import get_command
 
 from causalveil.flows.cli import show
 from causalveil.flows.cli.audit import audit
@@ -252,7 +253,25 @@ def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     logging.getLogger("causalveil").setLevel(logging.INFO)
     unwind_on_sigterm()
-    sys.exit(_exit_code(lambda: app(words, standalone_mode=False), wants_json="--json" in words))
+    sys.exit(
+        _exit_code(
+            lambda: _in_plain_words(get_command(app))(words, standalone_mode=False), wants_json="--json" in words
+        )
+    )
+
+
+# What a type is called in help, by its name in Python.
+_TYPES = {"int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Path": "PATH"}
+
+
+def _in_plain_words(command: Any) -> Any:
+    """The command, with types in its help that people know."""
+    for parameter in command.params:
+        if parameter.metavar is None and getattr(parameter, "param_type_name", "") == "option":
+            parameter.metavar = _TYPES.get(parameter.bare_type())
+    for inner in getattr(command, "commands", {}).values():
+        _in_plain_words(inner)
+    return command
 
 
 def _exit_code(command: Callable[[], Any], *, wants_json: bool) -> int:

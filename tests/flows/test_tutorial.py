@@ -76,3 +76,11 @@ def test_where_there_is_no_terminal_every_missing_option_is_named(tmp_path: Path
     assert done.returncode == 2
     assert done.stderr.startswith("causalveil: say --data-class and --treatment and --outcome; the columns are ")
     assert done.stderr.count("\n") == 1
+
+
+def test_help_speaks_of_numbers_and_text() -> None:
+    command = [sys.executable, "-m", "causalveil", "plan", "--help"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "NUMBER" in text
+    assert "PATH" in text
+    assert not re.search(r"<(int|float|str|path)", text)
