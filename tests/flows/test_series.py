@@ -108,3 +108,13 @@ def test_units_that_span_blocks_make_no_series(tmp_path: Path, capfd: Any) -> No
     code, told, _ = refused(capfd, "series", str(path))
     assert code == 2
     assert "that units may span them" in told
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_the_series_runs_as_a_flow(tmp_path: Path) -> None:
+    from causalveil.flows.series import series as flow
+
+    path = months(tmp_path, STUDY, count=2)
+    found = flow(str(path), str(tmp_path / "series"))
+    assert len(found.series.rows[0].blocks) == 2
+    assert found.page.exists()
