@@ -8,6 +8,8 @@ import pytest
 import yaml
 
 from causalveil.flows import api
+from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.admit import hold
 from causalveil.flows.sequence.publish import left_after
 from causalveil.flows.sequence.study import load, prepare, reserve
 from causalveil.schemas.privacy import Level
@@ -69,7 +71,8 @@ def test_a_cap_that_is_taken_away_under_way_stops_no_release(tmp_path: Path) -> 
     request = prepare(load(path), simulate=False)
     ledger = open_ledger()
     ledger.grant(request.contract, "opening")
-    reservation = reserve(request, "late", key_of("late", None))
+    held = hold(request.contract, request.folder, request.layout, ledger, DirectEngine())
+    reservation = reserve(request, held.admission, "late", key_of("late", None))
     ledger.reserve(reservation, request.contract)
     caps = {level: cap for level, cap in request.contract.caps.items() if level is not Level.sample}
     ledger.grant(request.contract.model_copy(update={"caps": caps}), "no more samples")
