@@ -25,7 +25,7 @@ NAMES = (
         "pooled fixed",
         "pooled long",
     ),
-    "balancing",
+    *("balancing", "balance", "attenuated", "no scores"),
     *(f"regression {place}" for place in range(5)),
 )
 
