@@ -41,11 +41,14 @@ CONTEXT.set_forkserver_preload(PRELOAD)
 
 
 def process(work: Callable[..., Any], *arguments: Any) -> Any:
-    """A process, not started, that calls ``work``; closures are welcome."""
-    return CONTEXT.Process(target=_call, args=(cloudpickle.dumps(work), *arguments))
+    """A process, not started, that calls ``work`` in this process's environment; closures are welcome."""
+    return CONTEXT.Process(target=_call, args=(cloudpickle.dumps(work), dict(os.environ), *arguments))
 
 
-def _call(work: bytes, *arguments: Any) -> None:
+def _call(work: bytes, environment: dict[str, str], *arguments: Any) -> None:
+    # The server has the environment of the test that happened to start it, with a ledger of its own perhaps.
+    os.environ.clear()
+    os.environ.update(environment)
     cloudpickle.loads(work)(*arguments)
 
 

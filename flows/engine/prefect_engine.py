@@ -38,6 +38,7 @@ class PrefectEngine:
 
     def __init__(self) -> None:
         """Whom to tell of each stage as it starts, ``WATCHER`` says."""
+        _hand_on_lines()
         self._watch = WATCHER.get()
         self._run: Reservation | None = None
         self._drawn = 0
@@ -140,3 +141,12 @@ class PrefectEngine:
         from causalveil.flows.engine.runners import running_on
 
         return running_on(execution)
+
+
+def _hand_on_lines() -> None:
+    """See that our lines reach Prefect's API, also where Prefect was imported before our settings, as in a notebook."""
+    from prefect.logging.handlers import APILogHandler
+
+    ours = logging.getLogger("causalveil")
+    if not any(isinstance(handler, APILogHandler) for handler in ours.handlers):
+        ours.addHandler(APILogHandler())

@@ -71,7 +71,7 @@ def test_no_server_is_named(study: Path, tmp_path: Path, monkeypatch: pytest.Mon
     document = json.loads(told.stdout)
     assert "names no server" in document["prefect"]["missing"]
     assert document["ledger"]["state"] == "finished"
-    assert document["chain"]["entries"] == 6
+    assert document["chain"]["entries"] == 7
     assert "| propensity | propensity | gaussian" in (tmp_path / "page.md").read_text()
 
 
@@ -117,7 +117,7 @@ def test_prefects_part_has_stages_states_and_retries(study: Path, tmp_path: Path
     run_study(study, out=tmp_path / "out", run_id="seen", engine="prefect")
     trail = wait_for(trail_of, "seen", lambda trail: len(trail.prefect.flow_runs) == 2 and all_ended(trail))
     first, second = trail.prefect.flow_runs
-    assert [stage.name for stage in first.stages] == [*STAGES, "deliver"]
+    assert [stage.name for stage in first.stages] == ["admit", *STAGES, "deliver"]
     assert [stage.name for stage in second.stages] == ["deliver"], "the second start found the release"
     assert all(stage.states[-1].type == "COMPLETED" for stage in first.stages)
     assert trail.prefect.starts == 2

@@ -27,7 +27,8 @@ ESTIMATORS = sorted(STUDIES["effect"])
 
 
 def study_of(name: str, **privacy: Any) -> Study:
-    changes = {"estimator": {"name": name}, "privacy": {"epsilon": "1.0", "delta": "1e-6", **privacy}}
+    level = "label" if name == "balancing" else "sample"
+    changes = {"estimator": {"name": name}, "privacy": {"epsilon": "1.0", "delta": "1e-6", "level": level, **privacy}}
     plain = {key: value for key, value in RESOLVED.items() if key != "estimator"}
     return parse_study(merge(plain, changes))
 

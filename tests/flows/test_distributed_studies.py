@@ -33,7 +33,8 @@ DIRECTION: dict[str, Any] = {
     "pair": {"x": {"name": "age", "lower": 20, "upper": 60}, "y": {"name": "score", "lower": 0, "upper": 10}},
     "privacy": {"delta": 0},
 }
-CHANGES: dict[str, dict[str, Any]] = {"direction": DIRECTION}
+BALANCING: dict[str, Any] = {"privacy": {"delta": 0, "level": "label"}}
+CHANGES: dict[str, dict[str, Any]] = {"direction": DIRECTION, "balancing": BALANCING}
 
 
 class SendingEngine(DirectEngine):
@@ -71,4 +72,6 @@ def test_sent_away_or_not_gives_one_release(name: str, tmp_path: Path) -> None:
     )
     away = SendingEngine()
     assert released(path, tmp_path / "a", away) == released(path, tmp_path / "b", DirectEngine())
-    assert {"causalveil.tasks.enclave.normalise"} < set(away.sent), "and something of the estimator's own"
+    assert {"causalveil.tasks.enclave.normalise"} <= set(away.sent)
+    # Balancing weights come from passes over all segments at once, in the process of the run.
+    assert name == "balancing" or len(set(away.sent)) > 1, "and something of the estimator's own"

@@ -83,11 +83,21 @@ def test_runners_agree_with_threads(
 ) -> None:
     """16 partitions on 2 worker processes, the same seeded noise."""
     path = write(tmp_path / "study", runner, cluster)
-    release = run_study(path, out=tmp_path / "out", run_id="same", simulate=SEED).release
+    release = run_study(path, out=tmp_path / "out", run_id=f"same-{runner}", simulate=SEED).release
     assert numbers(release) == pytest.approx(by_threads, rel=1e-9, abs=1e-9)
-    recorded = {stage.name for run in prefect_trail("same").flow_runs for stage in run.stages}
+    recorded = {stage.name for run in prefect_trail(f"same-{runner}").flow_runs for stage in run.stages}
     # The server may lag behind the client; what it has are stages, never the passes of a solver.
-    assert recorded <= {"validate", "normalise", "split", "propensity", "weigh", "perturb", "interval"}
+    assert recorded <= {
+        "admit",
+        "validate",
+        "normalise",
+        "split",
+        "propensity",
+        "weigh",
+        "perturb",
+        "interval",
+        "deliver",
+    }
 
 
 def test_errors_on_workers_are_typed_and_quote_nothing(dask_cluster: str, tmp_path: Path, prefect_server: str) -> None:
@@ -100,8 +110,7 @@ def test_errors_on_workers_are_typed_and_quote_nothing(dask_cluster: str, tmp_pa
         run_study(path, out=tmp_path / "out", run_id="broken")
     assert "canary" not in str(caught.value)
     account = open_ledger().account("small")
-    assert [run.state for run in account.runs] == ["voided"]
-    assert account.blocks[0].remaining == account.blocks[0].granted
+    assert account.runs == (), "rows are held to the contract before anything is reserved"
 
 
 def test_a_cluster_that_is_not_there_is_a_typed_error(tmp_path: Path, prefect_server: str) -> None:

@@ -135,12 +135,12 @@ class ReaderSide(Journal):
             return tuple(self.store.select(connection, entries.c.run_id == run_id, entries.c.kind == "refuse"))
 
     def history(self, dataset: str) -> tuple[Entry, ...]:
-        """What a dataset's accounts follow from: grants, reservations, charges and voids in order, no documents.
+        """What a dataset's accounts follow from: grants, admissions, runs, charges and voids, no documents.
 
         Raises:
             LedgerError: the ledger cannot be used, or an entry was changed.
         """
-        of_accounts = entries.c.kind.in_(("grant", "reserve", "release", "void"))
+        of_accounts = entries.c.kind.in_(("grant", "admit", "reserve", "release", "void"))
         with self.store.read() as connection:
             return tuple(
                 self.store.select(connection, entries.c.dataset == dataset, of_accounts, entries.c.name != DOCUMENT)
