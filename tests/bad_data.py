@@ -75,7 +75,7 @@ def admitted(owner: Contract, folder: Path, scratch: Path) -> Admission:
     """Hold the folder's rows to the contract."""
     scratch.mkdir(parents=True)
     key = None if owner.blocks is None else owner.blocks.key
-    return admit_stage(owner, folder, list_partitions(folder, key), scratch)
+    return admit_stage(owner, folder, list_partitions(folder, key), scratch, scratch / "reduced")
 
 
 def good(rows: int = 24, start: int = 0) -> pl.DataFrame:

@@ -22,7 +22,7 @@ from causalveil.schemas.admission.cohort import (
 from causalveil.schemas.admission.manifest import Finding
 from causalveil.schemas.plan import Partition
 from causalveil.tasks.enclave.partitions import read_as, read_rows
-from causalveil.tasks.enclave.segments import FEWEST_ROWS, VALUES
+from causalveil.tasks.enclave.segments import segment_rows
 
 if TYPE_CHECKING:
     import pandera.polars as pa
@@ -58,7 +58,7 @@ def row_findings(
     """
     types = {name: read_as(types[name]) for name in roles}
     schema, counts = cohort_schema(roles, types), Counter[tuple[str, Rule]]()
-    for frame in read_rows(folder, partition, list(roles), max(FEWEST_ROWS, VALUES // max(1, len(roles)))):
+    for frame in read_rows(folder, partition, list(roles), segment_rows(len(roles))):
         for name, rule in _broken(schema, frame):
             breaks = row_rules(roles[name], types[name])[rule]
             counts[name, rule] += int(frame.select(breaks(pl.col(name)).sum()).item())

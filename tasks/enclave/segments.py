@@ -78,6 +78,11 @@ class Reading:
         return range(self.first, self.first + self.segments)
 
 
+def segment_rows(columns: int) -> int:
+    """The rows of a segment of so many columns, at most."""
+    return max(FEWEST_ROWS, VALUES // max(1, columns))
+
+
 def readings(layout: Layout, columns: int) -> tuple[Reading, ...]:
     """The work of reading a layout, in its order. Partitions without rows have a segment too.
 
@@ -85,7 +90,7 @@ def readings(layout: Layout, columns: int) -> tuple[Reading, ...]:
         layout: the partitions.
         columns: how many of each are read, at least 1.
     """
-    rows = max(FEWEST_ROWS, VALUES // columns)
+    rows = segment_rows(columns)
     together = -(-len(layout.partitions) // MANY)
     found: list[Reading] = []
     group: list[Partition] = []

@@ -164,7 +164,7 @@ def _extracted_folder(base: Path) -> None:
     _extract_folder(base, "csv")
     _extract(base, 0)
     caps = {"sample": {"epsilon": 10**6, "delta": "1e-1"}}
-    contract = {"blocks": {"key": "month", "units_span": True}, "caps": caps}
+    contract = {"blocks": {"key": "month", "units_span": False}, "caps": caps}
     write_study(base / "data", partitions=0, contract=contract)
 
 

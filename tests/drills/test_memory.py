@@ -31,7 +31,7 @@ def one_row_group(folder: Path, rows: int, estimator: str = "ipw") -> Path:
         "estimator": {"name": estimator, "penalty": 0.1 if estimator == "ipw" else ...},
         "covariates": {"group": ...} | {f"x{n}": {"lower": -1, "upper": 1} for n in range(COLUMNS)},
     }
-    columns = {f"x{n}": {"lower": -1, "upper": 1} for n in range(COLUMNS)}
+    columns = {"group": ...} | {f"x{n}": {"lower": -1, "upper": 1} for n in range(COLUMNS)}
     path = write_study(
         folder, partitions=0, study=study, contract=CONTRACT | {"columns": columns, "public": ["treated"]}
     )

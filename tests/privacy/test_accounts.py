@@ -294,12 +294,12 @@ def test_many_small_draws_without_delta_fit_by_rho_where_their_sum_would_not_do(
 
 @pytest.mark.parametrize("appetite", ["then noise when behind", "then noise when ahead", "noise first", "answers only"])
 def test_an_analyst_who_may_use_either_filter_cannot_pass_the_cap(appetite: str) -> None:
-    """Randomised responses of 0.1, the worst draws without delta, and Gaussian noise; cap (1, 0.02), ask in any order.
+    """Randomised responses of 0.1, the worst draws without delta, and Gaussian noise; cap (1, 0.002), ask in any order.
 
     400,000 analysts, seed 9; four standard errors, a false alarm in 30,000. The mutant keeps a purse for each filter
     and is caught.
     """
-    cap, rng, count = Cap(cost("1", "0.02"), Accounting.concentrated), np.random.default_rng(9), 400_000
+    cap, rng, count = Cap(cost("1", "0.002"), Accounting.concentrated), np.random.default_rng(9), 400_000
     rho, one = float(cap.rho(Use())), float(rho_of_epsilon(Decimal("0.1"), "randomised response"))
     assert 12 * one < rho < 40 * one
 
@@ -323,8 +323,8 @@ def test_an_analyst_who_may_use_either_filter_cannot_pass_the_cap(appetite: str)
         "answers only": first + rest_of_sum,
     }[appetite]
     mean, error = stick(loss)
-    assert mean <= 0.02 + 4 * error
-    assert stick(noise(rho) + answers(10))[0] > 0.03
+    assert mean <= 0.002 + 4 * error
+    assert stick(noise(rho) + answers(10))[0] > 0.004
 
 
 def test_a_share_of_the_cap_never_beats_its_own_epsilon() -> None:

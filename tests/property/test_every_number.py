@@ -78,6 +78,7 @@ BASES: dict[str, dict[str, Any]] = {
                 "folds": 2,
                 "budget_shares": SHARES,
                 "omitted_confounding": {"outcome": 0.1, "treatment": 0.1},
+                "unadjusted": {"outcome": 0.5, "distance": 1.0},
             },
             {},
         ),
@@ -95,6 +96,7 @@ BASES: dict[str, dict[str, Any]] = {
         ),
         ("regression", {"name": "regression", "unadjusted": {"outcome": 0.5, "distance": 1.0}}, {}),
         ("difference", {"name": "difference_in_means"}, {}),
+        ("balancing", {"name": "balancing", "allowance": 0.5}, {"privacy": {"level": "label", "delta": 0}}),
         ("matching", {**MATCHING, "budget_shares": FOUR}, PURE),
         ("matching label", MATCHING, merge(PURE, {"privacy": {"level": "label"}})),
         (

@@ -262,7 +262,7 @@ def test_plan_sweep_on_the_command_line(tmp_path: Any, capsys: pytest.CaptureFix
 def test_a_pair_changed_after_admission_is_refused(tmp_path: Path) -> None:
     folder, study, scratch = write_direction(tmp_path / "study").parent, make_direction(), tmp_path / "scratch"
     layout = read_layout(study, folder)
-    admission = admit_stage(load_contract(folder / "dataset.yaml"), folder, layout, tmp_path)
+    admission = admit_stage(load_contract(folder / "dataset.yaml"), folder, layout, tmp_path, tmp_path / "reduced")
     normalise_stage(study, folder, layout, scratch, "run", 1, admission)
     write_direction(folder, frame=doses(400).with_columns(pl.col("person") + 1))
     with pytest.raises(DataError, match=r"part-0\.parquet: changed since"):
