@@ -21,8 +21,9 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
 
 
-def test_the_readme_study_and_contract_are_valid(tmp_path: Path) -> None:
-    study, contract, protocol = blocks(ROOT / "README.md", "yaml")
+def test_the_study_and_contract_of_the_pages_are_valid(tmp_path: Path) -> None:
+    study, contract = blocks(ROOT / "docs/how-to/study.md", "yaml")
+    (protocol,) = blocks(ROOT / "docs/how-to/questions.md", "yaml")
     (tmp_path / "study.yaml").write_text(study)
     (tmp_path / "dataset.yaml").write_text(contract)
     found = load_contract(tmp_path / "dataset.yaml")
@@ -46,14 +47,20 @@ def test_shipped_studies_are_valid(path: Path) -> None:
             check_allowed(contract, study, simulate=False)
 
 
-def test_commands_of_the_readme_exist(capfd: pytest.CaptureFixture[str]) -> None:
-    readme = (ROOT / "README.md").read_text()
-    words = set(re.findall(r"(?<!import )causalveil ((?:ledger|bundle|replicate) \w+|[a-z]+)\b", readme))
+def test_the_readme_is_a_first_screen() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150, "the rest has its place in docs/"
+
+
+def test_commands_of_the_pages_exist(capfd: pytest.CaptureFixture[str]) -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "deploy/README.md"]
+    # Only code is typed: what a backtick or a line of a block begins with.
+    command = re.compile(r"(?m)(?:`|^ *|uv run )causalveil ((?:ledger|bundle|owner|replicate) [a-z]+|[a-z]+)\b")
+    words = {found for page in pages for found in command.findall(page.read_text())}
     assert {"run", "plan", "simulate", "report", "extract", "pool", "audit", "bundle key", "ledger show"} <= words
-    for command in sorted(words):
+    for word in sorted(words):
         with pytest.raises(SystemExit) as ended:
-            main([*command.split(), "--help"])
-        assert ended.value.code == 0, command
+            main([*word.split(), "--help"])
+        assert ended.value.code == 0, word
     capfd.readouterr()
 
 

@@ -11,7 +11,7 @@ from causalveil.flows.papers.schroeder2025.runs import LEVELS, Answer
 
 Rows = Sequence[Mapping[str, Any]]
 
-# Panels of the figure for the README: data as its table names them, and the number of units.
+# Panels of the figure of the page on accuracy: data as its table names them, and the number of units.
 SHOWN = (("Dataset 1 (p = 2)", 3_000), ("Dataset 2 (p = 24, s = 6)", 3_000))
 TITLES = {
     "page": "# Private intervals: coverage and width",
