@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from causalveil.flows.cli import show
+from causalveil.flows.papers.evidence import evidence
 from causalveil.flows.papers.kusner2016.command import direction
 from causalveil.flows.papers.yuan2026.command import matching
 
@@ -25,6 +26,7 @@ def replicate() -> None:
 
 
 replicate_app.command()(direction)
+replicate_app.command()(evidence)
 replicate_app.command()(matching)
 
 

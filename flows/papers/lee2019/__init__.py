@@ -1,0 +1,1 @@
+"""Lee, Gresele, Park & Muandet 2019, private weighting and private propensity scores: `replicate weighting`."""
