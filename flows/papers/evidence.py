@@ -12,7 +12,7 @@ import typer
 
 from causalveil.flows.cli import show
 from causalveil.flows.papers.figures import markdown_table, write_page
-from causalveil.flows.papers.items import ERRORS, Reading, Item, Paper, read
+from causalveil.flows.papers.items import ERRORS, Beside, Item, Paper, read
 from causalveil.flows.papers.kusner2016.items import KUSNER
 from causalveil.flows.papers.lee2019.items import LEE_SCORES, LEE_WEIGHTING
 from causalveil.flows.papers.schroeder2025.items import SCHROEDER
@@ -61,7 +61,7 @@ def _link(paper: Paper, tables: Path) -> str:
     return f"Page: [{paper.page}](figures/{paper.page})." if made else "No page yet."
 
 
-def agreement(item: Item, found: Reading) -> str:
+def agreement(item: Item, found: Beside) -> str:
     """What is to be said of an item."""
     if item.proved:
         return item.proved
@@ -79,7 +79,7 @@ def agreement(item: Item, found: Reading) -> str:
     return f"{found.beyond} of {len(found.apart)} differ: {item.reason}"
 
 
-def _row(item: Item, found: Reading) -> dict[str, str]:
+def _row(item: Item, found: Beside) -> dict[str, str]:
     return {
         "item": item.name,
         "printed": " ".join(format(number, item.form) for number in item.printed) or "-",

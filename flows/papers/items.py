@@ -63,7 +63,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Beside:
     """An item read against our tables.
 
     Attributes:
@@ -82,11 +82,11 @@ class Reading:
         return sum(not abs(distance) <= ERRORS for distance in self.apart)
 
 
-def read(item: Item, tables: Path) -> Reading:
+def read(item: Item, tables: Path) -> Beside:
     """Our numbers of ``item`` from the folder ``tables``."""
     path = tables / item.table
     if not item.table or not path.is_file():
-        return Reading((), False, ())
+        return Beside((), False, ())
     column, values = item.over
     wanted = [{**item.where, column: value} for value in values] if column else [dict(item.where)]
     with path.open(encoding="utf-8", newline="") as stream:
@@ -96,8 +96,8 @@ def read(item: Item, tables: Path) -> Reading:
     ours = tuple(float(row[item.column]) for row in found)
     complete = len(found) == len(wanted)
     if not (complete and item.printed and (item.share or item.error)):
-        return Reading(ours, complete, ())
-    return Reading(ours, True, tuple(_apart(item, *one) for one in zip(found, ours, item.printed, strict=True)))
+        return Beside(ours, complete, ())
+    return Beside(ours, True, tuple(_apart(item, *one) for one in zip(found, ours, item.printed, strict=True)))
 
 
 def _is(row: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
