@@ -52,14 +52,16 @@ def rho_of_epsilon(epsilon: Decimal, mechanism: str = "") -> Decimal:
 
 def epsilon_of_laplace(rho: Decimal) -> Decimal:
     """The largest epsilon, to four digits, whose Laplace noise costs no more than ``rho``; 0 if none does."""
-    down, low, high = decimal.Context(prec=4, rounding=ROUND_FLOOR), 0.0, float(rho) + 2 * math.sqrt(float(rho)) + 1
+    down = decimal.Context(prec=4, rounding=ROUND_FLOOR)
+    low, high = math.log(float(SMALLEST)), math.log(float(rho) + 2 * math.sqrt(float(rho)) + 1)
     for _ in range(60):
         middle = (low + high) / 2
-        if middle + math.expm1(-middle) <= float(rho):
+        # Of the exact function: in floats its terms cancel where rho is tiny.
+        if rho_of_epsilon(Decimal(math.exp(middle)), LAPLACE[0]) <= rho:
             low = middle
         else:
             high = middle
-    epsilon = down.plus(Decimal(low))
+    epsilon = down.plus(Decimal(math.exp(low)))
     while epsilon > SMALLEST and rho_of_epsilon(epsilon, LAPLACE[0]) > rho:
         epsilon = down.next_minus(epsilon)
     return epsilon if epsilon > SMALLEST else Decimal(0)

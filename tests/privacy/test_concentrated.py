@@ -11,7 +11,14 @@ import pytest
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.tasks.privacy.concentrated import epsilon_of_rho, implies, rho_of_cap, rho_of_epsilon, rho_of_mu
+from causalveil.tasks.privacy.concentrated import (
+    epsilon_of_laplace,
+    epsilon_of_rho,
+    implies,
+    rho_of_cap,
+    rho_of_epsilon,
+    rho_of_mu,
+)
 from causalveil.tasks.privacy.division import composed, epsilon_of
 
 EPSILONS = ("1e-6", "0.01", "0.3", "1", "4", "30")
@@ -120,3 +127,16 @@ def test_conversions_are_outward_at_extremes() -> None:
     assert epsilon_of_rho(Decimal(0), Decimal("1e-6")) == 0
     with pytest.raises(CausalveilError):
         epsilon_of_rho(Decimal(1), Decimal(0))
+
+
+@pytest.mark.parametrize("rho", ["1e-45", "1e-30", "3e-24", "1e-12", "1e-6", "0.005", "20"])
+def test_the_largest_draw_that_still_fits_is_found(rho: str) -> None:
+    """To four digits, whatever little is left; a search in floats went digit by digit where rho is tiny."""
+    left = Decimal(rho)
+    rho_of_epsilon.cache_clear()
+    epsilon = epsilon_of_laplace(left)
+    assert rho_of_epsilon.cache_info().misses < 80
+    assert rho_of_epsilon(epsilon, "laplace") <= left
+    # An epsilon of 1e-30 is the smallest that anybody may ask.
+    more = max(epsilon * Decimal("1.002"), Decimal("1e-30"))
+    assert rho_of_epsilon(more, "laplace") > left

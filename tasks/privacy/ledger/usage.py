@@ -89,6 +89,13 @@ class Cap:
 
     def excess(self, before: Use, request: Use) -> str | None:
         """Why a request does not fit after ``before``; None if it fits. Amounts only."""
+        short = self._short(before, request)
+        if short is None or not self.concentrated:
+            return short
+        return f"{short} ({self.say(before)}){self._still_fits(before)}"
+
+    def _short(self, before: Use, request: Use) -> str | None:
+        """The amount that a request would exceed."""
         after = before.plus(request)
         if self.keeps_pure(after):
             return None
@@ -104,9 +111,7 @@ class Cap:
         )
         short = _short_of(rho)
         # Where nothing has a delta the sum of epsilons is what it is nearest to.
-        return (
-            short and f"{_short_of(sums) if after.delta == 0 else short} ({self.say(before)}){self._still_fits(before)}"
-        )
+        return short and ((_short_of(sums) if after.delta == 0 else None) or short)
 
     def keeps_pure(self, use: Use) -> bool:
         """Whether nothing has a delta and the sum of epsilons is within the cap: then rho need not be."""
@@ -154,7 +159,7 @@ class Cap:
 
         def count_fits(count: int) -> bool:
             many = Use(request.epsilon * count, request.delta * count, request.rho * count, request.tested * count)
-            return self.excess(before, many) is None
+            return self._short(before, many) is None
 
         if not count_fits(1):
             return 0
