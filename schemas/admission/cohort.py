@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -121,6 +122,25 @@ def row_rules(role: Column, dtype: pl.DataType | None) -> dict[Rule, Breaks]:
         case Holds.number | Holds.order:
             rules |= _finite(dtype)
     return rules
+
+
+def suspects(role: Column, dtype: pl.DataType) -> dict[Rule, Breaks]:
+    """For each rule of :func:`row_rules` one yes or no over the whole column: may a row of it break the rule?
+
+    A no is sure. A yes is not: a sum that overflows is as little a number as one that has met a NaN. It is what makes
+    the look at many rows cheap, and pandera decides wherever it says yes.
+    """
+    rules = row_rules(role, dtype)
+    return {rule: _overflows if rule is Rule.finite else partial(_any, breaks) for rule, breaks in rules.items()}
+
+
+def _any(breaks: Breaks, values: pl.Expr) -> pl.Expr:
+    return breaks(values).any()
+
+
+def _overflows(values: pl.Expr) -> pl.Expr:
+    """Whether a sum is NaN or infinite, as it is once a NaN or an infinity was added: no later term brings it back."""
+    return values.sum().is_finite().not_()
 
 
 def _load_pandera() -> None:

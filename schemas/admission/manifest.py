@@ -10,7 +10,7 @@ import hashlib
 import json
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
 
@@ -21,6 +21,8 @@ from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Slug
 
 ADMISSION_FILE = "_admission.json"
+# The version of a manifest says how its files are digested; the first is read, and no longer written.
+DIGESTS: Final = 2
 # What a contract says of budgets, of people and for people: rows are the same whatever it is.
 _NOT_OF_ROWS = {
     "ledger",
@@ -47,7 +49,7 @@ class AdmittedFile(Frozen):
         block: its ledger block.
         size: bytes.
         modified: time of the last change, ns; it decides about nothing but whether public data are looked at anew.
-        digest: HMAC-SHA-256 of the bytes under the manifest's key, 64 hex digits.
+        digest: of the bytes, under the manifest's key, 64 hex digits: ``tasks.enclave.contents.file_digest``.
     """
 
     path: str
@@ -62,6 +64,7 @@ class Admission(Frozen):
     """The manifest: which bytes were found to keep which declarations.
 
     Attributes:
+        version: how files are digested: 1 HMAC-SHA-256, 2 keyed BLAKE3.
         dataset: the contract's.
         declares: digest of what the contract says of rows; see :func:`declarations`.
         key: of the digests, 32 hex digits.
@@ -71,7 +74,7 @@ class Admission(Frozen):
             empty where these are the same.
     """
 
-    version: Literal[1] = 1
+    version: Literal[1, 2] = DIGESTS
     dataset: Slug
     declares: str
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]

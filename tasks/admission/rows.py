@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
+from itertools import compress
 from typing import TYPE_CHECKING
 
 import polars as pl
@@ -17,12 +16,11 @@ from causalveil.schemas.admission.cohort import (
     cohort_schema,
     row_rules,
     storage,
+    suspects,
     type_rule,
 )
 from causalveil.schemas.admission.manifest import Finding
 from causalveil.schemas.plan import Partition
-from causalveil.tasks.enclave.partitions import read_as, read_rows
-from causalveil.tasks.enclave.segments import segment_rows
 
 if TYPE_CHECKING:
     import pandera.polars as pa
@@ -41,28 +39,44 @@ def type_findings(roles: Roles, partition: Partition, types: Types, first: Types
     return found
 
 
-def row_findings(
-    roles: Roles, folder: Path, partition: Partition, types: Types, each: Callable[[pl.DataFrame], None]
-) -> list[Finding]:
-    """Hold all rows of one partition to the rules of their columns, frame by frame.
+class RowRules:
+    """The rules that every row of some columns is held to, made ready once for all frames of one schema."""
 
-    Args:
-        roles: columns whose types are as they should be.
-        folder: the data folder.
-        partition: one of its files.
-        types: of its columns.
-        each: is shown every frame.
+    def __init__(self, roles: Roles, types: Types) -> None:
+        """``roles``: columns whose types are as they should be; ``types``: theirs, as they come from the reader."""
+        self._roles, self._types = roles, {name: types[name] for name in roles}
+        self._schema: pa.DataFrameSchema | None = None
+        asked = [
+            (name, rule, asks) for name, role in roles.items() for rule, asks in suspects(role, types[name]).items()
+        ]
+        self._names = [name for name, _, _ in asked]
+        self._asked = [asks(pl.col(name)).alias(str(place)) for place, (name, _, asks) in enumerate(asked)]
 
-    Raises:
-        DataError: the file cannot be read.
-    """
-    types = {name: read_as(types[name]) for name in roles}
-    schema, counts = cohort_schema(roles, types), Counter[tuple[str, Rule]]()
-    for frame in read_rows(folder, partition, list(roles), segment_rows(len(roles))):
-        for name, rule in _broken(schema, frame):
-            breaks = row_rules(roles[name], types[name])[rule]
-            counts[name, rule] += int(frame.select(breaks(pl.col(name)).sum()).item())
-        each(frame)
+    def keep(self, frame: pl.DataFrame) -> bool:
+        """Whether every row keeps every rule, as one cheap pass tells; False: :meth:`broken` must look."""
+        return not self._suspected(frame)
+
+    def broken(self, frame: pl.DataFrame) -> Counter[tuple[str, Rule]]:
+        """How many rows of a frame break which rule of which column: pandera says which, of the suspected columns."""
+        counts = Counter[tuple[str, Rule]]()
+        columns = self._suspected(frame)
+        if columns:
+            if self._schema is None:
+                self._schema = cohort_schema(self._roles, self._types)
+            for name, rule in _broken(self._schema.select_columns(columns), frame.select(columns)):
+                breaks = row_rules(self._roles[name], self._types[name])[rule]
+                counts[name, rule] += int(frame.select(breaks(pl.col(name)).sum()).item())
+        return counts
+
+    def _suspected(self, frame: pl.DataFrame) -> list[str]:
+        """The columns that may break a rule, in the order in which they are declared."""
+        if not self._asked or frame.is_empty():
+            return []
+        return list(dict.fromkeys(compress(self._names, frame.select(self._asked).row(0))))
+
+
+def row_findings(partition: Partition, counts: Counter[tuple[str, Rule]]) -> list[Finding]:
+    """What :meth:`RowRules.broken` counted in one partition, for its owner."""
     return [Finding(path=partition.path, column=name, rule=rule, rows=rows) for (name, rule), rows in counts.items()]
 
 

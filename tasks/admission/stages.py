@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from pathlib import Path
 
 import polars as pl
 
-from causalveil.schemas.admission.cohort import Rule, contract_roles
+from causalveil.schemas.admission.cohort import Rule, Types, contract_roles
 from causalveil.schemas.admission.manifest import (
     Admission,
     AdmittedFile,
@@ -20,11 +22,13 @@ from causalveil.schemas.admission.manifest import (
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
-from causalveil.tasks.admission.rows import row_findings, type_findings
+from causalveil.tasks.admission.rows import RowRules, row_findings, type_findings
+from causalveil.tasks.admission.together import Together
 from causalveil.tasks.admission.units import SeenUnits
-from causalveil.tasks.enclave.contents import file_digest, state_of
-from causalveil.tasks.enclave.partitions import column_types, list_partitions
-from causalveil.tasks.enclave.unit_hash import keyed_hash
+from causalveil.tasks.enclave.contents import bytes_digest, file_digest, state_of
+from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_rows
+from causalveil.tasks.enclave.segments import segment_rows
+from causalveil.tasks.enclave.whole_files import WholeFile
 from causalveil.tasks.machine.progress import in_steps
 from causalveil.tasks.machine.write import make_folder_durably
 from causalveil.tasks.privacy.keys import admission_key, passing_key
@@ -32,10 +36,12 @@ from causalveil.tasks.reduction.stages import reduce_stage
 
 # Where rows are reduced before they have their name; nobody reads there.
 DRAFT = "_draft"
+# A file of so many bytes is read once, for its digest and its rows.
+SMALL_BYTES = 1 << 23
 
 
 def admit_stage(contract: Contract, folder: Path, layout: Layout, scratch: Path, reduced: Path) -> Admission:
-    """Hold every row of every partition to the contract. Streams: memory holds columns of one partition.
+    """Hold every row of every partition to the contract. Streams: memory holds columns of one segment.
 
     Args:
         contract: what the owner declares.
@@ -52,7 +58,7 @@ def admit_stage(contract: Contract, folder: Path, layout: Layout, scratch: Path,
         DataError: a file changed meanwhile.
     """
     look = _Look(contract, folder, layout, scratch)
-    files = tuple(look.at(partition) for partition in in_steps(layout.partitions, len(layout.partitions)))
+    files = look.at_all()
     given: tuple[AdmittedFile, ...] = ()
     if contract.rows is not None and not look.findings:
         given, files = files, look.reduce(files, reduced)
@@ -84,16 +90,30 @@ class _Look:
         self.findings: list[Finding] = []
         self._hash_key = passing_key()
         self._seen: dict[str, SeenUnits] = {}
+        self._rules: tuple[pl.Schema, RowRules] | None = None
+        self._together = Together(segment_rows(len(self.roles)), self._frame)
 
-    def at(self, partition: Partition) -> AdmittedFile:
-        """Look at all rows of one file; what is wrong goes to ``findings``."""
+    def at_all(self) -> tuple[AdmittedFile, ...]:
+        """Look at all rows of every file, those of small files together; what is wrong goes to ``findings``."""
+        files = tuple(
+            self._at(partition) for partition in in_steps(self.layout.partitions, len(self.layout.partitions))
+        )
+        self._together.close()
+        return files
+
+    def _at(self, partition: Partition) -> AdmittedFile:
         path = self.folder / partition.path
         try:
             before = state_of(path)
-            with ThreadPoolExecutor(max_workers=1) as pool:
-                digest = pool.submit(file_digest, path, self.key)
-                self._rows(partition)
-                found = digest.result()
+            if before[2] <= SMALL_BYTES and partition.rows <= self._together.rows:
+                content = path.read_bytes()
+                found = bytes_digest(content, self.key)
+                self._small(partition, content)
+            else:
+                with ThreadPoolExecutor(max_workers=1) as pool:
+                    digest = pool.submit(file_digest, path, self.key)
+                    self._large(partition)
+                    found = digest.result()
             same = state_of(path) == before
         except OSError:
             same = False
@@ -122,7 +142,7 @@ class _Look:
         place.mkdir(mode=0o700)
 
         def each(block: str, units: pl.Series) -> None:
-            self._units(block).add(keyed_hash(units, self._hash_key))
+            self._units(block).add(units)
 
         reduce_stage(self.contract, self.folder, self.layout, place, draft, each, bytes.fromhex(self.key))
         layout = list_partitions(draft, None if self.contract.blocks is None else self.contract.blocks.key)
@@ -150,28 +170,73 @@ class _Look:
         counts = ((block if span else None, seen.repeated()) for block, seen in sorted(self._seen.items()))
         return [Finding(path=block, column=self.contract.unit, rule=rule, rows=rows) for block, rows in counts if rows]
 
-    def _rows(self, partition: Partition) -> None:
-        types = column_types(self.folder, partition)
-        self.first = self.first or types
-        wrong = type_findings(self.roles, partition, types, self.first)
-        self.findings += wrong
-        bad = {finding.column for finding in wrong}
-        good = {name: role for name, role in self.roles.items() if name not in bad}
-
-        def each(frame: pl.DataFrame) -> None:
-            if self.contract.rows is None and self.contract.unit in good:
-                units = frame[self.contract.unit].drop_nulls()
-                self._units(partition.block).add(keyed_hash(units, self._hash_key))
-
+    def _small(self, partition: Partition, content: bytes) -> None:
+        """A file that is in memory: its rows wait for those of its neighbours."""
         try:
-            self.findings += row_findings(good, self.folder, partition, types, each)
+            file = WholeFile(partition, content)
+            types = self._together.types_of(file)
+            good = self._good(partition, types)
+            if good:
+                self._together.add(partition, file, good)
         except DataError as problem:
-            self.findings.append(Finding(rule=str(problem)))
+            self._unreadable(problem)
+
+    def _large(self, partition: Partition) -> None:
+        """A file that is read piece by piece."""
+        self._together.close()
+        try:
+            good = self._good(partition, column_types(self.folder, partition))
+            counts = Counter[tuple[str, Rule]]()
+            for frame in read_rows(self.folder, partition, good, self._together.rows) if good else ():
+                counts += self._rules_of(frame).broken(frame)
+                self._see(partition.block, frame)
+            self.findings += row_findings(partition, counts)
+        except DataError as problem:
+            self._unreadable(problem)
+
+    def _unreadable(self, problem: DataError) -> None:
+        self._together.close()
+        self.findings.append(Finding(rule=str(problem)))
+
+    def _good(self, partition: Partition, types: Types) -> list[str]:
+        """The columns whose types are as they should be; the others are findings."""
+        self.first = self.first or dict(types)
+        wrong = type_findings(self.roles, partition, types, self.first)
+        if wrong:
+            # Findings stand in the order of the files.
+            self._together.close()
+            self.findings += wrong
+        bad = {finding.column for finding in wrong}
+        return [name for name in self.roles if name not in bad]
+
+    def _frame(self, partitions: list[Partition], frame: pl.DataFrame) -> None:
+        """Hold the rows of small files to the rules together, and only if one may be broken, file by file."""
+        rules, start = self._rules_of(frame), 0
+        if not rules.keep(frame):
+            for partition in partitions:
+                part = frame[start : start + partition.rows]
+                start += partition.rows
+                self.findings += row_findings(partition, rules.broken(part))
+        start = 0
+        for block, group in groupby(partitions, key=lambda one: one.block):
+            rows = sum(one.rows for one in group)
+            self._see(block, frame[start : start + rows])
+            start += rows
+
+    def _rules_of(self, frame: pl.DataFrame) -> RowRules:
+        if self._rules is None or self._rules[0] != frame.schema:
+            roles = {name: self.roles[name] for name in frame.columns}
+            self._rules = frame.schema, RowRules(roles, frame.schema)
+        return self._rules[1]
+
+    def _see(self, block: str, frame: pl.DataFrame) -> None:
+        if self.contract.rows is None and self.contract.unit in frame.columns:
+            self._units(block).add(frame[self.contract.unit].drop_nulls())
 
     def _units(self, block: str) -> SeenUnits:
         """Who was seen where a unit may have one row: in a block if units span blocks, else anywhere."""
         scope = block if self.contract.units_span_blocks else ""
         if scope not in self._seen:
             units = sum(one.rows for one in self.layout.partitions if not scope or one.block == scope)
-            self._seen[scope] = SeenUnits(self.scratch / f"units-{len(self._seen):05d}", units)
+            self._seen[scope] = SeenUnits(self.scratch / f"units-{len(self._seen):05d}", units, self._hash_key)
         return self._seen[scope]

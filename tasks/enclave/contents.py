@@ -11,9 +11,12 @@ import hmac
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 
-from causalveil.schemas.admission.manifest import Admission
+from blake3 import blake3
+
+from causalveil.schemas.admission.manifest import DIGESTS, Admission
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 
@@ -21,17 +24,46 @@ CONTENTS_LABEL = "data contents"
 _CHUNK = 1 << 20
 
 
-def file_digest(path: Path, key: str) -> str:
-    """HMAC-SHA-256 of a file's bytes under a key, both in hex digits.
+def file_digest(path: Path, key: str, version: int = DIGESTS) -> str:
+    """The keyed digest of a file's bytes.
+
+    Args:
+        path: the file.
+        key: of the manifest, 32 hex digits.
+        version: of the manifest: HMAC-SHA-256 in the first, then keyed BLAKE3 (O'Connor, Aumasson, Neves and
+            Wilcox-O'Hearn 2020), which takes a third of the time and resists collisions as well.
+
+    Returns:
+        64 hex digits.
 
     Raises:
         OSError: the file cannot be read.
     """
-    found = hmac.new(bytes.fromhex(key), digestmod=hashlib.sha256)
+    found = _digester(key, version)
+    buffer = memoryview(bytearray(_CHUNK))
     with path.open("rb", buffering=0) as file:
-        while chunk := file.read(_CHUNK):
-            found.update(chunk)
+        while read := file.readinto(buffer):
+            found.update(buffer[:read])
     return found.hexdigest()
+
+
+def bytes_digest(content: bytes, key: str) -> str:
+    """The same of bytes at hand, by the newest version."""
+    found = _digester(key, DIGESTS)
+    found.update(content)
+    return found.hexdigest()
+
+
+def _digester(key: str, version: int) -> hmac.HMAC | blake3:
+    if version == 1:
+        return hmac.new(bytes.fromhex(key), digestmod=hashlib.sha256)
+    return blake3(key=_whole_key(key))
+
+
+@lru_cache(maxsize=8)
+def _whole_key(key: str) -> bytes:
+    """The 32 bytes that BLAKE3 asks for."""
+    return blake3(bytes.fromhex(key), derive_key_context="causalveil data contents v2").digest()
 
 
 def state_of(path: Path) -> tuple[int, ...]:
@@ -62,7 +94,11 @@ def held_to(admission: Admission | None, folder: Path, partition: Partition) -> 
     path, admitted = folder / partition.path, admission.by_path.get(partition.path)
     try:
         before = state_of(path)
-        digest = None if admitted is None or admitted.size != before[2] else file_digest(path, admission.key)
+        digest = (
+            None
+            if admitted is None or admitted.size != before[2]
+            else file_digest(path, admission.key, admission.version)
+        )
     except OSError:
         digest = None
     if admitted is None or digest is None or not hmac.compare_digest(digest, admitted.digest):

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -69,15 +70,20 @@ def column_types(folder: Path, partition: Partition) -> dict[str, pl.DataType]:
     Raises:
         DataError: the footer does not parse.
     """
+    return types_of(folder / partition.path, partition)
+
+
+def types_of(source: Path | BytesIO, partition: Partition) -> dict[str, pl.DataType]:
+    """The same of a file anywhere; ``partition`` is named by the error."""
     import polars as pl
 
     types = None
     try:
-        types = dict(pl.read_parquet_schema(folder / partition.path))
-    except _unreadables():
+        types = dict(pl.read_parquet_schema(source))
+    except parquet_errors():
         types = None
     if types is None:
-        raise DataError(_unreadable(partition.path))
+        raise DataError(unreadable(partition.path))
     return types
 
 
@@ -106,13 +112,13 @@ def read_rows(folder: Path, partition: Partition, columns: Sequence[str], rows: 
         batch, failed = None, False
         try:
             batch = next(batches, None)
-        except _unreadables():
+        except parquet_errors():
             failed = True
         if failed:
-            raise DataError(_unreadable(partition.path))
+            raise DataError(unreadable(partition.path))
         left -= 0 if batch is None else batch.height
         if left < 0 or (left and batch is None):
-            raise DataError(f"{partition.path}: the number of rows differs from the plan's; the file was changed")
+            raise DataError(other_count(partition.path))
         if batch is None:
             break
         # A reader may end a batch where a row group ends.
@@ -138,12 +144,12 @@ def _batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[pl.DataF
 
     # Pages are read as they are decoded: without a buffer the reader would hold a row group's whole column.
     with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
-        yield from (_frame(batch, columns) for batch in file.iter_batches(rows, columns=list(columns)))
+        yield from (arrow_frame(batch, columns) for batch in file.iter_batches(rows, columns=list(columns)))
         if file.metadata.num_rows == 0:
-            yield _frame(file.schema_arrow.empty_table(), columns)
+            yield arrow_frame(file.schema_arrow.empty_table(), columns)
 
 
-def _frame(rows: Any, columns: Sequence[str]) -> pl.DataFrame:
+def arrow_frame(rows: Any, columns: Sequence[str]) -> pl.DataFrame:
     """Arrow's batch or table. Columns are chosen here too: a reader takes names for paths into nested columns."""
     import polars as pl
 
@@ -152,7 +158,7 @@ def _frame(rows: Any, columns: Sequence[str]) -> pl.DataFrame:
     return frame.with_columns(others) if others else frame
 
 
-def _unreadables() -> tuple[type[BaseException], ...]:
+def parquet_errors() -> tuple[type[BaseException], ...]:
     """What the two readers raise at a file that they cannot read."""
     import polars as pl
     import pyarrow as pa
@@ -160,7 +166,13 @@ def _unreadables() -> tuple[type[BaseException], ...]:
     return (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, ValueError, KeyError)
 
 
-def _unreadable(path: str) -> str:
+def other_count(path: str) -> str:
+    """What to say of a file that holds other rows than its footer promised when files were listed."""
+    return f"{path}: the number of rows differs from the plan's; the file was changed"
+
+
+def unreadable(path: str) -> str:
+    """What to say of a file that does not parse."""
     return f"{path}: not readable as Parquet (truncated, damaged or encrypted?); write the file again"
 
 
@@ -226,8 +238,8 @@ def _footer_rows(folder: Path, path: str) -> int:
     rows: int | None = None
     try:
         rows = int(pq.read_metadata(folder / path).num_rows)
-    except _unreadables():
+    except parquet_errors():
         rows = None
     if rows is None or rows < 0:
-        raise DataError(_unreadable(path))
+        raise DataError(unreadable(path))
     return rows

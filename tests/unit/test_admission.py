@@ -1,22 +1,31 @@
 from __future__ import annotations
 
+import hmac
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from blake3 import blake3
+from hypothesis import given
+from hypothesis import strategies as st
 
+from causalveil.schemas.admission.cohort import row_rules
 from causalveil.schemas.admission.manifest import (
     ADMISSION_FILE,
     NotAdmitted,
     declarations,
     load_admission,
 )
+from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.contract import BlockKey
 from causalveil.schemas.errors import DataError
+from causalveil.tasks.admission import stages, together
 from causalveil.tasks.admission.kept import keep_beside
-from causalveil.tasks.admission.units import SeenUnits
-from causalveil.tasks.enclave.contents import file_digest, held_to
+from causalveil.tasks.admission.rows import RowRules
+from causalveil.tasks.admission.units import SeenHashes, SeenUnits
+from causalveil.tasks.enclave.contents import bytes_digest, file_digest, held_to
 from causalveil.tasks.enclave.partitions import list_partitions
 from tests.bad_data import (
     AGE,
@@ -62,6 +71,21 @@ def test_bad_data_is_refused_by_column_and_rule_without_a_value(case: BadData, t
     # No reader's or pandera's error may hang on ours: they hold frames and failing values.
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("case", VALUE_CASES, ids=lambda case: case.name)
+def test_a_file_that_is_read_piece_by_piece_is_held_to_the_same(
+    case: BadData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small files are looked at together, large ones in pieces: the owner is told the same."""
+    case.write(tmp_path / "data")
+    told = []
+    for name, most in (("small", stages.SMALL_BYTES), ("large", 0)):
+        monkeypatch.setattr(stages, "SMALL_BYTES", most)
+        with pytest.raises(NotAdmitted) as caught:
+            admitted(case.contract, tmp_path / "data", tmp_path / name)
+        told.append(caught.value.findings)
+    assert told[0] == told[1]
 
 
 @pytest.mark.parametrize("case", VALUE_CASES, ids=lambda case: case.name)
@@ -140,6 +164,47 @@ def test_every_problem_is_told_at_once_with_counts(tmp_path: Path) -> None:
     assert not any(character.isdigit() for character in str(caught.value).replace("part-0", "").replace("part-1", ""))
 
 
+@pytest.mark.parametrize("most", [1, 7, 1024])
+def test_the_one_bad_file_of_many_small_ones_is_named(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "MOST_FILES", most)
+    frames = [good(6, 6 * number) for number in range(40)]
+    frames[17] = frames[17].with_columns(
+        pl.when(pl.int_range(6) > 3).then(float("inf")).otherwise(pl.col(AGE)).alias(AGE)
+    )
+    frames[23] = frames[23].with_columns(pl.lit(CANARY).alias(GROUP))
+    frames[30] = good(6, 6 * 29)
+    with pytest.raises(NotAdmitted) as caught:
+        admitted(contract(), write(tmp_path / "data", *frames), tmp_path / "scratch")
+    assert [(one.path, one.column, one.rows) for one in caught.value.findings] == [
+        ("part-17.parquet", AGE, 2),
+        ("part-23.parquet", GROUP, 6),
+        (None, UNIT, 6),
+    ]
+
+
+HUGE = (1.7e308, 1.7e308, -1.7e308)
+
+
+@given(
+    numbers=st.lists(st.none() | st.floats(allow_nan=True) | st.sampled_from(HUGE), max_size=12),
+    dtype=st.sampled_from([pl.Float64(), pl.Float32()]),
+    nulls=st.booleans(),
+)
+def test_what_is_not_suspected_breaks_no_rule(numbers: list[float | None], dtype: pl.DataType, nulls: bool) -> None:
+    """The cheap look may cry wolf, as sums overflow, and must never miss one; pandera has the last word."""
+    role = Column(holds=Holds.number, nulls=Nulls.welcome if nulls else Nulls.undeclared)
+    frame = pl.DataFrame({"x": pl.Series(numbers, dtype=pl.Float64)}).cast(dtype)
+    rules = RowRules({"x": role}, {"x": dtype})
+    expected = {rule: int(frame.select(b(pl.col("x")).sum()).item()) for rule, b in row_rules(role, dtype).items()}
+    expected = {rule: rows for rule, rows in expected.items() if rows}
+    assert {rule: rows for (_, rule), rows in rules.broken(frame).items()} == expected
+    assert not (rules.keep(frame) and expected)
+    if not expected and sum(abs(number or 0.0) for number in numbers) < 1e38:
+        assert rules.keep(frame)
+
+
 def test_a_unit_may_stand_in_several_blocks_where_the_owner_says_so(tmp_path: Path) -> None:
     for month in ("1", "2"):
         write(tmp_path / "data" / f"month={month}", good(24))
@@ -175,6 +240,32 @@ def test_a_manifest_is_a_function_of_bytes_and_contract(tmp_path: Path) -> None:
     assert (folder / ADMISSION_FILE).stat().st_mode & 0o777 == path.stat().st_mode & 0o666
 
 
+def test_a_manifest_of_the_first_version_is_still_kept(tmp_path: Path) -> None:
+    folder = write(tmp_path / "data", good(24))
+    now, path = admitted(contract(), folder, tmp_path / "scratch"), folder / "part-0.parquet"
+    digest = hmac.new(bytes.fromhex(now.key), path.read_bytes(), "sha256").hexdigest()
+    old = now.model_copy(update={"version": 1, "files": (now.files[0].model_copy(update={"digest": digest}),)})
+    layout = list_partitions(folder, None)
+    with held_to(old, folder, layout.partitions[0]):
+        pass
+    with (
+        pytest.raises(DataError, match="changed since"),
+        held_to(old.model_copy(update={"version": 2}), folder, layout.partitions[0]),
+    ):
+        pytest.fail("another digest is of other bytes")
+
+
+def test_digests_are_keyed_blake3(tmp_path: Path) -> None:
+    """Whatever the size of the pieces: bytes at once, a file by chunks."""
+    content = bytes(range(256)) * 9000
+    (tmp_path / "file").write_bytes(content)
+    key = blake3(bytes(16), derive_key_context="causalveil data contents v2").digest()
+    expected = blake3(content, key=key).hexdigest()
+    assert file_digest(tmp_path / "file", "00" * 16) == bytes_digest(content, "00" * 16) == expected
+    assert bytes_digest(content[:-1], "00" * 16) != expected
+    assert bytes_digest(content, "01" * 16) != expected
+
+
 def test_a_file_is_held_to_what_was_admitted_while_it_is_read(tmp_path: Path) -> None:
     folder = write(tmp_path / "data", good(24), good(24, 24))
     admission, layout = admitted(contract(), folder, tmp_path / "scratch"), list_partitions(folder, None)
@@ -202,7 +293,7 @@ def test_units_are_told_apart_by_all_128_bits_and_over_all_files(file_units: int
     hashes[10:20, 0] = hashes[10, 0]
     hashes[20] = 0
     hashes[21] = 2**64 - 1
-    seen = SeenUnits(tmp_path / "seen", 300, file_units)
+    seen = SeenHashes(tmp_path / "seen", 300, file_units)
     for part in np.array_split(hashes, 3):
         seen.add(part)
     assert seen.repeated() == 0
@@ -213,4 +304,37 @@ def test_units_are_told_apart_by_all_128_bits_and_over_all_files(file_units: int
 
 
 def test_no_units_are_unique(tmp_path: Path) -> None:
-    assert SeenUnits(tmp_path / "seen", 0).repeated() == 0
+    assert SeenHashes(tmp_path / "seen", 0).repeated() == 0
+    assert SeenUnits(tmp_path / "units", 0, bytes(16)).repeated() == 0
+
+
+PIECES: dict[str, tuple[list[list[int]], int]] = {
+    "rising": ([[1, 5, 9], [10, 12], [-(2**63), 0]], 0),
+    "rising, in each other's gaps": ([[1, 5, 9], [2, 6, 10]], 0),
+    "rising, one in both": ([[1, 5, 9], [2, 5, 10]], 1),
+    "rising, end on start": ([[1, 5, 9], [9, 10]], 1),
+    "one after the other alike": ([[1, 2, 2, 3]], 1),
+    "rising, then falling": ([[1, 2, 3], [6, 5, 4]], 0),
+    "rising, then falling over it": ([[1, 2, 3], [4, 3, 2]], 2),
+    "falling, then rising over it": ([[4, 3, 2], [1, 2, 3]], 2),
+    "a piece of none": ([[1, 2], [], [2]], 1),
+}
+
+
+@pytest.mark.parametrize("name", PIECES)
+@pytest.mark.parametrize("dtype", [pl.Int64, pl.Int16, pl.String])
+def test_units_stand_twice_whatever_their_order(name: str, dtype: Any, tmp_path: Path) -> None:
+    pieces, expected = PIECES[name]
+    seen = SeenUnits(tmp_path / "seen", 9, bytes(range(16)))
+    for piece in pieces:
+        seen.add(pl.Series([max(number, -9) for number in piece], dtype=pl.Int64).cast(dtype))
+    assert seen.repeated() == expected
+
+
+def test_units_beyond_64_signed_bits_are_told_apart(tmp_path: Path) -> None:
+    seen = SeenUnits(tmp_path / "seen", 4, bytes(range(16)))
+    seen.add(pl.Series([1, 2**63 - 1], dtype=pl.UInt64))
+    seen.add(pl.Series([2**63, 2**64 - 1], dtype=pl.UInt64))
+    assert seen.repeated() == 0
+    seen.add(pl.Series([1], dtype=pl.UInt64))
+    assert seen.repeated() == 1

@@ -1,0 +1,66 @@
+"""Small Parquet files, whose bytes are in memory already: what was digested is what is decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.plan import Partition
+from causalveil.tasks.enclave.partitions import arrow_frame, other_count, parquet_errors, types_of, unreadable
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+
+class WholeFile:
+    """One of them."""
+
+    def __init__(self, partition: Partition, content: bytes) -> None:
+        """Read the footer.
+
+        Raises:
+            DataError: it does not parse.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        self._partition, self._content, file = partition, content, None
+        try:
+            file = pq.ParquetFile(pa.BufferReader(content))
+            self.schema = file.schema_arrow
+        except parquet_errors():
+            file = None
+        if file is None:
+            raise DataError(unreadable(partition.path))
+        self._file = file
+
+    def types(self) -> dict[str, pl.DataType]:
+        """As of :func:`column_types`; two files of one ``schema`` have the same."""
+        return types_of(BytesIO(self._content), self._partition)
+
+    def rows(self, columns: Sequence[str]) -> pa.Table:
+        """All rows of some columns, for :func:`joined`.
+
+        Raises:
+            DataError: as of :func:`read_rows`.
+        """
+        table = None
+        try:
+            table = self._file.read(columns=list(columns), use_threads=False).select(columns)
+        except parquet_errors():
+            table = None
+        if table is None:
+            raise DataError(unreadable(self._partition.path))
+        if table.num_rows != self._partition.rows:
+            raise DataError(other_count(self._partition.path))
+        return table
+
+
+def joined(tables: Sequence[pa.Table], columns: Sequence[str]) -> pl.DataFrame:
+    """The rows of some tables of one schema, as :func:`read_rows` gives them."""
+    import pyarrow as pa
+
+    return arrow_frame(pa.concat_tables(tables), columns)
