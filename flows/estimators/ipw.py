@@ -6,7 +6,8 @@
     B  5  tau_n from D_n with pi_{w_eps}      weigh
        6  tau_eps = tau_n + e                 perturb, charged to the units of D_n
 
-With ``level: training_units`` step 6 adds nothing (Lee et al. 2019b); with ``level: label`` step 3 adds nothing.
+With ``level: training_units`` step 6 adds nothing (Lee et al. 2019b); with ``level: label`` step 3 adds nothing, and
+the noise of step 6 is that of the largest weight that is used, since weights are public.
 The corrections are listed in ``docs/privacy.md``.
 """
 
@@ -20,7 +21,7 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.ipw import interval, perturb, weights
+from causalveil.tasks.ipw import interval, perturb, public_scores, weights
 from causalveil.tasks.models import logistic
 
 __all__ = ["declare", "estimate", "expected"]
@@ -28,6 +29,8 @@ __all__ = ["declare", "estimate", "expected"]
 
 def declare(study: IpwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     """Every charge of the study, from public facts alone."""
+    if public_scores.has_public_scores(study):
+        return public_scores.declare(study)
     steps = (
         (logistic.SLOT, logistic.model(study, sizes).mechanism()),
         (perturb.slot(study), perturb.mechanism(study, sizes)),
@@ -41,6 +44,10 @@ def estimate(run: Run[IpwStudy], stage: Engine) -> EffectFindings:
     enter(run, stage)
     stage(split.split_stage, study, enclave)
     coefficients = stage(logistic.propensity_stage, study, sizes, enclave, run.budget)
-    stage(weights.weigh_stage, study, sizes, enclave, coefficients)
+    if public_scores.has_public_scores(study):
+        found = stage(public_scores.public_weights_stage, study, enclave, coefficients)
+        statistics = stage(public_scores.public_sums_stage, study, enclave, found, run.budget)
+        return stage(public_scores.public_interval_stage, study, found, statistics)
+    largest = stage(weights.weigh_stage, study, sizes, enclave, coefficients)
     statistics = stage(perturb.perturb_stage, study, sizes, enclave, run.budget)
-    return stage(interval.interval_stage, study, sizes, coefficients, statistics)
+    return stage(interval.interval_stage, study, sizes, coefficients, statistics, largest)

@@ -156,8 +156,23 @@ def balance(study: BalancingStudy, enclave: Enclave) -> tuple[Balance, WeightedU
         _make_whole(v, (t != 0) == (arm == 1))
     queries = {Estimand.ATE: len(t), Estimand.ATT: arms[1], Estimand.ATC: arms[0]}[study.estimand]
     units = weigh_units(v, t, queries, index)
+    return summary(balancer, units, means, target, (caps[1], caps[0])), units
+
+
+def summary(
+    balancer: Balancer, units: WeightedUnits, means: FloatArray, target: FloatArray, caps: tuple[float, float]
+) -> Balance:
+    """What may be said of a weighting, whoever made it.
+
+    Args:
+        balancer: rows and features.
+        units: the weighting.
+        means: of the features in either arm, controls first, shape (2, features).
+        target: over those whom the effect is averaged over, shape (features,).
+        caps: what each arm's weights were allowed, treated first.
+    """
     off = (balancer.weighted_means(units) - target)[:, 1:]
-    precisions = 1 / features.penalties[1:]
+    precisions = 1 / balancer.features.penalties[1:]
     # Arms whose outcomes depend alike on the features err together; otherwise their errors add up in squares.
     alike = float(np.square(off[1] - off[0]) @ precisions)
     apart = float(np.square(off[1]) @ precisions + np.square(off[0]) @ precisions)
@@ -165,11 +180,11 @@ def balance(study: BalancingStudy, enclave: Enclave) -> tuple[Balance, WeightedU
     return Balance(
         weights=units.summary,
         bias=math.sqrt(max(alike, apart) / variance),
-        features=features.count,
+        features=balancer.features.count,
         before=float(np.abs(means[1] - means[0])[1:].max(initial=0.0)),
         after=float(np.abs(off[1] - off[0]).max(initial=0.0)),
-        caps=(caps[1], caps[0]),
-    ), units
+        caps=caps,
+    )
 
 
 def _path(features: FloatArray, target: FloatArray, penalties: FloatArray, units: int) -> list[Solution]:
@@ -196,13 +211,18 @@ def weigh_stage(study: BalancingStudy, enclave: Enclave) -> Balance:
         DataError: an arm has no unit; nothing was drawn.
     """
     found, units = balance(study, enclave)
-    enclave.save(WEIGHTS, units.weights)
-    for place, pairs in enumerate(units.pairs):
-        enclave.save(PAIRS.format(place), pairs)
+    save_units(enclave, units)
     return found
 
 
+def save_units(enclave: Enclave, units: WeightedUnits) -> None:
+    """Leave a weighting in the enclave."""
+    enclave.save(WEIGHTS, units.weights)
+    for place, pairs in enumerate(units.pairs):
+        enclave.save(PAIRS.format(place), pairs)
+
+
 def open_units(enclave: Enclave, found: Balance) -> WeightedUnits:
-    """What ``weigh_stage`` left."""
+    """What ``save_units`` left."""
     first, second, across = (enclave.load(PAIRS.format(place)) for place in range(3))
     return WeightedUnits(found.weights, enclave.load(WEIGHTS), (first, second, across))

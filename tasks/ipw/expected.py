@@ -20,10 +20,11 @@ from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.sizes import least_units, sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
-from causalveil.tasks.ipw import perturb, weights
+from causalveil.tasks.ipw import perturb, public_scores, weights
 from causalveil.tasks.ipw.interval import findings
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.models import logistic
+from causalveil.tasks.weighted.interval import noise_of
 
 
 @dataclass(frozen=True)
@@ -82,15 +83,20 @@ def expected_statistics(study: IpwStudy, sizes: Sizes, stand_in: StandIn = Stand
 
 def expected_findings(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:
     """The estimate and interval that the stand-in population would give if no noise happened to be drawn."""
+    if public_scores.has_public_scores(study):
+        return public_scores.expected(study, sizes, stand_in)[0]
     return findings(study, sizes, expected_statistics(study, sizes, stand_in))
 
 
 def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> ExpectedWeighting:
     """Expected half-width of the interval, and what it is made of. Reads no data."""
     found = expected_findings(study, sizes, stand_in)
+    half_width = (found.interval.upper - found.interval.lower) / 2
+    if public_scores.has_public_scores(study):
+        half_width = public_scores.expected(study, sizes, stand_in)[1]
     model = logistic.model(study, sizes).mechanism()
     return ExpectedWeighting(
-        half_width=(found.interval.upper - found.interval.lower) / 2,
+        half_width=half_width,
         noise_standard_error=math.sqrt(found.variance.noise),
         sampling_standard_error=math.sqrt(found.variance.sampling),
         propensity_noise=Noise.of(model, dimension(study)).deviation,
@@ -114,7 +120,10 @@ def adjustment_share(study: IpwStudy, stand_in: StandIn = StandIn()) -> float:
 def sign_wrong(study: IpwStudy, sizes: Sizes, effect: float, stand_in: StandIn = StandIn()) -> float:
     """P(the released estimate has the wrong sign) for an effect of the stated size, by sampling and noise."""
     found = expected_findings(study, sizes, stand_in)
-    noise = Noise.of(perturb.mechanism(study, sizes), len(weights.private_entries(study)))
+    if public_scores.has_public_scores(study):
+        noise = noise_of(study.privacy.cost)
+    else:
+        noise = Noise.of(perturb.mechanism(study, sizes), len(weights.private_entries(study)))
     factor = math.sqrt(found.variance.noise) / noise.deviation if noise.deviation > 0 else 0.0
     return noise.tail(abs(effect), found.variance.sampling, factor)
 

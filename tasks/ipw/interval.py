@@ -25,19 +25,22 @@ FLOOR_DEVIATIONS = 5.0
 NOT_COVERED = "confounding; clipping, misspecification, shrinkage and noise of the propensity model"
 
 
-def findings(study: IpwStudy, sizes: Sizes, statistics: FloatArray) -> EffectFindings:
+def findings(
+    study: IpwStudy, sizes: Sizes, statistics: FloatArray, largest: weights.Largest | None = None
+) -> EffectFindings:
     """Estimate and interval from released sums.
 
     Args:
         study: the study.
         sizes: its sizes.
         statistics: what ``perturb`` released, in the order of ``weights.statistic_names``.
+        largest: by which weights the sums were scaled; None: by the clip.
     """
     noise = Noise.of(perturb.mechanism(study, sizes), len(weights.private_entries(study)))
     if study.estimator.weighting is Weighting.hajek:
         estimate, details = _hajek(study, statistics, noise)
     else:
-        estimate, details = _horvitz_thompson(study, statistics, sizes.estimation)
+        estimate, details = _horvitz_thompson(study, statistics, sizes.estimation, largest)
     width = study.outcome.width
     bounds = None if study.estimator.variant is Variant.paper else (-width, width)
     value, interval, variance, upper = assemble(estimate, noise, study.confidence, bounds)
@@ -78,12 +81,11 @@ def _hajek(
     """Difference of the two weighted arm means, with the delta method per arm.
 
     mean - mu = (e_numerator - mu e_denominator)/D holds exactly for the noisy denominator D, so the noise of
-    one arm's mean has variance (1 + mu^2) sigma^2 / D^2; at label level the denominator has none.
+    one arm's mean has variance (1 + mu^2) sigma^2 / D^2.
     """
-    label = study.privacy.level is Level.label
     means, variance, noise_square, variance_noise_square, clamped = [], 0.0, 0.0, 0.0, 0
     c = weights.SECOND_MOMENT
-    floor = max(0.0 if label else FLOOR_DEVIATIONS * noise.deviation, 1e-9)
+    floor = max(FLOOR_DEVIATIONS * noise.deviation, 1e-9)
     for numerator, total, square, linear, constant in np.asarray(statistics).reshape(2, 5).tolist():
         clamped += total < floor
         total = max(total, floor)
@@ -91,8 +93,8 @@ def _hajek(
         mean = min(max(numerator / total, -1.0), 1.0)
         means.append(mean)
         variance += (square - 2 * mean * linear + mean**2 * constant) / c / total**2
-        noise_square += (1 + (0 if label else mean**2)) / total**2
-        variance_noise_square += (1 + 4 * mean**2 + (0 if label else mean**4)) / c**2 / total**4
+        noise_square += (1 + mean**2) / total**2
+        variance_noise_square += (1 + 4 * mean**2 + mean**4) / c**2 / total**4
     half = study.outcome.width / 2
     estimate = Estimate(
         value=(means[0] - means[1]) * half,
@@ -111,15 +113,15 @@ def _hajek(
 
 
 def _horvitz_thompson(
-    study: IpwStudy, statistics: FloatArray, units: int
+    study: IpwStudy, statistics: FloatArray, units: int, largest: weights.Largest | None
 ) -> tuple[Estimate, dict[str, float | int | str | bool]]:
     """Sum of signed weighted outcomes over the number of units; its variance is that of a mean."""
-    scale = weights.horvitz_thompson_scale(study)
+    scale = weights.horvitz_thompson_scale(study, largest)
     if study.privacy.level is Level.label:
         first, square, constant = statistics.tolist()
-        largest = max(weights.largest_weights(study.estimand, study.estimator.clip))
-        unit, c = largest * study.outcome.width / 2, weights.LABEL_SQUARE
-        value = (unit * first + largest * study.outcome.middle * constant) / units
+        most = max(largest or weights.largest_weights(study.estimand, study.estimator.clip))
+        unit, c = most * study.outcome.width / 2, weights.LABEL_SQUARE
+        value = (unit * first + most * study.outcome.middle * constant) / units
     else:
         first, square = statistics.tolist()
         unit, c = scale.half, 1.0
@@ -135,7 +137,9 @@ def _horvitz_thompson(
     return estimate, {"normalisation": "number of estimation units"}
 
 
-def interval_stage(study: IpwStudy, sizes: Sizes, coefficients: FloatArray, statistics: FloatArray) -> EffectFindings:
+def interval_stage(
+    study: IpwStudy, sizes: Sizes, coefficients: FloatArray, statistics: FloatArray, largest: weights.Largest
+) -> EffectFindings:
     """The last stage: reads nothing but released and public values.
 
     Args:
@@ -144,8 +148,9 @@ def interval_stage(study: IpwStudy, sizes: Sizes, coefficients: FloatArray, stat
         coefficients: the propensity model, shape (d,). Where it was released with noise it joins the findings;
             at label level it is an exact function of rows that the owner has not published, and stays.
         statistics: what ``perturb`` released.
+        largest: by which weights the sums were scaled.
     """
-    found = findings(study, sizes, statistics)
+    found = findings(study, sizes, statistics, largest)
     if study.privacy.level is Level.label:
         return found
     names = (f"propensity_coefficient[{name}]" for name in feature_names(study))

@@ -6,9 +6,9 @@ float addition cannot widen the sensitivity. Proofs: ``docs/proofs/ipw.md``, sec
 
 Hajek weighting, per arm, with a = weight / (the arm's largest possible weight) and u in [-1, 1] the scaled
 outcome: ``(a u, a, c a^2 u^2, c a^2 u, c a^2)``, treated first, 10 numbers; c = ``SECOND_MOMENT``. The second
-moments ride in the same draw and give the sampling variance.
+moments ride in the same draw and give the sampling variance. At label level ``public_scores.py`` takes their place.
 Horvitz-Thompson: with v in [-1, 1] the scaled signed contribution of a unit: ``(v, v^2)``; at label level
-``(+-a u, c v^2, +-a)`` with c = ``LABEL_SQUARE``, whose last number is public.
+``(+-a u, c v^2, +-a)`` with c = ``LABEL_SQUARE``, whose last number is public, and by the largest weights that occur.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ SECOND_MOMENT = 0.35
 LABEL_SQUARE = 1.0
 
 
+# Of a treated unit and of a control.
+Largest = tuple[float, float]
+
+
 @dataclass(frozen=True)
 class Scale:
     """How a Horvitz-Thompson contribution k becomes v = (k - middle)/half in [-1, 1], in outcome units."""
@@ -49,7 +53,7 @@ class Scale:
     half: float
 
 
-def largest_weights(estimand: Estimand, clip: tuple[float, float]) -> tuple[float, float]:
+def largest_weights(estimand: Estimand, clip: tuple[float, float]) -> Largest:
     """The largest weight that a treated unit and a control can have, scores being clipped to ``clip``."""
     low, high = clip
     return {
@@ -59,12 +63,16 @@ def largest_weights(estimand: Estimand, clip: tuple[float, float]) -> tuple[floa
     }[estimand]
 
 
-def horvitz_thompson_scale(study: IpwStudy) -> Scale:
+def horvitz_thompson_scale(study: IpwStudy, largest: Largest | None = None) -> Scale:
     """The range of a signed contribution weight * y (treated) or -weight * y (control), from declared bounds.
 
     The paper's is symmetric, C max(weights) with C the largest |y|; the exact range is never wider.
+
+    Args:
+        study: the study.
+        largest: weight of a treated unit and of a control; None: by the clip.
     """
-    treated, control = largest_weights(study.estimand, study.estimator.clip)
+    treated, control = largest or largest_weights(study.estimand, study.estimator.clip)
     low, high = study.outcome.lower, study.outcome.upper
     if study.estimator.variant is Variant.paper:
         return Scale(0.0, max(abs(low), abs(high)) * max(treated, control))
@@ -86,20 +94,21 @@ def weights(estimand: Estimand, scores: FloatArray, t: ByteArray) -> FloatArray:
     return np.where(treated, for_treated, for_controls)
 
 
-def contributions(study: IpwStudy, rows: Rows, coefficients: FloatArray) -> FloatArray:
+def contributions(study: IpwStudy, rows: Rows, coefficients: FloatArray, largest: Largest | None = None) -> FloatArray:
     """What each unit adds to the sums, shape (numbers, rows), every number in [-1, 1].
 
     Of the Hajek numbers only one arm's five are returned per unit; the treatment says which arm's they are.
+    ``largest``: as in :func:`horvitz_thompson_scale`.
     """
     weight = weights(study.estimand, clipped_scores(rows.x, coefficients, study.estimator.clip), rows.t)
-    treated, control = largest_weights(study.estimand, study.estimator.clip)
+    treated, control = largest or largest_weights(study.estimand, study.estimator.clip)
     u = np.clip(rows.u, -1.0, 1.0)
     if study.estimator.weighting is Weighting.hajek:
         a = np.minimum(weight / np.where(rows.t != 0, treated, control), 1.0)
         au, aa = a * u, SECOND_MOMENT * (a * a)
         return np.stack([au, a, aa * (u * u), aa * u, aa])
     sign = np.where(rows.t != 0, 1.0, -1.0)
-    scale = horvitz_thompson_scale(study)
+    scale = horvitz_thompson_scale(study, largest)
     y = study.outcome.middle + u * (study.outcome.width / 2)
     v = np.clip((sign * weight * y - scale.middle) / scale.half, -1.0, 1.0)
     if study.privacy.level is not Level.label:
@@ -115,6 +124,7 @@ def exact_sums(
     units: int,
     coefficients: FloatArray,
     workers: int = 1,
+    largest: Largest | None = None,
 ) -> FloatArray:
     """Sums of the contributions, rounded to the lattice, over all units; exact, shape (numbers,).
 
@@ -125,6 +135,7 @@ def exact_sums(
         units: rows of all segments together.
         coefficients: released (or public) coefficients of the propensity model, shape (d,).
         workers: threads; the result does not depend on it.
+        largest: as in :func:`horvitz_thompson_scale`.
     """
     step = 2.0 ** lattice_exponent(units)
     per_arm = study.estimator.weighting is Weighting.hajek
@@ -135,7 +146,7 @@ def exact_sums(
         for first in range(0, len(part), CHUNK):
             window = slice(first, first + CHUNK)
             chunk = Rows(part.x[window], part.t[window], part.u[window])
-            whole = np.rint(bounded(contributions(study, chunk, coefficients)) * step)
+            whole = np.rint(bounded(contributions(study, chunk, coefficients, largest)) * step)
             # Whole numbers whose absolute values add up to at most 2^52: every partial sum is exact.
             if per_arm:
                 arm = (chunk.t != 0).astype(np.float64)
@@ -165,7 +176,7 @@ def private_entries(study: IpwStudy) -> list[int]:
     if study.privacy.level is Level.training_units:
         return []
     if study.privacy.level is Level.label:
-        return [index for index, name in enumerate(names) if name.split(":")[-1] not in ("1", "aa")]
+        return [index for index, name in enumerate(names) if name != "1"]
     return list(range(len(names)))
 
 
@@ -173,21 +184,18 @@ def sensitivity(study: IpwStudy, sizes: Sizes | None) -> Sensitivity:
     """L2 distance between the private entries of the sums of two tables that differ in one unit.
 
     sample, Hajek: sqrt(4 + 6 c^2), attained when the unit changes arm; the same formula for every estimand
-    since each arm is scaled by its own largest weight. sample, Horvitz-Thompson: 2. label, Hajek:
-    2 sqrt(1 + c^2). label, Horvitz-Thompson: sqrt(4 + c^2). To each is added what rounding to the lattice
+    since each arm is scaled by its own largest weight. sample, Horvitz-Thompson: 2. label,
+    Horvitz-Thompson: sqrt(4 + c^2). To each is added what rounding to the lattice
     can move two units' contributions by.
     """
-    label = study.privacy.level is Level.label
     if study.estimator.weighting is Weighting.hajek:
         c = SECOND_MOMENT
-        formula, value = (
-            (f"2 sqrt(1 + {c:g}^2)", 2 * math.sqrt(1 + c * c))
-            if label
-            else (f"sqrt(4 + 6 {c:g}^2)", math.sqrt(4 + 6 * c * c))
-        )
-    else:
+        formula, value = f"sqrt(4 + 6 {c:g}^2)", math.sqrt(4 + 6 * c * c)
+    elif study.privacy.level is Level.label:
         c = LABEL_SQUARE
-        formula, value = (f"sqrt(4 + {c:g}^2)", math.sqrt(4 + c * c)) if label else ("2", 2.0)
+        formula, value = f"sqrt(4 + {c:g}^2)", math.sqrt(4 + c * c)
+    else:
+        formula, value = "2", 2.0
     numbers = len(private_entries(study))
     formula += f" + sqrt({numbers}) 2^-G, G = min({LARGEST_EXPONENT}, 52 - ceil(log2 n)), n estimation units"
     if sizes is None:
@@ -196,15 +204,36 @@ def sensitivity(study: IpwStudy, sizes: Sizes | None) -> Sensitivity:
     return Sensitivity(value=(value + rounding) * (1 + 1e-12), norm=Norm.l2, formula=formula)
 
 
-def weigh_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, coefficients: FloatArray) -> None:
-    """Leave the exact sums over the estimation units in the enclave."""
-    halves = Halves.open(enclave)
-    sums = exact_sums(
-        study,
-        halves.estimation,
-        halves.segments,
-        sizes.estimation,
-        coefficients,
-        study.execution.workers,
-    )
+def used_weights(
+    study: IpwStudy, rows: Callable[[int], Rows], segments: int, coefficients: FloatArray, workers: int = 1
+) -> Largest:
+    """The largest weights that occur in either arm, which are public where covariates and treatments are.
+
+    An arm without a unit has the largest weight that it could have.
+    """
+
+    def of(index: int) -> Largest:
+        part = rows(index)
+        found = [0.0, 0.0]
+        for first in range(0, len(part), CHUNK):
+            x, t = part.x[first : first + CHUNK], part.t[first : first + CHUNK]
+            weight = weights(study.estimand, clipped_scores(x, coefficients, study.estimator.clip), t)
+            for place, arm in enumerate((t != 0, t == 0)):
+                found[place] = max(found[place], float(weight.max(where=arm, initial=0.0)))
+        return found[0], found[1]
+
+    parts = distribute(of, segments, workers)
+    possible = largest_weights(study.estimand, study.estimator.clip)
+    treated, control = (max(part[place] for part in parts) or possible[place] for place in (0, 1))
+    return treated, control
+
+
+def weigh_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, coefficients: FloatArray) -> Largest:
+    """Leave the exact sums over the estimation units in the enclave; return by which weights they were scaled."""
+    halves, workers = Halves.open(enclave), study.execution.workers
+    largest = largest_weights(study.estimand, study.estimator.clip)
+    if study.privacy.level is Level.label:
+        largest = used_weights(study, halves.estimation, halves.segments, coefficients, workers)
+    sums = exact_sums(study, halves.estimation, halves.segments, sizes.estimation, coefficients, workers, largest)
     enclave.save(SUMS, sums)
+    return largest

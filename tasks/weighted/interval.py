@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.inference.variance_allowance import allowance, laplace_allowance
@@ -23,6 +24,12 @@ def largest_variance(weights: PublicWeights) -> float:
     return treated + control + (0 if whole else 4 / weights.queries)
 
 
+def noise_of(cost: PrivacyCost) -> Noise:
+    """Of one of the two numbers."""
+    release_by = mechanism(cost)
+    return Noise.of(release_by, 2) if cost.delta > 0 else Noise(release_by.known_scale, 1.0)
+
+
 def weighted_findings(
     study: EffectStudy, weights: PublicWeights, statistics: FloatArray, bias: float = 0.0
 ) -> EffectFindings:
@@ -35,8 +42,7 @@ def weighted_findings(
         bias: what the estimate may be off by, in standard errors of sampling.
     """
     cost, half, width = study.privacy.cost, study.outcome.width / 2, study.outcome.width
-    release_by = mechanism(cost)
-    noise = Noise.of(release_by, 2) if cost.delta > 0 else Noise(release_by.known_scale, 1.0)
+    noise = noise_of(cost)
     first, second = (float(share) for share in shares(weights, cost))
     factor = 2 * float(weights.largest_weight) / first
     value = factor * float(statistics[0])

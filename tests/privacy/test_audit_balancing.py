@@ -1,7 +1,8 @@
-"""Balancing's release audited from outside on two tables that differ in one outcome, with a mutant that must be caught.
+"""Releases under public weights, of balancing and of `ipw`, audited from outside on two tables.
 
-The unit of the largest weight has the outcome at either end of the range. The likelihood ratio of thousands of seeded
-draws bounds epsilon from below (``audit.epsilon_lower_bound``, wrong with probability at most 1e-6 a case).
+They differ in one outcome: the unit of the largest weight has it at either end of the range. The likelihood ratio of
+thousands of seeded draws bounds epsilon from below (``audit.epsilon_lower_bound``, wrong with probability at most 1e-6
+a case). A mutant of less noise must be caught.
 """
 
 from __future__ import annotations
@@ -10,21 +11,35 @@ import numpy as np
 import pytest
 
 from causalveil.tasks.balancing.stages import SLOT
-from causalveil.tasks.balancing.weights import balance
+from causalveil.tasks.balancing.weights import balance, open_units
 from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.ipw.public_scores import public_weights_stage
+from causalveil.tasks.models.logistic import fit
 from causalveil.tasks.privacy.noise import SeededNoise
 from causalveil.tasks.weighted.perturb import mechanism, sums
+from causalveil.tasks.weighted.public_weights import WeightedUnits
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.balancing_help import confounded, make_balancing
+from tests.ipw_help import make_study
 
 RUNS, EPSILON = 2_500, "2"
 CONFIDENCE = 1 - 1e-6
 
 
-def released(scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, float]:
+def weighting(name: str, rows: Rows) -> WeightedUnits:
+    """Weights of an estimator."""
+    if name == "balancing":
+        return balance(make_balancing(2, epsilon=EPSILON), MemoryEnclave.of(rows))[1]
+    study, enclave = make_study(level="label", delta="0"), MemoryEnclave.of(rows)
+    coefficients = fit(lambda _: rows, 1, len(rows), study.estimator.penalty)
+    return open_units(enclave, public_weights_stage(study, enclave, coefficients))
+
+
+def released(name: str = "balancing", scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, float]:
     """Log-likelihood ratios of draws on either table; the mutant draws ``scale`` of the noise."""
-    study, rows = make_balancing(2, epsilon=EPSILON), confounded(200)
-    units = balance(study, MemoryEnclave.of(rows))[1]
+    study, rows = make_balancing(2, epsilon=EPSILON), confounded(200, 3 if name == "ipw" else 2)
+    units = weighting(name, rows)
     treated, control = (
         np.max(units.weights[rows.t == arm]) / total for arm, total in zip((1, 0), units.summary.totals, strict=True)
     )
@@ -45,13 +60,15 @@ def released(scale: float = 1.0) -> tuple[np.ndarray, np.ndarray, float]:
     return ratios[0], ratios[1], float(release_by.cost.epsilon)
 
 
-def test_the_release_stays_below_the_declared_epsilon() -> None:
-    first, second, declared = released()
+@pytest.mark.parametrize("name", ["balancing", "ipw"])
+def test_the_release_stays_below_the_declared_epsilon(name: str) -> None:
+    first, second, declared = released(name)
     found = epsilon_lower_bound(first, second, 0.0, CONFIDENCE)
     assert 0.4 * declared < found <= declared
 
 
+@pytest.mark.parametrize("name", ["balancing", "ipw"])
 @pytest.mark.parametrize("share", [0.4])
-def test_less_noise_is_caught(share: float) -> None:
-    first, second, declared = released(share)
+def test_less_noise_is_caught(name: str, share: float) -> None:
+    first, second, declared = released(name, share)
     assert epsilon_lower_bound(first, second, 0.0, CONFIDENCE) > declared

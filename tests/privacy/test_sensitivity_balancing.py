@@ -9,12 +9,15 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.tasks.balancing.weights import balance
+from causalveil.tasks.balancing.weights import balance, open_units
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.ipw.public_scores import public_weights_stage
+from causalveil.tasks.models.logistic import fit
 from causalveil.tasks.weighted.perturb import mechanism, shares, sums
 from causalveil.tasks.weighted.public_weights import WeightedUnits, weigh_units
 from tests.balancing_help import confounded, make_balancing
+from tests.ipw_help import make_study
 
 PURE = PrivacyCost(epsilon=Decimal(1), delta=Decimal(0))
 GAUSSIAN = PrivacyCost(epsilon=Decimal(1), delta=Decimal("1e-6"))
@@ -85,6 +88,25 @@ def test_weights_are_of_public_columns_alone() -> None:
     assert one[0] == other[0]
     assert np.array_equal(one[1].weights, other[1].weights)
     assert all(np.array_equal(*pair) for pair in zip(one[1].pairs, other[1].pairs, strict=True))
+
+
+def test_ipw_at_label_level_takes_weights_from_public_columns_alone() -> None:
+    """The largest weight that occurs is far below the clip's, and the release's unit is 1 all the same."""
+    study, rows = make_study(level="label", delta="0", clip=(0.001, 0.999)), confounded(400, 3)
+    coefficients = fit(lambda _: rows, 1, len(rows), study.estimator.penalty)
+    found = []
+    for each in (rows, Rows(rows.x, rows.t, -rows.u)):
+        enclave = MemoryEnclave.of(each)
+        found.append((public_weights_stage(study, enclave, coefficients), enclave))
+    assert found[0][0] == found[1][0]
+    units, other = (open_units(enclave, balance) for balance, enclave in found)
+    assert np.array_equal(units.weights, other.weights)
+    for place in range(0, 400, 7):
+        moved = rows.u.copy()
+        moved[place] = -1.0 if rows.u[place] > 0 else 1.0
+        distance = np.abs(sums(units, rows.t, moved, PURE) - sums(units, rows.t, rows.u, PURE)).sum()
+        assert distance <= float(mechanism(PURE).sensitivity.value or 0)
+    assert float(units.summary.largest_weight) < 0.1 * 1000 / 400
 
 
 def test_a_calibration_to_the_mean_weight_would_break_the_bound() -> None:

@@ -145,7 +145,6 @@ def test_the_sensitivity_formulas() -> None:
     for changes, numbers, expected in (
         ({}, 10, math.sqrt(4 + 6 * c**2)),
         ({"weighting": "horvitz_thompson"}, 2, 2.0),
-        ({"level": "label"}, 6, 2 * math.sqrt(1 + c**2)),
         ({"level": "label", "weighting": "horvitz_thompson"}, 2, math.sqrt(4 + k**2)),
     ):
         study = make_study(**changes)

@@ -1,0 +1,140 @@
+"""Hajek weighting where covariates and treatments are public: noise of the weights that are used, and of no others.
+
+Scores, and so weights, are functions of public columns: one outcome moves the estimate by at most the largest weight
+that occurs times the outcome's width, however large a weight the clip would allow. Proof: ``docs/proofs/balancing.md``,
+sections 1 to 4. What imbalance the weights leave is public too and widens the interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.privacy import Charge, Level
+from causalveil.schemas.study import Estimand
+from causalveil.tasks.balancing.expected import (
+    EXPLAINED,
+    OVERLAP,
+    arms_of,
+    square_within,
+    stand_in_balance,
+    stand_in_people,
+)
+from causalveil.tasks.balancing.features import learn_features
+from causalveil.tasks.balancing.stages import COVERS_IMBALANCE
+from causalveil.tasks.balancing.weights import Balance, Balancer, open_units, save_units, summary
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.ipw.perturb import LABEL_SLOT
+from causalveil.tasks.ipw.weights import CHUNK, weights
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.distribute import map_partitions
+from causalveil.tasks.models.logistic import clipped_scores
+from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.weighted.expected import weighted_expected
+from causalveil.tasks.weighted.interval import weighted_findings
+from causalveil.tasks.weighted.perturb import mechanism, sums
+from causalveil.tasks.weighted.public_weights import check_arms, weigh_units
+
+NOT_COVERED = (
+    "confounding by what nobody recorded; what depends on covariates otherwise than by columns, squares, products and "
+    "the propensity index"
+)
+
+
+def has_public_scores(study: IpwStudy) -> bool:
+    """Whether a study's weights are public and add up to 1 in each arm."""
+    return study.privacy.level is Level.label and study.estimator.weighting is Weighting.hajek
+
+
+def declare(study: IpwStudy) -> tuple[Charge, ...]:
+    """The one charge of such a study."""
+    return (mechanism(study.privacy.cost).charge(LABEL_SLOT),)
+
+
+def public_weights_stage(study: IpwStudy, enclave: Enclave, coefficients: FloatArray) -> Balance:
+    """Leave every unit's weight and the pairs of the variance; return what may be said of them.
+
+    Args:
+        study: the study.
+        enclave: its rows.
+        coefficients: of the propensity model, shape (d,).
+
+    Raises:
+        DataError: an arm has no unit; nothing was drawn.
+    """
+    t = enclave.gather("t")
+    treated = int(np.count_nonzero(t))
+    arms = len(t) - treated, treated
+    check_arms(treated, arms[0])
+    weight, score = _weights_and_scores(study, enclave, coefficients)
+    for arm in (t == 0, t != 0):
+        weight[arm] /= weight[arm].mean()
+    queries = {Estimand.ATE: len(t), Estimand.ATT: arms[1], Estimand.ATC: arms[0]}[study.estimand]
+    units = weigh_units(weight, t, queries, score)
+    features, _ = learn_features(study, enclave, len(t))
+    balancer = Balancer(enclave, features, study.execution.workers)
+    totals, _ = balancer.totals()
+    means = totals / np.array(arms)[:, None]
+    target = {Estimand.ATE: totals.sum(axis=0) / len(t), Estimand.ATT: means[1], Estimand.ATC: means[0]}
+    caps = [float(weight[arm].max()) for arm in (t != 0, t == 0)]
+    save_units(enclave, units)
+    return summary(balancer, units, means, target[study.estimand], (caps[0], caps[1]))
+
+
+def _weights_and_scores(study: IpwStudy, enclave: Enclave, coefficients: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Every unit's weight and score before it is clipped, shape (n,), segment by segment."""
+
+    def of(segment: int) -> FloatArray:
+        rows = enclave.rows(segment)
+        windows = [slice(first, first + CHUNK) for first in range(0, len(rows), CHUNK)]
+        return np.concatenate([np.empty((2, 0)), *(chunk(Rows(rows.x[w], rows.t[w], rows.u[:0])) for w in windows)], 1)
+
+    def chunk(rows: Rows) -> FloatArray:
+        clipped = clipped_scores(rows.x, coefficients, study.estimator.clip)
+        return np.stack([weights(study.estimand, clipped, rows.t), clipped_scores(rows.x, coefficients, (0.0, 1.0))])
+
+    both = np.concatenate(map_partitions(of, enclave.segments, study.execution.workers), axis=1)
+    return both[0], both[1]
+
+
+def public_sums_stage(study: IpwStudy, enclave: Enclave, found: Balance, budget: Budget) -> FloatArray:
+    """Release what the outcomes add up to under the weights that ``weigh`` left."""
+    exact = sums(open_units(enclave, found), enclave.gather("t"), enclave.gather("u"), study.privacy.cost)
+    return mechanism(study.privacy.cost).release(exact, LABEL_SLOT, budget)
+
+
+def public_interval_stage(study: IpwStudy, found: Balance, statistics: FloatArray) -> EffectFindings:
+    """Estimate and interval from public and released values."""
+    result = weighted_findings(study, found.weights, statistics, found.bias)
+    covers = (*result.interval.covers, COVERS_IMBALANCE)
+    details = {
+        **result.details,
+        "adjustment": "adjusted by inverse probability weights",
+        "normalisation": "weights of each arm",
+        "largest_difference_before": found.before,
+        "largest_difference_after": found.after,
+        "not_covered": NOT_COVERED,
+    }
+    return replace(result, interval=result.interval.model_copy(update={"covers": covers}), details=details)
+
+
+def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> tuple[EffectFindings, float]:
+    """The findings of a stand-in population without an effect if no noise happened to be drawn, and the half-width.
+
+    Raises:
+        DataError: it has no two arms.
+    """
+    arms = arms_of(sizes.units, stand_in.treated)
+    people = stand_in_people(stand_in.treated, OVERLAP)
+    weight = weights(study.estimand, people.chances.clip(*study.estimator.clip), people.t)
+    of_arms = [weight[people.t == arm] for arm in (1, 0)]
+    caps = float(of_arms[0].max()), float(of_arms[1].max())
+    found = stand_in_balance(people, arms, study.estimand, of_arms, caps)
+    square = square_within(study, stand_in, EXPLAINED)
+    return weighted_expected(found.weights, square, study.privacy.cost, partial(public_interval_stage, study, found))
