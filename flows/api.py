@@ -23,8 +23,8 @@ from causalveil.flows.sequence.study import already, check_run_id, execute, load
 from causalveil.schemas.documents import painted_by
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
-from causalveil.schemas.sites.pooled import PooledRelease, load_published
+from causalveil.schemas.release import DirectionRelease, EffectRelease, ProtocolRelease, Release
+from causalveil.schemas.sites.pooled import OfSites, PooledProtocolRelease, PooledRelease, Published, load_published
 from causalveil.schemas.study import Study
 from causalveil.tasks.machine.site import site_settings
 from causalveil.tasks.machine.write import write_whole
@@ -34,8 +34,10 @@ __all__ = [
     "DirectionRelease",
     "EffectRelease",
     "Plan",
+    "PooledProtocolRelease",
     "PooledRelease",
     "PooledResult",
+    "ProtocolRelease",
     "Release",
     "RunResult",
     "Study",
@@ -50,7 +52,7 @@ __all__ = [
 ]
 
 painted_by(Release, head_html)
-painted_by(PooledRelease, head_html)
+painted_by(OfSites, head_html)
 painted_by(StudyPlan, lambda study_plan: plan_html(study_plan, study_plan.specification))
 
 EngineName = Literal["prefect", "direct"]
@@ -150,7 +152,7 @@ def pool(sites: str | Path, *, out: str | Path | None = None) -> PooledResult:
     return pool_sites(Path(sites), out, DirectEngine())
 
 
-def load_release(path: str | Path) -> Release | PooledRelease:
+def load_release(path: str | Path) -> Published:
     """Read a release.json of any kind back.
 
     Raises:
@@ -159,9 +161,7 @@ def load_release(path: str | Path) -> Release | PooledRelease:
     return load_published(Path(path))
 
 
-def report(
-    release: str | Path | RunResult | PooledResult | Release | PooledRelease, *, out: str | Path | None = None
-) -> Path:
+def report(release: str | Path | RunResult | PooledResult | Published, *, out: str | Path | None = None) -> Path:
     """Write a release as one self-contained HTML page; return the page's path.
 
     Args:
@@ -174,7 +174,7 @@ def report(
     source: Path | None = None
     if isinstance(release, RunResult | PooledResult):
         source, document = release.path, release.release
-    elif isinstance(release, Release | PooledRelease):
+    elif isinstance(release, Published):
         document = release
     else:
         source, document = Path(release), load_release(release)

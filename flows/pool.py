@@ -16,6 +16,7 @@ from prefect import flow  # noqa: E402  (settings must be in place first)
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.prefect_engine import PrefectEngine  # noqa: E402
 from causalveil.flows.sequence.sites import PooledResult, pool_sites  # noqa: E402
+from causalveil.schemas.sites.pooled import SiteResult  # noqa: E402
 
 
 @flow(name="pool", log_prints=False, persist_result=False, validate_parameters=False)
@@ -25,7 +26,8 @@ def pool(sites: str, out: str | None = None) -> PooledResult:
     engine = PrefectEngine()
     outcome = pool_sites(Path(sites), out, engine)
     rows = [
-        {"site": site.site, "units": site.units, "estimate": site.estimate, "epsilon": float(site.epsilon)}
+        {"site": site.site, "units": site.units, "epsilon": float(site.epsilon)}
+        | ({"estimate": site.estimate} if isinstance(site, SiteResult) else {})
         for site in outcome.release.sites
     ]
     engine.publish("pooled-sites", rows, f"Sites of round {outcome.release.round}")

@@ -347,13 +347,18 @@ def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
         "outcome": ("codes",),
         "covariates": ("codes", "known", "others", "nulls"),
     }
-    result = {}
+    result: dict[str, Any] = {}
     for key, value in specification.items():
         keys = left_out.get(key, ())
         if keys is None:
             continue
         if key == "covariates" and isinstance(value, Mapping):
             result[key] = {name: _without(one, keys) for name, one in value.items()}
+        elif key == "outcomes" and isinstance(value, list):
+            result[key] = [_without(one, left_out["outcome"] or ()) for one in value]
+        elif key == "subgroups" and isinstance(value, Mapping):
+            column = _without(value.get("column"), left_out["covariates"] or ())
+            result[key] = {**value, "column": column}
         else:
             result[key] = _without(value, keys)
     return result

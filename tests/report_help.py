@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.flows.api import run_study
-from causalveil.schemas.release import Release, load_release_text
-from causalveil.schemas.sites.pooled import PooledRelease
+from causalveil.schemas.release import load_release_text
+from causalveil.schemas.sites.pooled import POOLED, Published
 from causalveil.tasks.regression.interval import ADJUSTED, CURVED, LINEAR, PARTLY, SWITCHED, UNADJUSTED
+from tests.pooled_help import call_of, hospitals
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import merge, write_study
 
 LONG = "a_column_with_a_name_that_goes_on_and_on_as_names_in_warehouses_do_" + "x" * 40
 # What a regression says it did.
 ADJUSTMENTS = (ADJUSTED, LINEAR, PARTLY, UNADJUSTED, SWITCHED)
+# What a withheld answer has none of.
+WITHHELD = ("estimate", "interval", "simultaneous", "noise_error", "sampling_error", "bias", "spread")
 BALANCE = (("before", 1.234), ("after", 0.0123), ("noise", 0.0456))
 Documents = dict[str, dict[str, Any]]
 
@@ -44,18 +47,23 @@ def releases(folder: Path) -> Documents:
         call.put(name, party.bundle("asked"))
     pooled = json.loads(call.pool().path.read_text())
 
+    cells = json.loads(call_of(folder / "cells", hospitals(folder / "hospitals")).pool().path.read_text())
+
     clear = {"estimate": -2.1, "interval": {"lower": -3.0, "upper": -1.2, "whole_range": False}}
     charge = ran["privacy"]["charges"][0]
     return {
         "effect": merge(ran, clear),
         "protocol": asked,
+        "pooled protocol": cells,
         "withheld": merge(
             asked,
             {
                 "answers": [
                     answer
                     | {"state": "withheld"}
-                    | dict.fromkeys(("estimate", "interval", "simultaneous", "noise_error", "sampling_error", "bias"))
+                    | dict.fromkeys(
+                        ("estimate", "interval", "simultaneous", "noise_error", "sampling_error", "bias", "spread")
+                    )
                     for answer in asked["answers"]
                 ]
             },
@@ -208,7 +216,7 @@ def long_pair() -> dict[str, Any]:
     return {"pair": pair, "specification": {"pair": pair}, "scores": [score]}
 
 
-def load(document: dict[str, Any]) -> Release | PooledRelease:
-    if document["kind"] == "pooled":
-        return PooledRelease.model_validate(document)
+def load(document: dict[str, Any]) -> Published:
+    if document["kind"] in POOLED:
+        return POOLED[document["kind"]].model_validate(document)
     return load_release_text(json.dumps(document))

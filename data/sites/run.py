@@ -1,6 +1,7 @@
 """The three-site study from one command: three hospitals and a coordinator, each with a home of its own.
 
     uv run python data/sites/run.py
+    uv run python data/sites/run.py --study study-protocol.yaml        # many questions at once
 
 Every step is a command that a person would type, and is printed. Each hospital is a process of its own with its own
 data, contract, ledger and key; the coordinator sees bundles and nothing else. Everything lands in releases/ROUND/.
@@ -55,9 +56,9 @@ def finish(process: subprocess.Popen[str]) -> str:
     return out
 
 
-def study_of(site: str) -> str:
+def study_of(site: str, file: str) -> str:
     """The study as it lies beside a hospital's data: what a person would change in an editor."""
-    text = (HERE / "study.yaml").read_text(encoding="utf-8").replace("{path: .}", f"{{path: {HERE / site}}}")
+    text = (HERE / file).read_text(encoding="utf-8").replace("{path: .}", f"{{path: {HERE / site}}}")
     agreed = AGREED[site]
     return text if agreed is None else text.replace("{epsilon: 1.0,", f"{{epsilon: {agreed},")
 
@@ -81,7 +82,7 @@ def terms(round_: str, keys: dict[str, str], now: datetime) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main(out: Path, engine: str) -> None:
+def main(out: Path, engine: str, file: str = "study.yaml") -> None:
     """Keys, terms, three runs at once, bundles, pool, report."""
     now = datetime.now(UTC)
     round_ = f"round-{now:%Y%m%dT%H%M%S}"
@@ -91,14 +92,14 @@ def main(out: Path, engine: str) -> None:
 
     asked = {site: party.start("bundle", "key", "--json") for site, party in hospitals.items()}
     keys = {site: json.loads(finish(process))["key"] for site, process in asked.items()}
-    shutil.copy(HERE / "study.yaml", coordinator.folder)
+    shutil.copy(HERE / file, coordinator.folder / "study.yaml")
     (coordinator.folder / "sites.yaml").write_text(terms(round_, keys, now), encoding="utf-8")
     (coordinator.folder / "bundles").mkdir()
 
     running = []
     for site, party in hospitals.items():
         study = party.folder / "study.yaml"
-        study.write_text(study_of(site), encoding="utf-8")
+        study.write_text(study_of(site, file), encoding="utf-8")
         words = ("run", str(study), "--site", site, "--round", round_, "--engine", engine)
         running.append(party.start(*words, "--out", str(party.folder / "release")))
     for process in running:
@@ -118,5 +119,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="The three-site study of data/sites/ from one command.")
     parser.add_argument("--out", type=Path, default=Path("releases"), help="where the round's folder is made")
     parser.add_argument("--engine", choices=("direct", "prefect"), default="direct")
+    parser.add_argument("--study", choices=("study.yaml", "study-protocol.yaml"), default="study.yaml")
     options = parser.parse_args()
-    main(options.out, options.engine)
+    main(options.out, options.engine, options.study)

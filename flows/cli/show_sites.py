@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
+from causalveil.flows.cli.protocols.pooled import pooled_protocol
 from causalveil.flows.cli.show import charge_table
 from causalveil.flows.sequence.sites import PooledResult
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.release import EffectRelease, Release
 from causalveil.schemas.sites.bundle import Bundle, instant_text
-from causalveil.schemas.sites.pooled import PooledEstimate, PooledRelease
+from causalveil.schemas.sites.pooled import PooledEstimate, PooledProtocolRelease, PooledRelease
 from causalveil.tasks.sites.bundle import fingerprint
 
 
@@ -62,6 +63,25 @@ def bundle(content: Bundle, release: Release, path: Path) -> None:
 def pooled(outcome: PooledResult) -> None:
     """A pooled release, readable."""
     release, console = outcome.release, Console()
+    if isinstance(release, PooledProtocolRelease):
+        head = f"{release.study}: {release.estimand} by {release.estimator}, {len(release.sites)} sites, "
+        head += f"{release.units:,} units"
+        console.print(Panel(head, title=f"round {release.round}", title_align="left"))
+        console.print(pooled_protocol(release), highlight=False, soft_wrap=True)
+    else:
+        _effect(release, console)
+    console.print(
+        f"Guarantee: ({amount_text(release.privacy.epsilon)}, {amount_text(release.privacy.delta)})-differential "
+        f"privacy for every {release.privacy.unit} of any site, {release.privacy.neighbours.replace('_', ' ')}, level "
+        f"{release.privacy.level}: nobody is in two sites (declared).",
+        highlight=False,
+    )
+    for sentence in release.privacy.unprotected:
+        console.print(f"[yellow]Not protected: {sentence}[/yellow]", highlight=False)
+    console.print(f"Release: {outcome.path}", highlight=False, soft_wrap=True)
+
+
+def _effect(release: PooledRelease, console: Console) -> None:
     body = (
         f"{release.study}: {release.estimand} by {release.estimator}, {len(release.sites)} sites, "
         f"{release.units:,} units\n{_line(release.model, _headline(release))}"
@@ -79,15 +99,6 @@ def pooled(outcome: PooledResult) -> None:
     for row in release.leave_one_out:
         left = row.fixed if release.model == "fixed" or row.random is None else row.random
         console.print(f"Without {row.site}: {_numbers(left)}", highlight=False)
-    console.print(
-        f"Guarantee: ({amount_text(release.privacy.epsilon)}, {amount_text(release.privacy.delta)})-differential "
-        f"privacy for every {release.privacy.unit} of any site, {release.privacy.neighbours.replace('_', ' ')}, level "
-        f"{release.privacy.level}: nobody is in two sites (declared).",
-        highlight=False,
-    )
-    for sentence in release.privacy.unprotected:
-        console.print(f"[yellow]Not protected: {sentence}[/yellow]", highlight=False)
-    console.print(f"Release: {outcome.path}", highlight=False, soft_wrap=True)
 
 
 def _headline(release: PooledRelease) -> PooledEstimate:

@@ -9,6 +9,7 @@ import typer
 
 from causalveil.flows.cli import show
 from causalveil.flows.cli.options import Json
+from causalveil.flows.cli.protocols.show import check_gates
 
 SiteName = Annotated[str, typer.Option("--site", help="this site, as the coordinator calls it", show_default=False)]
 RoundName = Annotated[str, typer.Option("--round", help="the coordinator's round", show_default=False)]
@@ -88,3 +89,4 @@ def pool(
         from causalveil.flows.cli import show_sites
 
         show_sites.pooled(outcome)
+    check_gates(outcome.release)

@@ -13,13 +13,15 @@ from causalveil.flows.engine.engine import Engine
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.sites.pooled import PooledRelease, pooled_text
+from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, pooled_text
 from causalveil.schemas.sites.terms import Sites, load_sites
-from causalveil.schemas.study import SLUG, EffectStudy
+from causalveil.schemas.study import SLUG
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.sites.accept import Accepted, accept
+from causalveil.tasks.sites.accept import Accepted, Asked, accept
 from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read_bundle
+from causalveil.tasks.sites.pooled_protocol import pooled_protocol
 from causalveil.tasks.sites.pooled_release import pooled_release
 from causalveil.tasks.sites.rounds import settle
 
@@ -30,7 +32,7 @@ RELEASE_FILE = "release.json"
 class PooledResult:
     """What a coordinator's run leaves behind."""
 
-    release: PooledRelease
+    release: PooledRelease | PooledProtocolRelease
     path: Path
 
     def _repr_html_(self) -> str | None:
@@ -38,7 +40,7 @@ class PooledResult:
         return self.release._repr_html_()
 
 
-def load_round(path: Path) -> tuple[Sites, EffectStudy, Path]:
+def load_round(path: Path) -> tuple[Sites, Asked, Path]:
     """The terms of a round, the study that travelled, and the folder of the bundles.
 
     Raises:
@@ -48,20 +50,22 @@ def load_round(path: Path) -> tuple[Sites, EffectStudy, Path]:
     # No contract is at hand where bundles are pooled: a study that travels declares every range and level itself.
     file = path.parent / terms.study
     study = resolve(load_study_file(file), None, str(file))
-    if not isinstance(study, EffectStudy):
+    if not isinstance(study, Asked):
         raise StudyError(f"{path}: study '{study.name}' is of kind '{study.kind}'; only effects are pooled")
     return terms, study, path.parent / terms.bundles
 
 
-def verify_stage(terms: Sites, study: EffectStudy, folder: Path) -> tuple[Accepted, ...]:
+def verify_stage(terms: Sites, study: Asked, folder: Path) -> tuple[Accepted, ...]:
     """Accept every expected site's bundle, or none."""
     accepted = accept(terms, study, folder, datetime.now(UTC))
     settle(open_ledger(), terms.round, {item.site: item.digest for item in accepted})
     return accepted
 
 
-def pool_stage(terms: Sites, study: EffectStudy, accepted: tuple[Accepted, ...]) -> PooledRelease:
+def pool_stage(terms: Sites, study: Asked, accepted: tuple[Accepted, ...]) -> PooledRelease | PooledProtocolRelease:
     """Pool what was accepted."""
+    if isinstance(study, ProtocolStudy):
+        return pooled_protocol(terms, study, accepted)
     return pooled_release(terms, study, accepted)
 
 

@@ -37,8 +37,9 @@ class ProtocolAnswer(Frozen):
 
     ``noise_error`` and ``sampling_error`` are standard errors in outcome units; ``bias`` is what the intervals allow
     for to either side. All simultaneous intervals of the release hold together with the declared confidence.
-    ``calibrated`` is the single interval widened and moved by what the negative controls show. A withheld answer has
-    no numbers.
+    ``calibrated`` is the single interval widened and moved by what the negative controls show. ``spread`` is the
+    released standard deviation of the outcome within arms, in which systematic error is measured. A withheld answer
+    has no numbers.
     """
 
     outcome: str
@@ -55,6 +56,7 @@ class ProtocolAnswer(Frozen):
     noise_error: Annotated[Finite | None, Field(ge=0)]
     sampling_error: Annotated[Finite | None, Field(ge=0)]
     bias: Annotated[Finite | None, Field(ge=0)]
+    spread: Annotated[Finite | None, Field(ge=0)]
 
 
 class GateVerdict(StrEnum):

@@ -198,6 +198,11 @@ class ProtocolStudy(Study):
         return (EVERYBODY,) if self.subgroups is None else self.subgroups.labels
 
     @property
+    def answered_groups(self) -> tuple[str, ...]:
+        """What an outcome's answers are about, in the order of the table: everybody, then each subgroup."""
+        return (EVERYBODY,) if self.subgroups is None else (EVERYBODY, *self.groups)
+
+    @property
     def arm_names(self) -> tuple[str, ...]:
         """The arms, the reference first."""
         if self.arms is None:

@@ -7,15 +7,18 @@ names the ledger entry of each site instead.
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, TypeAdapter
+from pydantic import Discriminator, Field, TypeAdapter
 
 from causalveil.schemas.amounts import Amount
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Frozen, Guarantee, Level, Neighbours
+from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, Limits, State
+from causalveil.schemas.protocols.study import OutcomeRole
 from causalveil.schemas.release import Interval, LedgerStatement, Release, Software, Variance, load_release_text
 from causalveil.schemas.signatures.public_keys import PublicKey
 from causalveil.schemas.sites.bundle import Digest, Instant
@@ -53,18 +56,13 @@ class WithoutSite(Frozen):
     random: PooledEstimate | None
 
 
-class SiteResult(Frozen):
-    """What one site contributed, and where its charge stands."""
+class SiteRecord(Frozen):
+    """Whom a site's answer is of, and where its charge stands."""
 
     site: Slug
     dataset: str
     units: int
     run_id: str
-    estimate: Finite
-    interval: Interval
-    variance: Variance
-    weight_fixed: Share
-    weight_random: Share
     epsilon: Amount
     delta: Amount
     study_digest: Digest
@@ -76,6 +74,16 @@ class SiteResult(Frozen):
     not_covered: str
     ledger: LedgerStatement
     version: Annotated[str, Field(description="of causalveil at the site")]
+
+
+class SiteResult(SiteRecord):
+    """What one site contributed to one effect."""
+
+    estimate: Finite
+    interval: Interval
+    variance: Variance
+    weight_fixed: Share
+    weight_random: Share
 
 
 class PooledPrivacy(Frozen):
@@ -90,10 +98,10 @@ class PooledPrivacy(Frozen):
     unprotected: tuple[str, ...]
 
 
-class PooledRelease(Frozen, Shown):
-    """A treatment effect over several sites."""
+class OfSites(Frozen, Shown):
+    """What every pooled release states: of which study, of which round, on whose declaration."""
 
-    kind: Literal["pooled"] = "pooled"
+    kind: str
     schema_version: Literal[1] = 1
     study: str
     study_digest: Annotated[Digest, Field(description="of the study that travelled")]
@@ -104,6 +112,16 @@ class PooledRelease(Frozen, Shown):
     estimator: str
     guarantee: Guarantee
     model: Annotated[Model, Field(description="declared in sites.yaml: which estimate is the headline")]
+    sites_digest: Annotated[Digest, Field(description="of the terms in sites.yaml")]
+    privacy: PooledPrivacy
+    not_for_release: Literal[False] = False
+    software: Software
+
+
+class PooledRelease(OfSites):
+    """A treatment effect over several sites."""
+
+    kind: Literal["pooled"] = "pooled"
     estimate: Finite
     interval: Interval
     variance: Variance
@@ -112,27 +130,114 @@ class PooledRelease(Frozen, Shown):
     heterogeneity: Heterogeneity
     sites: Annotated[tuple[SiteResult, ...], Field(min_length=2)]
     leave_one_out: tuple[WithoutSite, ...]
-    sites_digest: Annotated[Digest, Field(description="of the terms in sites.yaml")]
-    privacy: PooledPrivacy
-    not_for_release: Literal[False] = False
-    software: Software
+
+
+class CellState(StrEnum):
+    """Whether a question of a protocol has a pooled answer.
+
+    ``unresolved``: fewer than two sites answered it. ``withheld`` and ``marked``: a gate failed on the pooled balance;
+    marked also if a site marked its part.
+    """
+
+    answered = "answered"
+    unresolved = "unresolved"
+    marked = "marked"
+    withheld = "withheld"
+
+
+class SitePart(Frozen):
+    """What one site answered to one question, and how much it weighs; ``state`` says why it has no numbers."""
+
+    site: Slug
+    state: State
+    estimate: Finite | None
+    interval: Limits | None
+    weight_fixed: Share = 0.0
+    weight_random: Share = 0.0
+
+
+class PooledAnswer(Frozen):
+    """One row of a pooled protocol: an outcome, a subgroup and an arm over all sites that answered.
+
+    ``simultaneous`` and ``calibrated`` are of the declared model: all simultaneous intervals of the release hold
+    together, and calibrated ones are moved and widened by what the pooled negative controls show.
+    """
+
+    outcome: str
+    role: OutcomeRole
+    group: str
+    arm: str
+    reference: str
+    state: CellState
+    fixed: PooledEstimate | None
+    random: PooledEstimate | None
+    simultaneous: Limits | None
+    calibrated: Limits | None
+    heterogeneity: Heterogeneity | None
+    sites: Annotated[tuple[SitePart, ...], Field(min_length=2)]
+
+
+class SiteGate(GateResult):
+    """A gate as a site found it."""
+
+    site: Slug
+
+
+class PooledProtocolRelease(OfSites):
+    """A protocol's table over several sites: pooled cell by cell.
+
+    ``balance`` is each covariate's difference as the first primary outcome weighs the sites, and ``gates`` are those
+    on balance, judged on it; ``site_gates`` are as each site found them.
+    """
+
+    kind: Literal["pooled_protocol"] = "pooled_protocol"
+    confidence: Finite
+    answers: tuple[PooledAnswer, ...]
+    balance: tuple[BalanceRow, ...]
+    gates: tuple[GateResult, ...]
+    site_gates: tuple[SiteGate, ...]
+    calibration: Calibration
+    not_covered: str
+    sites: Annotated[tuple[SiteRecord, ...], Field(min_length=2)]
+
+    def headline(self, answer: PooledAnswer) -> PooledEstimate | None:
+        """The estimate of the declared model."""
+        return answer.fixed if self.model is Model.fixed else answer.random
+
+    @property
+    def gate_failed(self) -> bool:
+        """Whether a declared gate failed on the pooled balance."""
+        return any(gate.verdict is GateVerdict.failed for gate in self.gates)
+
+
+Published = Release | PooledRelease | PooledProtocolRelease
+POOLED: dict[str, type[PooledRelease] | type[PooledProtocolRelease]] = {
+    "pooled": PooledRelease,
+    "pooled_protocol": PooledProtocolRelease,
+}
+# What a reader skips first stands last in the file.
+LAST = ("sites_digest", "privacy", "not_for_release", "software")
 
 
 def pooled_schema() -> dict[str, Any]:
     """JSON Schema of a pooled release. ``schemas/sites/pooled-v1.schema.json`` is its export."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **TypeAdapter(PooledRelease).json_schema(mode="serialization"),
+        **TypeAdapter(
+            Annotated[PooledRelease | PooledProtocolRelease, Discriminator("kind")],
+        ).json_schema(mode="serialization"),
         "title": "causalveil pooled release, version 1",
     }
 
 
-def pooled_text(release: PooledRelease) -> str:
-    """The bytes of a pooled release.json: indented, keys in the order of the model."""
-    return json.dumps(release.model_dump(mode="json"), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def pooled_text(release: PooledRelease | PooledProtocolRelease) -> str:
+    """The bytes of a pooled release.json: indented, in the order of the model, but with ``LAST`` at the end."""
+    document = release.model_dump(mode="json")
+    ordered = {key: document[key] for key in document if key not in LAST} | {key: document[key] for key in LAST}
+    return json.dumps(ordered, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def load_published(path: Path) -> Release | PooledRelease:
+def load_published(path: Path) -> Published:
     """Read a release of any kind back: of a run, or pooled.
 
     Raises:
@@ -143,6 +248,7 @@ def load_published(path: Path) -> Release | PooledRelease:
         document = parse_json(text)
     except ValueError:
         raise StudyError(f"{path}: is not a JSON document") from None
-    if isinstance(document, dict) and document.get("kind") == "pooled":
-        return validate(PooledRelease, document, str(path))
+    kind = document.get("kind") if isinstance(document, dict) else None
+    if isinstance(kind, str) and kind in POOLED:
+        return validate(POOLED[kind], document, str(path))
     return load_release_text(text, str(path))

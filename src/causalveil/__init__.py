@@ -35,8 +35,8 @@ if TYPE_CHECKING:
         StudyError,
     )
     from causalveil.schemas.plan import Plan
-    from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
-    from causalveil.schemas.sites.pooled import PooledRelease
+    from causalveil.schemas.release import DirectionRelease, EffectRelease, ProtocolRelease, Release
+    from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease
     from causalveil.schemas.study import Study
 
 __all__ = [
@@ -51,8 +51,10 @@ __all__ = [
     "GateFailed",
     "LedgerError",
     "Plan",
+    "PooledProtocolRelease",
     "PooledRelease",
     "PooledResult",
+    "ProtocolRelease",
     "Release",
     "ReleaseHeld",
     "RunConflict",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -24,6 +25,68 @@ ENOUGH = 5
 LEAST_SPREAD = 1e-3
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A negative control's estimate, its standard error, and the scale that both are measured by, in its units."""
+
+    value: float
+    error: float
+    scale: float
+
+
+@dataclass(frozen=True)
+class Systematic:
+    """Mean and deviation of systematic error, and the mean's standard error, in standard deviations of an outcome."""
+
+    mean: float
+    deviation: float
+    mean_error: float
+
+    def limits(self, shown: Shown, quantile: float, width: float) -> Limits:
+        """The interval of an estimate that is moved and widened by it, within the declared width.
+
+        Args:
+            shown: the estimate, with its error and scale.
+            quantile: of the confidence, two-sided.
+            width: of the outcome's declared range.
+        """
+        half = quantile * math.hypot(shown.error, shown.scale * math.hypot(self.deviation, self.mean_error))
+        middle = shown.value - self.mean * shown.scale
+        return Limits(lower=min(max(middle - half, -width), width), upper=max(min(middle + half, width), -width))
+
+
+def learn(declared: int, shown: Sequence[Shown]) -> tuple[Calibration, Systematic | None]:
+    """What negative controls say of systematic error, and that in words; None if there are too few.
+
+    Args:
+        declared: how many outcomes are negative controls.
+        shown: those that noise does not hide, over everybody, of each arm against the reference.
+    """
+    if declared == 0:
+        return Calibration(controls=0, statement="No negative control was declared."), None
+    if declared < ENOUGH:
+        word = "control" if declared == 1 else "controls"
+        statement = f"{declared} negative {word}: read beside the answers; at least {ENOUGH} are needed to calibrate "
+        return Calibration(controls=declared, statement=statement + "intervals by them, so none was."), None
+    if len(shown) < ENOUGH:
+        statement = "Noise hides too many negative controls to calibrate by them."
+        return Calibration(controls=declared, statement=statement), None
+    values = np.array([one.value / one.scale for one in shown])
+    errors = np.array([one.error / one.scale for one in shown])
+    mean, deviation = systematic_error(values, errors)
+    mean_error = float(np.sqrt(1 / np.sum(1 / (errors**2 + deviation**2))))
+    calibration = Calibration(
+        controls=declared,
+        mean=mean,
+        deviation=deviation,
+        mean_error=mean_error,
+        statement=f"{declared} negative controls show systematic error of {mean:+.3f} ± {deviation:.3f} standard "
+        "deviations of an outcome: calibrated intervals are moved and widened by it. They hold if error is alike in "
+        "controls and in the outcomes of interest.",
+    )
+    return calibration, Systematic(mean, deviation, mean_error)
+
+
 def calibrate(
     study: ProtocolStudy, parts: Sequence[Part], answers: Sequence[ProtocolAnswer]
 ) -> tuple[tuple[ProtocolAnswer, ...], Calibration]:
@@ -34,67 +97,33 @@ def calibrate(
         parts: the answers with their errors, in the order of the table.
         answers: the table.
     """
-    controls = [outcome for outcome in study.outcomes if outcome.role is OutcomeRole.negative_control]
-    if not controls:
-        return tuple(answers), Calibration(controls=0, statement="No negative control was declared.")
-    if len(controls) < ENOUGH:
-        word = "control" if len(controls) == 1 else "controls"
-        return tuple(answers), Calibration(
-            controls=len(controls),
-            statement=f"{len(controls)} negative {word}: read beside the answers; at least {ENOUGH} are needed to "
-            "calibrate intervals by them, so none was.",
-        )
+    from scipy.special import ndtri
+
+    controls = [outcome.role is OutcomeRole.negative_control for outcome in study.outcomes]
     # Each control is one draw of systematic error, over everybody and all arms against the reference.
     shown = [
-        part
-        for part in parts
-        if part.answered
-        and part.group == EVERYBODY
-        and study.outcomes[part.outcome].role is OutcomeRole.negative_control
+        _shown(study, part) for part in parts if part.answered and part.group == EVERYBODY and controls[part.outcome]
     ]
-    if len(shown) < ENOUGH:
-        return tuple(answers), Calibration(
-            controls=len(controls), statement="Noise hides too many negative controls to calibrate by them."
-        )
-    scales = [scale_of(study, part) for part in shown]
-    values = np.array([part.value / scale for part, scale in zip(shown, scales, strict=True)])
-    errors = np.array([math.sqrt(part.sampling + part.noise) / one for part, one in zip(shown, scales, strict=True)])
-    mean, deviation = systematic_error(values, errors)
-    mean_error = float(np.sqrt(1 / np.sum(1 / (errors**2 + deviation**2))))
-    found = []
+    calibration, systematic = learn(sum(controls), shown)
+    if systematic is None:
+        return tuple(answers), calibration
+    quantile, found = -float(ndtri((1 - study.confidence) / 2)), []
     for part, answer in zip(parts, answers, strict=True):
-        if not part.answered or answer.role is OutcomeRole.negative_control:
-            found.append(answer)
-            continue
-        found.append(answer.model_copy(update={"calibrated": _calibrated(study, part, mean, deviation, mean_error)}))
-    calibration = Calibration(
-        controls=len(controls),
-        mean=mean,
-        deviation=deviation,
-        mean_error=mean_error,
-        statement=f"{len(controls)} negative controls show systematic error of {mean:+.3f} ± {deviation:.3f} standard "
-        "deviations of an outcome: calibrated intervals are moved and widened by it. They hold if error is alike in "
-        "controls and in the outcomes of interest.",
-    )
+        if part.answered and not controls[part.outcome]:
+            limits = systematic.limits(_shown(study, part), quantile, study.outcomes[part.outcome].width)
+            answer = answer.model_copy(update={"calibrated": limits})
+        found.append(answer)
     return tuple(found), calibration
 
 
-def scale_of(study: ProtocolStudy, part: Part) -> float:
+def scale_of(spread: float, width: float) -> float:
     """The standard deviation within arms by which an outcome's error is measured."""
-    return max(part.spread, LEAST_SPREAD * study.outcomes[part.outcome].width)
+    return max(spread, LEAST_SPREAD * width)
 
 
-def _calibrated(study: ProtocolStudy, part: Part, mean: float, deviation: float, mean_error: float) -> Limits:
-    from scipy.special import ndtri
-
-    scale, width = scale_of(study, part), study.outcomes[part.outcome].width
-    variance = part.sampling + part.noise + scale**2 * (deviation**2 + mean_error**2)
-    half = -float(ndtri((1 - study.confidence) / 2)) * math.sqrt(variance)
-    middle = part.value - mean * scale
-    return Limits(
-        lower=min(max(middle - half, -width), width),
-        upper=max(min(middle + half, width), -width),
-    )
+def _shown(study: ProtocolStudy, part: Part) -> Shown:
+    scale = scale_of(part.spread, study.outcomes[part.outcome].width)
+    return Shown(part.value, math.sqrt(part.sampling + part.noise), scale)
 
 
 def systematic_error(values: FloatArray, errors: FloatArray) -> tuple[float, float]:

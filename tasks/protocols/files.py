@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 TEXTS = ("outcome", "role", "group", "arm", "reference", "state", "adjustment")
 INTERVALS = ("interval", "simultaneous", "calibrated")
-NUMBERS = ("noise_error", "sampling_error", "bias")
+NUMBERS = ("noise_error", "sampling_error", "bias", "spread")
 
 
 def rows_of(release: ProtocolRelease) -> list[dict[str, Any]]:

@@ -15,6 +15,8 @@ from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.regression.adjustment import Seen
 
 GATE_ERROR = 0.05
+# What a withheld answer has none of.
+NUMBERS = ("estimate", "interval", "simultaneous", "calibrated", "noise_error", "sampling_error", "bias", "spread")
 
 
 def sides_of(study: ProtocolStudy, joint: JointRecipe) -> list[tuple[int, str]]:
@@ -49,15 +51,17 @@ def results(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[GroupAdju
             seen = group.seen[side] if group.seen else None
             columns = len(joint.one.columns.names)
             if gates.balance is not None:
-                critical = _critical(len(study.groups) * len(places) * columns)
-                found.append(_balance(label, arm, gates.balance, seen, columns, critical))
+                critical = critical_of(len(study.groups) * len(places) * columns)
+                numbers = [] if seen is None else list(zip(seen.after.tolist(), seen.error.tolist(), strict=True))
+                found.append(balance_gate(label, arm, gates.balance, numbers[:columns], critical))
             if gates.overlap is not None:
-                critical = _critical(len(study.groups) * len(places))
+                critical = critical_of(len(study.groups) * len(places))
                 found.append(_overlap(label, arm, gates.overlap, group, side, seen, critical))
     return tuple(found)
 
 
-def _critical(values: int) -> float:
+def critical_of(values: int) -> float:
+    """One-sided quantile of the gates' error, divided among so many values."""
     from scipy.special import ndtri
 
     return -float(ndtri(GATE_ERROR / values))
@@ -70,18 +74,22 @@ def _verdict(beyond: float, error: float, critical: float) -> GateVerdict:
     return GateVerdict.passed if beyond < -critical * error else GateVerdict.cannot_tell
 
 
-def _balance(label: str, arm: str, bound: float, seen: Seen | None, columns: int, critical: float) -> GateResult:
-    """The worst column: one that fails, else one that cannot be told, else the largest."""
-    if seen is None:
-        return GateResult(
-            gate="balance", group=label, arm=arm, bound=bound, value=0.0, noise_error=bound,
-            verdict=GateVerdict.cannot_tell,
-        )  # fmt: skip
+def balance_gate(
+    label: str, arm: str, bound: float, numbers: Sequence[tuple[float, float]], critical: float
+) -> GateResult:
+    """The worst covariate: one that fails, else one that cannot be told, else the largest.
+
+    Args:
+        label: the subgroup.
+        arm: which arm.
+        bound: as declared.
+        numbers: by covariate the difference that is left and its noise's deviation; none: it was not released.
+        critical: quantile of :func:`critical_of`.
+    """
     order = {GateVerdict.failed: 2, GateVerdict.cannot_tell: 1, GateVerdict.passed: 0}
-    rows = [
-        (_verdict(abs(after) - bound, error, critical), abs(after), error)
-        for after, error in zip(seen.after.tolist()[:columns], seen.error.tolist()[:columns], strict=True)
-    ]
+    rows = [(_verdict(abs(after) - bound, error, critical), abs(after), error) for after, error in numbers]
+    if not rows:
+        rows = [(GateVerdict.cannot_tell, 0.0, bound)]
     verdict, value, error = max(rows, key=lambda row: (order[row[0]], row[1]))
     return GateResult(
         gate="balance", group=label, arm=arm, bound=bound, value=value, noise_error=error, verdict=verdict
@@ -127,10 +135,7 @@ def gated(
         if not any((group, arm) in failed for group in groups for arm in arms):
             found.append(answer)
         elif withhold:
-            empty = dict.fromkeys(
-                ("estimate", "interval", "simultaneous", "calibrated", "noise_error", "sampling_error", "bias")
-            )
-            found.append(answer.model_copy(update={"state": State.withheld, **empty}))
+            found.append(answer.model_copy(update={"state": State.withheld, **dict.fromkeys(NUMBERS)}))
         else:
             found.append(answer.model_copy(update={"state": State.marked}))
     return tuple(found)

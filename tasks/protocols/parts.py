@@ -111,6 +111,7 @@ def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[ProtocolAnswer, 
                 noise_error=math.sqrt(part.noise) if part.answered else outcome.width,
                 sampling_error=math.sqrt(part.sampling),
                 bias=part.bias,
+                spread=part.spread,
             )
         )
     return tuple(rows)

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import DirectionRelease, ProtocolRelease, Release
-from causalveil.schemas.sites.pooled import PooledRelease
+from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, Published
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
 from causalveil.tasks.report.love import LovePlot
 from causalveil.tasks.report.numbers import LONGEST_LABEL, amount, beside, figure, percent, shortened, span
+from causalveil.tasks.report.pooled_protocol import pooled_context_of
 from causalveil.tasks.report.protocol import context_of
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ POPULATIONS = {
 }
 
 
-def report_html(release: Release | PooledRelease) -> str:
+def report_html(release: Published) -> str:
     """The page of a release of any kind.
 
     Args:
@@ -50,7 +51,7 @@ def report_html(release: Release | PooledRelease) -> str:
     return _render(release, "base.html.j2", "style.css")
 
 
-def head_html(release: Release | PooledRelease) -> str:
+def head_html(release: Published) -> str:
     """The head of a report as a fragment for a notebook: question, answer with its figure, guarantee.
 
     Raises:
@@ -86,7 +87,7 @@ def style(name: str) -> str:
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _render(release: Release | PooledRelease, layout: str, sheet: str) -> str:
+def _render(release: Published, layout: str, sheet: str) -> str:
     """The templates of the release's kind within a layout: the whole page, or its head."""
     kind = release.kind if (TEMPLATES / f"{release.kind}.html.j2").exists() else "any"
     document = release.model_dump(mode="json")
@@ -101,9 +102,15 @@ def _render(release: Release | PooledRelease, layout: str, sheet: str) -> str:
         "arms": arms,
         "likelihood": _likelihood(release.privacy.epsilon),
         "axis_label": _axis_label(document["specification"]),
-        **(_pooled(document, release) if isinstance(release, PooledRelease) else _single(release, document)),
+        **_of_kind(release, document),
     }
     return environment().get_template(f"{kind}.html.j2").render(context)
+
+
+def _of_kind(release: Published, document: dict[str, Any]) -> dict[str, Any]:
+    if isinstance(release, PooledProtocolRelease):
+        return pooled_context_of(release)
+    return _pooled(document, release) if isinstance(release, PooledRelease) else _single(release, document)
 
 
 @lru_cache(maxsize=1)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from causalveil.schemas.protocols.answers import ProtocolAnswer
+from causalveil.schemas.protocols.answers import BalanceRow, ProtocolAnswer
 from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of
@@ -47,11 +48,14 @@ def forests(release: ProtocolRelease) -> tuple[Forest, ...]:
 
 
 def _label(release: ProtocolRelease, row: ProtocolAnswer) -> str:
-    """The subgroup, the arm if there are several, or both."""
-    several = len({answer.arm for answer in release.answers}) > 1
-    grouped = len({answer.group for answer in release.answers}) > 1
-    parts = [row.group] if grouped or not several else []
-    return ", ".join([*parts, *([f"{row.arm} against {row.reference}"] if several else [])])
+    return place_of([(one.group, one.arm) for one in release.answers], row.group, row.arm, row.reference)
+
+
+def place_of(places: Sequence[tuple[str, str]], group: str, arm: str, reference: str) -> str:
+    """The subgroup, the arm if there are several, or both; ``places``: every (subgroup, arm) of the table."""
+    several, grouped = len({one for _, one in places}) > 1, len({one for one, _ in places}) > 1
+    parts = [group] if grouped or not several else []
+    return ", ".join([*parts, *([f"{arm} against {reference}"] if several else [])])
 
 
 def _line(release: ProtocolRelease, row: ProtocolAnswer) -> Line | None:
@@ -71,13 +75,13 @@ def _line(release: ProtocolRelease, row: ProtocolAnswer) -> Line | None:
     )
 
 
-def love_plots(release: ProtocolRelease) -> list[tuple[str, LovePlot]]:
+def love_plots(balance: Sequence[BalanceRow]) -> list[tuple[str, LovePlot]]:
     """A Love plot of each subgroup and arm whose balance was released, with its title."""
     found = []
-    places = dict.fromkeys((row.group, row.arm) for row in release.balance)
+    places = dict.fromkeys((row.group, row.arm) for row in balance)
     for group, arm in places:
         differences: dict[str, float] = {}
-        for row in release.balance:
+        for row in balance:
             if (row.group, row.arm) == (group, arm):
                 differences[f"difference_before[{row.covariate}]"] = row.before
                 differences[f"difference_after[{row.covariate}]"] = row.after
@@ -92,7 +96,7 @@ def context_of(release: ProtocolRelease) -> dict[str, Any]:
     """By the names that the template uses."""
     return {
         "forests": forests(release),
-        "loves": love_plots(release),
+        "loves": love_plots(release.balance),
         "calibrated": any(answer.calibrated is not None for answer in release.answers),
         "several": len({answer.arm for answer in release.answers}) > 1,
         "not_covered": release.not_covered,

@@ -11,16 +11,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from causalveil.schemas.errors import BundleError, StudyError
-from causalveil.schemas.release import EffectRelease
+from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.release import EffectRelease, ProtocolRelease
 from causalveil.schemas.sites.bundle import Bundle, Reason, instant_text
 from causalveil.schemas.sites.terms import Site, Sites
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy, specification_digest, travelling
 from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of
 
+# What sites can be asked together.
+Asked: TypeAlias = EffectStudy | ProtocolStudy
 # How far a site's clock may run ahead of the coordinator's.
 CLOCK_SKEW = timedelta(minutes=5)
 
@@ -32,7 +35,7 @@ class Accepted:
     site: str
     bundle: Bundle
     digest: str
-    release: EffectRelease
+    release: EffectRelease | ProtocolRelease
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class _Arrived:
         return self.bundle.statement.site
 
 
-def accept(terms: Sites, study: EffectStudy, folder: Path, now: datetime) -> tuple[Accepted, ...]:
+def accept(terms: Sites, study: Asked, folder: Path, now: datetime) -> tuple[Accepted, ...]:
     """Check every file ``*.json`` of a folder against the terms of the round.
 
     Args:
@@ -91,7 +94,7 @@ def accept(terms: Sites, study: EffectStudy, folder: Path, now: datetime) -> tup
     return tuple(accepted.values())
 
 
-def study_of_site(study: EffectStudy, site: Site) -> EffectStudy:
+def study_of_site(study: Asked, site: Site) -> Asked:
     """The study that a site was asked to run: what travelled, with the privacy that was agreed with it.
 
     Raises:
@@ -102,8 +105,8 @@ def study_of_site(study: EffectStudy, site: Site) -> EffectStudy:
     document = study.specification()
     document["privacy"] |= site.privacy.model_dump(exclude_none=True)
     agreed = parse_study(document, "the study with a site's privacy")
-    if not isinstance(agreed, EffectStudy):
-        raise StudyError("only studies of an effect are pooled")
+    if not isinstance(agreed, Asked):
+        raise StudyError("only studies of effects are pooled")
     return agreed
 
 
@@ -124,7 +127,7 @@ def _arrival(path: Path, terms: Sites) -> _Arrived:
     return _Arrived(path.name, bundle, digest)
 
 
-def _accept(item: _Arrived, terms: Sites, site: Site, expected: EffectStudy, now: datetime) -> Accepted:
+def _accept(item: _Arrived, terms: Sites, site: Site, expected: Asked, now: datetime) -> Accepted:
     statement, where = item.bundle.statement, f"site '{item.site}'"
     if now >= site.expires:
         raise BundleError(f"{where}: {Reason.expired}: its key expired on {instant_text(site.expires)}")
@@ -135,7 +138,7 @@ def _accept(item: _Arrived, terms: Sites, site: Site, expected: EffectStudy, now
     _in_time(statement.finished_at, statement.issued_at, terms, now, where)
     release = release_of(item.bundle, where)
     refuse_unfit(release, where)
-    if not isinstance(release, EffectRelease):
+    if not isinstance(release, EffectRelease | ProtocolRelease):
         raise BundleError(f"{where}: {Reason.unfit}: only effects are pooled")
     _same_study(release, expected, where)
     return Accepted(item.site, item.bundle, item.digest, release)
@@ -158,7 +161,7 @@ def _in_time(finished: datetime, issued: datetime, terms: Sites, now: datetime, 
         )
 
 
-def _same_study(release: EffectRelease, expected: EffectStudy, where: str) -> None:
+def _same_study(release: EffectRelease | ProtocolRelease, expected: Asked, where: str) -> None:
     """The site ran what it was asked to: digest, and everything that the release itself says about it.
 
     Raises:
@@ -168,6 +171,7 @@ def _same_study(release: EffectRelease, expected: EffectStudy, where: str) -> No
     if differing:
         raise BundleError(f"{where}: {Reason.foreign}: it ran another study; differing: {', '.join(differing[:8])}")
     privacy = release.privacy
+    confidence = release.interval.confidence if isinstance(release, EffectRelease) else release.confidence
     said: dict[str, tuple[Any, Any]] = {
         "study digest": (release.study_digest, specification_digest(release.specification)),
         "unit": (privacy.unit, release.specification["data"].get("unit")),
@@ -175,7 +179,8 @@ def _same_study(release: EffectRelease, expected: EffectStudy, where: str) -> No
         "estimand": (release.estimand, expected.estimand),
         "estimator": (release.estimator, expected.estimator.name),
         "guarantee": (release.guarantee, expected.guarantee),
-        "confidence": (release.interval.confidence, expected.confidence),
+        "confidence": (confidence, expected.confidence),
+        "questions": (_places(release), _asked(expected)),
         "neighbouring relation": (privacy.neighbours, expected.privacy.neighbours),
         "level": (privacy.level, expected.privacy.level),
         "epsilon": (privacy.epsilon, expected.privacy.epsilon),
@@ -184,6 +189,26 @@ def _same_study(release: EffectRelease, expected: EffectStudy, where: str) -> No
     wrong = [name for name, (value, agreed) in said.items() if value != agreed]
     if wrong:
         raise BundleError(f"{where}: {Reason.foreign}: its release contradicts the study in: {', '.join(wrong)}")
+
+
+def _places(release: EffectRelease | ProtocolRelease) -> list[tuple[str, ...]]:
+    """Which questions a release answers, in its order; none of an effect, which has one."""
+    if isinstance(release, EffectRelease):
+        return []
+    return [(row.outcome, row.role, row.group, row.arm, row.reference) for row in release.answers]
+
+
+def _asked(study: Asked) -> list[tuple[str, ...]]:
+    """Which questions a study asks, in the order of its table."""
+    if isinstance(study, EffectStudy):
+        return []
+    names = study.arm_names
+    return [
+        (outcome.name, outcome.role, group, arm, names[0])
+        for outcome in study.outcomes
+        for arm in names[1:]
+        for group in study.answered_groups
+    ]
 
 
 def _differences(wanted: Mapping[str, Any], found: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

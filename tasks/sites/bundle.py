@@ -15,7 +15,7 @@ from typing import Any
 
 from causalveil.schemas.documents import NotADocument, parse_json, read_regular, validate
 from causalveil.schemas.errors import BundleError, RunConflict, StudyError
-from causalveil.schemas.release import Release, load_release_text
+from causalveil.schemas.release import EffectRelease, ProtocolRelease, Release, load_release_text
 from causalveil.schemas.sites.bundle import Bundle, Reason, Statement
 from causalveil.tasks.privacy.keys import signing_secret
 from causalveil.tasks.privacy.ledger.ledger import Ledger
@@ -101,12 +101,12 @@ def answers(bundle: Bundle, run_id: str, site: str, round_: str) -> bool:
 
 
 def refuse_unfit(release: Release, where: str) -> None:
-    """Only effects, with noise from the operating system, are pooled.
+    """Only effects and protocols of them, with noise from the operating system, are pooled.
 
     Raises:
         BundleError: another kind, or a simulation.
     """
-    if release.kind != "effect":
+    if not isinstance(release, EffectRelease | ProtocolRelease):
         raise BundleError(
             f"{where}: {Reason.unfit}: a release of kind '{release.kind}' cannot be pooled, only effects can"
         )

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib.metadata import version
+from typing import Any
 
+from causalveil.schemas.errors import BundleError
+from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import EffectRelease, Software
+from causalveil.schemas.sites.bundle import Reason
 from causalveil.schemas.sites.pooled import PooledPrivacy, PooledRelease, SiteResult
 from causalveil.schemas.sites.terms import Model, Sites
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.sites.accept import Accepted
-from causalveil.tasks.sites.pool import Pooled, SiteEstimate, pool
+from causalveil.tasks.sites.pool import SiteEstimate, pool
 
 DEPENDENCIES = ("numpy", "scipy", "cryptography")
 
 
 def pooled_release(terms: Sites, study: EffectStudy, accepted: Sequence[Accepted]) -> PooledRelease:
-    """Pool accepted bundles.
-
-    Epsilon and delta of the whole are the largest of any site: sites are disjoint, by declaration, and a release of
-    one site says nothing of a person of another (parallel composition).
+    """Pool accepted bundles of an effect.
 
     Args:
         terms: of the round.
@@ -30,29 +31,54 @@ def pooled_release(terms: Sites, study: EffectStudy, accepted: Sequence[Accepted
         BundleError: a site reports no variance at all.
     """
     width = study.outcome.width
-    pooled = pool([_estimate(item) for item in accepted], study.confidence, (-width, width))
+    releases = [effect_of(item) for item in accepted]
+    estimates = [_estimate(item.site, release) for item, release in zip(accepted, releases, strict=True)]
+    pooled = pool(estimates, study.confidence, (-width, width))
     headline = pooled.fixed if terms.model is Model.fixed else pooled.random
-    statements = [item.release.privacy for item in accepted]
     return PooledRelease(
-        study=study.name,
-        study_digest=study.digest,
-        specification=study.specification(),
-        round=terms.round,
-        units=sum(item.release.units for item in accepted),
-        estimand=study.estimand,
-        estimator=study.estimator.name,
-        guarantee=study.guarantee,
-        model=terms.model,
+        **of_sites(terms, study, accepted),
         estimate=headline.estimate,
         interval=headline.interval,
         variance=headline.variance,
         fixed=pooled.fixed,
         random=pooled.random,
         heterogeneity=pooled.heterogeneity,
-        sites=tuple(_result(item, pooled, position) for position, item in enumerate(accepted)),
+        sites=tuple(
+            SiteResult(
+                **record_of(item, not_covered(release)),
+                estimate=release.estimate,
+                interval=release.interval,
+                variance=release.variance,
+                weight_fixed=float(fixed),
+                weight_random=float(random),
+            )
+            for item, release, fixed, random in zip(
+                accepted, releases, pooled.weights_fixed, pooled.weights_random, strict=True
+            )
+        ),
         leave_one_out=pooled.leave_one_out,
-        sites_digest=terms.digest,
-        privacy=PooledPrivacy(
+    )
+
+
+def of_sites(terms: Sites, study: EffectStudy | ProtocolStudy, accepted: Sequence[Accepted]) -> dict[str, Any]:
+    """What every pooled release states, whatever was asked.
+
+    Epsilon and delta of the whole are the largest of any site: sites are disjoint, by declaration, and a release of
+    one site says nothing of a person of another (parallel composition).
+    """
+    statements = [item.release.privacy for item in accepted]
+    return {
+        "study": study.name,
+        "study_digest": study.digest,
+        "specification": study.specification(),
+        "round": terms.round,
+        "units": sum(item.release.units for item in accepted),
+        "estimand": study.estimand,
+        "estimator": study.estimator.name,
+        "guarantee": study.guarantee,
+        "model": terms.model,
+        "sites_digest": terms.digest,
+        "privacy": PooledPrivacy(
             unit=", ".join(dict.fromkeys(statement.unit for statement in statements)),
             neighbours=study.privacy.neighbours,
             level=study.privacy.level,
@@ -61,8 +87,21 @@ def pooled_release(terms: Sites, study: EffectStudy, accepted: Sequence[Accepted
             units_disjoint=True,
             unprotected=tuple(dict.fromkeys(text for statement in statements for text in statement.unprotected)),
         ),
-        software=Software(version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}),
-    )
+        "software": Software(
+            version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}
+        ),
+    }
+
+
+def effect_of(item: Accepted) -> EffectRelease:
+    """The release of a bundle that answers a study of one effect.
+
+    Raises:
+        BundleError: it is of another kind.
+    """
+    if not isinstance(item.release, EffectRelease):
+        raise BundleError(f"site '{item.site}': {Reason.unfit}: its release is of kind '{item.release.kind}'")
+    return item.release
 
 
 def not_covered(release: EffectRelease) -> str:
@@ -70,32 +109,27 @@ def not_covered(release: EffectRelease) -> str:
     return str(release.details.get("not_covered", ""))
 
 
-def _estimate(item: Accepted) -> SiteEstimate:
-    release = item.release
-    return SiteEstimate(item.site, release.estimate, release.variance, release.interval)
+def _estimate(site: str, release: EffectRelease) -> SiteEstimate:
+    return SiteEstimate(site, release.estimate, release.variance, release.interval)
 
 
-def _result(item: Accepted, pooled: Pooled, position: int) -> SiteResult:
+def record_of(item: Accepted, omitted: str) -> dict[str, Any]:
+    """Whom a site's answer is of, and where its charge stands; ``omitted``: what its intervals do not cover."""
     release, statement = item.release, item.bundle.statement
-    return SiteResult(
-        site=item.site,
-        dataset=release.dataset,
-        units=release.units,
-        run_id=release.run_id,
-        estimate=release.estimate,
-        interval=release.interval,
-        variance=release.variance,
-        weight_fixed=float(pooled.weights_fixed[position]),
-        weight_random=float(pooled.weights_random[position]),
-        epsilon=release.privacy.epsilon,
-        delta=release.privacy.delta,
-        study_digest=release.study_digest,
-        policy_digest=statement.policy_digest,
-        bundle_digest=item.digest,
-        key=item.bundle.key,
-        issued_at=statement.issued_at,
-        finished_at=statement.finished_at,
-        not_covered=not_covered(release),
-        ledger=release.ledger,
-        version=release.software.version,
-    )
+    return {
+        "site": item.site,
+        "dataset": release.dataset,
+        "units": release.units,
+        "run_id": release.run_id,
+        "epsilon": release.privacy.epsilon,
+        "delta": release.privacy.delta,
+        "study_digest": release.study_digest,
+        "policy_digest": statement.policy_digest,
+        "bundle_digest": item.digest,
+        "key": item.bundle.key,
+        "issued_at": statement.issued_at,
+        "finished_at": statement.finished_at,
+        "not_covered": omitted,
+        "ledger": release.ledger,
+        "version": release.software.version,
+    }

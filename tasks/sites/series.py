@@ -13,13 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.privacy import Coverage
-from causalveil.schemas.protocols.answers import ProtocolAnswer, State
+from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.series import Drift, Newest, Series, SeriesBlock, SeriesRow
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
 from causalveil.schemas.release import EffectRelease, Interval, ProtocolRelease, Release, Variance
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.inference.assemble import NOISY
+from causalveil.tasks.sites.cells import estimate_of
 from causalveil.tasks.sites.pool import SiteEstimate, pool
 
 FEWEST = 2
@@ -113,19 +112,8 @@ def _answers(study: EffectStudy | ProtocolStudy, release: Release) -> list[tuple
 
 
 def _of_answer(release: ProtocolRelease, row: ProtocolAnswer) -> _Found | str:
-    if row.state in (State.unresolved, State.withheld) or row.estimate is None or row.interval is None:
-        return _label(release)
-    interval = Interval(
-        lower=row.interval.lower,
-        upper=row.interval.upper,
-        confidence=release.confidence,
-        covers=NOISY,
-        coverage=Coverage.normal_approximation,
-        whole_range=False,
-        bias=row.bias or 0.0,
-    )
-    variance = Variance(sampling=(row.sampling_error or 0.0) ** 2, noise=(row.noise_error or 0.0) ** 2)
-    return _Found(release, row.estimate, interval, variance)
+    told = estimate_of(release.run_id, row, row.interval, release.confidence)
+    return _label(release) if told is None else _Found(release, told.estimate, told.interval, told.variance)
 
 
 def _label(release: Release) -> str:

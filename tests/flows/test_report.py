@@ -106,6 +106,10 @@ SAYS = {
     ],
     "pooled fixed": ["fixed-effects estimate", "It is about these very sites"],
     "pooled long": ["y" * 70],
+    "pooled protocol": [
+        *("random-effects estimates, as the coordinator declared", "Negative controls, pooled", "Gates at the sites"),
+        *("The sites’ own estimates", "by ward", "as the first primary outcome weighs the sites", "days_in_hospital"),
+    ],
 }
 
 

@@ -147,7 +147,8 @@ TYPES = [
     "causalveil.flows.planning.study_plan.StudyPlan",
     "causalveil.flows.sequence.sites.PooledResult",
     "pathlib.Path",
-    "causalveil.schemas.release.Release | causalveil.schemas.sites.pooled.PooledRelease",
+    "causalveil.schemas.release.Release | causalveil.schemas.sites.pooled.PooledRelease | "
+    "causalveil.schemas.sites.pooled.PooledProtocolRelease",
     "int",
 ]
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.errors import GateFailed
 
 if TYPE_CHECKING:
-    from causalveil.schemas.protocols.answers import ProtocolAnswer
+    from causalveil.schemas.protocols.answers import GateResult, ProtocolAnswer
     from causalveil.schemas.release import ProtocolRelease, Release
+    from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease
 
 
-def check_gates(release: Release) -> None:
+def check_gates(release: Release | PooledRelease | PooledProtocolRelease) -> None:
     """Say by the exit code that a declared gate failed; the release is written, and its charge stands.
 
     Raises:
@@ -33,18 +35,23 @@ def protocol(release: ProtocolRelease) -> str:
             role = "" if answer.role == "secondary" else f" ({answer.role.replace('_', ' ')})"
             lines.append(f"[bold]{outcome}[/bold]{role}, {answer.adjustment}")
         lines.append(f"  {_place(answer):<{width}}  {_numbers(answer)}")
-    for gate in release.gates:
+    lines += gate_lines(release.gates)
+    if release.calibration.controls:
+        lines.append(release.calibration.statement)
+    return "\n".join([*lines, f"does not cover {release.not_covered}"])
+
+
+def gate_lines(gates: Sequence[GateResult]) -> list[str]:
+    """Every gate that did not pass, or that all did."""
+    lines = []
+    for gate in gates:
         if gate.verdict != "passed":
             words = "failed" if gate.verdict == "failed" else "cannot be told at this noise"
             lines.append(
                 f"[yellow]gate {gate.gate} {words} in {gate.group}, {gate.arm}: {gate.value:.3g} ± "
                 f"{gate.noise_error:.2g}, bound {gate.bound:g}[/yellow]"
             )
-    if release.gates and all(gate.verdict == "passed" for gate in release.gates):
-        lines.append(f"all {len(release.gates)} gates passed")
-    if release.calibration.controls:
-        lines.append(release.calibration.statement)
-    return "\n".join([*lines, f"does not cover {release.not_covered}"])
+    return lines or ([f"all {len(gates)} gates passed"] if gates else [])
 
 
 def _place(answer: ProtocolAnswer) -> str:

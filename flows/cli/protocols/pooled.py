@@ -1,0 +1,47 @@
+"""A protocol of several sites on a terminal."""
+
+from __future__ import annotations
+
+from causalveil.flows.cli.protocols.show import gate_lines
+from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease
+
+
+def pooled_protocol(release: PooledProtocolRelease) -> str:
+    """Every pooled answer on a line, then gates and controls, in words."""
+    width = max(len(_place(answer)) for answer in release.answers)
+    lines = [f"{release.model} effects; {release.confidence:.0%} intervals, in brackets those that hold all together"]
+    outcome = ""
+    for answer in release.answers:
+        if answer.outcome != outcome:
+            outcome = answer.outcome
+            role = "" if answer.role == "secondary" else f" ({answer.role.replace('_', ' ')})"
+            lines.append(f"[bold]{outcome}[/bold]{role}")
+        lines.append(f"  {_place(answer):<{width}}  {_numbers(release, answer)}")
+    lines += gate_lines(release.gates)
+    for gate in release.site_gates:
+        if gate.verdict == "failed":
+            lines.append(f"[yellow]at {gate.site} gate {gate.gate} failed in {gate.group}, {gate.arm}[/yellow]")
+    if release.calibration.controls:
+        lines.append(release.calibration.statement)
+    return "\n".join([*lines, f"does not cover {release.not_covered}"])
+
+
+def _place(answer: PooledAnswer) -> str:
+    return f"{answer.group}, {answer.arm}"
+
+
+def _numbers(release: PooledProtocolRelease, answer: PooledAnswer) -> str:
+    told = [site.site for site in answer.sites if site.weight_fixed > 0]
+    found = release.headline(answer)
+    if answer.state == "withheld":
+        return "[yellow]withheld: a gate failed on the pooled balance[/yellow]"
+    if found is None or answer.simultaneous is None or answer.heterogeneity is None:
+        return "[yellow]fewer than two sites answered[/yellow]"
+    text = f"[bold]{found.estimate:>9,.4g}[/bold]  {found.interval.lower:,.4g} to {found.interval.upper:,.4g}  "
+    text += f"({answer.simultaneous.lower:,.4g} to {answer.simultaneous.upper:,.4g})"
+    if answer.calibrated is not None:
+        text += f"  calibrated {answer.calibrated.lower:,.4g} to {answer.calibrated.upper:,.4g}"
+    text += f"  I2 {answer.heterogeneity.i2:.0%}"
+    if len(told) < len(answer.sites):
+        text += f", by {' and '.join(told)} alone"
+    return text + ("  [yellow]marked: a gate failed[/yellow]" if answer.state == "marked" else "")
