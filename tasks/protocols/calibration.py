@@ -26,7 +26,7 @@ LEAST_SPREAD = 1e-3
 
 
 @dataclass(frozen=True)
-class Shown:
+class Measured:
     """A negative control's estimate, its standard error, and the scale that both are measured by, in its units."""
 
     value: float
@@ -42,7 +42,7 @@ class Systematic:
     deviation: float
     mean_error: float
 
-    def limits(self, shown: Shown, quantile: float, width: float) -> Limits:
+    def limits(self, shown: Measured, quantile: float, width: float) -> Limits:
         """The interval of an estimate that is moved and widened by it, within the declared width.
 
         Args:
@@ -55,7 +55,7 @@ class Systematic:
         return Limits(lower=min(max(middle - half, -width), width), upper=max(min(middle + half, width), -width))
 
 
-def learn(declared: int, shown: Sequence[Shown]) -> tuple[Calibration, Systematic | None]:
+def learn(declared: int, shown: Sequence[Measured]) -> tuple[Calibration, Systematic | None]:
     """What negative controls say of systematic error, and that in words; None if there are too few.
 
     Args:
@@ -102,7 +102,7 @@ def calibrate(
     controls = [outcome.role is OutcomeRole.negative_control for outcome in study.outcomes]
     # Each control is one draw of systematic error, over everybody and all arms against the reference.
     shown = [
-        _shown(study, part) for part in parts if part.answered and part.group == EVERYBODY and controls[part.outcome]
+        _measured(study, part) for part in parts if part.answered and part.group == EVERYBODY and controls[part.outcome]
     ]
     calibration, systematic = learn(sum(controls), shown)
     if systematic is None:
@@ -110,7 +110,7 @@ def calibrate(
     quantile, found = -float(ndtri((1 - study.confidence) / 2)), []
     for part, answer in zip(parts, answers, strict=True):
         if part.answered and not controls[part.outcome]:
-            limits = systematic.limits(_shown(study, part), quantile, study.outcomes[part.outcome].width)
+            limits = systematic.limits(_measured(study, part), quantile, study.outcomes[part.outcome].width)
             answer = answer.model_copy(update={"calibrated": limits})
         found.append(answer)
     return tuple(found), calibration
@@ -121,9 +121,9 @@ def scale_of(spread: float, width: float) -> float:
     return max(spread, LEAST_SPREAD * width)
 
 
-def _shown(study: ProtocolStudy, part: Part) -> Shown:
+def _measured(study: ProtocolStudy, part: Part) -> Measured:
     scale = scale_of(part.spread, study.outcomes[part.outcome].width)
-    return Shown(part.value, math.sqrt(part.sampling + part.noise), scale)
+    return Measured(part.value, math.sqrt(part.sampling + part.noise), scale)
 
 
 def systematic_error(values: FloatArray, errors: FloatArray) -> tuple[float, float]:

@@ -35,7 +35,7 @@ from causalveil.schemas.sites.pooled import (
     SiteRecord,
 )
 from causalveil.schemas.sites.terms import Model, Sites
-from causalveil.tasks.protocols.calibration import Shown, learn, scale_of
+from causalveil.tasks.protocols.calibration import Measured, learn, scale_of
 from causalveil.tasks.protocols.gates import balance_gate, critical_of
 from causalveil.tasks.sites.accept import Accepted
 from causalveil.tasks.sites.cells import estimate_of
@@ -74,12 +74,12 @@ class _Cell:
         """Of a site under a model."""
         return self.weights.get(site, (0.0, 0.0))[0 if model is Model.fixed else 1]
 
-    def shown(self, model: Model) -> Shown | None:
+    def shown(self, model: Model) -> Measured | None:
         """The estimate under a model, as calibration takes it."""
         if self.pooled is None:
             return None
         one = _of(self.pooled, model)
-        return Shown(one.estimate, one.standard_error, scale_of(self.spread, self.outcome.width))
+        return Measured(one.estimate, one.standard_error, scale_of(self.spread, self.outcome.width))
 
 
 def pooled_protocol(terms: Sites, study: ProtocolStudy, accepted: Sequence[Accepted]) -> PooledProtocolRelease:
