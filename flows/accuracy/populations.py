@@ -46,6 +46,16 @@ class KnownPopulation:
     draws: Draw
     trial: bool = False
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The only numbers of units that there are; empty: any."""
+        return ()
+
+    def truth_in(self, run: int) -> float:
+        """The effect that intervals of run ``run`` should hold."""
+        del run
+        return self.truth
+
     def draw(self, units: int, run: int) -> pl.DataFrame:
         """``units`` people of run ``run``; other runs and populations share no random bits."""
         random = np.random.default_rng([SEED, *self.name.encode(), run])
@@ -243,6 +253,9 @@ POPULATIONS: dict[str, KnownPopulation] = {
         KnownPopulation(
             "logged6", "6 log-normals, `scale: log`", 1, WIDE, _numbers(6, 0.02, 50, scale="log"), skewed(6)
         ),
+        KnownPopulation("normals50", "50 correlated normals", 1, WIDE, _numbers(50, *FOUR), normals(50, 0.3)),
+        KnownPopulation("wide6", "ranges a hundred times too wide", 1, WIDE, _numbers(6, -400, 400), normals(6, 0.3)),
+        KnownPopulation("rare1", "1 % treated", 1, WIDE, _numbers(6, *FOUR), normals(6, 0.3, 1.0, -5.0)),
         KnownPopulation("weibull6", "Weibull tail", 1, (-10.0, 50.0), _numbers(6, *FOUR), weibull(6)),
     )
 }

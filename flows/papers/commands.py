@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from causalveil.flows.accuracy.command import accuracy
 from causalveil.flows.cli import show
 from causalveil.flows.papers.evidence import evidence
 from causalveil.flows.papers.kusner2016.command import direction
@@ -25,6 +26,7 @@ def replicate() -> None:
     """Make the papers' tables and figures again, with seeded noise on public data."""
 
 
+replicate_app.command()(accuracy)
 replicate_app.command()(direction)
 replicate_app.command()(evidence)
 replicate_app.command()(matching)

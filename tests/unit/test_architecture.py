@@ -28,6 +28,8 @@ MOST_MODULES = 15
 RANDOM = {
     "flows/sequence/study.py": {"secrets"},  # run ids
     "flows/accuracy/populations.py": {"np.random"},  # synthetic data
+    "flows/accuracy/later.py": {"np.random"},  # synthetic data
+    "flows/accuracy/public_data.py": {"np.random"},  # orders of public tables, and outcomes simulated on them
     "flows/papers/schroeder2025/data.py": {"np.random"},  # synthetic data
     "flows/papers/yuan2026/data.py": {"np.random"},  # the simulated data set of a paper
     "tasks/simulate.py": {"np.random"},  # synthetic data
@@ -53,7 +55,7 @@ WRITES = {
     "tasks/privacy/ledger/store.py",
 }
 # Rooms that open files with people's rows.
-ROWS = ("tasks/enclave/", "tasks/admission/", "tasks/warehouse/", "tasks/simulate.py", "flows/papers/")
+ROWS = ("tasks/enclave/", "tasks/admission/", "tasks/warehouse/", "tasks/simulate.py", "flows/papers/", "flows/accuracy/")
 
 
 def test_imports_go_down_only() -> None:
