@@ -55,7 +55,14 @@ WRITES = {
     "tasks/privacy/ledger/store.py",
 }
 # Rooms that open files with people's rows.
-ROWS = ("tasks/enclave/", "tasks/admission/", "tasks/warehouse/", "tasks/simulate.py", "flows/papers/", "flows/accuracy/")
+ROWS = (
+    "tasks/enclave/",
+    "tasks/admission/",
+    "tasks/warehouse/",
+    "tasks/simulate.py",
+    "flows/papers/",
+    "flows/accuracy/",
+)
 
 
 def test_imports_go_down_only() -> None:
