@@ -20,8 +20,9 @@ from causalveil.flows.planning.study_plan import StudyPlan, plan
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back
 from causalveil.flows.sequence.sites import PooledResult, pool_sites
 from causalveil.flows.sequence.study import already, check_run_id, execute, load, load_study, new_run_id
+from causalveil.schemas.contract import Contract, load_contract
 from causalveil.schemas.documents import painted_by
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import DirectionRelease, EffectRelease, ProtocolRelease, Release
 from causalveil.schemas.sites.pooled import OfSites, PooledProtocolRelease, PooledRelease, Published, load_published
@@ -161,15 +162,22 @@ def load_release(path: str | Path) -> Published:
     return load_published(Path(path))
 
 
-def report(release: str | Path | RunResult | PooledResult | Published, *, out: str | Path | None = None) -> Path:
+def report(
+    release: str | Path | RunResult | PooledResult | Published,
+    *,
+    out: str | Path | None = None,
+    contract: str | Path | None = None,
+) -> Path:
     """Write a release as one self-contained HTML page; return the page's path.
 
     Args:
         release: a release, what ``run`` or ``pool`` returned, or the path of a release.json.
         out: the file to write (default: report.html beside the release.json).
+        contract: the owner's dataset.yaml, whose words on columns and rows the reporting guidelines then quote.
 
     Raises:
         StudyError: the release cannot be read, the page cannot be written, or nobody says where to.
+        ContractError: the contract cannot be read, or is of another dataset.
     """
     source: Path | None = None
     if isinstance(release, RunResult | PooledResult):
@@ -179,7 +187,18 @@ def report(release: str | Path | RunResult | PooledResult | Published, *, out: s
     else:
         source, document = Path(release), load_release(release)
     if out is not None:
-        return write_whole(Path(out), report_html(document))
-    if source is None:
+        path = Path(out)
+    elif source is not None:
+        path = source.with_name("report.html")
+    else:
         raise StudyError("report: name the file to write, as in report(release, out='report.html')")
-    return write_whole(source.with_name("report.html"), report_html(document))
+    return write_whole(path, report_html(document, _contract_of(document, contract)))
+
+
+def _contract_of(document: Published, path: str | Path | None) -> Contract | None:
+    if path is None:
+        return None
+    contract = load_contract(Path(path))
+    if not isinstance(document, Release) or contract.dataset != document.dataset:
+        raise ContractError(f"{path}: is of dataset '{contract.dataset}', the release is not; name its contract")
+    return contract

@@ -13,11 +13,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import DirectionRelease, ProtocolRelease, Release
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, Published
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
+from causalveil.tasks.report.guidelines.fill import guidelines_context
 from causalveil.tasks.report.love import LovePlot
 from causalveil.tasks.report.numbers import LONGEST_LABEL, amount, beside, figure, percent, shortened, span
 from causalveil.tasks.report.pooled_protocol import pooled_context_of
@@ -36,11 +38,12 @@ POPULATIONS = {
 }
 
 
-def report_html(release: Published) -> str:
+def report_html(release: Published, contract: Contract | None = None) -> str:
     """The page of a release of any kind.
 
     Args:
-        release: as loaded from release.json; nothing else is read.
+        release: as loaded from release.json.
+        contract: the owner's, whose words on columns and rows then stand in the reporting guidelines.
 
     Returns:
         One HTML document: styles and figures inside, no script, no reference to anything outside.
@@ -48,7 +51,7 @@ def report_html(release: Published) -> str:
     Raises:
         CausalveilError: this installation lacks its templates.
     """
-    return _render(release, "base.html.j2", "style.css")
+    return _render(release, "base.html.j2", "style.css", contract)
 
 
 def head_html(release: Published) -> str:
@@ -87,7 +90,7 @@ def style(name: str) -> str:
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
-def _render(release: Published, layout: str, sheet: str) -> str:
+def _render(release: Published, layout: str, sheet: str, contract: Contract | None = None) -> str:
     """The templates of the release's kind within a layout: the whole page, or its head."""
     kind = release.kind if (TEMPLATES / f"{release.kind}.html.j2").exists() else "any"
     document = release.model_dump(mode="json")
@@ -101,7 +104,9 @@ def _render(release: Published, layout: str, sheet: str) -> str:
         "bounds": _bounds(document["specification"], arms),
         "arms": arms,
         "likelihood": _likelihood(release.privacy.epsilon),
+        "codes": document["specification"].get("treatment_codes") or {"control": 0, "treated": 1},
         "axis_label": _axis_label(document["specification"]),
+        **guidelines_context(release, document, arms, contract),
         **_of_kind(release, document),
     }
     return environment().get_template(f"{kind}.html.j2").render(context)

@@ -1,0 +1,95 @@
+"""How units went through a study, in the manner of CONSORT: public numbers and released ones, never another count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from causalveil.tasks.report.numbers import figure, percent
+
+# The units of a subgroup are released as noisy numbers, by this name.
+GROUP = "units["
+
+
+@dataclass(frozen=True)
+class FlowBox:
+    """A step of the flow.
+
+    Attributes:
+        title: what units do here.
+        count: a public number; None: not given, and ``note`` says why.
+        note: in words.
+        released: of noisy numbers, each with its name: (name, number as text).
+    """
+
+    title: str
+    count: int | None
+    note: str
+    released: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class UnitFlow:
+    """The steps one below the other; ``halves`` stand beside each other."""
+
+    steps: tuple[FlowBox, ...]
+    halves: tuple[FlowBox, ...]
+    last: FlowBox
+
+    @property
+    def text(self) -> str:
+        """The flow in a sentence for each step."""
+        boxes = (*self.steps, *self.halves, self.last)
+        return " ".join(
+            f"{box.title}: {'' if box.count is None else f'{box.count:,}; '}{box.note}"
+            f"{''.join(f'; {name} {number}' for name, number in box.released)}."
+            for box in boxes
+        )
+
+
+def unit_flow(release: Mapping[str, Any], rows: str) -> UnitFlow:
+    """The flow of a release of effects.
+
+    Args:
+        release: the document. The number of units is public under replace-one, and so are the sizes of the halves,
+            which follow from it and the study; what else is counted in it was released with noise.
+        rows: how several rows of a unit became one, as the contract says; may be empty.
+    """
+    specification, details, units = release["specification"], release.get("details") or {}, release["units"]
+    unit, blocks = specification["data"]["unit"], release["privacy"]["blocks"]
+    charged = f", in {', '.join(blocks['charged'])} of {blocks['key']}" if blocks["key"] else ""
+    steps = (
+        FlowBox("Before admission", None, "who came into the dataset is for its owner to tell"),
+        FlowBox("In the dataset", units, f"each one {unit}{charged}{f'. {rows}' if rows else ''}"),
+        FlowBox("Left out by the run", 0, "values beyond declared bounds are clipped, and nobody is dropped"),
+    )
+    return UnitFlow(steps, _halves(release, units), FlowBox("Analysed", units, _arms_note(release), _parts(details)))
+
+
+def _halves(release: Mapping[str, Any], units: int) -> tuple[FlowBox, ...]:
+    fraction = release["specification"]["estimator"].get("train_fraction")
+    if fraction is None or not any(charge["scope"] == "train" for charge in release["privacy"]["charges"]):
+        return ()
+    train = round(fraction * units)
+    return (
+        FlowBox("Training half", train, "fits the propensity model; drawn by a secret key"),
+        FlowBox("Estimation half", units - train, "gives the effect"),
+    )
+
+
+def _arms_note(release: Mapping[str, Any]) -> str:
+    if release["privacy"]["level"] == "label":
+        return "treatments are public at this level, and this page does not count them"
+    return "exact numbers in the arms are private"
+
+
+def _parts(details: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """What was released of arms and subgroups, as rounded as its name says."""
+    groups = tuple((name[len(GROUP) : -1], f"≈ {figure(float(f'{value:.3g}'))}") for name, value in _groups(details))
+    share = details.get("treated_share")
+    return groups if share is None else (("treated", f"≈ {percent(float(f'{share:.2g}'))}"), *groups)
+
+
+def _groups(details: Mapping[str, Any]) -> list[tuple[str, float]]:
+    return [(name, value) for name, value in details.items() if name.startswith(GROUP)]

@@ -1,0 +1,248 @@
+"""What study, contract and release say of a study, as sentences by name: the answers to a guideline's items.
+
+Each sentence holds for the release at hand or is empty. Nothing is read but the three documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from causalveil.schemas.contract import Contract
+from causalveil.tasks.report.flow import UnitFlow
+from causalveil.tasks.report.guidelines.variables import (
+    bounds_text,
+    codes_text,
+    descriptions_text,
+    missing_text,
+    rows_text,
+)
+from causalveil.tasks.report.numbers import amount, beside, figure, percent, span
+
+WHOM = {"ATE": "every unit", "ATT": "every treated unit", "ATC": "every untreated unit"}
+LEVELS = {
+    "sample": "a unit's whole row is protected",
+    "label": "a unit's outcome is protected; covariates and treatment count as public",
+    "training_units": "a unit's row is protected in the training half alone",
+}
+INDEPENDENCE = "no interference between units, one version of each treatment, independent units"
+
+
+def facts_of(
+    release: Mapping[str, Any], arms: Mapping[str, Any], flow: UnitFlow, contract: Contract | None
+) -> dict[str, str]:
+    """Every sentence that an item can name; an empty one where the documents say nothing.
+
+    Args:
+        release: the document of a release of one effect or of a protocol.
+        arms: how units came into the arms (``randomised``, ``chance``, ``clip``).
+        flow: of its units.
+        contract: the owner's, where it is at hand.
+    """
+    return {
+        **_question(release),
+        **_data(release, contract),
+        **_design(release, arms),
+        **_analysis(release),
+        **_privacy(release),
+        **_results(release),
+        "flow": flow.text,
+        "diagram": "The flow of units above.",
+    }
+
+
+def _outcomes(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return list(spec["outcomes"]) if "outcomes" in spec else [{"role": "primary", **spec["outcome"]}]
+
+
+def _question(release: Mapping[str, Any]) -> dict[str, str]:
+    spec, estimand = release["specification"], release["estimand"]
+    outcomes, groups, several = _outcomes(spec), spec.get("subgroups"), spec.get("arms")
+    binary = all(one.get("codes") for one in outcomes)
+    measure = "a difference of shares" if binary else "a difference of means, on the outcome's own scale"
+    names = ", ".join(one["name"] for one in outcomes)
+    against = "every other level against the reference" if several else "treated against control"
+    return {
+        "question": f"How {spec['treatment']} changes {names}, on average over {WHOM[estimand]} of the dataset.",
+        "unit": f"One {spec['data']['unit']} is one participant.",
+        "strategies": f"{spec['treatment']}: {codes_text(spec)}; {against}.",
+        "outcomes": "; ".join(
+            f"{one['name']} ({one['role'].replace('_', ' ')}), {bounds_text(one)}" for one in outcomes
+        )
+        + ".",
+        "contrast": f"{estimand}: {measure}, over {WHOM[estimand]}. No relative measure is released.",
+        "covariates": f"Adjusted for: {', '.join(spec['covariates'])}."
+        if spec.get("covariates")
+        else "No covariates were declared.",
+        "subgroups": f"Subgroups by {groups['name']}." if groups else "",
+        "subgroup_methods": f"By {groups['name']}, declared before a row was read; interaction was not tested."
+        if groups
+        else "No subgroups were declared.",
+        "codes": f"{spec['treatment']}: {codes_text(spec)}; "
+        + "; ".join(f"{name}: {bounds_text(one)}" for name, one in (spec.get("covariates") or {}).items()),
+        "bounds": "Declared before a row was read, never read off the data: see the table of bounds.",
+        "clipped": "Numbers enter as they are, clipped to their declared bounds; levels enter as indicators.",
+    }
+
+
+def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, str]:
+    spec, blocks = release["specification"], release["privacy"]["blocks"]
+    parts = f", parts {', '.join(blocks['charged'])} of {blocks['key']}" if blocks["key"] else ""
+    kind = f"; its owner declares it {contract.data_class.value}" if contract else ""
+    access = "Rows did not leave the place of the analysis; the analyst was given released numbers alone"
+    allowed = contract.caps.items() if contract else ()
+    caps = "; ".join(f"ε {amount(cap.epsilon)}, δ {amount(cap.delta)} at level {level.value}" for level, cap in allowed)
+    return {
+        "data": f"Dataset {release['dataset']}{parts}: {release['units']:,} units{kind}.",
+        "rows": rows_text(contract) if contract else "",
+        "descriptions": descriptions_text(spec, contract) if contract else "",
+        "eligibility": "Everybody in the charged parts of the dataset was analysed; the run left nobody out.",
+        "admitted": "All rows were held to the declared types, levels and codes before the analysis; nothing was "
+        "imputed by a model.",
+        "missing": missing_text(spec),
+        "follow_up": "The dataset has one row for each unit; the run knows of no follow-up, and lost nobody.",
+        "access": f"{access}{f'. The owner allows in all {caps}' if caps else ''}.",
+        "size": f"All {release['units']:,} units were used. The interval to be expected at this size follows from "
+        "public facts (causalveil plan).",
+        "population": f"The answer is about {WHOM[release['estimand']]} of the dataset, as a sample of a population "
+        "that is large beside it.",
+    }
+
+
+def _design(release: Mapping[str, Any], arms: Mapping[str, Any]) -> dict[str, str]:
+    spec = release["specification"]
+    names = ", ".join(spec.get("covariates") or {}) or "nothing that was declared"
+    clip = arms["clip"]
+    overlap = f"scores from {figure(clip[0])} to {figure(clip[1])}" if clip else "every kind of unit in both arms"
+    unadjusted = "unadjusted" in _adjustment(release)
+    by = "arms are compared as they are" if unadjusted else "arms are compared after adjustment for baseline covariates"
+    return {
+        "design": f"Observational: {spec['treatment']} is as it was recorded, and {by}; one time point.",
+        "random": "Everybody would be put into a strategy at random, and would know into which.",
+        "random_assumptions": f"Exchangeable arms by randomisation; {INDEPENDENCE}.",
+        "assignment": f"By the recorded value of {spec['treatment']}, one for each unit; as good as random only given "
+        f"{names}.",
+        "one_arm": f"{spec['treatment']} has one value for each unit, so nobody is in two arms.",
+        "assumptions": f"No confounder but {names}; overlap ({overlap}); {INDEPENDENCE}; clipping is harmless.",
+        "matching": f"Up to {spec['estimator']['ratio']} nearest neighbours of the other arm by propensity score; how "
+        "often one unit may serve is capped."
+        if release["estimator"] == "matching"
+        else "Not a matched study.",
+    }
+
+
+def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
+    estimator, details = dict(release["specification"]["estimator"]), release.get("details") or {}
+    name = str(estimator.pop("name")).replace("_", " ")
+    settings = ", ".join(f"{key.replace('_', ' ')} {_setting(value)}" for key, value in sorted(estimator.items()))
+    done = _adjustment(release)
+    confidence = release.get("confidence") or release["interval"]["confidence"]
+    omitted = estimator.get("omitted_confounding")
+    robust = details.get("robustness_value")
+    allowed = float((release.get("interval") or {}).get("bias") or 0)
+    sensitivity = [
+        f"The interval allows for a bias of {figure(allowed)} to either side by confounding left out."
+        if allowed
+        else "",
+        f"Confounders left out were declared to explain {_setting(omitted)}." if omitted else "",
+        f"Confounding left out would have to explain {percent(float(robust))} of outcome and of treatment for the "
+        "interval to reach 0 (robustness value)."
+        if robust
+        else "",
+    ]
+    told = " ".join(part for part in sensitivity if part)
+    balance = bool(release.get("balance")) or any(key.startswith("difference_before[") for key in details)
+    how = f"{name[:1].upper()}{name[1:]}{f' ({settings})' if settings else ''}"
+    how += f", {percent(float(confidence))} intervals{f'; {done}' if done else ''}"
+    return {
+        "analysis": f"{how}. The section on the answer says it in words.",
+        "adjusted_for": f"The release says of itself: {done}." if done else "",
+        "sensitivity": told or "None was declared.",
+        "bias": told or "Beyond the covariates nothing is adjusted for and nothing is allowed for.",
+        "balance": "Standardised differences between the arms, as released with noise: see the figure of balance. A "
+        "table by arm is not released."
+        if balance
+        else "Not released: a table by arm would cost a budget of its own.",
+        "checked": ("Balance is in the figure" + ("; gates in their table" if release.get("gates") else ""))
+        + ". No other assumption can be checked from the release."
+        if balance
+        else "None can be checked from the release.",
+    }
+
+
+def _privacy(release: Mapping[str, Any]) -> dict[str, str]:
+    privacy, simulated = release["privacy"], release["not_for_release"]
+    cost = f"({amount(privacy['epsilon'])}, {amount(privacy['delta'])})-differential privacy"
+    proved = release["guarantee"] == "finite_sample"
+    guarantee = "" if proved else ", in the limit of many units only"
+    noise = "Every released number has" if proved else "Exact numbers of the data are printed; the estimate has"
+    return {
+        "privacy": f"{noise} noise for {cost}{guarantee}; {LEVELS[privacy['level']]}.",
+        "unprotected": f"What can be learnt of one {privacy['unit']} is bounded by {cost}{guarantee}.",
+        "declared": f"The study has the digest {release['study_digest'][:16]}… and was declared in ledger "
+        f"{release['ledger']['identity'][:8]}…, entry {release['ledger']['entry_hash'][:8]}…, before the analysis read "
+        "a row.",
+        "sharing": "A simulation with seeded noise: not for release."
+        if simulated
+        else "Study, release.json and this page may be published; rows may not. "
+        f"causalveil {release['software']['version']}, Apache License 2.0.",
+    }
+
+
+def _results(release: Mapping[str, Any]) -> dict[str, str]:
+    details = release.get("details") or {}
+    treated, control = details.get("mean_treated"), details.get("mean_control")
+    means = (
+        f"Means as released: {figure(treated)} treated, {figure(control)} control; counts by arm are private."
+        if isinstance(treated, int | float) and isinstance(control, int | float)
+        else "Not released by arm; differences are."
+    )
+    if "answers" in release:
+        return {"means": means, **_protocol_results(release)}
+    interval = release["interval"]
+    omitted = details.get("not_covered")
+    sides = "holds zero, so the sign is open" if interval["lower"] <= 0 <= interval["upper"] else "does not hold zero"
+    return {
+        "means": means,
+        "found": f"{release['estimand']} {beside(release['estimate'], interval)}, "
+        f"{percent(interval['confidence'])} interval {span(interval)}.",
+        "precision": f"The interval covers {', '.join(interval['covers'])}.",
+        "limits": f"The interval does not cover {omitted}." if omitted else "",
+        "reading": "Noise drowned the estimate." if interval["whole_range"] else f"The interval {sides}.",
+        "additional": "One question was asked; no other analysis is in this release.",
+    }
+
+
+def _protocol_results(release: Mapping[str, Any]) -> dict[str, str]:
+    answered = [row for row in release["answers"] if row["interval"] is not None]
+    first = answered[0] if answered else None
+    gates = f"; {len(release['gates'])} gates" if release["gates"] else ""
+    controls = release["calibration"]["controls"]
+    return {
+        "found": f"{first['outcome']}, {first['group']}: {beside(first['estimate'], first['interval'])}, interval "
+        f"{span(first['interval'])}; {len(release['answers'])} answers stand in the table."
+        if first
+        else "Every answer is withheld.",
+        "precision": "Single and simultaneous intervals (Bonferroni) cover sampling and the noise of privacy.",
+        "limits": f"No interval covers {release['not_covered']}.",
+        "additional": f"{controls} negative control{'s'[: controls != 1]}, intervals that hold together{gates}, "
+        "all declared before a row was read.",
+    }
+
+
+def _adjustment(release: Mapping[str, Any]) -> str:
+    """How far covariates were adjusted for, as the release says; of a protocol every wording once."""
+    if "answers" in release:
+        return "; ".join(dict.fromkeys(row["adjustment"] for row in release["answers"]))
+    return str((release.get("details") or {}).get("adjustment", ""))
+
+
+def _setting(value: Any) -> str:
+    """A setting of the estimator in words."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{str(key).replace('_', ' ')} {_setting(part)}" for key, part in value.items())
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, int | float):
+        return figure(value)
+    return ", ".join(map(_setting, value)) if isinstance(value, list) else str(value).replace("_", " ")

@@ -1,0 +1,49 @@
+"""The guidelines that apply to a release, with every item that its documents answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from causalveil.schemas.contract import Contract
+from causalveil.schemas.release import EffectRelease, ProtocolRelease
+from causalveil.schemas.sites.pooled import Published
+from causalveil.tasks.report.flow import UnitFlow, unit_flow
+from causalveil.tasks.report.guidelines import strobe, target
+from causalveil.tasks.report.guidelines.facts import facts_of
+from causalveil.tasks.report.guidelines.item import Checklist, Item
+
+GUIDELINES: tuple[tuple[str, str, tuple[Item, ...]], ...] = (
+    (target.TITLE, target.SOURCE, target.ITEMS),
+    (strobe.TITLE, strobe.SOURCE, strobe.ITEMS),
+    (strobe.EXTENSION_TITLE, strobe.EXTENSION_SOURCE, strobe.EXTENSION),
+)
+
+
+def checklists(
+    release: Mapping[str, Any], arms: Mapping[str, Any], flow: UnitFlow, contract: Contract | None
+) -> tuple[Checklist, ...]:
+    """TARGET, STROBE and RECORD-PE for an observational study; none where treatment was randomised.
+
+    Args:
+        release: the document of a release of one effect or of a protocol.
+        arms: how units came into the arms.
+        flow: of its units.
+        contract: the owner's, where it is at hand.
+    """
+    if arms["randomised"]:
+        return ()
+    facts = facts_of(release, arms, flow, contract)
+    return tuple(
+        Checklist(title, source, tuple(item.filled(facts) for item in items)) for title, source, items in GUIDELINES
+    )
+
+
+def guidelines_context(
+    release: Published, document: Mapping[str, Any], arms: Mapping[str, Any], contract: Contract | None
+) -> dict[str, Any]:
+    """By the names that the templates use: ``flow`` (None but for effects of one run), ``contract``, ``checklists``."""
+    if not isinstance(release, EffectRelease | ProtocolRelease):
+        return {"flow": None}
+    flow = unit_flow(document, rows_text(contract) if contract and contract.rows else "")
+    return {"flow": flow, "contract": contract, "checklists": checklists(document, arms, flow, contract)}

@@ -1,0 +1,65 @@
+"""Columns in words: what a study and its owner's contract declare of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from causalveil.schemas.contract import Contract
+from causalveil.tasks.report.numbers import figure
+
+
+def bounds_text(column: Mapping[str, Any]) -> str:
+    """What a column of a study can hold: codes, levels, or a range."""
+    codes, levels = column.get("codes"), column.get("levels")
+    if codes:
+        return f"{codes['control']} or {codes['treated']}"
+    if levels is not None:
+        return "one of " + ", ".join(map(str, levels))
+    scale = f", by its {column['scale']}" if column.get("scale") else ""
+    return f"{figure(column['lower'])} to {figure(column['upper'])}{scale}"
+
+
+def codes_text(spec: Mapping[str, Any]) -> str:
+    """What the arms are in the data."""
+    arms, codes = spec.get("arms"), spec.get("treatment_codes")
+    if arms:
+        return f"{', '.join(map(str, arms['levels']))}; the reference is {arms['reference']}"
+    return f"treated is {codes['treated']}, control is {codes['control']}" if codes else "treated is 1, control is 0"
+
+
+def missing_text(spec: Mapping[str, Any]) -> str:
+    """What became of missing values; how many there are is private."""
+    covariates = spec.get("covariates") or {}
+    everywhere = spec.get("missing") == "indicator"
+    welcome = [name for name, one in covariates.items() if everywhere or one.get("nulls") == "indicator"]
+    if not welcome:
+        return "Nothing is missing: data with a missing value in a column of the study are not admitted."
+    return (
+        f"{', '.join(welcome)} may be missing and enter by an indicator beside a fixed value; treatment, outcome are "
+        "never missing. How many are missing is private."
+    )
+
+
+def rows_text(contract: Contract) -> str:
+    """How several rows of a unit became one, by the contract."""
+    rows = contract.rows
+    if rows is None:
+        return f"Each {contract.unit} has one row; data in which one has two are not admitted."
+    most = f"the {rows.keep.value} {rows.at_most} rows" if rows.at_most else "all rows"
+    order = f" by {rows.order}" if rows.order else ""
+    made = ", ".join(f"{name}: {aggregate.value}" for name, aggregate in rows.aggregates.items())
+    return f"Of each {contract.unit} {most}{order} became one{f' ({made})' if made else ''}."
+
+
+def descriptions_text(spec: Mapping[str, Any], contract: Contract) -> str:
+    """What the owner says of the study's columns."""
+    outcomes = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
+    named = [spec["treatment"], *(one["name"] for one in outcomes), *(spec.get("covariates") or {})]
+    told = []
+    for name in dict.fromkeys(named):
+        column = contract.offered.get(name)
+        if column is not None and (column.description or column.unit_of_measure):
+            unit = f" ({column.unit_of_measure})" if column.unit_of_measure else ""
+            told.append(f"{name}{unit}{f': {column.description}' if column.description else ''}")
+    return f"The owner says: {'; '.join(told)}." if told else ""
