@@ -11,9 +11,9 @@ from causalveil.schemas.sites.pooled import Published
 from causalveil.tasks.report.flow import UnitFlow, unit_flow
 from causalveil.tasks.report.guidelines import strobe, target
 from causalveil.tasks.report.guidelines.facts import facts_of
-from causalveil.tasks.report.guidelines.item import Checklist, Item
+from causalveil.tasks.report.guidelines.item import Checklist, GuidelineItem
 
-GUIDELINES: tuple[tuple[str, str, tuple[Item, ...]], ...] = (
+GUIDELINES: tuple[tuple[str, str, tuple[GuidelineItem, ...]], ...] = (
     (target.TITLE, target.SOURCE, target.ITEMS),
     (strobe.TITLE, strobe.SOURCE, strobe.ITEMS),
     (strobe.EXTENSION_TITLE, strobe.EXTENSION_SOURCE, strobe.EXTENSION),

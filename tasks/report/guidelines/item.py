@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Item:
+class GuidelineItem:
     """What a guideline asks for, in our words.
 
     Attributes:
