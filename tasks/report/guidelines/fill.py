@@ -12,6 +12,7 @@ from causalveil.tasks.report.flow import UnitFlow, unit_flow
 from causalveil.tasks.report.guidelines import strobe, target
 from causalveil.tasks.report.guidelines.facts import facts_of
 from causalveil.tasks.report.guidelines.item import Checklist, GuidelineItem
+from causalveil.tasks.report.guidelines.variables import rows_text
 
 GUIDELINES: tuple[tuple[str, str, tuple[GuidelineItem, ...]], ...] = (
     (target.TITLE, target.SOURCE, target.ITEMS),
