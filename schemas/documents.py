@@ -6,7 +6,6 @@ And how notebooks show what was read.
 from __future__ import annotations
 
 import copy
-import difflib
 import json
 import os
 import re
@@ -21,6 +20,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.hints.keys import hint
 
 Model = TypeVar("Model", bound=BaseModel)
 Place = tuple[str | int, ...]
@@ -310,32 +310,10 @@ def _place(location: Place, document: Any, *, missing: bool) -> Place:
 
 def _said(item: Any, place: str, model: type[BaseModel]) -> str:
     if item["type"] == "extra_forbidden":
-        known = sorted(_known_keys(model))
-        nearest = difflib.get_close_matches(str(item["loc"][-1]), known, n=1, cutoff=0.5)
-        hint = f", did you mean '{nearest[0]}'?" if nearest else f" (known keys: {', '.join(known)})"
-        return f"unknown key '{place}'{hint}"
+        return f"unknown key '{place}'{hint(model, item['loc'])}"
     if item["type"] == "missing":
         return f"missing key '{place}'"
     return f"'{place}': {item['msg'].removeprefix('Value error, ')}"
-
-
-def _known_keys(model: type[BaseModel], seen: set[type] | None = None) -> set[str]:
-    """Field names of ``model`` and of every model reachable from it."""
-    seen = seen if seen is not None else set()
-    if model in seen:
-        return set()
-    seen.add(model)
-    keys = set(model.model_fields)
-    for field in model.model_fields.values():
-        for nested in _models_in(field.annotation):
-            keys |= _known_keys(nested, seen)
-    return keys
-
-
-def _models_in(annotation: Any) -> list[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [model for part in getattr(annotation, "__args__", ()) for model in _models_in(part)]
 
 
 _PAINTERS: dict[type, Callable[[Any], str]] = {}

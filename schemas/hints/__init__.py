@@ -1,0 +1,1 @@
+"""Help for whoever wrote a document that is not understood."""
