@@ -237,15 +237,23 @@ def simulate(
 
 
 @app.command()
-def clean(json_: Json = False) -> None:
-    """Delete scratch folders that runs which died left behind."""
+def clean(
+    reduced: Annotated[
+        str | None,
+        typer.Option(metavar="DATASET", help="also its rows that were reduced to one a unit; to be admitted again"),
+    ] = None,
+    json_: Json = False,
+) -> None:
+    """Delete what runs and admissions that died left behind: scratch, and rows that were being reduced."""
+    from causalveil.tasks.admission.kept import clean_reduced
     from causalveil.tasks.machine.scratch import clean as sweep
 
     removed = sweep()
+    rows = clean_reduced(reduced)
     if json_:
-        show.document({"removed": removed})
+        show.document({"removed": removed, "reduced": rows})
     else:
-        show.line(f"Removed {removed} scratch folder(s).")
+        show.line(f"Removed {removed} scratch folder(s) and {rows} folder(s) of reduced rows.")
 
 
 def main(arguments: list[str] | None = None) -> None:

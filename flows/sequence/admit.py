@@ -18,6 +18,7 @@ from causalveil.tasks.admission.kept import (
     keep_beside,
     reduced_root,
     rows_folder,
+    scratch_name,
 )
 from causalveil.tasks.admission.stages import admit_stage
 from causalveil.tasks.enclave.partitions import list_partitions
@@ -89,5 +90,5 @@ def hold(contract: Contract, folder: Path, layout: Layout, ledger: Ledger, stage
 
 def _look(contract: Contract, folder: Path, stage: Engine) -> Admission:
     layout = list_partitions(folder, None if contract.blocks is None else contract.blocks.key)
-    with open_scratch(f"admit-{contract.dataset}") as scratch:
+    with open_scratch(scratch_name(contract.dataset)) as scratch:
         return stage(admit_stage, contract, folder, layout, scratch, reduced_root(contract.dataset))

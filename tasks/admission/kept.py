@@ -11,10 +11,13 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Layout
 from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.scratch import in_use
 from causalveil.tasks.machine.write import make_folder_durably, whole_file
 
 FOLDER = "admissions"
 REDUCED = "reduced"
+# Where rows are reduced before they have their name; nobody reads there.
+DRAFT = "_draft"
 
 
 def keep_beside(folder: Path, admission: Admission) -> Path:
@@ -98,6 +101,36 @@ def forget_reduced(admission: Admission) -> None:
         for folder in root.iterdir():
             if folder.name != admission.reduced:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def forget_draft(root: Path) -> None:
+    """Delete rows that were being reduced, in a dataset's folder of :func:`reduced_root`."""
+    shutil.rmtree(root / DRAFT, ignore_errors=True)
+
+
+def clean_reduced(dataset: str | None) -> int:
+    """Delete reduced rows that admissions which died left behind, and all those of one dataset if it is named.
+
+    Its runs are refused from then on, until its owner admits the data again.
+
+    Returns:
+        How many folders were deleted.
+
+    Raises:
+        CausalveilError: the scratch root is open to other users.
+    """
+    places = home() / REDUCED
+    roots = sorted(places.iterdir()) if places.is_dir() else []
+    found = [root / DRAFT for root in roots if (root / DRAFT).is_dir() and not in_use(scratch_name(root.name))]
+    found += [folder for root in roots if root.name == dataset for folder in root.iterdir() if folder.name != DRAFT]
+    for folder in found:
+        shutil.rmtree(folder)
+    return len(found)
+
+
+def scratch_name(dataset: str) -> str:
+    """The name under which an admission of a dataset holds scratch, as long as it lives."""
+    return f"admit-{dataset}"
 
 
 def difference(admission: Admission, contract: Contract, folder: Path, layout: Layout, *, times: bool) -> str | None:

@@ -17,11 +17,11 @@ from causalveil.schemas.admission.manifest import (
     Finding,
     NotAdmitted,
     declarations,
-    reduced_name,
 )
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.admission.kept import DRAFT, forget_draft
 from causalveil.tasks.admission.rows import RowRules, row_findings, type_findings
 from causalveil.tasks.admission.together import Together
 from causalveil.tasks.admission.units import SeenUnits
@@ -34,8 +34,6 @@ from causalveil.tasks.machine.write import make_folder_durably
 from causalveil.tasks.privacy.keys import admission_key, passing_key
 from causalveil.tasks.reduction.stages import reduce_stage
 
-# Where rows are reduced before they have their name; nobody reads there.
-DRAFT = "_draft"
 # A file of so many bytes is read once, for its digest and its rows.
 SMALL_BYTES = 1 << 23
 
@@ -61,23 +59,22 @@ def admit_stage(contract: Contract, folder: Path, layout: Layout, scratch: Path,
     files = look.at_all()
     given: tuple[AdmittedFile, ...] = ()
     if contract.rows is not None and not look.findings:
-        given, files = files, look.reduce(files, reduced)
+        given, files = files, look.reduce(reduced)
     findings = (*look.findings, *look.repeated())
     if findings:
+        forget_draft(reduced)
         more = " (and more)" if len(findings) > 1 else ""
         raise NotAdmitted(
             f"{findings[0].words}{more}; the data of '{contract.dataset}' are not admitted; their owner is told of "
             "every problem with its count by: causalveil admit FOLDER",
             findings,
         )
-    return Admission(
-        dataset=contract.dataset,
-        declares=declarations(contract),
-        key=look.key,
-        columns={name: str(dtype) for name, dtype in look.first.items() if name in look.roles or contract.rows},
-        files=files,
-        given=given,
-    )
+    admission = look.admission(files, given)
+    if admission.reduced is not None:
+        # Rows that nobody admitted never lie where a run could look for them.
+        shutil.rmtree(reduced / admission.reduced, ignore_errors=True)
+        (reduced / DRAFT).rename(reduced / admission.reduced)
+    return admission
 
 
 class _Look:
@@ -128,28 +125,37 @@ class _Look:
             digest=found,
         )
 
-    def reduce(self, given: tuple[AdmittedFile, ...], root: Path) -> tuple[AdmittedFile, ...]:
-        """Make one row of each unit's rows, and the folder that runs read; what it holds follows from ``given``."""
-        make_folder_durably(root)
-        final, draft, place = (
-            root / reduced_name(declarations(self.contract), given),
-            root / DRAFT,
-            self.scratch / "rows",
+    def admission(self, files: tuple[AdmittedFile, ...], given: tuple[AdmittedFile, ...]) -> Admission:
+        """The manifest of data in which nothing was found."""
+        columns = {name: str(dtype) for name, dtype in self.first.items() if name in self.roles or self.contract.rows}
+        return Admission(
+            dataset=self.contract.dataset,
+            declares=declarations(self.contract),
+            key=self.key,
+            columns=columns,
+            files=files,
+            given=given,
         )
-        for left in (draft, final):
-            shutil.rmtree(left, ignore_errors=True)
+
+    def reduce(self, root: Path) -> tuple[AdmittedFile, ...]:
+        """Make one row of each unit's rows, as a draft of the folder that runs read."""
+        make_folder_durably(root)
+        draft, place = root / DRAFT, self.scratch / "rows"
+        forget_draft(root)
         draft.mkdir(mode=0o700)
         place.mkdir(mode=0o700)
 
         def each(block: str, units: pl.Series) -> None:
             self._units(block).add(units)
 
-        reduce_stage(self.contract, self.folder, self.layout, place, draft, each, bytes.fromhex(self.key))
-        layout = list_partitions(draft, None if self.contract.blocks is None else self.contract.blocks.key)
-        self.first = column_types(draft, layout.partitions[0])
-        files = tuple(self._digested(draft, partition) for partition in layout.partitions)
-        draft.rename(final)
-        return files
+        try:
+            reduce_stage(self.contract, self.folder, self.layout, place, draft, each, bytes.fromhex(self.key))
+            layout = list_partitions(draft, None if self.contract.blocks is None else self.contract.blocks.key)
+            self.first = column_types(draft, layout.partitions[0])
+            return tuple(self._digested(draft, partition) for partition in layout.partitions)
+        except BaseException:
+            forget_draft(root)
+            raise
 
     def _digested(self, folder: Path, partition: Partition) -> AdmittedFile:
         size = state_of(folder / partition.path)[2]

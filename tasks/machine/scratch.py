@@ -47,7 +47,7 @@ def open_scratch(run_id: str) -> Iterator[Path]:
         CausalveilError: the scratch root is open to other users.
     """
     clean()
-    folder, lock = _locked_folder(re.sub(r"[^A-Za-z0-9._-]", "_", run_id)[:80])
+    folder, lock = _locked_folder(_stem(run_id))
     try:
         yield folder
     finally:
@@ -56,6 +56,20 @@ def open_scratch(run_id: str) -> Iterator[Path]:
         finally:
             folder.with_name(folder.name + _LOCK).unlink(missing_ok=True)
             os.close(lock)
+
+
+def in_use(run_id: str) -> bool:
+    """Whether a living process holds scratch for ``run_id``; what dead ones left is deleted first.
+
+    Raises:
+        CausalveilError: the scratch root is open to other users.
+    """
+    clean()
+    return any(entry.name.rpartition(".")[0] == _stem(run_id) for entry in scratch_root().iterdir() if entry.is_dir())
+
+
+def _stem(run_id: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "_", run_id)[:80]
 
 
 def clean() -> int:

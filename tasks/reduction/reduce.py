@@ -53,17 +53,26 @@ def reduce_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapp
     Raises:
         DataError: a value that the checks before refuse: no number, or neither of two codes.
     """
-    frame = _in_order(frame, unit, rows, columns)
+    frame = counting_rows(frame, unit, rows, columns)
     groups = _groups(frame[unit])
-    if rows.at_most is not None:
-        frame = frame.filter(pl.Series(_kept(groups, rows.keep, rows.at_most)))
-        groups = _groups(frame[unit])
     one = {unit: frame[unit].gather(groups.starts)}
     for name, column in columns.items():
         one[name] = _reduced(frame[name], column, rows.aggregate(name), groups).alias(name)
     if rows.count is not None:
         one[rows.count] = pl.Series(rows.count, groups.lengths, dtype=pl.Int64)
     return pl.DataFrame(one)
+
+
+def counting_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapping[str, Declared]) -> pl.DataFrame:
+    """The rows that count, by unit and in their order: each unit's first or last ``rows.at_most``.
+
+    Of some of a unit's rows it leaves all that count among all of her rows, so it may be applied to parts first.
+    Arguments as of :func:`reduce_rows`.
+    """
+    frame = _in_order(frame, unit, rows, columns)
+    if rows.at_most is None:
+        return frame
+    return frame.filter(pl.Series(_kept(_groups(frame[unit]), rows.keep, rows.at_most)))
 
 
 def _in_order(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapping[str, Declared]) -> pl.DataFrame:

@@ -6,7 +6,7 @@ a keyed hash of the unit names; then one bucket after the other is read from all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -53,18 +53,16 @@ def spread(frame: pl.DataFrame, unit: str, key: bytes, buckets: int, path: Path)
         raise CausalveilError(f"scratch cannot be written ({failure}); make room on its disk")
 
 
-def gather(paths: Sequence[Path], bucket: int) -> pl.DataFrame:
-    """All rows of one bucket, from the files that :func:`spread` wrote."""
+def gather(paths: Sequence[Path], bucket: int) -> Iterator[pl.DataFrame]:
+    """The rows of one bucket, a frame from each of the files that :func:`spread` wrote."""
     import pyarrow as pa
 
-    batches = []
     for path in paths:
         with pa.memory_map(str(path)) as file:
-            batches.append(pa.ipc.open_file(file).get_batch(bucket))
-    found = pl.from_arrow(pa.Table.from_batches(batches))
-    if not isinstance(found, pl.DataFrame):
-        raise TypeError("a table of rows is a frame")
-    return found
+            found = pl.from_arrow(pa.Table.from_batches([pa.ipc.open_file(file).get_batch(bucket)]))
+        if not isinstance(found, pl.DataFrame):
+            raise TypeError("a table of rows is a frame")
+        yield found
 
 
 def _batch(table: object) -> object:

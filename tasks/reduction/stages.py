@@ -8,11 +8,12 @@ from pathlib import Path
 import polars as pl
 
 from causalveil.schemas.contract import Contract
+from causalveil.schemas.declared.rows import RowsPerUnit
 from causalveil.schemas.errors import CausalveilError, ContractError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.enclave.partitions import read_rows
 from causalveil.tasks.machine.write import whole_file
-from causalveil.tasks.reduction.reduce import reduce_rows
+from causalveil.tasks.reduction.reduce import counting_rows, reduce_rows
 from causalveil.tasks.reduction.spread import gather, spread
 
 # Rows of one bucket, about, and units of one file that results: memory holds some of each.
@@ -81,9 +82,25 @@ def _reduced(
         paths.append(scratch / f"rows-{len(paths):05d}.arrow")
         spread(frame, contract.unit, key, buckets, paths[-1])
     for bucket in range(buckets):
-        yield reduce_rows(gather(paths, bucket), contract.unit, contract.rows, contract.columns)
+        frame = _held(gather(paths, bucket), contract, contract.rows, 2 * bucket_rows)
+        yield reduce_rows(frame, contract.unit, contract.rows, contract.columns)
     for path in paths:
         path.unlink()
+
+
+def _held(frames: Iterator[pl.DataFrame], contract: Contract, rows: RowsPerUnit, most: int) -> pl.DataFrame:
+    """The rows of a bucket without those that cannot count, taken out whenever there are more than ``most``.
+
+    One unit may have any number of rows, all of which are in her bucket; of these ``at_most`` count. Memory holds twice
+    what counts, at least ``most`` rows.
+    """
+    held = next(frames)
+    for frame in frames:
+        held = pl.concat([held, frame])
+        if rows.at_most is not None and held.height > most:
+            held = counting_rows(held, contract.unit, rows, contract.columns)
+            most = max(most, 2 * held.height)
+    return held
 
 
 def _joined(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:

@@ -18,8 +18,9 @@ from causalveil.flows.sequence.check import check
 from causalveil.schemas.admission.manifest import NotAdmitted
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.release import EffectRelease
-from causalveil.tasks.admission.kept import rows_folder
+from causalveil.tasks.admission.kept import DRAFT, clean_reduced, reduced_root, rows_folder, scratch_name
 from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.scratch import open_scratch
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.owner import owner_key
 from tests.studies import people, write_study
@@ -162,6 +163,25 @@ def test_a_person_in_two_blocks_that_units_do_not_span_is_refused(tmp_path: Path
     halves[1].vstack(halves[0][:1]).write_parquet(folder / "month=1" / "a.parquet")
     with pytest.raises(NotAdmitted, match="names a unit twice"):
         run_study(path, out=tmp_path / "out2", engine="direct")
+    root = reduced_root("small")
+    assert len(list(root.iterdir())) == 1, "rows that were not admitted are nowhere"
+
+
+def test_clean_deletes_reduced_rows_that_nobody_needs(tmp_path: Path) -> None:
+    path = write(tmp_path / "study", visits())
+    run_study(path, out=tmp_path / "out", run_id="one", engine="direct")
+    root = reduced_root("small")
+    (root / DRAFT).mkdir()
+    with open_scratch(scratch_name("small")):
+        assert clean_reduced(None) == 0, "somebody is writing there"
+    assert clean_reduced(None) == 1
+    run_study(path, out=tmp_path / "out2", run_id="two", engine="direct")
+    with pytest.raises(SystemExit) as ended:
+        main(["clean", "--reduced", "small"])
+    assert ended.value.code == 0
+    assert list(root.iterdir()) == []
+    # Synthetic data admit themselves again.
+    assert run_study(path, out=tmp_path / "out3", run_id="three", engine="direct").release.units == 300
 
 
 def test_neighbours_look_alike_to_everybody_but_the_owner(tmp_path: Path) -> None:

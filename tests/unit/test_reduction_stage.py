@@ -11,7 +11,8 @@ import pytest
 
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.plan import Layout, Partition
-from causalveil.tasks.reduction.reduce import reduce_rows
+from causalveil.tasks.reduction import stages as reduction_stages
+from causalveil.tasks.reduction.reduce import counting_rows, reduce_rows
 from causalveil.tasks.reduction.stages import reduce_stage
 
 BLOCKS = {"key": "month", "units_span": False}
@@ -101,6 +102,34 @@ def test_the_cut_into_files_and_parts_changes_nothing(
     assert [one.height for one in found.values()] == [
         min(file_units, 500 - first) for first in range(0, 500, file_units)
     ]
+
+
+@pytest.mark.parametrize("keep", ["first", "last"])
+def test_somebody_with_very_many_rows_is_held_in_pieces(
+    keep: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100,000 rows of one person, over all files, among 2,000 of 500: the same result, and no more rows at once than
+    two buckets and one piece."""
+    contract = visits_contract()
+    rows = contract.model_dump(mode="json")["rows"] | {"keep": keep}
+    contract = Contract.model_validate(contract.model_dump(mode="json") | {"rows": rows})
+    assert contract.rows is not None
+    heavy = visits(100_000, 1, seed=4)
+    frame = pl.concat([visits(2_000, 500), heavy]).sample(fraction=1, shuffle=True, seed=1)
+    frames = {f"part-{index:02d}.parquet": frame.slice(index * 5_100, 5_100) for index in range(20)}
+    heights: list[int] = []
+
+    def told(frame: pl.DataFrame, *arguments: Any) -> pl.DataFrame:
+        heights.append(frame.height)
+        return counting_rows(frame, *arguments)
+
+    monkeypatch.setattr(reduction_stages, "counting_rows", told)
+    found, _ = reduce_folder(tmp_path, contract, frames, bucket_rows=1_000, file_units=10**6)
+    whole = pl.concat(list(found.values())).sort("person")
+    assert whole.equals(reduce_rows(frame, "person", contract.rows, contract.columns))
+    assert len(heights) > 10
+    # A piece has at most the rows of the frame that it was spread from: one partition more than a bucket.
+    assert max(heights) <= 2_000 + 6_100
 
 
 def test_blocks_are_reduced_by_themselves(tmp_path: Path) -> None:
