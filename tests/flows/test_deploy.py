@@ -118,7 +118,14 @@ def test_deployed_runs_release_and_refuse(
         # One run exhausts a month, so that the second is refused.
         contract = checkout / "deploy/example/data/dataset.yaml"
         contract.write_text(contract.read_text().replace("epsilon: 3", "epsilon: 1"))
-        around = environment(home, PREFECT_API_URL=prefect_server, WAREHOUSE_URL=warehouse, PWD=str(checkout))
+        # A worker asks for work every ten seconds unless told otherwise.
+        around = environment(
+            home,
+            PREFECT_API_URL=prefect_server,
+            PREFECT_WORKER_QUERY_SECONDS="1",
+            WAREHOUSE_URL=warehouse,
+            PWD=str(checkout),
+        )
         # The tests' own server asks for no password; that such a server is refused is the first thing seen here.
         open_server = around | {"CAUSALVEIL_OPEN_SERVER": "test"}
         options: dict[str, Any] = {"cwd": checkout, "env": around}

@@ -1,4 +1,4 @@
-"""The ledger on PostgreSQL under 32 writers in 8 processes: no cap is passed, no charge is lost, the chain holds."""
+"""The ledger on PostgreSQL under 32 writers in 4 processes: no cap is passed, no charge is lost, the chain holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.children import CONTEXT, process
 from tests.ledger_help import charge, contract, reservation
 from tests.postgres import WHY_NOT, database
 
-PROCESSES, THREADS, TRIES = 8, 4, 6
+PROCESSES, THREADS, TRIES = 4, 8, 6
 EPSILON, CAP = "0.1", "10"
 
 
