@@ -50,6 +50,7 @@ PREFECT = (
 WRITES = {
     "tasks/machine/write.py",
     "tasks/machine/scratch.py",
+    "tasks/machine/queue.py",
     "tasks/admission/units.py",
     "tasks/warehouse/blocks.py",
     "tasks/privacy/ledger/store.py",

@@ -1,8 +1,9 @@
 """Where the ledger's entries lie: one append-only, hash-chained table in SQLite or PostgreSQL.
 
-Writers are serialised (SQLite: ``BEGIN IMMEDIATE``; PostgreSQL: a transaction-level advisory lock), so what a
-writer reads in its transaction still holds when it commits. A connection lives for one transaction: nothing is
-shared between threads or over a fork, and a server that was restarted between two stages is not noticed.
+Writers are serialised (SQLite: ``BEGIN IMMEDIATE``, before which they wait in line; PostgreSQL: a transaction-level
+advisory lock), so what a writer reads in its transaction still holds when it commits. A connection lives for one
+transaction: nothing is shared between threads or over a fork, and a server that was restarted between two stages is
+not noticed.
 
 SQLite keeps its rollback journal (``DELETE``) rather than WAL: the ledger is then one file, which a plain copy
 backs up, which opens read-only, and which is safe on a network file system that has locks. Its commit is the
@@ -15,10 +16,11 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,6 +28,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from causalveil.schemas.errors import LedgerError
 from causalveil.tasks.machine.actor import actor, host
+from causalveil.tasks.machine.queue import in_line
 from causalveil.tasks.privacy.ledger.entry import BY, NO_HASH, Entry, broken, canonical
 from causalveil.tasks.privacy.ledger.tables import VERSION_TABLE, bring_up
 
@@ -106,7 +109,7 @@ class Store:
         Raises:
             LedgerError: unreachable, read-only, busy for a minute, or an entry that the tables refuse.
         """
-        with self._errors(), self.engine.connect() as plain:
+        with self._errors(), self._line(), self.engine.connect() as plain:
             connection = plain.execution_options(causalveil_write=True)
             with connection.begin():
                 if connection.dialect.name == "postgresql":
@@ -119,6 +122,16 @@ class Store:
                     )
                     connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
                 yield connection
+
+    def _line(self) -> AbstractContextManager[None]:
+        """SQLite's writers wait in line; PostgreSQL's server keeps one of its own.
+
+        The line has a file of its own: to close the ledger's would take away the locks that SQLite has on it here.
+        """
+        path = self.url.database or ""
+        if self.url.get_backend_name() != "sqlite" or path.startswith("file:"):
+            return nullcontext()
+        return in_line(Path(f"{path}-queue"))
 
     def prepare(self) -> str:
         """Create or migrate the tables where needed; return the ledger's identity, 32 hex digits.
