@@ -12,7 +12,6 @@ import typer
 
 from causalveil.flows.accuracy.command import accuracy
 from causalveil.flows.cli import show
-from causalveil.flows.papers.evidence import evidence
 from causalveil.flows.papers.kusner2016.command import direction
 from causalveil.flows.papers.yuan2026.command import matching
 
@@ -28,8 +27,20 @@ def replicate() -> None:
 
 replicate_app.command()(accuracy)
 replicate_app.command()(direction)
-replicate_app.command()(evidence)
 replicate_app.command()(matching)
+
+
+@replicate_app.command()
+def evidence(
+    out: Annotated[Path, typer.Option(help="the page (Markdown)", show_default=False)],
+    tables: Annotated[Path, typer.Option(help="folder with the tables of the replications")] = Path("docs/figures"),
+) -> None:
+    """One page: each experiment of the papers, its printed numbers, ours, and whether they agree."""
+    from causalveil.flows.papers.evidence import parts
+    from causalveil.flows.papers.figures import write_page
+
+    write_page(out, parts(tables))
+    show.line(f"Written: {out}")
 
 
 @replicate_app.command()

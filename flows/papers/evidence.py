@@ -6,12 +6,8 @@ Reads the tables that the replications wrote, computes nothing. An item that nob
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from causalveil.flows.cli import show
-from causalveil.flows.papers.figures import markdown_table, write_page
+from causalveil.flows.papers.figures import markdown_table
 from causalveil.flows.papers.items import ERRORS, Beside, Item, Paper, read
 from causalveil.flows.papers.kusner2016.items import KUSNER
 from causalveil.flows.papers.lee2019.items import LEE_SCORES, LEE_WEIGHTING
@@ -20,15 +16,6 @@ from causalveil.flows.papers.yuan2026.items import YUAN
 
 PAPERS: tuple[Paper, ...] = (LEE_WEIGHTING, LEE_SCORES, YUAN, SCHROEDER, KUSNER)
 MISSING = "missing"
-
-
-def evidence(
-    out: Annotated[Path, typer.Option(help="the page (Markdown)", show_default=False)],
-    tables: Annotated[Path, typer.Option(help="folder with the tables of the replications")] = Path("docs/figures"),
-) -> None:
-    """One page: each experiment of the papers, its printed numbers, ours, and whether they agree."""
-    write_page(out, parts(tables))
-    show.line(f"Written: {out}")
 
 
 def parts(tables: Path) -> list[str]:
