@@ -11,10 +11,8 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Variant
 from causalveil.tasks.ipw import expected as ipw_expected
+from causalveil.tasks.ipw.interval import ENOUGH
 from causalveil.tasks.models.logistic import coefficient_bound
-
-# The share of a coefficient below which the planner warns of shrinkage.
-ENOUGH = 0.8
 
 
 def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:

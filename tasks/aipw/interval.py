@@ -39,7 +39,7 @@ NOT_COVERED_BEYOND = "confounding, clipping, misspecification and shrinkage that
 NOT_COVERED_KNOWN = "treatment that was not randomised as the known propensity says"
 NOT_COVERED_UNADJUSTED = "confounding beyond the declared size, by covariates or by what nobody recorded"
 BOTH = "adjusted by a model of treatment, and linearly"
-WEIGHTED = "adjusted by a model of treatment"
+WEIGHTED = "partly adjusted, by a model of treatment alone"
 COVERS = "noise of the outcome model and the treated share, to first order"
 
 
@@ -100,6 +100,7 @@ def assembled(
         allowance=None if quick else variance_allowance(whole, noise, study.confidence),
         bias=bias_ratio(omitted, units),
         offset=left_out(study, recipe, summaries, nuisances) * (study.outcome.width / 2),
+        drowned=an_arm_may_be_empty(study, summaries),
     )
     width = study.outcome.width
     value, interval, variance, upper = assemble(whole, noise, study.confidence, (-width, width))
@@ -160,17 +161,32 @@ def adjustment(recipe: Recipe, nuisances: Sequence[Nuisances]) -> str:
     return LINEAR if all(slopes) else PARTLY
 
 
+def an_arm_may_be_empty(study: AipwStudy, summaries: Sequence[ArmSummary]) -> bool:
+    """Whether the released treated share does not tell an arm from an empty one, whose mean nobody has seen.
+
+    A share of 0 is taken for one with probability 1 - confidence at most. Not asked where the propensity is known.
+    """
+    from scipy.special import ndtri
+
+    if study.estimator.propensity.known is not None:
+        return False
+    share = sum(found.observed_share for found in summaries) / len(summaries)
+    variance = sum(found.treated_share_variance for found in summaries) / len(summaries) ** 2
+    return min(share, 1 - share) <= float(ndtri(study.confidence)) * math.sqrt(variance)
+
+
 def left_out(
     study: AipwStudy, recipe: Recipe, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
 ) -> float:
-    """The bias that is allowed for, scaled outcomes: of folds that neither slopes nor a model of treatment adjust.
+    """The bias that is allowed for, scaled outcomes: of folds that no slopes adjust.
 
     Their arm means differ by at most what the study declares for that case, in standard deviations of the outcome
-    within arms, or more if released moments show more, and by no more than these can hide. Nothing where treatment was
-    randomised, or where ``omitted_confounding`` speaks of all that is left.
+    within arms, or more if released moments show more, and by no more than these can hide. A model of treatment alone
+    takes off a part of it that its penalty, its noise and the clip of scores make unknown, so none is counted. Nothing
+    where treatment was randomised, or where ``omitted_confounding`` speaks of all that is left.
     """
     estimator = study.estimator
-    if estimator.propensity.known is not None or recipe.penalty is not None or estimator.omitted_confounding:
+    if estimator.propensity.known is not None or estimator.omitted_confounding:
         return 0.0
     declared = math.sqrt(estimator.unadjusted.outcome) * estimator.unadjusted.distance
     units = sum(recipe.known_sizes)

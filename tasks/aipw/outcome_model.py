@@ -1,6 +1,6 @@
 """The private outcome model: arm means and common slopes, from noisy sufficient statistics.
 
-mu_t(x) = c_t + g(x), g(x) = b'x cut to [-limit, limit], all outcomes scaled to u in [-1, 1] and x the covariates (no
+mu_t(x) = c_t + g(x), g(x) = b'x - middle cut to [-limit, limit], outcomes scaled to u in [-1, 1], x the covariates (no
 intercept) cut to the study's radius and stretched to the unit ball. Two releases per fold, sensitivities 2 and 2 + w^2:
 
 * arms: (sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), from which the treated share, the arm means and the standard
@@ -51,6 +51,7 @@ class ArmSummary:
         means: of u among treated and controls, shrunk, in [-1, 1].
         mean_variances: of the noise in them.
         deviation: standard deviation of u within an arm, in [LEAST_DEVIATION, 1].
+        observed_share: p as released, before the clip; anywhere.
     """
 
     treated_share: float
@@ -58,6 +59,7 @@ class ArmSummary:
     means: tuple[float, float]
     mean_variances: tuple[float, float]
     deviation: float
+    observed_share: float = 0.5
 
     @property
     def parts(self) -> FloatArray:
@@ -81,6 +83,7 @@ class OutcomeModel:
         seen: what leaving the slopes out moves the mean score by at most, at the smallest size that released moments
             show beyond their noise; 0 where none were released.
         hidden: the same at the largest plausible size; infinite where none were released.
+        middle: what is taken off b'x before it is cut: its mean over all units, about.
     """
 
     constants: tuple[float, float]
@@ -92,6 +95,7 @@ class OutcomeModel:
     leaning_factor: float = 0.0
     seen: float = 0.0
     hidden: float = math.inf
+    middle: float = 0.0
 
     @property
     def adjusts(self) -> bool:
@@ -102,7 +106,7 @@ class OutcomeModel:
         """g(x), shape (rows,), of rows of the unit ball with their intercept, shape (rows, d)."""
         if self.limit == 0:
             return np.zeros(len(x))
-        g: FloatArray = np.einsum("ij,j->i", cut(x, self.radius), self.slopes)
+        g: FloatArray = np.einsum("ij,j->i", cut(x, self.radius), self.slopes) - self.middle
         return g.clip(-self.limit, self.limit)
 
 
@@ -169,7 +173,8 @@ def summary_from(released: FloatArray, units: int, recipe: Recipe, fold: int, cl
     """
     noise = Noise.of(recipe.arm_sums_mechanism(fold), 4).deviation
     treated, controls, count, squares = released.tolist()
-    share = min(max(count / math.sqrt(2) / units, clip[0]), clip[1])
+    observed = count / math.sqrt(2) / units
+    share = min(max(observed, clip[0]), clip[1])
     means, variances = [], []
     for total, part in ((treated, share), (controls, 1 - share)):
         variance = (noise / (units * part)) ** 2
@@ -184,6 +189,7 @@ def summary_from(released: FloatArray, units: int, recipe: Recipe, fold: int, cl
         mean_variances=(variances[0], variances[1]),
         # The noise of the squares is a floor: a deviation cannot be known better.
         deviation=min(1.0, math.sqrt(max(within, noise / units, LEAST_DEVIATION**2))),
+        observed_share=observed,
     )
 
 

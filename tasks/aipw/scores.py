@@ -122,8 +122,8 @@ def propensity_range(study: AipwStudy, nuisances: Nuisances) -> Range:
 def common_range(study: AipwStudy, model: OutcomeModel) -> Range:
     """Where g(x) lies for every row of the domain.
 
-    A row is x/radius, or shorter by some factor: b'x/radius times a factor in [0, 1], so 0 belongs to the range; and
-    no more than ||b||, and what g is cut to.
+    A row is x/radius, or shorter by some factor: b'x/radius times a factor in [0, 1], so 0 belongs to its range; it is
+    no more than ||b||. From it the middle is taken off, and what is left is cut to the limit.
     """
     if model.limit == 0:
         return Range(0.0, 0.0)
@@ -131,9 +131,9 @@ def common_range(study: AipwStudy, model: OutcomeModel) -> Range:
     # Rounding a row towards 0 takes up to 2^-18 off each entry.
     loose = float(np.abs(model.slopes).sum()) * 2.0**-18
     norm = float(np.linalg.norm(model.slopes)) * (1 + OUTWARD)
-    low = max(min(ends.low, 0.0) / model.radius - loose, -norm, -model.limit)
-    high = min(max(ends.high, 0.0) / model.radius + loose, norm, model.limit)
-    return Range(low, high).wider()
+    low = max(min(ends.low, 0.0) / model.radius - loose, -norm) - model.middle
+    high = min(max(ends.high, 0.0) / model.radius + loose, norm) - model.middle
+    return Range(low, high).wider().cut(-model.limit, model.limit).wider()
 
 
 def fold_range(study: AipwStudy, nuisances: Nuisances) -> Range:

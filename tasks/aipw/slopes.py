@@ -200,7 +200,9 @@ def slopes_from(moments: Moments, summary: ArmSummary, recipe: Recipe) -> tuple[
     size = math.sqrt(float(moments.values @ (moments.vectors.T @ shrunk.slopes) ** 2) / moments.units)
     shifts = moments.limit * moments.residuals / (moments.units * parts)
     sharper = _sharper(summary, shifts, (moments.limit * moments.mean_noise / parts) ** 2)
-    constants = np.array(sharper.means) - moments.centres @ shrunk.slopes
+    # Where units are, not where 0 is: levels of categories have columns of 0 and a positive number.
+    middle = float(parts @ moments.centres @ shrunk.slopes)
+    constants = np.array(sharper.means) - (moments.centres @ shrunk.slopes - middle)
     return sharper, OutcomeModel(
         constants=(float(constants[0]), float(constants[1])),
         slopes=shrunk.slopes,
@@ -211,6 +213,7 @@ def slopes_from(moments: Moments, summary: ArmSummary, recipe: Recipe) -> tuple[
         leaning_factor=shrunk.leaning_factor,
         seen=bias_without(moments, -CAUTION),
         hidden=bias_without(moments, WIDE_CAUTION if shrunk.common_factor > 0 else CAUTION),
+        middle=middle,
     )
 
 

@@ -21,7 +21,7 @@ from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.sizes import least_units, sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.ipw import perturb, public_scores, weights
-from causalveil.tasks.ipw.interval import findings
+from causalveil.tasks.ipw.interval import adjustment_share, findings
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.models import logistic
 from causalveil.tasks.weighted.interval import noise_of
@@ -100,21 +100,9 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> Ex
         noise_standard_error=math.sqrt(found.variance.noise),
         sampling_standard_error=math.sqrt(found.variance.sampling),
         propensity_noise=Noise.of(model, dimension(study)).deviation,
-        adjustment=adjustment_share(study, stand_in),
+        adjustment=adjustment_share(study, stand_in.treated),
         whole_range=found.interval.whole_range,
     )
-
-
-def adjustment_share(study: IpwStudy, stand_in: StandIn = StandIn()) -> float:
-    """Share of a covariate's coefficient that survives the penalty, in (0, 1), and so of the adjustment for it.
-
-    With everybody's score p and covariates uniform over their declared ranges a coefficient's curvature is
-    k = p (1 - p)/(3 (columns + 1)), since rows of the unit ball have entries of size 1/sqrt(columns + 1), and
-    ridge regression leaves k/(k + penalty) of it. The rest of the confounding stays in the estimate, at any n.
-    """
-    p = stand_in.treated
-    curvature = p * (1 - p) / (3 * (len(study.covariates) + 1))
-    return curvature / (curvature + study.estimator.penalty)
 
 
 def sign_wrong(study: IpwStudy, sizes: Sizes, effect: float, stand_in: StandIn = StandIn()) -> float:

@@ -22,6 +22,10 @@ from causalveil.tasks.models import logistic
 
 # A noisy sum of weights below this many noise standard deviations does not carry a mean.
 FLOOR_DEVIATIONS = 5.0
+# The share of a coefficient below which planner and release speak of shrinkage.
+ENOUGH = 0.8
+WEIGHTED = "adjusted by inverse probability weights"
+PENALISED = "partly adjusted: the penalty keeps about {kept:.0%} of what adjusts for confounding"
 NOT_COVERED = "confounding; clipping, misspecification, shrinkage and noise of the propensity model"
 
 
@@ -51,8 +55,26 @@ def findings(
         "propensity_noise_standard_error_bound": propensity_noise_bound(study, sizes),
         "denominator_clamped": estimate.drowned,
         "not_covered": NOT_COVERED,
+        "adjustment": adjustment(study),
     }
     return EffectFindings(value, interval, variance, details)
+
+
+def adjustment(study: IpwStudy) -> str:
+    """What a penalty leaves of the adjustment, as the release says it; at label level a small one costs nothing."""
+    kept = adjustment_share(study)
+    return WEIGHTED if kept >= ENOUGH else PENALISED.format(kept=kept)
+
+
+def adjustment_share(study: IpwStudy, treated: float = 0.5) -> float:
+    """Share of a covariate's coefficient that survives the penalty, in (0, 1), and so of the adjustment for it.
+
+    With everybody's score p and covariates uniform over their declared ranges a coefficient's curvature is
+    k = p (1 - p)/(3 (columns + 1)), since rows of the unit ball have entries of size 1/sqrt(columns + 1), and
+    ridge regression leaves k/(k + penalty) of it. The rest of the confounding stays in the estimate, at any n.
+    """
+    curvature = treated * (1 - treated) / (3 * (len(study.covariates) + 1))
+    return curvature / (curvature + study.estimator.penalty)
 
 
 def propensity_noise_bound(study: IpwStudy, sizes: Sizes) -> float:

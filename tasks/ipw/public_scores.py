@@ -30,6 +30,7 @@ from causalveil.tasks.balancing.weights import Balance, Balancer, open_units, sa
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.ipw.interval import WEIGHTED
 from causalveil.tasks.ipw.perturb import LABEL_SLOT
 from causalveil.tasks.ipw.weights import CHUNK, weights
 from causalveil.tasks.machine.arrays import FloatArray
@@ -115,7 +116,7 @@ def public_interval_stage(study: IpwStudy, found: Balance, statistics: FloatArra
     covers = (*result.interval.covers, COVERS_IMBALANCE)
     details = {
         **result.details,
-        "adjustment": "adjusted by inverse probability weights",
+        "adjustment": WEIGHTED,
         "normalisation": "weights of each arm",
         "largest_difference_before": found.before,
         "largest_difference_after": found.after,

@@ -17,7 +17,7 @@ import numpy as np
 from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.aipw.shrinkage import positive_part
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.scales import Scales
 from causalveil.tasks.regression.spectrum import Spectrum, gram_variance
@@ -95,6 +95,16 @@ class Adjustment:
     second_order: float
     bias: float
     adjusted: bool
+
+    def spread_over(self, places: IntArray, features: int) -> Adjustment:
+        """The same among more features: those at other places have no slopes and no weights."""
+
+        def wide(vector: FloatArray) -> FloatArray:
+            found = np.zeros(features)
+            found[places] = vector
+            return found
+
+        return replace(self, slopes=wide(self.slopes), weights=wide(self.weights), apart=wide(self.apart))
 
 
 @dataclass(frozen=True)

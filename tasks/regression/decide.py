@@ -92,16 +92,27 @@ def adjusted_by(
 ) -> tuple[Adjustment, Seen]:
     """Slopes and weights for these features, or neither.
 
+    Squares and products that turn out to widen the interval are left out: where covariates are correlated their moments
+    have small eigenvalues that noise hides. What is released of the others says as much without them.
+
     Raises:
         ValueError: the number of units is not known.
     """
     if plan.units is None:
         raise ValueError("an adjustment needs the number of units")
-    linear, noise = plan.columns.features(False), plan.effect_noise().deviation
+    units, linear, noise = plan.units, plan.columns.features(False), plan.effect_noise().deviation
     possible = plan.bears(scales, linear, plan.cut(linear))
-    return adjust(
-        study.estimator, scales, moments, study.estimand, plan.units, noise, possible, constant=features.constant
-    )
+
+    def of(some: JointMoments) -> tuple[Adjustment, Seen]:
+        return adjust(study.estimator, scales, some, study.estimand, units, noise, possible, constant=features.constant)
+
+    choice, seen = of(moments)
+    if features.pairs and study.estimator.basis == "auto":
+        lines = features.lines
+        plain, shown = of(moments.of(lines))
+        if expected_width(choice, units, noise) > PAIRS_WIDTH * expected_width(plain, units, noise):
+            choice, seen = plain.spread_over(lines, features.count), shown
+    return choice, seen
 
 
 def expected_scales(study: RegressionStudy, plan: RegressionRecipe, units: int, stand_in: StandIn) -> Scales:

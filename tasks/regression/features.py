@@ -1,8 +1,8 @@
 """What the regression adjusts for: standardised columns of x, and their squares and products where they pay.
 
 Columns are centred by what release 1 said of them. Products have means of their own, which a constant takes up where
-there is little noise. A row's features are cut to a length that few rows reach and divided by it, so that they lie in
-the unit ball.
+there is little noise. A row's products and its other features are each cut to a length that few rows reach, and divided
+by the root of the sum of both lengths' squares, so that they lie in the unit ball.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 
 import numpy as np
 
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import BITS
 from causalveil.tasks.regression.columns import Columns
@@ -61,6 +61,22 @@ class Features:
         return self.columns.features(self.pairs) + self.constant + (self.skewed.count if self.bent else 0)
 
     @property
+    def lines(self) -> IntArray:
+        """Places of all features but squares and products."""
+        beside = np.arange(self.columns.features(self.pairs), self.count)
+        places: IntArray = np.concatenate([np.arange(self.columns.features(False)), beside])
+        return places
+
+    @property
+    def groups(self) -> list[slice | IntArray]:
+        """Features that are cut to c times the root of their number together: products, and all others.
+
+        Products of correlated columns are long where columns are; cut with them, lines would bend there.
+        """
+        first, last = self.columns.features(False), self.columns.features(self.pairs)
+        return [slice(None)] if first == last else [self.lines, slice(first, last)]
+
+    @property
     def unseen(self) -> FloatArray:
         """What is left of a feature's confounding over what it shows, for skewed columns alone, shape (d,)."""
         found = np.zeros(self.count)
@@ -104,8 +120,12 @@ class Features:
         z = np.concatenate([z, beside], axis=1)
         if self.constant:
             z = np.column_stack([z, np.ones(len(z))])
-        length = np.sqrt(np.einsum("ij,ij->i", z, z))
-        scaled = z * (HAIR / np.maximum(length, self.radius))[:, None]
+        scaled = np.empty_like(z)
+        for places in self.groups:
+            part = z[:, places]
+            length = np.sqrt(np.einsum("ij,ij->i", part, part))
+            share = self.cut * math.sqrt(part.shape[1]) / self.radius
+            scaled[:, places] = part * (HAIR / np.maximum(length / share, self.radius))[:, None]
         step = 2.0**BITS
         rounded: FloatArray = np.trunc(bounded(scaled) * step) / step
         return rounded

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.release import Variance
 from causalveil.schemas.study import Estimand
@@ -57,11 +59,19 @@ def in_words(recipe: RegressionRecipe, found: ThreeReleases) -> str:
         return UNADJUSTED
     if not found.choice.adjusted:
         return SWITCHED
-    if found.features.pairs:
+    if products_used(found):
         return ADJUSTED
     if recipe.partly:
         return PARTLY
     return CURVED if found.features.bent else LINEAR
+
+
+def products_used(found: ThreeReleases) -> bool:
+    """Whether squares and products have slopes and weights; released ones that widen the interval have none."""
+    if found.features is None or not found.features.pairs:
+        return False
+    others = np.delete(found.choice.slopes, found.features.lines)
+    return bool(np.any(others != 0))
 
 
 @dataclass(frozen=True)
@@ -169,7 +179,7 @@ def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
     parts = ["confounding by what nobody recorded"]
     if study.estimand is not Estimand.ATE:
         parts.append("effects that differ with covariates, as far as the arms' covariances of them differ")
-    if found.features is not None and not found.features.pairs:
+    if found.features is not None and not products_used(found):
         parts.append("outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly")
     wide = () if found.features is None else found.features.drowned
     if wide:

@@ -14,7 +14,7 @@ import numpy as np
 
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
 from causalveil.tasks.regression.features import Features
 
@@ -71,6 +71,17 @@ class JointMoments:
     gram_error: float
     shifts: FloatArray
     unseen: FloatArray
+
+    def of(self, places: IntArray) -> JointMoments:
+        """Moments of these features alone."""
+        return replace(
+            self,
+            cross=self.cross[places],
+            apart=self.apart[places],
+            shifts=self.shifts[places],
+            unseen=self.unseen[places],
+            gram=self.gram[np.ix_(places, places)],
+        )
 
     def centred(self) -> tuple[JointMoments, FloatArray]:
         """Moments of all features but the last, a constant, less their projection on it; and its coefficients.

@@ -129,7 +129,8 @@ slopes = st.lists(st.floats(-2, 2), min_size=2, max_size=2).map(np.array)
 def nuisances(draw: st.DrawFn) -> Nuisances:
     """Any models that could have been released."""
     constants = (draw(st.floats(-1.5, 1.5)), draw(st.floats(-1.5, 1.5)))
-    model = OutcomeModel(constants, draw(slopes), draw(st.sampled_from([0.0, 0.3, 2.0])), 0.5, 1.0)
+    limit, middle = draw(st.sampled_from([0.0, 0.3, 2.0])), draw(st.floats(-3, 3))
+    model = OutcomeModel(constants, draw(slopes), limit, 0.5, 1.0, middle=middle)
     weights = draw(st.one_of(st.none(), st.lists(st.floats(-20, 20), min_size=3, max_size=3).map(np.array)))
     return Nuisances(model, draw(st.floats(0.01, 0.99)), weights)
 

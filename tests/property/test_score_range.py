@@ -65,6 +65,7 @@ def random_models(study: Any, seed: int) -> Nuisances:
         limit=float(random.choice([0.0, 0.2, 2.0])),
         radius=float(random.choice([0.3, 0.7, 1.0])),
         common_factor=1.0,
+        middle=float(random.choice([0.0, 0.3, -5.0])),
     )
     weights = random.normal(0, 3 * size, d) if random.random() < 0.7 else None
     return Nuisances(model, float(random.uniform(0.05, 0.95)), weights)

@@ -18,7 +18,7 @@ def made(n: int | None, p: int = 2, **changes: object) -> object:
 
 
 def test_more_units_let_more_be_learnt() -> None:
-    small, middle, large = (made(n, p=10, epsilon="0.5") for n in (1_000, 20_000, 10_000_000))
+    small, middle, large = (made(n, p=10, epsilon="0.5") for n in (1_000, 20_000, 100_000_000))
     assert (small.slopes_cost, small.penalty) == (None, None)
     assert middle.slopes_cost is not None
     assert middle.penalty is None

@@ -11,7 +11,7 @@ from scipy.stats import norm
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.ipw import expected as ipw_expected
 from causalveil.tasks.ipw import perturb, weights
-from causalveil.tasks.ipw.interval import findings
+from causalveil.tasks.ipw.interval import adjustment_share, findings
 from causalveil.tasks.models import logistic
 from tests.ipw_help import ESTIMANDS, make_study
 
@@ -103,7 +103,7 @@ def test_a_drowned_effect_is_said_to_be_and_how_many_units_would_do() -> None:
 
 def test_the_penalty_takes_most_of_the_adjustment_at_the_default() -> None:
     study = make_study()
-    shares = [ipw_expected.adjustment_share(make_study(penalty=penalty)) for penalty in (1e-4, 1e-2, 0.1, 1)]
+    shares = [adjustment_share(make_study(penalty=penalty)) for penalty in (1e-4, 1e-2, 0.1, 1)]
     assert shares == sorted(shares, reverse=True)
     # Ridge regression on covariates uniform over their ranges, fitted: the same share within a tenth.
     random = np.random.default_rng(2)
@@ -114,7 +114,7 @@ def test_the_penalty_takes_most_of_the_adjustment_at_the_default() -> None:
     rows = logistic.Rows(x, t, np.zeros(100_000))
     for penalty in (1e-2, 0.1):
         w = logistic.fit(lambda _: rows, 1, 100_000, penalty)
-        expected = ipw_expected.adjustment_share(make_study(penalty=penalty))
+        expected = adjustment_share(make_study(penalty=penalty))
         assert (w[0] - w[1]) == pytest.approx(expected, rel=0.1)
 
 
@@ -204,3 +204,11 @@ def test_sign_bounds_in_corrected_form() -> None:
 
 def test_support_bound_is_the_papers() -> None:
     assert ipw_expected.support_bound(make_study(outcome={"lower": -20, "upper": 10})) == pytest.approx(200)
+
+
+def test_a_release_says_what_the_penalty_leaves() -> None:
+    """At any number of people: more of them do not bring back what a penalty takes off."""
+    for penalty, words in ((0.1, "partly adjusted"), (1e-4, "adjusted by inverse probability weights")):
+        study = make_study(penalty=penalty)
+        found = ipw_expected.expected_findings(study, sizes_of(study, 1_000_000))
+        assert str(found.details["adjustment"]).startswith(words)

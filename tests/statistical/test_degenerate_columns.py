@@ -1,0 +1,159 @@
+"""Columns that hold nothing, or nothing new: every estimator answers honestly and wide, or refuses by public facts.
+
+At sample level neither whether a run ends with an answer nor with which error may depend on rows: there the only
+refusals are by sizes and declared values. Rows are in memory and noise is seeded, so that nothing here is by chance:
+a true effect of 0 is held by the 95 % interval of each seed below.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from causalveil.flows.sequence.rehearse import rehearse_effect
+from causalveil.schemas.errors import CausalveilError, DataError, StudyError
+from causalveil.schemas.studies import parse_study
+from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from tests.regression_help import in_rows
+
+UNITS, HALF = 300, 5.0
+ESTIMATORS: dict[str, dict[str, Any]] = {
+    "regression": {"estimator": {"name": "regression"}},
+    "regression pure": {"estimator": {"name": "regression"}, "privacy": {"epsilon": 1, "delta": 0}},
+    "regression ATT": {"estimator": {"name": "regression"}, "estimand": "ATT", "privacy": {"epsilon": 8}},
+    "aipw": {"estimator": {"name": "aipw"}},
+    "aipw pure": {"estimator": {"name": "aipw"}, "privacy": {"epsilon": 8, "delta": 0}},
+    "ipw": {"estimator": {"name": "ipw"}},
+    "ipw training units": {"estimator": {"name": "ipw"}, "privacy": {"level": "training_units"}},
+    "difference": {"estimator": {"name": "difference_in_means"}},
+    "matching": {"estimator": {"name": "matching"}, "privacy": {"delta": 0}},
+    "balancing label": {"estimator": {"name": "balancing"}, "privacy": {"delta": 0, "level": "label"}},
+    "balancing label ATC": {
+        "estimator": {"name": "balancing"},
+        "estimand": "ATC",
+        "privacy": {"delta": 0, "level": "label"},
+    },
+    "ipw label": {"estimator": {"name": "ipw"}, "privacy": {"delta": 0, "level": "label"}},
+    "ipw label Horvitz-Thompson": {
+        "estimator": {"name": "ipw", "weighting": "horvitz_thompson"},
+        "privacy": {"level": "label"},
+    },
+    "difference label": {"estimator": {"name": "difference_in_means"}, "privacy": {"delta": 0, "level": "label"}},
+    "matching label": {"estimator": {"name": "matching"}, "privacy": {"delta": 0, "level": "label"}},
+}
+
+
+def asked(estimator: str, columns: int) -> EffectStudy:
+    """The estimator's study of so many numbers in [-1, 1], outcome from 0 to 10."""
+    changes = ESTIMATORS[estimator]
+    study = parse_study(
+        {
+            "kind": "effect",
+            "name": "degenerate",
+            "data": {"path": ".", "unit": "unit"},
+            "treatment": "t",
+            "outcome": {"name": "y", "lower": 0, "upper": 10},
+            "covariates": {f"x{place:03d}": {"lower": -1, "upper": 1} for place in range(columns)},
+            "estimand": "ATE",
+            "execution": {"engine": "direct", "workers": 1},
+            **changes,
+            "privacy": {"epsilon": 1, "delta": "1e-6", **changes.get("privacy", {})},
+        }
+    )
+    assert isinstance(study, EffectStudy)
+    return study
+
+
+def table(case: str) -> Rows:
+    """People without an effect whose treatment and outcome depend on the first column, but for what the case says."""
+    random = np.random.default_rng(5)
+    n = {"ten people": 10, "more columns than people": 40}.get(case, UNITS)
+    z = random.uniform(-1, 1, (n, 50 if case == "more columns than people" else 3))
+    if case == "constant":
+        z[:, 1] = 0.5
+    elif case == "all constant":
+        z[:] = 0.5
+    elif case == "duplicated":
+        z[:, 1] = z[:, 0]
+    elif case == "sum to one":
+        z = np.abs(z) / np.abs(z).sum(axis=1, keepdims=True)
+    elif case == "ranges too wide":
+        z = z / 1000
+    elif case == "ranges too narrow":
+        z = np.sign(z)
+    first = z[:, 0] / max(float(np.abs(z[:, 0]).max()), 1e-9)
+    t = (random.random(n) < 1 / (1 + np.exp(-first))).astype(np.uint8)
+    u = np.clip(0.2 * first + 0.2 * random.normal(size=n), -1, 1)
+    if case == "ten people":
+        t[:4] = [0, 1, 0, 1]
+    if case in ("all treated", "all controls"):
+        t[:] = case == "all treated"
+    elif case == "one treated":
+        t[:] = 0
+        t[7] = 1
+    elif case == "outcome constant":
+        u[:] = 0.3
+    elif case == "ranges too wide":
+        u = u / 1000
+    elif case == "ranges too narrow":
+        u = np.sign(u)
+    return in_rows(z, t, u)
+
+
+CASES = (
+    "constant",
+    "all constant",
+    "duplicated",
+    "sum to one",
+    "all treated",
+    "all controls",
+    "one treated",
+    "outcome constant",
+    "ranges too wide",
+    "ranges too narrow",
+    "more columns than people",
+    "ten people",
+)
+# Cases in which covariates and treatment, public at label level, allow no comparison.
+NO_ARMS = ("all treated", "all controls", "one treated")
+# There the effect that units have is not identified, or is cut away.
+NO_TRUTH = (*NO_ARMS, "ranges too narrow", "all constant")
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_an_honest_answer_or_a_refusal_by_public_facts(estimator: str, case: str) -> None:
+    rows = table(case)
+    study = asked(estimator, rows.x.shape[1] - 1)
+    label = study.privacy.level == "label"
+    found: EffectFindings | CausalveilError
+    try:
+        found = rehearse_effect(study, rows, RehearsalBudget(3))
+    except CausalveilError as error:
+        found = error
+    if isinstance(found, CausalveilError):
+        # By n and what is declared; at label level also by covariates and treatments.
+        assert isinstance(found, DataError if label else StudyError), found
+        assert case in ("ten people", *(NO_ARMS if label else ())), found
+        return
+    numbers = [value for value in found.details.values() if isinstance(value, float)]
+    assert all(map(math.isfinite, numbers)), found.details
+    assert -2 * HALF <= found.interval.lower <= found.estimate <= found.interval.upper <= 2 * HALF
+    if case not in NO_TRUTH and "difference" not in estimator:
+        assert found.interval.lower <= 0 <= found.interval.upper
+    if "training" not in estimator and (case == "ten people" or (case in NO_ARMS and not label)):
+        assert found.interval.upper - found.interval.lower > HALF
+
+
+def test_everybody_in_one_arm_is_not_seen_by_whether_a_run_ends() -> None:
+    """Neighbours at sample level: the one treated person is replaced by a control."""
+    for estimator in ESTIMATORS:
+        if "label" not in estimator:
+            for case in ("one treated", "all controls"):
+                rehearse_effect(asked(estimator, 3), table(case), RehearsalBudget(3))
