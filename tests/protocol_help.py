@@ -16,6 +16,8 @@ from causalveil.tasks.protocols.findings import ProtocolFindings
 from tests.regression_help import in_rows
 
 OUTCOMES = 2
+# What estimators at label level have for a level and a delta.
+LEVELS = {"balancing": {"level": "label"}, "matching": {"level": "label", "delta": "0"}}
 
 
 def make_protocol(
@@ -23,7 +25,7 @@ def make_protocol(
 ) -> ProtocolStudy:
     """Outcomes `y0`... from 0 to 10, the last `controls` of them negative controls; `p` numbers in [-1, 1]."""
     estimator: dict[str, Any] = {"name": changes.pop("name", "regression")}
-    for key in ("trial", "basis", "unadjusted"):
+    for key in ("trial", "basis", "unadjusted", "allowance", "ratio", "caliper", "variant"):
         if key in changes:
             estimator[key] = changes.pop(key)
     privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
@@ -37,7 +39,7 @@ def make_protocol(
         "outcomes": [{"name": f"y{k}", "lower": 0, "upper": 10, "role": role} for k, role in enumerate(roles)],
         "covariates": {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)},
         "estimator": estimator,
-        "privacy": {"epsilon": "1", "delta": "1e-6"} | privacy,
+        "privacy": {"epsilon": "1", "delta": "1e-6"} | LEVELS.get(estimator["name"], {}) | privacy,
     }
     if groups > 1:
         column = {"levels": [f"g{g}" for g in range(groups)]}

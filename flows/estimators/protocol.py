@@ -8,7 +8,8 @@ By regression:
     4  by subgroup: sums of scores of every outcome                                      scores
     5  the table: estimates, intervals one by one and all together                      answers, public
 
-By differences of arm means one release of sums has everything.
+By differences of arm means one release of sums has everything. At label level, by balancing or matching, weights of
+each comparison are public, and one release has an estimate and a sampling variance of every outcome in each.
 """
 
 from __future__ import annotations
@@ -17,11 +18,17 @@ from typing import Any
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.sequence.run import Run, enter
-from causalveil.schemas.estimators.protocols import DifferenceProtocol, RegressionProtocol
+from causalveil.schemas.estimators.protocols import (
+    BalancingProtocol,
+    DifferenceProtocol,
+    MatchingProtocol,
+    RegressionProtocol,
+)
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge
+from causalveil.schemas.privacy import Charge, Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.tasks.enclave.cells import normalise_protocol_stage
+from causalveil.tasks.label_protocols import answers, comparisons, draw, weights
 from causalveil.tasks.protocols import difference, stages
 from causalveil.tasks.protocols.calibration import ENOUGH
 from causalveil.tasks.protocols.expected import expected_answers
@@ -36,6 +43,12 @@ def declare_regression(study: RegressionProtocol, sizes: Sizes | None) -> tuple[
 def declare_difference(study: DifferenceProtocol, sizes: Sizes | None) -> tuple[Charge, ...]:
     """The one charge of the protocol, from public facts alone."""
     return difference.declare(study, sizes)
+
+
+def declare_label(study: BalancingProtocol | MatchingProtocol, sizes: Sizes | None) -> tuple[Charge, ...]:
+    """The one charge of the protocol, from public facts alone: the same whatever its size."""
+    del sizes
+    return draw.declare(study)
 
 
 def estimate_regression(run: Run[RegressionProtocol], stage: Engine) -> ProtocolFindings:
@@ -53,6 +66,16 @@ def estimate_difference(run: Run[DifferenceProtocol], stage: Engine) -> Protocol
     """The order of the stages by differences of arm means."""
     enter(run, stage, normalise_protocol_stage)
     return stage(difference.difference_stage, run.study, run.sizes, run.enclave, run.budget)
+
+
+def estimate_label(run: Run[BalancingProtocol] | Run[MatchingProtocol], stage: Engine) -> ProtocolFindings:
+    """The order of the stages at label level: all but one read public columns alone."""
+    study, enclave, budget = run.study, run.enclave, run.budget
+    enter(run, stage, normalise_protocol_stage)
+    compared = stage(comparisons.compare_stage, study, enclave)
+    weighed = stage(weights.weigh_stage, study, enclave, compared, draw.JointDraw.of(study).louder(study.first))
+    released = stage(draw.perturb_stage, study, enclave, compared, weighed, budget)
+    return stage(answers.answers_stage, study, compared, weighed, released)
 
 
 def expected_regression(
@@ -105,6 +128,12 @@ def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: floa
             f"{controls} negative control{'s are' if controls > 1 else ' is'} shown beside the answers, but too few to "
             f"calibrate intervals by, which takes {ENOUGH}."
         )
+    if study.LEVEL is Level.label and study.privacy.delta > 0:
+        ratio = draw.without_delta(study)
+        if ratio < 1:
+            warnings.append(
+                f"without a delta the noise on {first.outcome} would be {ratio:.2f} times as large: declare 'delta: 0'."
+            )
     if effect is not None:
         drowned = first.everybody >= abs(effect)
         numbers["effect"], numbers["drowned"] = effect, drowned

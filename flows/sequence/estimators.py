@@ -16,7 +16,12 @@ from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.schemas.estimators.protocols import DifferenceProtocol, RegressionProtocol
+from causalveil.schemas.estimators.protocols import (
+    BalancingProtocol,
+    DifferenceProtocol,
+    MatchingProtocol,
+    RegressionProtocol,
+)
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
@@ -65,6 +70,8 @@ _ENTRIES: tuple[Estimator[Any], ...] = (
     Estimator(
         DifferenceProtocol, protocol.declare_difference, protocol.estimate_difference, protocol.expected_difference
     ),
+    Estimator(BalancingProtocol, protocol.declare_label, protocol.estimate_label, protocol.expected),
+    Estimator(MatchingProtocol, protocol.declare_label, protocol.estimate_label, protocol.expected),
     Estimator(DirectionStudy, direction.declare, direction.estimate, direction.expected),
 )
 

@@ -334,12 +334,18 @@ def _covariate(
 
 
 def not_public_enough(asked: StudyFile, contract: Contract | None) -> Problems:
-    """At label level everything but the outcome is printed as it is, so it must be public by the owner's word."""
-    if contract is None or asked.privacy.level is not Level.label or not isinstance(asked, EffectStudyFile):
+    """At label level everything but outcomes is printed as it is, so it must be public by the owner's word."""
+    if contract is None or asked.privacy.level is not Level.label:
+        return []
+    if isinstance(asked, ProtocolStudyFile):
+        columns = (asked.treatment, *([] if asked.subgroups is None else [asked.subgroups.name]), *asked.covariates)
+    elif isinstance(asked, EffectStudyFile):
+        columns = (asked.treatment, *asked.covariates)
+    else:
         return []
     return [
         f"level 'label' protects the outcome alone, and column '{name}' is not among the contract's "
         "'public' columns; its owner may list it there, or the study use level 'sample'"
-        for name in (asked.treatment, *asked.covariates)
+        for name in columns
         if name not in contract.public
     ]

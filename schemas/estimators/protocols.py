@@ -6,10 +6,18 @@ from typing import ClassVar, Self
 
 from pydantic import model_validator
 
+from causalveil.schemas.estimators.balancing import BalancingEstimator, BalancingStudy
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
+from causalveil.schemas.estimators.matching import MatchingEstimator, MatchingStudy
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
+from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.study import EffectStudy, Estimand
+from causalveil.schemas.study import EffectStudy, Estimand, Variant
+
+PUBLIC_CELLS = (
+    "sizes of subgroups and arms, balance, overlap and sizes of weights in this release: exact functions of those "
+    "columns"
+)
 
 
 class RegressionProtocol(ProtocolStudy):
@@ -18,6 +26,44 @@ class RegressionProtocol(ProtocolStudy):
     SINGLE: ClassVar[type[EffectStudy]] = RegressionStudy
 
     estimator: RegressionEstimator
+
+
+class BalancingProtocol(ProtocolStudy):
+    """Many effects by balancing weights: everything but the outcomes is public."""
+
+    SINGLE: ClassVar[type[EffectStudy]] = BalancingStudy
+    LEVEL: ClassVar[Level] = Level.label
+
+    estimator: BalancingEstimator
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """What the release leaves public, in words."""
+        return (*super().unprotected, PUBLIC_CELLS)
+
+
+class MatchingProtocol(ProtocolStudy):
+    """Many effects by matching on a public propensity score."""
+
+    SINGLE: ClassVar[type[EffectStudy]] = MatchingStudy
+    LEVEL: ClassVar[Level] = Level.label
+
+    estimator: MatchingEstimator
+
+    @model_validator(mode="after")
+    def _as_proved(self) -> Self:
+        if self.estimator.variant is not Variant.ours:
+            raise ValueError("a protocol by matching is that of variant 'ours'; the paper's answers one question")
+        if len(self.arm_names) > 2:
+            raise ValueError("matching compares two arms; several are compared by 'balancing' or 'regression'")
+        if self.privacy.delta != 0:
+            raise ValueError("matching spends no delta at level 'label'; declare delta: 0")
+        return self
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """What the release leaves public, in words."""
+        return (*super().unprotected, PUBLIC_CELLS)
 
 
 class DifferenceProtocol(ProtocolStudy):

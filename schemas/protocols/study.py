@@ -142,6 +142,7 @@ class ProtocolStudy(Study):
     """A protocol; each estimator narrows ``estimator`` and says by which study it answers one question."""
 
     SINGLE: ClassVar[type[EffectStudy]]
+    LEVEL: ClassVar[Level] = Level.sample
 
     kind: Literal["protocol"]
     treatment: Name
@@ -171,10 +172,19 @@ class ProtocolStudy(Study):
 
     @model_validator(mode="after")
     def _provable(self) -> Self:
-        if self.privacy.delta == 0:
-            raise ValueError("a protocol's answers share Gaussian noise: 'privacy.delta' must be above 0, as 1.0e-6")
-        if self.privacy.level is not Level.sample:
-            raise ValueError(f"a protocol has no {self.privacy.level} level yet; use level 'sample'")
+        name = self.estimator.name
+        if self.privacy.level is not self.LEVEL:
+            other = "'balancing' or 'matching'" if self.privacy.level is Level.label else "'regression'"
+            raise ValueError(
+                f"a protocol by '{name}' has level '{self.LEVEL}' alone; declare that, or use estimator {other}"
+                if self.privacy.level is not Level.training_units
+                else f"a protocol has no level 'training_units': every unit is in its table; use level '{self.LEVEL}'"
+            )
+        if self.LEVEL is Level.sample and self.privacy.delta == 0:
+            raise ValueError(
+                f"a protocol by '{name}' shares Gaussian noise: 'privacy.delta' must be above 0, as 1.0e-6; without a "
+                "delta ask at level 'label' by 'balancing' or 'matching', or one question at a time"
+            )
         return self
 
     @cached_property
@@ -211,9 +221,13 @@ class ProtocolStudy(Study):
 
     @property
     def weights(self) -> tuple[float, ...]:
-        """w_k, by which the noise of outcome k is divided: w_k^2 are the shares of importance and add up to 1."""
-        total = math.fsum(outcome.importance for outcome in self.outcomes)
-        return tuple(math.sqrt(outcome.importance / total) for outcome in self.outcomes)
+        """w_k, by which the noise of outcome k is divided, in proportion to the roots of their importance.
+
+        Their squares add up to 1 for Gaussian noise, and they themselves for Laplace noise, where there is no delta.
+        """
+        roots = [math.sqrt(outcome.importance) for outcome in self.outcomes]
+        total = math.fsum(roots) if self.privacy.delta == 0 else math.sqrt(math.fsum(root**2 for root in roots))
+        return tuple(root / total for root in roots)
 
     @property
     def first(self) -> int:

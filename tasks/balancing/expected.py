@@ -75,8 +75,10 @@ def _paths(treated: float, overlap: float, arms: tuple[int, int], estimand: Esti
     ]
 
 
-def expected_balance(study: BalancingStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> Balance:
-    """The weights of the stand-in population.
+def expected_balance(
+    study: BalancingStudy, sizes: Sizes, stand_in: StandIn = StandIn(), louder: float = 1.0
+) -> Balance:
+    """The weights of the stand-in population; ``louder`` as of ``balance``.
 
     Raises:
         DataError: it has no two arms.
@@ -88,7 +90,7 @@ def expected_balance(study: BalancingStudy, sizes: Sizes, stand_in: StandIn = St
     active = [place for place in (0, 1) if weighed(estimand)[place]]
     least = max([1 / arms[place] for place in (0, 1) if place not in active], default=0.0)
     paths = _paths(stand_in.treated, overlap, arms, estimand)
-    chosen = choose(paths, least, deviation_of_noise(study.privacy.cost))
+    chosen = choose(paths, least, louder * deviation_of_noise(study.privacy.cost))
     caps, weights = [1.0, 1.0], []
     for place in (0, 1):
         own = people.features[people.t == 1 - place]

@@ -122,8 +122,16 @@ class Balancer:
         return [found for part in map_partitions(one, self.enclave.segments, self.workers) for found in part]
 
 
-def balance(study: BalancingStudy, enclave: Enclave) -> tuple[Balance, WeightedUnits]:
+def balance(
+    study: BalancingStudy, enclave: Enclave, louder: float = 1.0, everybody: Enclave | None = None
+) -> tuple[Balance, WeightedUnits]:
     """Weigh every unit.
+
+    Args:
+        study: the study.
+        enclave: its rows.
+        louder: by how much the noise is larger than that of a draw of its own.
+        everybody: the units whom an average over everybody is of, where they are more than these two arms.
 
     Raises:
         DataError: an arm has no unit; nothing was drawn.
@@ -138,12 +146,15 @@ def balance(study: BalancingStudy, enclave: Enclave) -> tuple[Balance, WeightedU
     sums, _ = balancer.totals()
     means = sums / np.array(arms)[:, None]
     targets = {Estimand.ATE: sums.sum(axis=0) / len(t), Estimand.ATT: means[1], Estimand.ATC: means[0]}
-    target = targets[study.estimand]
+    target, queries = targets[study.estimand], {Estimand.ATE: len(t), Estimand.ATT: arms[1], Estimand.ATC: arms[0]}
+    if everybody is not None:
+        totals, counts = Balancer(everybody, features, study.execution.workers).totals()
+        target, queries[Estimand.ATE] = totals.sum(axis=0) / counts.sum(), round(float(counts.sum()))
     values, _ = features(sample.x)
     active = [arm for arm in (1, 0) if weighed(study.estimand)[1 - arm]]
     least = max([1 / arms[arm] for arm in (0, 1) if arm not in active], default=0.0)
     paths = [_path(values[(sample.t != 0) == (arm == 1)], target, features.penalties, arms[arm]) for arm in active]
-    chosen = choose(paths, least, deviation_of_noise(study.privacy.cost))
+    chosen = choose(paths, least, louder * deviation_of_noise(study.privacy.cost))
     multipliers: list[FloatArray | None] = [None, None]
     caps = [1.0, 1.0]
     for arm, one in zip(active, chosen, strict=True):
@@ -154,8 +165,7 @@ def balance(study: BalancingStudy, enclave: Enclave) -> tuple[Balance, WeightedU
     v, index = balancer.weigh(multipliers, caps)
     for arm in (0, 1):
         _make_whole(v, (t != 0) == (arm == 1))
-    queries = {Estimand.ATE: len(t), Estimand.ATT: arms[1], Estimand.ATC: arms[0]}[study.estimand]
-    units = weigh_units(v, t, queries, index)
+    units = weigh_units(v, t, queries[study.estimand], index)
     return summary(balancer, units, means, target, (caps[1], caps[0])), units
 
 

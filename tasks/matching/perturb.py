@@ -58,7 +58,15 @@ def variance_unit(reuse: Reuse) -> Fraction:
 
 
 def sums(study: MatchingStudy, weighted: Weighted, in_treated: ByteArray, outcome: FloatArray) -> FloatArray:
-    """The two numbers to be released, shape (2,), such that one outcome moves their absolute sum by at most 1.
+    """The two numbers to be released, shape (2,); arguments as of :func:`exact_sums`."""
+    first, second = exact_sums(study, weighted, in_treated, outcome)
+    return np.array([float(first), float(second)])
+
+
+def exact_sums(
+    study: MatchingStudy, weighted: Weighted, in_treated: ByteArray, outcome: FloatArray
+) -> tuple[Fraction, Fraction]:
+    """The two numbers before rounding; one outcome moves the sum of their absolute values by at most 1.
 
     Outcomes are rounded to a public lattice first and everything after that is exact, up to the last rounding.
 
@@ -70,21 +78,21 @@ def sums(study: MatchingStudy, weighted: Weighted, in_treated: ByteArray, outcom
     """
     reuse = weighted.reuse
     if reuse.queries == 0:
-        return np.zeros(2)
+        return Fraction(0), Fraction(0)
     exponent = sums_exponent(2 * reuse.ratio * len(in_treated), 1)
     per_arm = arm_sums(weighted.weights, in_treated, outcome, exponent)
     if study.estimator.variant is Variant.paper:
-        parts = [
+        treated, controls = (
             Fraction(total, (cap + reuse.ratio) << (exponent + 1))
             for total, cap in zip(per_arm, reuse.caps, strict=True)
-        ]
-        return np.array([float(part) for part in parts])
+        )
+        return treated, controls
     share = Fraction(study.estimator.variance_share)
     estimate = Fraction(per_arm[0] - per_arm[1], reuse.largest << (exponent + 1))
     variance = Fraction(0)
     if reuse.measurable:
         variance = _sum_of_squares(weighted, outcome) / variance_unit(reuse)
-    return np.array([float((1 - share) * estimate), float(share * variance)])
+    return (1 - share) * estimate, share * variance
 
 
 def release(study: MatchingStudy, exact: FloatArray, budget: Budget) -> FloatArray:

@@ -137,7 +137,7 @@ def parts_of(
 
 def _weights_of(
     study: RegressionProtocol, groups: Sequence[GroupAdjustment], units: int
-) -> tuple[dict[str, FloatArray], float, float]:
+) -> tuple[dict[str, list[float]], float, float]:
     """By arm the number of units that the estimand is over in each subgroup, its noise, and their number in all."""
     counts = np.array([group.scales.counts for group in groups])
     error = groups[0].scales.count_error
@@ -145,7 +145,7 @@ def _weights_of(
     chosen = counts[:, over].sum(axis=1)
     error *= math.sqrt(counts[:, over].shape[1])
     total = float(units) if study.estimand is Estimand.ATE else float(chosen.sum())
-    return dict.fromkeys(study.arm_names[1:], chosen), error, total
+    return dict.fromkeys(study.arm_names[1:], chosen.tolist()), error, total
 
 
 def _part(

@@ -120,7 +120,7 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
                         adjustment="none: a randomised trial",
                     )
                 )
-    sizes_of = dict.fromkeys(study.arm_names[1:], safe.sum(axis=1))
+    sizes_of = dict.fromkeys(study.arm_names[1:], safe.sum(axis=1).tolist())
     parts = with_everybody(study, parts, sizes_of, count_noise * math.sqrt(arms), float(sizes.units))
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {

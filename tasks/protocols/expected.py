@@ -11,8 +11,10 @@ import numpy as np
 from causalveil.schemas.estimators.protocols import DifferenceProtocol, RegressionProtocol
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.tasks.label_protocols.expected import label_rows
 from causalveil.tasks.protocols import difference
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.parts import Part, over_groups, table
@@ -50,6 +52,8 @@ def expected_answers(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> t
     """
     if isinstance(study, DifferenceProtocol):
         rows = _difference_rows(study, sizes, stand_in)
+    elif study.LEVEL is Level.label:
+        rows = label_rows(study, sizes, stand_in)
     else:
         rows = _regression_rows(cast(RegressionProtocol, study), sizes, stand_in)
     found = []
@@ -70,7 +74,7 @@ def expected_answers(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> t
                 noise_error=own[0].noise_error or 0.0,
                 sampling_error=own[0].sampling_error or 0.0,
                 noise_factor=1 / weight,
-                without=math.sqrt(1 - weight**2),
+                without=1 - weight if study.privacy.delta == 0 else math.sqrt(1 - weight**2),
                 adjustment=own[0].adjustment,
             )
         )

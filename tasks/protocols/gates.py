@@ -113,11 +113,15 @@ def _overlap(
     leaning = group.choices[side][0].leaning
     factor = max(lean**2 for lean in (leaning if len(group.choices) == 1 else leaning[:1]))
     value = 1 / (1 + factor * seen.distance)
-    error = factor * value**2 * seen.distance_error
+    return overlap_gate(label, arm, bound, value, factor * value**2 * seen.distance_error, critical)
+
+
+def overlap_gate(label: str, arm: str, bound: float, value: float, error: float, critical: float) -> GateResult:
+    """Whether weights leave enough units effective: ``value`` is the smaller arm's share, ``error`` of its noise."""
+    verdict = _verdict(bound - value, error, critical)
     return GateResult(
-        gate="overlap", group=label, arm=arm, bound=bound, value=value, noise_error=error,
-        verdict=_verdict(bound - value, error, critical),
-    )  # fmt: skip
+        gate="overlap", group=label, arm=arm, bound=bound, value=value, noise_error=error, verdict=verdict
+    )
 
 
 def gated(

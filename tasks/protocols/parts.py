@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
 from causalveil.tasks.inference.assemble import Noise, around
-from causalveil.tasks.machine.arrays import FloatArray
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,8 @@ class Part:
         bias: the largest that is allowed for.
         spread: standard deviation of the outcome within arms.
         adjustment: what was adjusted for, in words.
+        laplace: whether the noise is Laplace, or a mean of Laplace noises; else normal.
+        hidden: why nothing is answered, where that is so.
     """
 
     outcome: int
@@ -39,6 +40,8 @@ class Part:
     bias: float
     spread: float
     adjustment: str
+    laplace: bool = False
+    hidden: str = "noise hides an arm"
 
 
 def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: float, units: float, width: float) -> Part:
@@ -60,7 +63,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
     hidden = [count for part, count in zip(parts, counts, strict=True) if not part.answered]
     most = math.fsum(max(count, 0.0) + 3 * count_error for count in hidden) / max(units, 1.0)
     if not told or total <= 0 or most >= 1:
-        return Part(first.outcome, EVERYBODY, first.arm, False, 0.0, 0.0, 0.0, 0.0, first.spread, first.adjustment)
+        return replace(first, group=EVERYBODY, answered=False, value=0.0, sampling=0.0, noise=0.0, bias=0.0)
     shares = [(part, count / total) for part, count in told]
     value = math.fsum(share * part.value for part, share in shares)
     sizes = math.fsum((count_error / total * (part.value - value)) ** 2 for part, _ in shares)
@@ -76,6 +79,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
         bias=math.fsum(share * part.bias for part, share in shares) + most * (width + abs(value)),
         spread=math.sqrt(math.fsum(share * part.spread**2 for part, share in shares)),
         adjustment=next(iter(words)) if len(words) == 1 else "differently by subgroup",
+        laplace=first.laplace,
     )
 
 
@@ -84,6 +88,9 @@ def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
     if not part.answered:
         return 0.0, Limits(lower=-width, upper=width)
     half = Noise(math.sqrt(part.noise)).critical(error, part.bias, part.sampling, 1.0)
+    if part.laplace:
+        # A mean of Laplace noises lies between a normal and a Laplace error of its variance: the wider one holds.
+        half = max(half, Noise(math.sqrt(part.noise / 2), 1.0).critical(error, part.bias, part.sampling, 1.0))
     value, interval = around(part.value, half, 1 - error, (-width, width))
     return value, Limits(lower=interval.lower, upper=interval.upper)
 
@@ -104,7 +111,7 @@ def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[ProtocolAnswer, 
                 arm=part.arm,
                 reference=reference,
                 state=State.answered if part.answered else State.unresolved,
-                adjustment=part.adjustment if part.answered else "noise hides an arm",
+                adjustment=part.adjustment if part.answered else part.hidden,
                 estimate=value,
                 interval=single,
                 simultaneous=together,
@@ -118,7 +125,7 @@ def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[ProtocolAnswer, 
 
 
 def with_everybody(
-    study: ProtocolStudy, parts: Sequence[Part], counts: dict[str, FloatArray], count_error: float, units: float
+    study: ProtocolStudy, parts: Sequence[Part], counts: Mapping[str, Sequence[float]], count_error: float, units: float
 ) -> list[Part]:
     """All answers in the order of the table: by outcome, the answer over all subgroups first, then theirs.
 
@@ -134,6 +141,6 @@ def with_everybody(
         for arm in study.arm_names[1:]:
             own = [part for part in parts if part.outcome == index and part.arm == arm]
             if study.subgroups is not None:
-                rows.append(over_groups(own, counts[arm].tolist(), count_error, units, outcome.width))
+                rows.append(over_groups(own, counts[arm], count_error, units, outcome.width))
             rows += own
     return rows

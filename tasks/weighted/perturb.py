@@ -44,15 +44,16 @@ def variance_unit(weights: PublicWeights) -> Fraction:
     return max(within) + (Fraction(4, weights.queries * across) if across else 0)
 
 
-def shares(weights: PublicWeights, cost: PrivacyCost) -> tuple[Fraction, Fraction]:
+def shares(weights: PublicWeights, cost: PrivacyCost, louder: float = 1.0) -> tuple[Fraction, Fraction]:
     """Factors of the estimate and of its variance in the draw, from public weights alone.
 
-    They make the sum of the estimate's noise variance and of what the variance's noise adds to an interval least. With
-    Laplace noise they add up to 1, with Gaussian noise their squares do, up to rounding towards 0.
+    ``louder``: by how much their noise is larger than that of a draw of their own. The factors make the sum of the
+    estimate's noise variance and of what the variance's noise adds to an interval least. With Laplace noise they add up
+    to 1, with Gaussian noise their squares do, up to rounding towards 0.
     """
     if not weights.measurable:
         return Fraction(1), Fraction(0)
-    scale = mechanism(cost).known_scale
+    scale = mechanism(cost).known_scale * louder
     noise, unit = float(weights.largest_weight), float(variance_unit(weights))
 
     def cost_of(share: Fraction) -> float:
@@ -71,7 +72,15 @@ def _rest(share: Fraction, cost: PrivacyCost) -> Fraction:
 
 
 def sums(units: WeightedUnits, in_treated: ByteArray, outcome: FloatArray, cost: PrivacyCost) -> FloatArray:
-    """The two numbers to be released, shape (2,): one outcome moves them by at most 1 in the mechanism's norm.
+    """The two numbers to be released, shape (2,); arguments as of :func:`exact_sums`."""
+    first, second = exact_sums(units, in_treated, outcome, cost)
+    return np.array([float(first), float(second)])
+
+
+def exact_sums(
+    units: WeightedUnits, in_treated: ByteArray, outcome: FloatArray, cost: PrivacyCost, louder: float = 1.0
+) -> tuple[Fraction, Fraction]:
+    """The two numbers before rounding: one outcome moves them by at most 1 in the mechanism's norm.
 
     Outcomes are rounded to a public lattice first and everything after that is exact, up to the last rounding.
 
@@ -80,15 +89,16 @@ def sums(units: WeightedUnits, in_treated: ByteArray, outcome: FloatArray, cost:
         in_treated: shape (n,), 1 for units of the treated arm, 0 for controls.
         outcome: u, shape (n,), in [-1, 1].
         cost: of the draw, which sets how the two share it.
+        louder: as of :func:`shares`.
     """
     weights = units.summary
     exponent = sums_exponent(2 * max(weights.totals), 1)
     per_arm = arm_sums(units.weights, in_treated, outcome, exponent)
     means = [Fraction(found, total << exponent) for found, total in zip(per_arm, weights.totals, strict=True)]
-    first, second = shares(weights, cost)
+    first, second = shares(weights, cost, louder)
     estimate = (means[0] - means[1]) / (2 * weights.largest_weight)
     variance = _sum_of_squares(units, outcome) / variance_unit(weights) if weights.measurable else Fraction(0)
-    return np.array([float(first * estimate), float(second * variance)])
+    return first * estimate, second * variance
 
 
 def _sum_of_squares(units: WeightedUnits, outcome: FloatArray) -> Fraction:

@@ -29,8 +29,13 @@ STUDY: dict[str, Any] = {
     "privacy": {"epsilon": "20"},
 }
 ARMS: dict[str, Any] = {"treatment": "drug", "arms": {"reference": "none"}, "subgroups": ...}
+LABEL: dict[str, Any] = {
+    "estimator": {"penalty": ..., "name": "balancing"},
+    "privacy": {"epsilon": "20", "delta": "0", "level": "label"},
+}
 CONTRACT: dict[str, Any] = {
-    "estimators": ["regression", "difference_in_means"],
+    "estimators": ["regression", "difference_in_means", "balancing", "matching"],
+    "public": ["treated", "age", "group", "drug"],
     "caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}},
     "columns": {"points": {"lower": 0, "upper": 1}, "drug": {"levels": ["none", "low", "high"]}},
 }
@@ -55,6 +60,9 @@ def study_in(folder: Path, **changes: Any) -> Path:
         (ARMS, 4, 3),
         ({"estimator": {"penalty": ..., "name": "difference_in_means"}}, 8, 1),
         ({"estimator": {"penalty": ..., "name": "difference_in_means"}} | ARMS | {"subgroups": "group"}, 16, 1),
+        (LABEL, 8, 1),
+        (LABEL | {"estimator": {"penalty": ..., "name": "matching"}}, 8, 1),
+        (LABEL | ARMS | {"privacy": LABEL["privacy"] | {"delta": "1e-6"}}, 4, 1),
     ],
 )
 def test_plan_ledger_release_agree(changes: dict[str, Any], answers: int, charges: int, tmp_path: Path) -> None:

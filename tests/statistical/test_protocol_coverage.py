@@ -21,12 +21,19 @@ CASES: dict[str, dict[str, Any]] = {
     "little budget": {"n": 30_000, "groups": 2, "arms": 2, "epsilon": "0.4"},
     "three arms": {"n": 30_000, "groups": 1, "arms": 3, "epsilon": "1"},
     "arms by subgroups": {"n": 60_000, "groups": 2, "arms": 3, "epsilon": "1"},
+    "balancing, label": {"n": 6_000, "groups": 3, "arms": 2, "epsilon": "1", "name": "balancing"},
+    "balancing, label, Laplace": {
+        **{"n": 6_000, "groups": 2, "arms": 2, "epsilon": "1"},
+        **{"name": "balancing", "delta": "0"},
+    },
+    "balancing, label, arms": {"n": 6_000, "groups": 1, "arms": 3, "epsilon": "1", "name": "balancing"},
+    "matching, label": {"n": 6_000, "groups": 2, "arms": 2, "epsilon": "1", "name": "matching"},
 }
 
 
-def covered(n: int, groups: int, arms: int, epsilon: str, runs: int = RUNS) -> tuple[float, float, float]:
+def covered(n: int, groups: int, arms: int, runs: int = RUNS, **asked: str) -> tuple[float, float, float]:
     """How often single intervals hold, all simultaneous ones hold, and the worst row's single intervals do."""
-    study = make_protocol(2, 2, groups, arms, epsilon=epsilon)
+    study = make_protocol(2, 2, groups, arms, **asked)
     single, together = [], []
     for run in range(runs):
         rows, effects = confounded(n, 2, groups, arms, seed=run)

@@ -8,14 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
+from causalveil.flows.estimators.protocol import expected
+from causalveil.flows.sequence.rehearse import rehearse
 from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.protocols import RegressionProtocol
+from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.answers import GateVerdict, State
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
+from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols.calibration import systematic_error
 from causalveil.tasks.protocols.parts import Part, over_groups
 from causalveil.tasks.protocols.stages import joint_recipe
@@ -37,12 +44,19 @@ ASKED: dict[str, Any] = {
 OWNED: dict[str, Any] = merge(
     CONTRACT,
     {"columns": {"points": {"lower": 0, "upper": 5}, "drug": {"levels": ["none", "low", "high"]}},
-     "estimators": ["regression", "difference_in_means"]},
+     "estimators": ["regression", "difference_in_means", "balancing", "matching"]},
 )  # fmt: skip
 
 
+LABEL: dict[str, Any] = {
+    "estimator": {"name": "balancing"},
+    "privacy": {"epsilon": "1", "delta": "0", "level": "label"},
+}
+
+
 def resolved(**changes: Any) -> ProtocolStudy:
-    study = resolve(parse_study_file(ASKED | changes), Contract.model_validate(OWNED))
+    public = changes.pop("public", OWNED["public"])
+    study = resolve(parse_study_file(ASKED | changes), Contract.model_validate(OWNED | {"public": public}))
     assert isinstance(study, ProtocolStudy)
     return study
 
@@ -76,17 +90,29 @@ def test_a_protocol_is_completed_by_the_contract() -> None:
         ({"gates": {}}, "gates need a bound"),
         ({"gates": {"balance": -1}}, "balance"),
         ({"gates": {"overlap": 0.2}, "estimator": {"name": "difference_in_means"}}, "gates"),
-        ({"privacy": {"epsilon": "1"}}, "delta"),
-        ({"privacy": {"epsilon": "1", "delta": "1e-6", "level": "label"}}, "level"),
+        ({"privacy": {"epsilon": "1"}}, "must be above 0, as 1.0e-6; without a delta ask at level 'label'"),
+        ({"privacy": {"epsilon": "1", "delta": "1e-6", "level": "label"}}, "level 'sample' alone; .* 'balancing'"),
+        ({"privacy": {"epsilon": "1", "delta": "1e-6", "level": "training_units"}}, "no level 'training_units'"),
+        ({"estimator": {"name": "balancing"}}, "level 'label' alone; .* 'regression'"),
+        (LABEL | {"estimator": {"name": "matching", "variant": "paper"}}, "variant 'ours'"),
+        (LABEL | {"estimator": {"name": "matching"}, "privacy": LABEL["privacy"] | {"delta": "1e-6"}}, "delta: 0"),
         ({"treatment": "drug"}, "arms: {reference: LEVEL}"),
         ({"treatment": "drug", "arms": {"reference": "some"}}, "no level of 'drug'"),
-        ({"estimator": {"name": "ipw"}}, "regression, difference_in_means|difference_in_means, regression"),
+        ({"estimator": {"name": "ipw"}}, "must be one of: .*regression"),
         ({"arms": {"reference": 0}, "estimand": "ATT", "treatment": "drug"}, "reference"),
     ],
 )
 def test_what_cannot_be_asked_is_told(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(StudyError, match=said):
         resolved(**changes)
+
+
+@pytest.mark.parametrize("missing", ["treated", "group", "age"])
+def test_at_label_level_every_column_but_outcomes_must_be_public(missing: str) -> None:
+    assert resolved(**LABEL).LEVEL == "label"
+    public = [name for name in OWNED["public"] if name != missing]
+    with pytest.raises(StudyError, match=f"column '{missing}' is not among the contract's 'public' columns"):
+        resolved(**LABEL, public=public)
 
 
 def test_more_cells_than_the_budget_serves_are_refused_with_the_number_that_it_can() -> None:
@@ -235,3 +261,60 @@ def test_controls_calibrate_where_there_are_enough_of_them() -> None:
     assert few.calibration.mean is None
     assert "at least 5" in few.calibration.statement
     assert few.answers[0].calibrated is None
+
+
+@pytest.mark.parametrize("name", ["balancing", "matching"])
+def test_a_subgroup_that_lacks_an_arm_is_wide_at_label_level_and_the_others_answer(name: str) -> None:
+    study = make_protocol(2, 2, 3, name=name, epsilon="20")
+    rows, _ = confounded(1_500, 2, 3)
+    t = np.where(rows.g == 1, 0, rows.t).astype(np.uint8)
+    # Of the third subgroup two treated units are left: enough for balancing, not for five neighbours.
+    last = np.flatnonzero((rows.g == 2) & (t == 1))
+    t[last[2:]] = 0
+    found = analysed(study, type(rows)(rows.x, t, rows.u, rows.g))
+    states = {(answer.group, answer.outcome): answer for answer in found.answers}
+    empty = states["g1", "y0"]
+    assert (empty.state, empty.adjustment) == (State.unresolved, "an arm is too small to be compared")
+    assert empty.interval is not None
+    assert (empty.interval.lower, empty.interval.upper) == (-10, 10)
+    assert states["g0", "y0"].state is State.answered
+    assert (states["g2", "y0"].state is State.answered) == (name == "balancing")
+    everybody = states[EVERYBODY, "y0"]
+    assert everybody.bias is not None
+    # A third of everybody has no answer, and may lie anywhere in the range.
+    assert everybody.bias > 10 / 3
+
+
+@pytest.mark.parametrize(("name", "delta"), [("balancing", "1e-6"), ("balancing", "0"), ("matching", "0")])
+def test_at_label_level_one_outcome_of_everybody_is_the_single_study(name: str, delta: str) -> None:
+    """The same weights, and the same estimate but for the noise, which a large budget makes small."""
+    study = make_protocol(2, 1, name=name, epsilon="400", delta=delta)
+    rows, _ = confounded(1_000, 1)
+    (answer,) = analysed(study, rows, seed=3).answers
+    single = study.questions[0]
+    alone = rehearse(single, MemoryEnclave.of(Rows(rows.x, rows.t, rows.u[:, 0])), RehearsalBudget(3))
+    assert isinstance(alone, EffectFindings)
+    assert answer.estimate == pytest.approx(alone.estimate, abs=1e-4)
+    assert answer.noise_error == pytest.approx(math.sqrt(alone.variance.noise), rel=1e-4)
+    assert answer.interval is not None
+    if name == "balancing":
+        assert answer.interval.upper == pytest.approx(alone.interval.upper, abs=1e-4)
+
+
+def test_gates_and_balance_are_exact_at_label_level() -> None:
+    rows, _ = confounded(2_000, 2, 2)
+    study = make_protocol(2, 2, 2, name="balancing", epsilon="5", gates={"balance": 0.3, "overlap": 0.9})
+    found = analysed(study, rows)
+    assert {row.noise_error for row in found.balance} == {0.0}
+    assert all(abs(row.after) < abs(row.before) for row in found.balance)
+    verdicts = {(gate.gate, gate.verdict) for gate in found.gates}
+    assert verdicts <= {("balance", GateVerdict.passed), ("overlap", GateVerdict.failed)}
+    failed = [gate.group for gate in found.gates if gate.verdict is GateVerdict.failed]
+    assert {answer.group for answer in found.answers if answer.state is State.withheld} >= set(failed)
+
+
+def test_a_plan_warns_where_a_delta_makes_a_protocol_at_label_level_wider() -> None:
+    few, many = (make_protocol(2, q, name="balancing", delta="1e-6") for q in (2, 20))
+    warned = [expected(study, sizes_of(study, 5_000), StandIn(), None)["warnings"] for study in (few, many)]
+    assert any("declare 'delta: 0'" in line for line in warned[0])
+    assert not any("delta" in line for line in warned[1])

@@ -1,0 +1,1 @@
+"""Protocols at label level: everything but the outcomes is public."""

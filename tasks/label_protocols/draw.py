@@ -1,0 +1,117 @@
+"""The one draw of a protocol at label level: two numbers of each outcome in each comparison.
+
+One person has one outcome of each kind, lies in one subgroup, and is in one comparison of it, or in all if they are in
+the reference arm. Numbers of outcome k are multiplied by w_k and all by r, so that together they move as far as those
+of one question (``docs/proofs/questions.md``, section 7).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.label_protocols.comparisons import Comparison
+from causalveil.tasks.label_protocols.weights import Weighing, numbers_of
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.matching.perturb import ROUNDING
+from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
+from causalveil.tasks.weighted import perturb
+
+SLOT = Slot(name="effect", stage="perturb", scope=Scope.all)
+
+
+@dataclass(frozen=True)
+class JointDraw:
+    """The draw of a protocol: its cost, the outcomes' weights, and how many arms there are."""
+
+    cost: PrivacyCost
+    weights: tuple[float, ...]
+    arms: int
+
+    @classmethod
+    def of(cls, study: ProtocolStudy) -> JointDraw:
+        """Of a study."""
+        return cls(study.privacy.cost, study.weights, len(study.arm_names))
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether there is a delta to spend."""
+        return self.cost.delta > 0
+
+    @property
+    def shared(self) -> float:
+        """r: a unit of the reference is in arms - 1 comparisons."""
+        return 1 / math.sqrt(self.arms - 1) if self.gaussian else 1 / (self.arms - 1)
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """Gaussian noise, or Laplace noise if there is no delta."""
+        touched = 2 * len(self.weights) * (self.arms - 1)
+        if self.gaussian:
+            value, norm = 1 + ROUNDING * math.sqrt(touched), Norm.l2
+            return vector_mechanism(Sensitivity(value, norm, "1: of weighted outcomes and comparisons"), self.cost)
+        bound = Sensitivity(1 + ROUNDING * touched, Norm.l1, "1: of weighted outcomes and comparisons")
+        return Laplace(bound, self.cost)
+
+    def part(self, outcome: int) -> float:
+        """What an outcome's numbers are multiplied by."""
+        return self.weights[outcome] * self.shared
+
+    def louder(self, outcome: int) -> float:
+        """By how much an outcome's noise is larger than that of a draw of its own."""
+        return self.mechanism.known_scale / perturb.mechanism(self.cost).known_scale / self.part(outcome)
+
+    def deviation(self, outcome: int) -> float:
+        """Standard deviation of the noise on an outcome's numbers."""
+        return (1.0 if self.gaussian else math.sqrt(2)) * self.mechanism.known_scale / self.part(outcome)
+
+
+def without_delta(study: ProtocolStudy) -> float:
+    """The first primary outcome's noise if no delta were spent, over what it is."""
+    privacy = study.privacy.model_copy(update={"delta": Decimal(0)})
+    other = JointDraw.of(study.model_copy(update={"privacy": privacy}))
+    return other.deviation(study.first) / JointDraw.of(study).deviation(study.first)
+
+
+def declare(study: ProtocolStudy) -> tuple[Charge, ...]:
+    """The one charge of the protocol: the same whatever its size."""
+    return (JointDraw.of(study).mechanism.charge(SLOT),)
+
+
+def exact_numbers(
+    study: ProtocolStudy, enclave: Enclave, comparisons: Sequence[Comparison], weighed: Sequence[Weighing | None]
+) -> FloatArray:
+    """The numbers before their noise, shape (comparisons, outcomes, 2); 0 where nothing could be weighed."""
+    draw = JointDraw.of(study)
+    found = np.zeros((len(comparisons), len(study.outcomes), 2))
+    for place, (comparison, weighing) in enumerate(zip(comparisons, weighed, strict=True)):
+        if weighing is None:
+            continue
+        rows = comparison.rows(enclave)
+        of = numbers_of(study, rows, weighing)
+        u = rows.gather("u")
+        for outcome in range(len(study.outcomes)):
+            part = Fraction(draw.part(outcome))
+            found[place, outcome] = [float(part * one) for one in of(u[:, outcome], draw.louder(outcome))]
+    return found
+
+
+def perturb_stage(
+    study: ProtocolStudy,
+    enclave: Enclave,
+    comparisons: Sequence[Comparison],
+    weighed: Sequence[Weighing | None],
+    budget: Budget,
+) -> FloatArray:
+    """Release the numbers of all comparisons in one draw, shape (comparisons, outcomes, 2)."""
+    exact = exact_numbers(study, enclave, comparisons, weighed)
+    return JointDraw.of(study).mechanism.release(exact.ravel(), SLOT, budget).reshape(exact.shape)

@@ -1,0 +1,169 @@
+"""The weights of each comparison, by balancing or by matching; functions of public columns, and so free.
+
+One weighting serves all outcomes: it is chosen for the noise of the first primary one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.estimators.balancing import BalancingStudy
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.tasks.balancing.weights import Balance, balance
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.label_protocols.comparisons import Comparison, PartEnclave
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
+from causalveil.tasks.matching import perturb as matched
+from causalveil.tasks.matching import scores as matching_scores
+from causalveil.tasks.matching import weights as matching_weights
+from causalveil.tasks.matching.weights import PairArray, Reuse, Weighted
+from causalveil.tasks.models.logistic import fit
+from causalveil.tasks.regression.columns import Columns
+from causalveil.tasks.weighted.perturb import exact_sums
+from causalveil.tasks.weighted.public_weights import WeightedUnits
+
+WEIGHTS, PAIRS, ORDER = "weights", "pairs-{}", "order"
+Numbers = Callable[[FloatArray, float], tuple[Fraction, Fraction]]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far the arms lie apart in a covariate, in its standard deviations within arms: as they are, and weighted."""
+
+    covariate: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """What may be said of a comparison's weights, all of it public.
+
+    ``effective``: the smaller share of an arm's units that the weights leave effective.
+    """
+
+    found: Balance | Reuse
+    differences: tuple[Difference, ...]
+    effective: float
+
+
+def weigh_stage(
+    study: ProtocolStudy, enclave: Enclave, comparisons: Sequence[Comparison], louder: float
+) -> tuple[Weighing | None, ...]:
+    """Leave every unit's weight and the pairs of the variance; None where an arm is too small to be compared.
+
+    Args:
+        study: the study.
+        enclave: its rows, cut apart.
+        comparisons: all of them.
+        louder: by how much the first primary outcome's noise is larger than that of a draw of its own.
+    """
+    return tuple(_weigh(study, enclave, comparison, louder) for comparison in comparisons)
+
+
+def _weigh(study: ProtocolStudy, enclave: Enclave, comparison: Comparison, louder: float) -> Weighing | None:
+    rows, question = comparison.rows(enclave), study.questions[study.first]
+    if min(comparison.arms) < 1:
+        return None
+    order: IntArray = np.arange(sum(comparison.arms))
+    try:
+        if isinstance(question, BalancingStudy):
+            found, units = balance(question, rows, louder, comparison.subgroup(enclave))
+            _leave(rows, units.weights, units.pairs, order)
+            effective = [own / units_ for own, units_ in zip(found.weights.effective, comparison.arms, strict=True)]
+            return Weighing(found, _differences(question, rows, units.weights), min(effective))
+        matching = cast(MatchingStudy, question)
+        scores, in_treated, order = matching_rows(matching, rows)
+        weighted = matching_weights.weigh(_as_loud(matching, louder), scores, in_treated)
+    except DataError:
+        # Public facts alone: an arm has fewer units than neighbours are asked for, or none near enough.
+        return None
+    _leave(rows, weighted.weights, weighted.pairs, order)
+    reuse = weighted.reuse
+    in_rows = np.empty(len(order))
+    in_rows[order] = weighted.weights
+    effective = [
+        reuse.queries**2 / float(square) / units_
+        for square, units_ in zip(reuse.weight_squares, comparison.arms, strict=True)
+    ]
+    return Weighing(reuse, _differences(matching, rows, in_rows), min(1.0, *effective))
+
+
+def _as_loud(study: MatchingStudy, louder: float) -> MatchingStudy:
+    """The study with the epsilon whose noise is the outcome's, by which adaptive caps are chosen."""
+    epsilon = Decimal(repr(float(study.privacy.epsilon) / louder))
+    return study.model_copy(update={"privacy": study.privacy.model_copy(update={"epsilon": epsilon})})
+
+
+def matching_rows(study: MatchingStudy, rows: PartEnclave) -> tuple[FloatArray, ByteArray, IntArray]:
+    """Public scores and arms in the order of traversal, and that order."""
+    units = sum(len(part) for part in rows.hashes())
+    w = fit(rows.rows, rows.segments, units, study.estimator.penalty, study.execution.workers)
+    lattice = matching_scores.COEFFICIENT_LATTICE
+    w = np.rint(w * lattice) / lattice
+    order = matching_scores.traversal(rows)
+    scores = np.concatenate([matching_scores.exact_scores(rows.rows(index), w) for index in range(rows.segments)])
+    return scores[order], rows.gather("t")[order], order
+
+
+def _leave(rows: PartEnclave, weights: NDArray[Any], pairs: Sequence[PairArray], order: IntArray) -> None:
+    rows.save(WEIGHTS, weights)
+    rows.save(ORDER, order)
+    for place, own in enumerate(pairs):
+        rows.save(PAIRS.format(place), own)
+
+
+def numbers_of(study: ProtocolStudy, rows: PartEnclave, weighing: Weighing) -> Numbers:
+    """From an outcome u, shape (n,), and how loud its noise is, to its two exact numbers, each of sensitivity 1."""
+    first, second, across = (rows.load(PAIRS.format(place)) for place in range(3))
+    order, found = rows.load(ORDER), weighing.found
+    in_treated: ByteArray = rows.gather("t")[order]
+    if isinstance(found, Balance):
+        units = WeightedUnits(found.weights, rows.load(WEIGHTS), (first, second, across))
+        return lambda u, louder: exact_sums(units, in_treated, u[order], study.privacy.cost, louder)
+    question = cast(MatchingStudy, study.questions[study.first])
+    weighted = Weighted(found, rows.load(WEIGHTS), (first, second, across))
+
+    def numbers(u: FloatArray, louder: float) -> tuple[Fraction, Fraction]:
+        del louder  # the study declares which part of the draw measures the variance
+        return matched.exact_sums(question, weighted, in_treated, u[order])
+
+    return numbers
+
+
+def _differences(
+    study: BalancingStudy | MatchingStudy, rows: PartEnclave, weights: NDArray[Any]
+) -> tuple[Difference, ...]:
+    """Of each column, from one pass over the rows; weights in their order."""
+    columns = Columns.of(study)
+    kept = list(columns.kept)
+    plain, squares, weighted = (np.zeros((2, len(kept))) for _ in range(3))
+    counts, totals, passed = np.zeros(2), np.zeros(2), 0
+    for segment in range(rows.segments):
+        x, t = rows.load("x", segment)[:, kept], rows.load("t", segment)
+        own = np.asarray(weights[passed : passed + len(t)], dtype=np.float64)
+        passed += len(t)
+        for arm in (0, 1):
+            chosen = t == arm
+            plain[arm] += x[chosen].sum(axis=0)
+            squares[arm] += np.square(x[chosen]).sum(axis=0)
+            weighted[arm] += own[chosen] @ x[chosen]
+            counts[arm] += np.count_nonzero(chosen)
+            totals[arm] += own[chosen].sum()
+    means = plain / counts[:, None]
+    spread = np.sqrt(np.maximum(squares / counts[:, None] - means**2, 0).mean(axis=0))
+    scale = np.where(spread > 1e-9, 1 / np.maximum(spread, 1e-9), 0.0)
+    before, after = (means[1] - means[0]) * scale, (weighted[1] / totals[1] - weighted[0] / totals[0]) * scale
+    return tuple(
+        Difference(name, float(one), float(other))
+        for name, one, other in zip(columns.names, before, after, strict=True)
+    )
