@@ -268,18 +268,31 @@ def main(arguments: list[str] | None = None) -> None:
     )
 
 
-# What a type is called in help, by its name in Python.
-_TYPES = {"int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Path": "PATH"}
+# What a type is called in help, by its name in Python; a flag takes nothing.
+_TYPES = {"int": "NUMBER", "float": "NUMBER", "str": "TEXT", "Path": "PATH", "bool": ""}
 
 
 def _in_plain_words(command: Any) -> Any:
     """The command, with types in its help that people know."""
-    for parameter in command.params:
-        if parameter.metavar is None and getattr(parameter, "param_type_name", "") == "option":
-            parameter.metavar = _TYPES.get(parameter.bare_type())
+    with command.context_class(command) as context:
+        helped = command.get_help_option(context)
+    for parameter in (*command.params, *([] if helped is None else [helped])):
+        if getattr(parameter, "help", None):
+            # Rich would take words in brackets for a style, and leave them out.
+            parameter.help = parameter.help.replace("[default", r"\[default")
+        if parameter.param_type_name == "option":
+            if parameter.metavar is None:
+                parameter.metavar = _TYPES.get(parameter.bare_type())
+        elif parameter.bare_type() in _TYPES:
+            # An argument's name says what it is; Typer would put its type in Python beside it.
+            parameter.display_type_rich = _nothing
     for inner in getattr(command, "commands", {}).values():
         _in_plain_words(inner)
     return command
+
+
+def _nothing(ctx: Any) -> str:  # noqa: ARG001  (as Typer calls it)
+    return ""
 
 
 def _exit_code(command: Callable[[], Any], *, wants_json: bool) -> int:

@@ -34,14 +34,15 @@ def key(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Print the public key, for the contract's `owner_key`; make the private key on first use, for its owner alone."""
+    """Print the line `owner_key: ...` for the contract; make the private key on first use, for its owner alone."""
     from causalveil.tasks.privacy.owner import owner_key
 
     public = owner_key(file, create=True).public
     if json_:
         show.document({"owner_key": public})
     else:
-        show.line(public)
+        # A line that can be appended to a contract as it is.
+        show.line(f"owner_key: {public}")
 
 
 def admit(

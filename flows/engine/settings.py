@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import os
 
+from causalveil.schemas.errors import CausalveilError
+
 RELIED_ON = {
     # No telemetry leaves the enclave.
     "DO_NOT_TRACK": "1",
@@ -32,6 +34,23 @@ TEMPORARY_SERVER = {"PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false"}
 QUIET_TERMINAL = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
 
 
+# Those by which Prefect tells of an exception, with its traceback.
+TELL_OF_ERRORS = ("prefect.engine", "prefect.flow_runs", "prefect.task_runs")
+
+
+class OneLine(logging.Filter):
+    """Takes the traceback off our typed errors, whose message says what to do; others keep theirs."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Let every record pass."""
+        if record.exc_info and isinstance(record.exc_info[1], CausalveilError):
+            record.exc_info = record.exc_text = None
+        return True
+
+
+ONE_LINE = OneLine()
+
+
 def prepare(*, quiet: bool = False) -> None:
     """Set what the product relies on, without overriding the environment. Call before importing Prefect."""
     settings = dict(RELIED_ON)
@@ -45,3 +64,6 @@ def prepare(*, quiet: bool = False) -> None:
     ours = logging.getLogger("causalveil")
     if ours.level == logging.NOTSET:
         ours.setLevel(logging.INFO)
+    for name in TELL_OF_ERRORS:
+        # A filter that is there already is not added again.
+        logging.getLogger(name).addFilter(ONE_LINE)

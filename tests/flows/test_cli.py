@@ -122,7 +122,7 @@ def test_owner_grants_sensitive_data(
     monkeypatch.setenv("CAUSALVEIL_ACTOR", "night shift")
     key = call_json(capfd, "owner", "key", "--key", tmp_path / "mine.key")["owner_key"]
     assert (tmp_path / "mine.key").stat().st_mode & 0o777 == 0o600
-    assert call(capfd, "owner", "key", "--key", tmp_path / "mine.key")[1].strip() == key
+    assert call(capfd, "owner", "key", "--key", tmp_path / "mine.key")[1].strip() == f"owner_key: {key}"
     path = write_study(
         tmp_path / "study",
         study={"purpose": "a first look"},

@@ -1,0 +1,87 @@
+"""The owner's and the operator's tutorials, typed as they stand. The first hour has a test of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.flows.test_cli import call
+
+ROOT = Path(__file__).parents[2]
+# A finished run whose release waits for its owner.
+HELD = 7
+
+
+def blocks(name: str) -> list[str]:
+    return re.findall(r"```bash\n(.*?)```", (ROOT / "docs/tutorials" / name).read_text(), flags=re.DOTALL)
+
+
+def type_in(line: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    """A line of the owner's tutorial: a command of ours or an echo, and perhaps a file that takes what it says."""
+    words = shlex.split(line)
+    words, file = (words[:-2], words[-1]) if words[-2] == ">>" else (words, None)
+    code, said = (0, words[1] + "\n") if words[0] == "echo" else call(capfd, *words[1:])[:2]
+    if file is not None:
+        with Path(file).open("a") as appended:
+            appended.write(said)
+    return code, said
+
+
+def test_the_owners_tutorial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CAUSALVEIL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CAUSALVEIL_ENGINE", "direct")
+    lines = [line for block in blocks("owner.md") for line in block.splitlines()]
+    assert len(lines) == 13
+    said = {}
+    for line in lines:
+        code, said[line] = type_in(line, capfd)
+        assert code == (HELD if " run " in line else 0), line
+    told = " ".join(" ".join(said.values()).split())
+    assert "Still to be said" not in told
+    assert "nothing is wrong" in told
+    assert "2 runs like 'guarded-sick-days' fit" in told
+    assert "holds: " in told
+    assert (tmp_path / "answer/release.json").exists()
+    assert (tmp_path / "registry/guarded.guarded-sick-days.md").exists()
+    assert "coaching" in (tmp_path / "desk/datasets/guarded.html").read_text()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_the_operators_tutorial(tmp_path: Path) -> None:
+    """Typed into one shell, on a free port. The worker and the server end when they are told to."""
+    for name in ("data", "deploy"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    text = "set -eo pipefail\n" + "".join(blocks("operator.md")).replace("4200", port)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "CAUSALVEIL_"))
+    }
+    environment |= {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "CAUSALVEIL_HOME": str(tmp_path / "home"),
+        "PREFECT_HOME": str(tmp_path / "prefect"),
+        "PREFECT_SERVER_API_PORT": port,
+    }
+    done = subprocess.run(
+        ["bash", "-c", text], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert "The chain of ledger" in done.stdout
+    (release,) = (tmp_path / "releases").glob("clinic-*/release.json")
+    assert release.stat().st_size > 1000
+    assert "Traceback" not in (tmp_path / "worker.log").read_text()
