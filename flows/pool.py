@@ -11,17 +11,19 @@ from causalveil.flows.engine import settings
 
 settings.prepare()
 
-from prefect import flow  # noqa: E402  (settings must be in place first)
+from prefect import State, flow  # noqa: E402  (settings must be in place first)
+from prefect.states import Completed  # noqa: E402
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.prefect_engine import PrefectEngine  # noqa: E402
 from causalveil.flows.sequence.sites import PooledResult, pool_sites  # noqa: E402
 from causalveil.schemas.sites.pooled import SiteResult  # noqa: E402
+from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
 
 
 @flow(name="pool", log_prints=False, persist_result=False, validate_parameters=False)
-def pool(sites: str, out: str | None = None) -> PooledResult:
-    """Verify every expected site's bundle and pool them."""
+def pool(sites: str, out: str | None = None) -> PooledResult | State[PooledResult]:
+    """Verify every expected site's bundle and pool them; the state is ``GateFailed`` if a declared gate did."""
     refuse_open_server()
     engine = PrefectEngine()
     outcome = pool_sites(Path(sites), out, engine)
@@ -31,4 +33,5 @@ def pool(sites: str, out: str | None = None) -> PooledResult:
         for site in outcome.release.sites
     ]
     engine.publish("pooled-sites", rows, f"Sites of round {outcome.release.round}")
-    return outcome
+    said = failed_gates(outcome.release)
+    return outcome if said is None else Completed(name="GateFailed", message=said, data=outcome)

@@ -24,6 +24,7 @@ from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noq
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back  # noqa: E402
 from causalveil.flows.sequence.study import Loaded, check_run_id, execute, load  # noqa: E402
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ReleaseHeld  # noqa: E402
+from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
 
 
 def default_run_id() -> str:
@@ -48,20 +49,27 @@ def run_name() -> str:
 )
 def study(
     study: str, out: str | None = None, run_id: str | None = None, simulate: int | None = None
-) -> RunResult | State[None]:
+) -> RunResult | State[RunResult] | State[None]:
     """Run one study to its release; the parameters are paths and ids.
 
-    A run whose release waits for the data's owner ends in the state ``AwaitingApproval``: nothing is left to run.
+    A run whose release waits for the data's owner ends in the state ``AwaitingApproval``, and one whose declared gate
+    failed in ``GateFailed``: nothing is left to run, and the charges stand.
     """
     refuse_open_server()
     path, run = Path(study), check_run_id(run_id or default_run_id())
     try:
         found = guarded(find_stored, path, run) if simulate is None else None
         if found is not None:
-            return give_back(found, out, run, PrefectEngine())
-        return _run(guarded(load, path), out, run, simulate)
+            return _judged(give_back(found, out, run, PrefectEngine()))
+        return _judged(_run(guarded(load, path), out, run, simulate))
     except ReleaseHeld as held:
         return Completed(name="AwaitingApproval", message=str(held))
+
+
+def _judged(outcome: RunResult) -> RunResult | State[RunResult]:
+    """The outcome, in a state of its own if a declared gate failed; which, the message says: gates are released."""
+    said = failed_gates(outcome.release)
+    return outcome if said is None else Completed(name="GateFailed", message=said, data=outcome)
 
 
 def _run(loaded: Loaded, out: str | None, run: str, simulate: int | None) -> RunResult:

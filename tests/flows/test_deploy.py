@@ -167,6 +167,10 @@ def test_deployed_runs_release_and_refuse(
         assert low["resource"]["prefect.resource.id"] == "causalveil.dataset.visits"
         assert low["payload"]["left"][months[-1]]["epsilon"] == "0 of 1"
 
+        run = fire(prefect_server, "series/visits")
+        assert run["state"]["type"] == "FAILED"
+        assert "the ledger holds 1 of study" in run["state"]["message"], run["state"]["message"]
+
         # The server now and then loses an event; a refusal can be had again.
         for _ in range(3):
             run = fire(prefect_server, "study/visits")
@@ -183,7 +187,7 @@ def test_deployed_runs_release_and_refuse(
 def test_schedules_name_a_time_zone_and_parameters_are_paths() -> None:
     document = yaml.safe_load((ROOT / "deploy/prefect.yaml").read_text())
     entries = {entry["entrypoint"]: entry for entry in document["deployments"]}
-    assert set(entries) == {f"causalveil.flows.{name}.{name}" for name in ("extract", "study", "pool")}
+    assert set(entries) == {f"causalveil.flows.{name}.{name}" for name in ("extract", "study", "series", "pool")}
     for entry in entries.values():
         assert all({"cron", "timezone"} <= schedule.keys() for schedule in entry["schedules"])
         assert entry["concurrency_limit"] == {"limit": 1, "collision_strategy": "ENQUEUE"}

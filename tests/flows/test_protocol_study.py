@@ -115,3 +115,21 @@ def test_a_failed_gate_has_an_exit_code_and_its_charge_stands(tmp_path: Path, ca
     document = json.loads((tmp_path / "out" / "release.json").read_text())
     assert {answer["state"] for answer in document["answers"]} == {"withheld"}
     assert {answer["estimate"] for answer in document["answers"]} == {None}
+
+
+def test_prefect_shows_a_failed_gate_by_name(tmp_path: Path, prefect_server: str) -> None:
+    """On the command line the exit code is 8; in Prefect the run is over, in a state that people and rules can see."""
+    import httpx
+
+    path = study_in(tmp_path / "study", subgroups=..., gates={"overlap": 0.9999}, privacy={"epsilon": "500"})
+    for again in ("out", "again"):
+        found = run_study(path, out=tmp_path / again, run_id="gated", engine="prefect")
+        assert isinstance(found.release, ProtocolRelease)
+        assert found.release.gate_failed
+    wanted = {"flow_runs": {"name": {"any_": ["gated"]}}}
+    runs = httpx.post(f"{prefect_server}/flow_runs/filter", json=wanted, timeout=30).raise_for_status().json()
+    assert [(run["state"]["type"], run["state"]["name"]) for run in runs] == [("COMPLETED", "GateFailed")] * 2
+    assert all("overlap in everybody, 1" in run["state"]["message"] for run in runs)
+    with pytest.raises(SystemExit) as ended:
+        main(["run", str(path), "--engine", "prefect", "--run-id", "gated", "--out", str(tmp_path / "third")])
+    assert ended.value.code == 8

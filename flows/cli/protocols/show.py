@@ -9,20 +9,21 @@ from causalveil.schemas.errors import GateFailed
 
 if TYPE_CHECKING:
     from causalveil.schemas.protocols.answers import GateResult, ProtocolAnswer
-    from causalveil.schemas.release import ProtocolRelease, Release
-    from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease
+    from causalveil.schemas.release import ProtocolRelease
+    from causalveil.schemas.sites.pooled import Published
 
 
-def check_gates(release: Release | PooledRelease | PooledProtocolRelease) -> None:
+def check_gates(release: Published) -> None:
     """Say by the exit code that a declared gate failed; the release is written, and its charge stands.
 
     Raises:
         GateFailed: names gates and subgroups, which are released.
     """
-    failed = [gate for gate in getattr(release, "gates", ()) if gate.verdict == "failed"]
-    if failed:
-        places = ", ".join(f"{gate.gate} in {gate.group}, {gate.arm}" for gate in failed)
-        raise GateFailed(f"a declared gate failed ({places}); the release says so, and its charge stands")
+    from causalveil.tasks.protocols.failed import failed_gates
+
+    said = failed_gates(release)
+    if said is not None:
+        raise GateFailed(said)
 
 
 def protocol(release: ProtocolRelease) -> str:

@@ -1,0 +1,15 @@
+"""What a failed gate is called wherever somebody looks: on a terminal, by an exit code, in Prefect."""
+
+from __future__ import annotations
+
+from causalveil.schemas.release import ProtocolRelease
+from causalveil.schemas.sites.pooled import PooledProtocolRelease, Published
+
+
+def failed_gates(release: Published) -> str | None:
+    """One line that names the gates that failed and where, all of which is released; None: none did."""
+    if not isinstance(release, ProtocolRelease | PooledProtocolRelease) or not release.gate_failed:
+        return None
+    failed = [gate for gate in release.gates if gate.verdict == "failed"]
+    places = ", ".join(f"{gate.gate} in {gate.group}, {gate.arm}" for gate in failed)
+    return f"a declared gate failed ({places}); the release says so, and its charge stands"
