@@ -6,6 +6,7 @@ public things went wrong. Times without a zone are compared as they stand, insta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import date
@@ -147,7 +148,24 @@ def statement(key: Key | None, query: str, interval: KeyInterval | None) -> str:
         lower, upper = (_literal(edge) for edge in (interval.lower, interval.upper))
         condition = f"{quoted} >= {lower} AND {quoted} < {upper}"
     # The bracket closes on a line of its own, since a query may end in a comment.
-    return f"SELECT * FROM (\n{query.strip().rstrip(';')}\n) AS source WHERE {condition}"
+    return f"SELECT * FROM (\n{_without_end(query)}\n) AS source WHERE {condition}"
+
+
+# What a semicolon may stand in without ending a query: comments, strings, names, PostgreSQL's dollar quotes.
+_TOKEN = re.compile(
+    r"""(?P<blank>\s+|--[^\n]*|/\*.*?\*/)
+    | [eE]'(?:\\.|[^'\\]|'')*' | '(?:[^']|'')*' | "(?:[^"]|"")*" | (?P<tag>\$\w*\$).*?(?P=tag) | .""",
+    re.DOTALL | re.VERBOSE,
+)
+
+
+def _without_end(query: str) -> str:
+    """A query without the semicolons at its end and the comments after them."""
+    tokens = [found for found in _TOKEN.finditer(query) if found["blank"] is None]
+    end = len(query)
+    while tokens and tokens[-1][0] == ";":
+        end = tokens.pop().start()
+    return query[:end].strip()
 
 
 def _literal(edge: date | int) -> str:

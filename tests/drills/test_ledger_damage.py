@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from causalveil.schemas.errors import BudgetRefused, LedgerError, RunConflict
+from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from causalveil.tasks.privacy.ledger.soundness.memory import Memory
+from causalveil.tasks.privacy.ledger.store import Store
 from tests.ledger_help import budget, charge, contract, finished, never, reservation, value
 
 CAP = "0.3"
@@ -217,3 +220,28 @@ def test_a_run_under_way_goes_on_from_the_memory(ledger: Ledger, tmp_path: Path)
     with pytest.raises(Exception, match="remaining 0 of 1"):
         again.reserve(reservation("u", contract=owner), owner)
     again.verify()
+
+
+def test_a_reservation_reads_as_much_in_a_long_ledger_as_in_a_short_one(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What keeps a reservation below 50 ms at 1e5 entries (``tests/benchmarks/bench_ledger.py``), counted in rows.
+
+    Rows are read of what was added since and of runs under way, of which there is none here."""
+    read, counts = [0], list[int]()
+    select = Store.select
+
+    def counted(*arguments: Any, **named: Any) -> Iterator[Entry]:
+        for entry in select(*arguments, **named):
+            read[-1] += 1
+            yield entry
+
+    monkeypatch.setattr(Store, "select", counted)
+    owner = contract("1000")
+    ledger.grant(owner, "opening")
+    for number in range(40):
+        read.append(0)
+        ledger.reserve(reservation(f"run-{number}", charges=(charge(epsilon="0.001"),), contract=owner), owner)
+        counts.append(read[-1])
+        ledger.void(f"run-{number}", "drill")
+    assert 0 < counts[39] == counts[5]

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+import statistics
 import threading
+import time
+from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -34,9 +37,11 @@ def soak(path: str, home: str, url: str, runs: int, told: Connection) -> None:
     from causalveil.flows.api import run_study
 
     for index in range(runs):
+        start = time.process_time()
         run_study(path, out=f"{home}-out-{index}", run_id=f"run-{index}", engine="direct")
         told.send(
             {
+                "seconds": time.process_time() - start,
                 "files": len(os.listdir(PROCESS / "fd")),
                 "connections": sum(_is_socket(name) for name in os.listdir(PROCESS / "fd")),
                 "threads": threading.active_count(),
@@ -77,14 +82,24 @@ def check(seen: list[dict[str, Any]]) -> None:
     assert late["peak"] <= 1.1 * early["peak"]
 
 
+def time_of(seen: list[dict[str, Any]]) -> str:
+    """Processor time of the runs, which hundreds of them must not lengthen."""
+    part = [seconds["seconds"] for seconds in seen[SETTLED:]]
+    tenth = max(len(part) // 10, 1)
+    early, late = statistics.median(part[:tenth]), statistics.median(part[-tenth:])
+    assert late <= 1.25 * early
+    return f"{len(seen)} runs: {early:.2f} s of processor each in the first tenth, {late:.2f} in the last"
+
+
 @pytest.mark.skipif(not PROCESS.exists(), reason="what a process holds open is counted in /proc")
 @pytest.mark.parametrize("runs", [18, pytest.param(500, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_nothing_grows_with_the_number_of_runs(tmp_path: Path, kind: str, runs: int) -> None:
-    if kind == "sqlite":
-        check(counts(tmp_path, f"sqlite:///{tmp_path}/ledger.sqlite", runs))
-        return
-    with database() as url:
+def test_nothing_grows_with_the_number_of_runs(tmp_path: Path, kind: str, runs: int, record_property: Any) -> None:
+    with ExitStack() as stack:
+        url = f"sqlite:///{tmp_path}/ledger.sqlite" if kind == "sqlite" else stack.enter_context(database())
         if url is None:
             pytest.skip(WHY_NOT)
-        check(counts(tmp_path, url, runs))
+        seen = counts(tmp_path, url, runs)
+    check(seen)
+    if runs >= 500:
+        record_property("summary", f"{kind}, {time_of(seen)}")

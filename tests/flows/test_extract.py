@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import psycopg
 import pytest
@@ -27,6 +28,7 @@ from causalveil.schemas.warehouse import Key, Manifest, load_manifest
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.warehouse.blocks import extracting
 from causalveil.tasks.warehouse.intervals import intervals
+from causalveil.tasks.warehouse.read_sql import statement
 from tests.postgres import WHY_NOT, database
 from tests.studies import CONTRACT, merge, write_study
 from tests.warehouse import COLUMNS, KEY, duckdb_file, files, load, read, visits, write_source
@@ -77,6 +79,17 @@ def test_every_source_gives_the_same_partitions(kind: str, tmp_path: Path, reque
     assert {oct(path.stat().st_mode & 0o77) for path in data.rglob("*") if path.is_file()} == {"0o0"}
     statistics = pl.scan_parquet(data / "month=2026-01/part-00000.parquet")
     assert statistics.collect_schema().names() == list(COLUMNS)
+
+
+@pytest.mark.parametrize("end", ["", ";", " -- end", "; -- end; of it", ";\n/* 'the; end */ ; -- ;\n"])
+@pytest.mark.parametrize("middle", ["1", "';--'", "'it''s; -- x'", '1 AS "a;--", 2', "$$;--$$", "E'it\\'s; --'"])
+def test_a_query_may_end_in_semicolons_and_comments(middle: str, end: str) -> None:
+    """Whatever looks like them inside of strings and names is text."""
+    connection = duckdb.connect()
+    rows = connection.execute(f"SELECT {middle}").fetchall()
+    assert (
+        connection.execute(statement(None, f"SELECT {middle}{end}", None).replace("1 = 0", "true")).fetchall() == rows
+    )
 
 
 def test_blocks_that_are_there_stay_and_new_months_are_added(tmp_path: Path) -> None:
