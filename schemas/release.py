@@ -108,6 +108,10 @@ class Release(Frozen, Shown):
     headline: Annotated[
         str | None, Field(description="what must be read first: that this release has no privacy guarantee; else null")
     ] = None
+    warnings: Annotated[
+        tuple[str, ...],
+        Field(description="what `plan` warned of before a row was read, by public facts and its stand-in population"),
+    ] = ()
     privacy: PrivacyStatement
     noise: NoiseStatement
     not_for_release: bool

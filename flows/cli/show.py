@@ -194,6 +194,8 @@ def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:
         f"{release.guarantee} proof{'' if release.headline is None else ', which holds for no number of units'}.",
         highlight=False,
     )
+    for sentence in release.warnings:
+        console.print(f"[yellow]Warned by plan: {sentence}[/yellow]", highlight=False)
     for sentence in privacy.unprotected:
         console.print(f"[yellow]Not protected: {sentence}[/yellow]", highlight=False)
     if privacy.blocks.key is not None:

@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.estimators import aipw, balancing, difference, direction, ipw, matching, protocol, regression
 from causalveil.flows.sequence.run import Run
+from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
@@ -82,3 +83,14 @@ ESTIMATORS: dict[type[Study], Estimator[Any]] = {estimator.study: estimator for 
 def estimator_of(study: S) -> Estimator[S]:
     """The estimator that a study asks for."""
     return cast(Estimator[S], ESTIMATORS[type(study)])
+
+
+def warnings_of(study: Study, sizes: Sizes) -> tuple[str, ...]:
+    """What `plan` warns of, also in the release: of public facts alone and of the planner's own stand-in population.
+
+    None where the planner has no numbers for such a study.
+    """
+    try:
+        return tuple(estimator_of(study).expected(study, sizes, StandIn(), None)["warnings"])
+    except CausalveilError:
+        return ()

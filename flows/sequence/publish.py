@@ -31,10 +31,11 @@ def assemble_release(
     study: Study,
     contract: Contract,
     plan: Plan,
+    warnings: tuple[str, ...],
     found: Result,
     budget: FlowBudget,
 ) -> Release:
-    """The release of a run whose every charge is committed."""
+    """The release of a run whose every charge is committed; ``warnings`` are the planner's."""
     reservation = budget.reservation
     return RELEASES[study.kind](
         study=study.name,
@@ -46,6 +47,7 @@ def assemble_release(
         estimator=study.estimator.name,
         guarantee=study.guarantee,
         headline=NO_GUARANTEE if study.guarantee is Guarantee.asymptotic else None,
+        warnings=warnings,
         privacy=PrivacyStatement(
             unit=study.data.unit,
             neighbours=study.privacy.neighbours,

@@ -17,7 +17,7 @@ from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.guard import guarded
 from causalveil.flows.sequence.admit import Held, hold
 from causalveil.flows.sequence.choose import candidates, chosen
-from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.flows.sequence.estimators import estimator_of, warnings_of
 from causalveil.flows.sequence.finished import ItsOwnDoing, RunResult, check_folder, deliver, folder_of
 from causalveil.flows.sequence.publish import assemble_release
 from causalveil.flows.sequence.refusals import on_record
@@ -78,6 +78,7 @@ class Request(Asked):
 
     sizes: Sizes
     plan: Plan
+    warnings: tuple[str, ...] = ()
 
 
 def declare(study: Study, sizes: Sizes | None) -> Plan:
@@ -249,7 +250,8 @@ def sized(asked: Asked, layout: Layout, folder: Path | None = None) -> Request:
     """
     sizes = sizes_of(asked.study, layout.units)
     plan = declare(asked.study, sizes)
-    return Request(asked.study, folder or asked.folder, asked.contract, layout, sizes, plan)
+    warnings = warnings_of(asked.study, sizes)
+    return Request(asked.study, folder or asked.folder, asked.contract, layout, sizes, plan, warnings)
 
 
 def data_folder(path: Path, study: StudyFile | Study) -> Path:
@@ -341,7 +343,8 @@ def _release(request: Request, admission: Admission, budget: FlowBudget, engine:
         enclave = FileEnclave(scratch, segment_count(request.layout, len(study.columns)))
         run = Run(study, request.sizes, enclave, budget, source)
         findings = estimator_of(study).estimate(run, engine)
-    text = release_text(guarded(assemble_release, study, request.contract, request.plan, findings, budget))
+    public = study, request.contract, request.plan, request.warnings
+    text = release_text(guarded(assemble_release, *public, findings, budget))
     budget.finish(text)
 
 

@@ -1,0 +1,60 @@
+"""What `plan` warned of stands in the release, its report and what `run` prints; older releases read too."""
+
+from __future__ import annotations
+
+import json
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causalveil.flows.api import report, run_study
+from causalveil.flows.cli import show
+from causalveil.flows.planning.expected import expected
+from causalveil.flows.sequence.study import plan_study
+from causalveil.schemas.plan import StandIn
+from causalveil.schemas.release import load_release_text
+from tests.studies import write_study
+
+CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label", "training_units")}
+CONTRACT: dict[str, Any] = {
+    "estimators": ["ipw", "aipw", "regression", "balancing", "difference_in_means", "matching"],
+    "caps": CAPS,
+}
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "regression": ({"name": "regression"}, {}, "adjusted for linearly"),
+    "aipw": ({"name": "aipw"}, {}, "covariates would drown in noise"),
+    "difference": ({"name": "difference_in_means"}, {}, "no covariate is adjusted for"),
+    "balancing": ({"name": "balancing"}, {"level": "label", "delta": "1e-6"}, "with delta: 0 the interval is narrower"),
+    "ipw": ({"name": "ipw", "penalty": 0.1}, {}, "lower it as far as the noise"),
+    "matching": ({"name": "matching", "penalty": 0.1}, {"delta": 0}, "neighbours are near by chance"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_release_repeats_what_plan_warned_of(
+    case: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    estimator, privacy, words = CASES[case]
+    changes = {"estimator": {"penalty": ..., **estimator}, "privacy": privacy}
+    path = write_study(tmp_path / "study", study=changes, contract=CONTRACT)
+    study, plan = plan_study(path)
+    foreseen = expected(study, plan, StandIn())["warnings"]
+    assert any(words in sentence for sentence in foreseen), foreseen
+    result = run_study(path, out=tmp_path / "out", engine="direct")
+    assert list(result.release.warnings) == foreseen
+    page = unescape(report(result).read_text())
+    show.outcome(result, [])
+    printed = capfd.readouterr().out
+    for sentence in foreseen:
+        assert sentence in page
+        assert sentence in printed
+
+
+def test_a_release_of_before_has_no_warnings(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study", contract=CONTRACT)
+    document = json.loads(run_study(path, out=tmp_path / "out", engine="direct").path.read_text())
+    del document["warnings"]
+    assert load_release_text(json.dumps(document)).warnings == ()
