@@ -14,19 +14,20 @@ A unit trains the models of K - 1 folds and is scored in its own, so it pays K -
 
 from __future__ import annotations
 
+from typing import Any
+
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.planning.aipw import expected
+from causalveil.flows.estimators.rehearsed import rehearsed
+from causalveil.flows.planning import aipw as planning
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.plan import Sizes
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge, Guarantee
 from causalveil.tasks.aipw import stages as aipw_stages
 from causalveil.tasks.aipw.decide import recipe, settled
 from causalveil.tasks.aipw_asymptotic import stages as aipw_asymptotic_stages
 from causalveil.tasks.enclave import folds
 from causalveil.tasks.inference.assemble import EffectFindings
-
-__all__ = ["declare", "estimate", "expected"]
 
 
 def declare(study: AipwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
@@ -60,3 +61,25 @@ def estimate(run: Run[AipwStudy], stage: Engine) -> EffectFindings:
     stage(aipw_stages.scores_stage, study, enclave, models)
     released = stage(aipw_stages.perturb_stage, plan, enclave, budget)
     return stage(aipw_stages.interval_stage, study, plan, summaries, models, released)
+
+
+def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+    """What ``plan`` says: formulas tell what is done, a rehearsal how wide it gets.
+
+    Args:
+        study: the study.
+        sizes: its sizes.
+        stand_in: the population that the reader assumes.
+        effect: an effect in outcome units that the reader hopes to see.
+    """
+    if study.guarantee is Guarantee.asymptotic:
+        # Learners are slow, and their intervals are wide by a closed formula.
+        return planning.expected(study, sizes, stand_in, effect, None)
+    randomised = study.estimator.propensity.known is not None
+    return planning.expected(study, sizes, stand_in, effect, rehearsed(estimate, study, sizes, stand_in, randomised))
+
+
+def formula(study: AipwStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
+    """Expected half-width without a rehearsal; None where the stand-in population cannot be analysed."""
+    found: float | None = planning.expected(study, sizes, stand_in, None).get("half_width")
+    return found

@@ -8,16 +8,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.planning.balancing import expected
+from causalveil.flows.estimators.rehearsed import SLOW, rehearsed
+from causalveil.flows.planning import balancing as planning
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.balancing import BalancingStudy
-from causalveil.schemas.plan import Sizes
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.balancing import stages, weights
 from causalveil.tasks.inference.assemble import EffectFindings
-
-__all__ = ["declare", "estimate", "expected"]
 
 
 def declare(study: BalancingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
@@ -33,3 +34,32 @@ def estimate(run: Run[BalancingStudy], stage: Engine) -> EffectFindings:
     found = stage(weights.weigh_stage, study, enclave)
     statistics = stage(stages.perturb_stage, study, enclave, found, run.budget)
     return stage(stages.interval_stage, study, found, statistics)
+
+
+def expected(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+    """What ``plan`` says: formulas tell what is done, a rehearsal how wide it gets.
+
+    Args:
+        study: the study.
+        sizes: its sizes.
+        stand_in: the population that the reader assumes.
+        effect: an effect in outcome units that the reader hopes to see.
+    """
+    weighed: list[weights.Balance] = []
+
+    def again(run: Run[BalancingStudy], stage: Engine) -> EffectFindings:
+        """Weights are public and slow: once for all draws."""
+        if not weighed:
+            weighed.append(stage(weights.weigh_stage, run.study, run.enclave))
+        statistics = stage(stages.perturb_stage, run.study, run.enclave, weighed[0], run.budget)
+        return stage(stages.interval_stage, run.study, weighed[0], statistics)
+
+    randomised = study.estimator.allowance == 0
+    found = rehearsed(again, study, sizes, stand_in, randomised, most=SLOW)
+    return planning.expected(study, sizes, stand_in, effect, found)
+
+
+def formula(study: BalancingStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
+    """Expected half-width without a rehearsal; None where the stand-in population cannot be analysed."""
+    found: float | None = planning.expected(study, sizes, stand_in, None).get("half_width")
+    return found

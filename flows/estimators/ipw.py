@@ -13,18 +13,19 @@ The corrections are listed in ``docs/privacy.md``.
 
 from __future__ import annotations
 
+from typing import Any
+
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.planning.ipw import expected
+from causalveil.flows.estimators.rehearsed import rehearsed
+from causalveil.flows.planning import ipw as planning
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Charge
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.ipw import interval, perturb, public_scores, weights
 from causalveil.tasks.models import logistic
-
-__all__ = ["declare", "estimate", "expected"]
 
 
 def declare(study: IpwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
@@ -51,3 +52,24 @@ def estimate(run: Run[IpwStudy], stage: Engine) -> EffectFindings:
     largest = stage(weights.weigh_stage, study, sizes, enclave, coefficients)
     statistics = stage(perturb.perturb_stage, study, sizes, enclave, run.budget)
     return stage(interval.interval_stage, study, sizes, coefficients, statistics, largest)
+
+
+def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+    """What ``plan`` says: formulas tell what is done, a rehearsal how wide it gets.
+
+    Args:
+        study: the study.
+        sizes: its sizes.
+        stand_in: the population that the reader assumes.
+        effect: an effect in outcome units that the reader hopes to see.
+    """
+    # Elsewhere scores and noise on them are what the formulas say.
+    label = study.privacy.level is Level.label
+    found = rehearsed(estimate, study, sizes, stand_in, randomised=False, bias_stays=True) if label else None
+    return planning.expected(study, sizes, stand_in, effect, found)
+
+
+def formula(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
+    """Expected half-width without a rehearsal; None where the stand-in population cannot be analysed."""
+    found: float | None = planning.expected(study, sizes, stand_in, None).get("half_width")
+    return found

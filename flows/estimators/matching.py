@@ -13,18 +13,19 @@ At label level covariates and treatments are public, so only the last step is ch
 
 from __future__ import annotations
 
+from typing import Any
+
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.planning.matching import expected
+from causalveil.flows.estimators.rehearsed import QUICK, rehearsed
+from causalveil.flows.planning import matching as planning
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.schemas.plan import Sizes
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.matching import interval, perturb, respond, weights
 from causalveil.tasks.matching import scores as matching_scores
-
-__all__ = ["declare", "estimate", "expected"]
 
 
 def declare(study: MatchingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
@@ -49,3 +50,22 @@ def estimate(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
     reuse = stage(weights.match_stage, study, enclave)
     sums = stage(perturb.perturb_stage, study, enclave, reuse, run.budget)
     return stage(interval.interval_stage, study, sizes, reuse, coefficients, sums)
+
+
+def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+    """What ``plan`` says: formulas tell what is done, a rehearsal how wide it gets.
+
+    Args:
+        study: the study.
+        sizes: its sizes.
+        stand_in: the population that the reader assumes.
+        effect: an effect in outcome units that the reader hopes to see.
+    """
+    found = rehearsed(estimate, study, sizes, stand_in, randomised=False, most=QUICK)
+    return planning.expected(study, sizes, stand_in, effect, found)
+
+
+def formula(study: MatchingStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
+    """Expected half-width without a rehearsal; None where the stand-in population cannot be analysed."""
+    found: float | None = planning.expected(study, sizes, stand_in, None).get("half_width")
+    return found

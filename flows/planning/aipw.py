@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.planning.sentences import say_effect, say_interval
+from causalveil.flows.planning.sentences import Widths, say_effect, say_interval
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Guarantee
@@ -16,7 +16,9 @@ from causalveil.tasks.aipw_asymptotic import stages
 CLEAR = 0.9
 
 
-def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(
+    study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Widths | None = None
+) -> dict[str, Any]:
     """Expected half-width and its parts, and what the budget can learn; sentences for people, numbers for scripts.
 
     Args:
@@ -24,6 +26,7 @@ def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | 
         sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
+        rehearsed: widths in place of those of formulas.
     """
     if study.guarantee is Guarantee.asymptotic:
         return _asymptotic(study, sizes, stand_in, effect)
@@ -42,6 +45,8 @@ def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | 
         "bias": found.interval.bias,
         "adjustment": found.details.get("adjustment"),
     }
+    if rehearsed is not None:
+        rehearsed.put_into(numbers)
     sentences = [
         say_interval(study, numbers),
         f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds and is scored in its own, so it "

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.planning.sentences import say_effect, say_interval
+from causalveil.flows.planning.sentences import Widths, say_effect, say_interval
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.balancing import expected as balancing_expected
 
 
-def expected(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(
+    study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Widths | None = None
+) -> dict[str, Any]:
     """Expected half-width and its parts; sentences for people, numbers for scripts.
 
     Args:
@@ -18,6 +20,7 @@ def expected(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: flo
         sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
+        rehearsed: widths in place of those of formulas.
     """
     found, half_width = balancing_expected.expected(study, sizes, stand_in)
     numbers: dict[str, Any] = {
@@ -29,6 +32,8 @@ def expected(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: flo
         "whole_range": found.interval.whole_range,
         "bias": found.interval.bias,
     }
+    if rehearsed is not None:
+        rehearsed.put_into(numbers)
     sentences = [say_interval(study, numbers)]
     if study.estimator.allowance > 0:
         sentences.append(

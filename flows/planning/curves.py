@@ -1,6 +1,7 @@
 """How wide an interval will be, turned round: the least epsilon for a width, and curves of width. Reads no data.
 
-Widths are those that the study's estimator expects, at other values of epsilon and of the number of units.
+Widths are those that the study's estimator expects by its formulas, at other values of epsilon and of the number of
+units; where `plan` rehearses, its own expected width is nearer to what comes out.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def half_width(study: Study, sizes: Sizes, stand_in: StandIn) -> float:
     estimator = estimator_of(study)
     # A study that cannot be declared has no width either.
     estimator.declare(study, sizes)
-    width = estimator.expected(study, sizes, stand_in, None).get("half_width")
+    width = estimator.half_width(study, sizes, stand_in)
     if width is None:
         raise StudyError(f"estimator '{study.estimator.name}' has no interval whose width could be foreseen")
     return float(width)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from causalveil.flows.planning.sentences import say_interval
+from causalveil.flows.planning.sentences import Widths, say_interval
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
@@ -15,7 +15,9 @@ from causalveil.tasks.ipw.interval import ENOUGH
 from causalveil.tasks.models.logistic import coefficient_bound
 
 
-def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(
+    study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Widths | None = None
+) -> dict[str, Any]:
     """Expected half-width and its parts, biases and sign bounds; sentences for people, numbers for scripts.
 
     Args:
@@ -23,6 +25,7 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | N
         sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
+        rehearsed: widths in place of those of formulas.
     """
     foreseen = ipw_expected.expected(study, sizes, stand_in)
     numbers: dict[str, Any] = {
@@ -33,6 +36,8 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | N
         "propensity_noise": foreseen.propensity_noise,
         "whole_range": foreseen.whole_range,
     }
+    if rehearsed is not None:
+        rehearsed.put_into(numbers)
     sentences = [
         say_interval(study, numbers),
     ]

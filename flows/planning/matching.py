@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.planning.sentences import say_interval
+from causalveil.flows.planning.sentences import Widths, say_interval
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -15,7 +15,9 @@ from causalveil.tasks.matching import expected as matching_expected
 BLURRED = 0.1
 
 
-def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(
+    study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Widths | None = None
+) -> dict[str, Any]:
     """Expected half-width and its parts, caps, what randomised treatments leave; sentences and numbers.
 
     Args:
@@ -23,6 +25,7 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
+        rehearsed: widths in place of those of formulas.
     """
     try:
         foreseen = matching_expected.expected(study, sizes, stand_in)
@@ -39,6 +42,8 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         "cap_controls": reuse.caps[1],
         "largest_weight": float(reuse.largest_weight),
     }
+    if rehearsed is not None:
+        rehearsed.put_into(numbers)
     sentences = [
         say_interval(study, numbers),
         f"A treated unit may serve {reuse.caps[0]} times, a control {reuse.caps[1]} times, if scores have nothing to "

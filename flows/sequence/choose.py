@@ -102,14 +102,14 @@ def reason(study: Study, studies: list[Study], widths: list[float | None], units
 def expected_width(study: Study, units: int | None) -> float | None:
     """Expected half-width for the stand-in population; None where the estimator cannot run at this size.
 
-    Of a regression by its formulas: what `plan` rehearses has Monte-Carlo error, and a choice must not.
+    By formulas alone: what `plan` rehearses has Monte-Carlo error, and a choice must not.
     """
     if units is None or not isinstance(study, EffectStudy):
         return None
     try:
         if isinstance(study, RegressionStudy):
             return regression_expected.expected(study, sizes_of(study, units), StandIn()).half_width
-        found = estimator_of(study).expected(study, sizes_of(study, units), StandIn(), None).get("half_width")
+        found = estimator_of(study).half_width(study, sizes_of(study, units), StandIn())
     except CausalveilError:
         return None
     return None if found is None else float(found)

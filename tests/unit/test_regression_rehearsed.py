@@ -9,7 +9,8 @@ from causalveil.flows.accuracy.cells import run_cell
 from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.regression.rehearsed import people, rehearsed
+from causalveil.tasks.inference.people import people
+from causalveil.tasks.regression.rehearsed import rehearsed
 from tests.regression_help import make_regression
 
 
@@ -23,7 +24,8 @@ def test_people_are_as_assumed_and_within_the_declared_ranges() -> None:
             "level": {"levels": ["x", "y", "z"]},
         },
     )
-    rows = people(study, StandIn(treated=0.2, deviation=1.0, explained=0.5, correlation=0.6, spread=0.25))
+    assumed = StandIn(treated=0.2, deviation=1.0, explained=0.5, correlation=0.6, spread=0.25)
+    rows = people(study, assumed, 2048, randomised=False)
     assert (rows.x**2).sum(axis=1).max() <= 1
     assert rows.t.mean() == pytest.approx(0.2, abs=0.02)
     assert np.corrcoef(rows.x[:, 0], rows.x[:, 1])[0, 1] == pytest.approx(0.6, abs=0.05)

@@ -1,0 +1,97 @@
+"""What a study says of people who nobody is, on average: its own stages, a few times over, with seeded noise.
+
+A study of more units than are rehearsed has fewer with more epsilon. At label level epsilon grows with the square root:
+noise over sampling error is then the same, by which weights are chosen, and the interval is narrower by that root. At
+other levels it grows in proportion: noise is then the same in every release, and sampling error alone is scaled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.planning.sentences import Widths
+from causalveil.flows.sequence.run import Run
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.privacy import Level
+from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.people import people
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+
+MOST, DRAWS = 8_000, 8
+# Units of a rehearsal of an estimator that is quick, or slow.
+QUICK, SLOW = 30_000, 2_500
+
+
+def rehearsed(
+    estimate: Callable[[Run[Any], DirectEngine], EffectFindings],
+    study: EffectStudy,
+    sizes: Sizes,
+    stand_in: StandIn,
+    randomised: bool,
+    most: int = MOST,
+    bias_stays: bool = False,
+) -> Widths | None:
+    """What the estimator says of the stand-in population on average; None where it has no answer there.
+
+    Args:
+        estimate: the order of its stages.
+        study: the study.
+        sizes: its sizes.
+        stand_in: the population that the reader assumes.
+        randomised: whether covariates have nothing to do with treatment.
+        most: units of a rehearsal.
+        bias_stays: whether the allowance for bias is the same for any number of units.
+    """
+    count = min(sizes.units, most)
+    more = sizes.units / count
+    label = study.privacy.level is Level.label
+    asked = _with_epsilon(study, math.sqrt(more) if label else more)
+    try:
+        rows = people(asked, stand_in, count, randomised)
+        enclave, found = MemoryEnclave.of(rows), []
+        for seed in range(DRAWS):
+            run = Run(asked, sizes_of(asked, count), enclave, RehearsalBudget(seed), source=None, rehearsal_seed=seed)
+            one = estimate(run, DirectEngine())
+            found.append(_smaller(one, more, bias_stays) if label else _scaled(one, more))
+    except CausalveilError:
+        return None
+    return Widths(*np.mean(found, axis=0).tolist())
+
+
+def _with_epsilon(study: EffectStudy, more: float) -> EffectStudy:
+    """So much more epsilon that each unit's noise is as if there were ``more`` times the units."""
+    if more <= 1:
+        return study
+    epsilon = Decimal(f"{float(study.privacy.epsilon) * more:.8g}")
+    return study.model_copy(update={"privacy": study.privacy.model_copy(update={"epsilon": epsilon})})
+
+
+def _smaller(found: EffectFindings, more: float, bias_stays: bool) -> tuple[float, ...]:
+    """The same numbers where noise and sampling error fall alike."""
+    interval, variance, root = found.interval, found.variance, math.sqrt(more)
+    half = (interval.upper - interval.lower) / 2
+    fixed = interval.bias if bias_stays else 0.0
+    noise, sampling = math.sqrt(variance.noise), math.sqrt(variance.sampling)
+    return fixed + (half - fixed) / root, noise / root, sampling / root, fixed + (interval.bias - fixed) / root
+
+
+def _scaled(found: EffectFindings, more: float) -> tuple[float, ...]:
+    """Half-width, standard errors of noise and sampling, and bias, for ``more`` times the units."""
+    interval, variance = found.interval, found.variance
+    half = (interval.upper - interval.lower) / 2
+    noise, sampling = math.sqrt(variance.noise), math.sqrt(variance.sampling)
+    total = math.hypot(noise, sampling)
+    less = sampling / math.sqrt(more)
+    if not interval.whole_range and total > 0:
+        half *= math.hypot(noise, less) / total
+    return half, noise, less, interval.bias

@@ -1,0 +1,44 @@
+"""What `plan` expects of estimators whose stages it rehearses: mean widths that runs on known populations come to."""
+
+from __future__ import annotations
+
+import pytest
+
+from causalveil.flows.accuracy.cells import run_cell
+from causalveil.flows.accuracy.methods import METHODS
+from causalveil.flows.accuracy.populations import POPULATIONS
+from causalveil.flows.estimators.rehearsed import SLOW
+from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.schemas.plan import StandIn
+from causalveil.schemas.studies import parse_study
+from causalveil.tasks.enclave.sizes import sizes_of
+
+
+@pytest.mark.parametrize(
+    ("method", "units", "epsilon"),
+    [
+        ("balancing", 500, "2"),
+        ("balancing", 3_000, "0.5"),
+        ("matching-label", 500, "0.5"),
+        ("matching-label", 3_000, "8"),
+        ("ipw-label", 3_000, "0.5"),
+        ("aipw", 3_000, "8"),
+    ],
+)
+def test_the_expected_width_is_the_mean_measured_one(method: str, units: int, epsilon: str) -> None:
+    """Within 15 % of the mean of 10 seeded runs, if the reader's assumptions are right."""
+    population, one = POPULATIONS["normals2"], METHODS[method]
+    cell = run_cell(population, one.estimator(population), units, epsilon, one.delta, runs=10, level=one.level)
+    assert cell.planned == pytest.approx(cell.half_width, rel=0.15)
+
+
+def test_more_units_than_are_rehearsed_have_narrower_intervals() -> None:
+    population, one = POPULATIONS["normals2"], METHODS["balancing"]
+    study = parse_study(population.study(one.estimator(population), "1", "0", 0.95, "label"))
+    widths = [
+        estimator_of(study).expected(study, sizes_of(study, n), StandIn(), None)["half_width"]
+        for n in (SLOW, 4 * SLOW, 100 * SLOW)
+    ]
+    # Noise falls faster than the root of n, so each is at most that much narrower.
+    assert widths[0] / 4 < widths[1] < widths[0] / 1.9
+    assert widths[0] / 100 < widths[2] < widths[0] / 9
