@@ -56,7 +56,7 @@ def expected(
     if foreseen.whole_range:
         warnings.append("expect the whole declared range as interval.")
     if effect is not None:
-        numbers |= _effect(study, sizes, foreseen, effect, stand_in, sentences, warnings)
+        numbers |= _effect(study, sizes, foreseen, numbers["half_width"], effect, stand_in, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}
 
 
@@ -94,6 +94,7 @@ def _effect(
     study: MatchingStudy,
     sizes: Sizes,
     foreseen: matching_expected.ExpectedMatching,
+    half_width: float,
     effect: float,
     stand_in: StandIn,
     sentences: list[str],
@@ -102,18 +103,20 @@ def _effect(
     """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``; returns the numbers."""
     left = 1.0 if study.corrects_attenuation else foreseen.attenuation
     wrong = matching_expected.sign_wrong(study, sizes, effect, stand_in)
-    drowned = foreseen.half_width >= abs(effect) * left
-    needed = matching_expected.units_needed(study, effect, stand_in) if drowned else sizes.units
+    drowned = half_width >= abs(effect) * left
+    # Formulas search over units; where a rehearsal is wider than they are here, so it is there.
+    seen = effect * foreseen.half_width / half_width
+    needed = matching_expected.units_needed(study, seen, stand_in) if drowned else sizes.units
     if drowned:
         cause = "noise" if foreseen.noise_standard_error > foreseen.sampling_standard_error else "sampling error"
         enough = f"about {needed:,} units would be needed" if needed else "no number of units would do"
         warnings.append(
-            f"{cause} will drown an effect of {effect:g}: expected half-width {foreseen.half_width:.3g}, wrong sign "
+            f"{cause} will drown an effect of {effect:g}: expected half-width {half_width:.3g}, wrong sign "
             f"with probability {wrong:.2g}; {enough}."
         )
     else:
         sentences.append(
-            f"an effect of {effect:g} stands out: expected half-width {foreseen.half_width:.3g}, wrong sign with "
+            f"an effect of {effect:g} stands out: expected half-width {half_width:.3g}, wrong sign with "
             f"probability {wrong:.2g}."
         )
     return {"effect": effect, "drowned": drowned, "sign_wrong": wrong, "units_needed": needed}

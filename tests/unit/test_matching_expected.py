@@ -78,7 +78,10 @@ def test_units_needed_are_enough_and_hardly_more() -> None:
     study = two_covariates(level="label", epsilon="0.5")
     needed = matching_expected.units_needed(study, 0.05)
     assert needed is not None
-    assert expected_at(study, needed)["half_width"] < 0.05 < expected_at(study, int(needed * 0.97))["half_width"]
+    enough, fewer = (
+        matching_expected.expected(study, sizes_of(study, units)).half_width for units in (needed, int(needed * 0.97))
+    )
+    assert enough < 0.05 < fewer
 
 
 def test_an_arm_that_would_be_too_small_is_said_and_no_error() -> None:
