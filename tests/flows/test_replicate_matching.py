@@ -3,60 +3,127 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
 from causalveil.flows.cli.main import main
-from causalveil.flows.papers.yuan2026 import command as replicate_matching
-from causalveil.flows.papers.yuan2026.command import SETTINGS, Setting, prepare
+from causalveil.flows.papers.yuan2026 import costs, runs, sweeps, tables
+from causalveil.flows.papers.yuan2026.bound import bounds
 from causalveil.flows.papers.yuan2026.data import load
+from causalveil.flows.papers.yuan2026.rivals import COMPETITORS
+from causalveil.flows.papers.yuan2026.runs import SETTINGS, Setting, prepare
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 DATA = Path(__file__).parents[2] / "data"
 
 
+FEW_COMPETITORS = ("matching_label", "auto_label", "lebeda_label", "matching_sample", "smooth_matching", "privsyn")
+
+
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every mechanism and every cap, but two epsilons and, beside N = 5, N = 1 with adaptive caps only."""
+    """Every mechanism and every cap, but two epsilons and, beside N = 5, N = 1 with adaptive caps only; a few
+    competitors, one coefficient beside the paper's, four divisions of the budget."""
     few = [one for one in SETTINGS if one.ratio == 5 or (one.ratio, one.cap) == (1, "adaptive")]
-    monkeypatch.setattr(replicate_matching, "SETTINGS", few)
-    monkeypatch.setattr(replicate_matching, "EPSILONS", ("0.5", "4"))
+    monkeypatch.setattr(runs, "SETTINGS", few)
+    monkeypatch.setattr(runs, "EPSILONS", ("0.5", "4"))
+    monkeypatch.setattr(tables, "COMPETITORS", [one for one in COMPETITORS if one.name in FEW_COMPETITORS])
+    monkeypatch.setattr(sweeps, "RATIOS", (5,))
+    monkeypatch.setattr(sweeps, "COEFFICIENTS", {"label": ("0.01", "1"), "sample": ("0.001", "0.1")})
+    monkeypatch.setattr(sweeps, "COEFFICIENT_EPSILONS", ("1",))
+    monkeypatch.setattr(sweeps, "ALLOCATION_EPSILONS", ("1.5",))
+    monkeypatch.setattr(sweeps, "TENTHS", (Decimal("0.1"), Decimal("0.7")))
 
 
 @pytest.mark.usefixtures("few")
 def test_tables_page_and_figures(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """On what is shipped; the same command gives the same bytes."""
-    words = ["replicate", "matching", "--seeds", "2", "--json", "--out"]
-    for name in ("one", "two"):
+    """On what is shipped. An interrupted command goes on, and gives the same bytes as one that was not."""
+    out = tmp_path / "out"
+
+    def make(*words: str) -> dict[str, bytes]:
         with pytest.raises(SystemExit) as ended:
-            main([*words, str(tmp_path / name)])
+            main(["replicate", "matching", "--seeds", "2", "--no-costs", "--json", "--out", str(out), *words])
         assert ended.value.code == 0
-        document = json.loads(capfd.readouterr().out)
+        return {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+
+    first = make()
+    document = json.loads(capfd.readouterr().out)
+    kept = sorted(path.name for path in (out / "runs").iterdir())
+    assert "lalonde-2-smooth_matching.csv" in kept
+    untouched = out / "runs" / "lalonde-2-errors.csv"
+    written = untouched.stat().st_mtime_ns
+    for name in kept[len(kept) // 2 :]:
+        if name != untouched.name:
+            (out / "runs" / name).unlink()
+    (out / "matching.md").unlink()
+    late = make("--minutes", "0")["matching.md"].decode()
+    assert "Not computed yet:" in late
+    assert kept[-1].removesuffix(".csv") in late
+    capfd.readouterr()
+    assert make() == first
+    assert untouched.stat().st_mtime_ns == written
     assert [sentence.split()[0] for sentence in document["missing"]] == ["IHDP", "ACIC"]
-    names = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert names == [
+    assert sorted(first) == [
+        "matching-allocations.csv",
+        "matching-allocations.svg",
+        "matching-bounds.csv",
+        "matching-caps-label.svg",
+        "matching-caps-sample.svg",
         "matching-caps.svg",
+        "matching-coefficients-label.svg",
+        "matching-coefficients-sample.svg",
+        "matching-coefficients.csv",
+        "matching-competitors-label.svg",
+        "matching-competitors-sample.svg",
+        "matching-competitors.csv",
         "matching-error.svg",
         "matching-errors.csv",
         "matching-neighbours.svg",
         "matching.md",
     ]
-    for name in names:
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
-    with (tmp_path / "one" / "matching-errors.csv").open() as stream:
-        rows = list(csv.DictReader(stream))
-    assert len(rows) == len(document["errors"]) == 2 * 2 * len(replicate_matching.SETTINGS) == 52
+    rows = _rows(first["matching-errors.csv"])
+    assert len(rows) == len(document["errors"]) == 2 * 2 * len(runs.SETTINGS) == 52
     assert {row["data"] for row in rows} == {"LaLonde", "Synth"}
     assert {row["cap"] for row in rows} == {"adaptive", "1", "10", "50"}
-    page = (tmp_path / "one" / "matching.md").read_text()
-    for name in names[:2]:
-        assert f"]({name})" in page
+    competitors = _rows(first["matching-competitors.csv"])
+    assert {row["competitor"] for row in competitors} == set(FEW_COMPETITORS)
+    assert len(competitors) == 2 * 2 * len(FEW_COMPETITORS)
+    page = first["matching.md"].decode()
+    for name in first:
+        assert name == "matching.md" or f"]({name})" in page
     assert "ACIC is left out" in page
     assert "pip download --no-deps causallib" in page
-    assert (tmp_path / "one" / "matching-error.svg").stat().st_size < 150_000
+    assert "SHA-256" in page
+    assert max(len(content) for name, content in first.items() if name.endswith(".svg")) < 250_000
+
+
+def test_theorem_3_holds_and_caps_take_away_what_it_counts() -> None:
+    """LaLonde: the bound is above the error, and greedy matching with caps replaces exactly R uses."""
+    data = load("LaLonde", (DATA,))
+    assert data is not None
+    found = list(bounds(prepare(data, 2), ("0.5", "4")))
+    assert len(found) == 4
+    for row in found:
+        assert row["replaced"] == row["replaced_in_the_matching"]
+        assert float(str(row["ratio"])) >= 1
+    assert any(int(str(row["replaced"])) for row in found)
+
+
+def test_costs_are_measured_in_a_process_of_its_own() -> None:
+    (row,) = costs.costs("LaLonde", (DATA,), "matching_label")
+    assert row["printed_seconds"] == 0.02
+    assert row["printed_megabytes"] == 467.46
+    assert 0 <= float(str(row["seconds"])) < 60
+    assert float(str(row["megabytes"])) > 50
+
+
+def _rows(content: bytes) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(content.decode())))
 
 
 def test_a_fit_that_is_remembered_changes_nothing() -> None:

@@ -12,9 +12,9 @@ import math
 import numpy as np
 import pytest
 
-from causalveil.flows.papers.yuan2026.command import Prepared, Setting, prepare
 from causalveil.flows.papers.yuan2026.data import SOURCES, load
 from causalveil.flows.papers.yuan2026.errors import RelativeError, penalty
+from causalveil.flows.papers.yuan2026.runs import Prepared, Setting, prepare
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.needs import FOLDERS

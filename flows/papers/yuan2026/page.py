@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from causalveil.flows.papers.figures import figure, legend, markdown_table, picture, series
+from causalveil.flows.papers.pieces import Value
+from causalveil.flows.papers.yuan2026 import page_rivals, page_sweeps
 from causalveil.flows.papers.yuan2026.data import SOURCES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Rows = Sequence[dict[str, object]]
+Rows = Sequence[Mapping[str, object]]
+Tables = Mapping[str, list[dict[str, Value]]]
 ERROR, CAPS, NEIGHBOURS = "matching-error.svg", "matching-caps.svg", "matching-neighbours.svg"
 MAIN = (
     ("label level", {"level": "label", "mechanism": "one draw"}),
@@ -27,7 +30,7 @@ CAPS_ALT = ("the adaptive cap, and caps of 1, 10 and 50 times N uses", BOTH_LEVE
 NEIGHBOURS_ALT = ("1, 3, 5 and 7 neighbours", BOTH_LEVELS)
 
 
-def chosen(rows: Rows, **wanted: object) -> list[dict[str, object]]:
+def chosen(rows: Rows, **wanted: object) -> list[Mapping[str, object]]:
     """The rows that have every value in ``wanted``, by ascending epsilon."""
     found = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
     return sorted(found, key=lambda row: float(str(row["epsilon"])))
@@ -38,8 +41,12 @@ def data_sets(rows: Rows) -> list[str]:
     return list(dict.fromkeys(str(row["data"]) for row in rows))
 
 
-def draw(out: Path, rows: Rows) -> None:
+def draw(out: Path, tables: Tables) -> None:
     """Write every figure into ``out``."""
+    rows = tables["errors"]
+    if tables["competitors"]:
+        page_rivals.draw(out, tables["competitors"])
+    page_sweeps.draw(out, rows, tables["coefficients"], tables["allocations"])
     main = {**PRIVATE, "cap": "adaptive", "neighbours": 5}
 
     def errors(axes: Axes, data: str) -> None:
@@ -78,8 +85,9 @@ def alt(rows: Rows, lines: str, levels: str) -> str:
     )
 
 
-def parts(rows: Rows, missing: Iterable[str], seeds: int) -> list[str]:
+def parts(tables: Tables, missing: Iterable[str], seeds: int) -> list[str]:
     """The Markdown page, part by part."""
+    rows = tables["errors"]
     found = data_sets(rows)
     # The paper's setting, N = 5 and the adaptive cap, by mechanism.
     table = [
@@ -136,6 +144,7 @@ def parts(rows: Rows, missing: Iterable[str], seeds: int) -> list[str]:
         "helps where confounding is weak and cannot where it is strong (Synth).",
         "Without privacy:",
         markdown_table(anchors),
+        *page_rivals.parts(tables["competitors"]),
         "## Caps",
         picture(CAPS, alt(rows, *CAPS_ALT), f"Adaptive against fixed caps (times N uses), N = 5; {BOTH_LEVELS}."),
         "Mean error over all epsilons, and how often a unit may serve at label level. A cap that would leave somebody "
@@ -143,6 +152,8 @@ def parts(rows: Rows, missing: Iterable[str], seeds: int) -> list[str]:
         markdown_table(caps),
         "## Number of neighbours",
         picture(NEIGHBOURS, alt(rows, *NEIGHBOURS_ALT), f"N = 1, 3, 5 and 7, adaptive caps; {BOTH_LEVELS}."),
+        *page_sweeps.parts(tables["errors"], tables["coefficients"], tables["allocations"], tables["bounds"]),
+        *page_rivals.cost_parts(tables["costs"], tables["competitors"]),
         "## Data",
         "Synth is simulated by the command (`flows/papers/yuan2026/data.py`). The others are looked for "
         "below the folders named by `--data`, and below `data/` of the repository; one that is missing is left out.",
@@ -168,7 +179,7 @@ def _first(rows: Rows, **wanted: object) -> Any:
     return chosen(rows, **wanted)[0]["non_private"]
 
 
-def _line(axes: Axes, found: list[dict[str, object]], label: str, index: int) -> None:
+def _line(axes: Axes, found: list[Mapping[str, object]], label: str, index: int) -> None:
     numbers = [[float(str(row[key])) for row in found] for key in ("epsilon", "relative_error", "standard_error")]
     series(axes, numbers[0], numbers[1], label, index, error=numbers[2])
 
