@@ -34,6 +34,10 @@ UNPROTECTED = {
     Level.label: ("every covariate and the treatment of every unit: public by declaration, no noise covers them",),
     Level.training_units: ("the estimation half: its units have no privacy bound at all",),
 }
+# Beside them where weights of public columns say how an estimate was made.
+PUBLIC_WEIGHTS = (
+    "sizes of weights, effective sample sizes and imbalances in this release: exact functions of those columns"
+)
 
 
 class Estimand(StrEnum):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import EffectStudy, EstimatorSettings, Finite
+from causalveil.schemas.study import PUBLIC_WEIGHTS, EffectStudy, EstimatorSettings, Finite
 
 
 class BalancingEstimator(EstimatorSettings):
@@ -38,7 +38,4 @@ class BalancingStudy(EffectStudy):
     @property
     def unprotected(self) -> tuple[str, ...]:
         """What the release leaves public, in words."""
-        return (
-            *super().unprotected,
-            "sizes of weights, effective sample sizes and imbalances in this release: exact functions of those columns",
-        )
+        return (*super().unprotected, PUBLIC_WEIGHTS)

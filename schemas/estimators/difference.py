@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import EffectStudy, Estimand, EstimatorSettings
+from causalveil.schemas.study import PUBLIC_WEIGHTS, EffectStudy, Estimand, EstimatorSettings
 
 
 class DifferenceEstimator(EstimatorSettings):
@@ -28,3 +28,8 @@ class DifferenceStudy(EffectStudy):
         if self.privacy.level is Level.training_units:
             raise ValueError("estimator 'difference_in_means' trains nothing: level 'training_units' has no meaning")
         return self
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """What the release leaves public, in words."""
+        return super().unprotected + ((PUBLIC_WEIGHTS,) if self.privacy.level is Level.label else ())

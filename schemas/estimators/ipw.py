@@ -9,7 +9,15 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.study import Clip, EffectStudy, EstimatorSettings, Finite, Penalty, Variant
+from causalveil.schemas.study import (
+    PUBLIC_WEIGHTS,
+    Clip,
+    EffectStudy,
+    EstimatorSettings,
+    Finite,
+    Penalty,
+    Variant,
+)
 
 
 class Weighting(StrEnum):
@@ -78,3 +86,9 @@ class IpwStudy(EffectStudy):
     def training_share(self) -> float | None:
         """The declared share; at label level the propensity model costs nothing, so every unit serves both."""
         return None if self.privacy.level is Level.label else self.estimator.train_fraction
+
+    @property
+    def unprotected(self) -> tuple[str, ...]:
+        """What the release leaves public, in words."""
+        public = self.privacy.level is Level.label and self.estimator.weighting is Weighting.hajek
+        return super().unprotected + ((PUBLIC_WEIGHTS,) if public else ())

@@ -252,8 +252,11 @@ def _arms(estimator: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str,
     """
     propensity = estimator.get("propensity") or {}
     chance = propensity.get("known")
+    declared = chance is not None or estimator["name"] == "difference_in_means" or bool(estimator.get("trial"))
+    # Balancing allows for no imbalance where treatment was randomised, and nowhere else.
+    declared = declared or estimator.get("allowance") == 0
     return {
-        "randomised": chance is not None or estimator["name"] == "difference_in_means" or bool(estimator.get("trial")),
+        "randomised": declared,
         "chance": chance,
         "clip": None
         if chance is not None or details.get("propensity_model") == "treated share"

@@ -32,7 +32,7 @@ SCAN = (
 )
 CLI = (sys.executable, "-m", "causalveil")
 CONTRACT = {
-    "estimators": ["ipw", "aipw", "regression", "matching"],
+    "estimators": ["ipw", "aipw", "regression", "matching", "balancing"],
     "guarantees": ["finite_sample", "asymptotic"],
     "caps": {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")},
 }
@@ -44,6 +44,8 @@ ASKED: dict[str, dict[str, Any]] = {
     "asymptotic": {
         "estimator": {"name": "aipw", "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}},
     },
+    "balancing": {"estimator": {"name": "balancing"}, "privacy": {"epsilon": 1.0, "delta": 0, "level": "label"}},
+    "ipw-label": {"privacy": {"epsilon": 1.0, "delta": 0, "level": "label"}},
     "matching": {
         "estimator": {"name": "matching", "penalty": 0.001},
         "privacy": {"epsilon": 1.0, "delta": 0, "level": "label"},

@@ -121,6 +121,16 @@ MORE: dict[str, dict[str, Any]] = {
     "regression unadjusted": STUDY | {"estimator": {"name": "regression"}},
     "networks": merge(STUDIES["asymptotic"], {"estimator": {"outcome_model": NETWORK, "propensity": NETWORK}}),
 }
+# Covariates and treatments are public, so that neighbours differ in one outcome.
+LABEL = {"privacy": {"level": "label", "delta": 0}}
+PUBLIC = {
+    "balancing": merge(STUDY, {"estimator": {"name": "balancing", "penalty": ...}, **LABEL}),
+    "ipw": merge(STUDY, LABEL),
+    "difference_in_means": merge(STUDY, {"estimator": {"name": "difference_in_means", "penalty": ...}, **LABEL}),
+}
+# What a release under public columns says of them exactly.
+OF_COLUMNS = {"effective_treated", "effective_control", "largest_weight", "sensitivity_of_estimate", "variance_share"}
+OF_COLUMNS |= {"features", "largest_difference_before", "largest_difference_after", "cap_treated", "cap_control"}
 DIRECT = [name for name in {**STUDIES, **MORE} if name not in {"matching", "direction"}]
 
 
@@ -198,6 +208,27 @@ def test_direct_engine_shows_nothing_of_the_data(
     noisy = [run.pop("noisy") for run in seen]
     assert noisy[0] != noisy[1], "the data did differ"
     assert noisy[0]["details"].keys() == noisy[1]["details"].keys()
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_one_outcome_under_public_columns_is_not_seen(
+    name: str, tmp_path: Path, home: Path, capfd: Any, caplog: Any
+) -> None:
+    """The outcome of one person goes from one end of its range to the other; weights and what is said of them stay."""
+    frame = people(600)
+    ends = [
+        neighbour_table(frame, 17, dict(zip(frame.columns, frame.row(17), strict=True)) | {"score": end})
+        for end in (0.0, 10.0)
+    ]
+    seen = [observe(one, tmp_path, home, "direct", capfd, caplog, name, PUBLIC[name]) for one in ends]
+    noisy = [run.pop("noisy") for run in seen]
+    assert noisy[0]["estimate"] != noisy[1]["estimate"], "the data did differ"
+    details = [one["details"] for one in noisy]
+    assert details[0].keys() == details[1].keys()
+    public = OF_COLUMNS & details[0].keys()
+    assert len(public) >= 5
+    assert [details[0][key] for key in public] == [details[1][key] for key in public]
     assert seen[0] == seen[1]
 
 
