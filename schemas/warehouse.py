@@ -86,7 +86,8 @@ class CsvFiles(Frozen):
     """A CSV file, or a folder of them with one header; ``path`` is relative to the source file.
 
     ``skip_lines``: lines above the header. ``quote``: the character around fields, or nothing; inside a field it is
-    doubled, or led by ``escape``.
+    doubled, or led by ``escape``. ``row_number``: a column that the files do not have, with the number of the row, from
+    1 on, over the files in the order of their names: for tables in which each row is a unit and none has a name.
     """
 
     kind: Literal["csv"]
@@ -96,6 +97,7 @@ class CsvFiles(Frozen):
     quote: Annotated[str, Field(max_length=1)] = '"'
     escape: Annotated[str, Field(max_length=1)] = ""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
+    row_number: Name | None = None
 
 
 Files = ParquetFiles | CsvFiles

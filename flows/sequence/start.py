@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from causalveil.tasks.warehouse.sample import Sample, sample_of
 
 STUDY_FILE = "study.yaml"
 SOURCE_FILE = "source.yaml"
+# The column of row numbers, where each row is a unit.
+ROW = "row"
 
 
 # A number that says when, or which time it was.
@@ -58,6 +60,24 @@ def survey(
     separator = sample.source.delimiter if isinstance(sample.source, CsvFiles) else ","
     columns = (recognise(name, sample.frame[name], delimiter=separator) for name in sample.frame.columns)
     return Survey(sample, {one.name: one for one in columns})
+
+
+def numbered(seen: Survey) -> Survey:
+    """The same with a column of row numbers, for a table in which each row is a unit and none has a name.
+
+    Raises:
+        StudyError: the source is no CSV, or has a column of that name.
+    """
+    sample = seen.sample
+    if not isinstance(sample.source, CsvFiles):
+        raise StudyError(
+            "--each-row is for CSV files; add a column of ids to this source, and name it by --unit"
+        )
+    if ROW in sample.frame.columns:
+        raise StudyError(f"--each-row: there is a column '{ROW}' already; name it by --unit if it tells rows apart")
+    frame = sample.frame.with_row_index(ROW, offset=1).cast({ROW: str})
+    source = sample.source.model_copy(update={"row_number": ROW})
+    return Survey(replace(sample, frame=frame, source=source), {ROW: recognise(ROW, frame[ROW]), **seen.found})
 
 
 def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:

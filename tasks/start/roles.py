@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
 from causalveil.tasks.start.recognise import Found, Looks
-from causalveil.tasks.start.spellings import CONTROL, ID_NAME, NO, YES
+from causalveil.tasks.start.spellings import CONTROL, ID_NAME, NEGATION, NO, YES
 
 USABLE = (Looks.binary, Looks.category, Looks.number)
 Value = str | int | bool
@@ -103,7 +103,8 @@ def _column(found: Mapping[str, Found], name: str, option: str) -> Found:
         if len(fitting) == 1:
             return found[fitting[0]]
         known = ", ".join(f"'{one}'" for one in list(found)[:30])
-        raise StudyError(f"{option}: there is no column '{name}'; there are {known}")
+        alone = "; where none names people and each row is one, give --each-row instead" if option == "--unit" else ""
+        raise StudyError(f"{option}: there is no column '{name}'; there are {known}{alone}")
     return found[tidy]
 
 
@@ -137,6 +138,15 @@ def _control_first(values: tuple[Value, ...]) -> tuple[Value, Value] | None:
         other = [word for word in words if word not in low]
         if len(control) == len(other) == 1 and (high is None or other[0] in high):
             return words[control[0]], words[other[0]]
+    return _negation_first(words)
+
+
+def _negation_first(words: Mapping[str, Value]) -> tuple[Value, Value] | None:
+    """Of two values that differ by a word such as "no", the one that has it first: "No RHC" is the control of "RHC"."""
+    for word, other in (tuple(words), tuple(words)[::-1]):
+        denied = NEGATION.fullmatch(word)
+        if denied is not None and denied[1] == other:
+            return words[word], words[other]
     return None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
@@ -21,6 +23,8 @@ CONTROL = _words("control controls placebo untreated untrained unexposed no none
     "not treated",
     "no treatment",
 }
+# A word before another that denies it: "no statin", "not treated", "non-smoker", "without surgery".
+NEGATION = re.compile(r"(?:no|not|non|never|without|ohne|kein|keine|sans|sin)[ _-]+(.+)")
 # Names that columns of ids have: patient_id, "Person Nr", PID.
 ID_NAME = (
     r"(?i)(^|[^a-z])(id|ids|nr|no|key|uid|uuid|pid|mrn|ssn|number|identifier|patient|person|subject|member)([^a-z]|$)"

@@ -78,15 +78,27 @@ def _csv_batches(
     """The declared columns alone: what else stands in the files, a name twice or none at all, is not looked at."""
     import pyarrow.csv
 
-    types = {field.name: field.type for field in schema}
+    numbers = files.row_number
+    types = {field.name: field.type for field in schema if field.name != numbers}
     options = pyarrow.csv.ConvertOptions(
         column_types=types, include_columns=list(types), strings_can_be_null=True, null_values=[""]
     )
     reading, parsing = csv_options(files)
+    rows = 0
     for path in paths:
         with pyarrow.csv.open_csv(path, reading, parsing, options) as reader:
-            for batch in reader:
+            for found in reader:
+                batch = found if numbers is None else _numbered(found, schema.field(numbers), rows)
+                rows += found.num_rows
                 yield batch if chosen is None else batch.filter(chosen)
+
+
+def _numbered(batch: pa.RecordBatch, field: pa.Field, before: int) -> pa.RecordBatch:
+    """With the numbers of its rows, ``before`` of which came before it."""
+    import pyarrow as pa
+
+    numbers = pa.array(range(before + 1, before + batch.num_rows + 1), pa.int64())
+    return batch.append_column(field, numbers.cast(field.type))
 
 
 def paths_of(files: Files, place: Path) -> list[Path]:
@@ -113,7 +125,14 @@ def _file_schema(source: Source, files: Files, path: Path) -> pa.Schema:
         reading, parsing = csv_options(files)
         with pyarrow.csv.open_csv(path, read_options=reading, parse_options=parsing) as reader:
             schema = reader.schema
+    numbers = files.row_number if isinstance(files, CsvFiles) else None
+    if numbers is not None and schema.get_field_index(numbers) >= 0:
+        raise DataError(
+            f"source '{source.name}': {path.name} has a column '{numbers}' of its own; name another 'row_number'"
+        )
     for name in _names(source):
+        if name == numbers:
+            continue
         if schema.get_field_index(name) < 0:
             raise DataError(f"source '{source.name}': {path.name} has no column '{name}' (or has it twice)")
     return schema

@@ -16,9 +16,10 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.start import begin, survey
+from causalveil.flows.sequence.start import begin, numbered, survey
+from causalveil.flows.sequence.warehouse import fill
 from causalveil.schemas.contract import DataClass, load_contract
-from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.tasks.start.roles import Wishes
 
 ROWS = 120
@@ -225,6 +226,24 @@ def test_values_are_what_the_file_says(tmp_path: Path) -> None:
     assert rows["trained"].to_list() == ["yes", "no", "yes"]
     assert [day.isoformat() for day in rows["seen"].to_list()] == ["2025-03-14", "2025-03-15", "2025-03-16"]
     assert rows["town"].to_list() == ["Bonn", "Bonn", "Köln"]
+
+
+def test_rows_without_a_name_are_numbered(tmp_path: Path) -> None:
+    """Each row is a person: numbers over all batches and files, the same at every extract."""
+    (tmp_path / "all").mkdir()
+    for name, towns in (("a", ("Bonn", "Rome")), ("b", ("Oslo", "Kiel"))):
+        (tmp_path / f"all/{name}.csv").write_text("won,statin,town\n" + "".join(f"{len(t)},No statin,{t}\n3,Statin,{t}\n" for t in towns))  # fmt: skip
+    wishes = Wishes("a", DataClass.public, "row", "statin", "won")
+    begun = begin(numbered(survey(str(tmp_path / "all"))), wishes, tmp_path / "out", DirectEngine())
+    rows = pl.read_parquet(tmp_path / "out/rows=all/part-00000.parquet", hive_partitioning=False)
+    assert rows["row"].to_list() == list(range(1, 9))
+    assert rows["town"].to_list() == [town for town in ("Bonn", "Rome", "Oslo", "Kiel") for _ in range(2)]
+    assert "Statin means treated" in begun.draft.study
+    with pytest.raises(StudyError, match="there is a column 'row' already"):
+        numbered(numbered(survey(str(tmp_path / "all"))))
+    (tmp_path / "all/b.csv").write_text("row,won,statin,town\n1,2,Statin,Oslo\n")
+    with pytest.raises(DataError, match="has a column 'row' of its own"):
+        fill(tmp_path / "out/source.yaml", DirectEngine())
 
 
 def test_nothing_is_read_off_sensitive_data_but_what_columns_hold(tmp_path: Path) -> None:

@@ -34,6 +34,9 @@ def init(
     unit: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="names the person (or firm, ...) who is protected")
     ] = None,
+    each_row: Annotated[
+        bool, typer.Option("--each-row", help="no column names people: each row is one, and rows are numbered")
+    ] = False,
     treatment: Annotated[str | None, typer.Option(metavar="COLUMN", help="who was treated: two values")] = None,
     outcome: Annotated[str | None, typer.Option(metavar="COLUMN", help="a number, or one of two values")] = None,
     treated: Annotated[
@@ -62,13 +65,17 @@ def init(
     """Draft contract, study and source from a file, and take its rows over. Ranges of sensitive data are asked for."""
     from causalveil.flows.cli.start import wizard
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.start import begin, survey
+    from causalveil.flows.sequence.start import ROW, begin, numbered, survey
     from causalveil.tasks.start.draft import slug
     from causalveil.tasks.start.roles import Wishes
 
     with show.progress() as watch:
         watch("reading")
         seen = survey(source, table=table, encoding=encoding, delimiter=_delimiter(delimiter))
+    if each_row and unit is not None:
+        raise StudyError("--unit names a column of ids and --each-row says that there is none; give one of them")
+    if each_row:
+        seen, unit = numbered(seen), ROW
     known = {"data_class": data_class, "unit": unit, "treatment": treatment, "outcome": outcome}
     answers = wizard.asked(seen, known) if sys.stdin.isatty() and not json_ else wizard.said(seen, known)
     name = name or slug(table or (Path(source).stem if "://" not in source else "data"))
@@ -149,6 +156,8 @@ def _show(begun: Begun, seen: Survey) -> None:
     for title, lines in (("Read as", draft.assumed), ("Left out", draft.left_out)):
         for one in lines:
             show.line(f"  {title}: {one}")
+    if getattr(seen.sample.source, "row_number", None):
+        show.line("Each row counts as a person of its own: whoever has two rows is protected less. Make sure that nobody has.")
     if begun.manifest is not None:
         show.line(f"Took over {begun.manifest.rows:,} rows.")
     if draft.questions:

@@ -45,7 +45,8 @@ def said(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str]:
     missing = [f"--{key.replace('_', '-')}" for key, value in known.items() if value is None]
     if missing:
         columns = ", ".join(f"'{name}'" for name in list(seen.found)[:30])
-        raise StudyError(f"say {' and '.join(missing)}; the columns are {columns}")
+        alone = " (or --each-row, if none names people)" if "--unit" in missing else ""
+        raise StudyError(f"say {' and '.join(missing)}{alone}; the columns are {columns}")
     return {key: value for key, value in known.items() if value is not None}
 
 
@@ -60,6 +61,10 @@ def asked(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str]:
         if candidates and key != "data_class":
             typer.echo(f"  columns: {', '.join(candidates[:20])}", err=True)
         default = candidates[0] if len(candidates) == 1 or (key == "unit" and candidates) else None
+        if key == "unit" and not candidates:
+            typer.echo(
+                "  no column tells all rows apart; if each row is a person, give --each-row instead", err=True
+            )
         answers[key] = typer.prompt(_QUESTIONS[key], default=default, err=True).strip()
         if key == "data_class":
             data_class(answers[key])
