@@ -157,7 +157,7 @@ def _show(begun: Begun, seen: Survey) -> None:
         for one in lines:
             show.line(f"  {title}: {one}")
     if getattr(seen.sample.source, "row_number", None):
-        show.line("Each row counts as a person of its own: whoever has two rows is protected less. Make sure that nobody has.")
+        show.line("Each row counts as a person of its own: whoever has two is protected less. Is that nobody?")
     if begun.manifest is not None:
         show.line(f"Took over {begun.manifest.rows:,} rows.")
     if draft.questions:
