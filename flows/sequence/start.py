@@ -70,9 +70,7 @@ def numbered(seen: Survey) -> Survey:
     """
     sample = seen.sample
     if not isinstance(sample.source, CsvFiles):
-        raise StudyError(
-            "--each-row is for CSV files; add a column of ids to this source, and name it by --unit"
-        )
+        raise StudyError("--each-row is for CSV files; add a column of ids to this source, and name it by --unit")
     if ROW in sample.frame.columns:
         raise StudyError(f"--each-row: there is a column '{ROW}' already; name it by --unit if it tells rows apart")
     frame = sample.frame.with_row_index(ROW, offset=1).cast({ROW: str})

@@ -62,9 +62,7 @@ def asked(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str]:
             typer.echo(f"  columns: {', '.join(candidates[:20])}", err=True)
         default = candidates[0] if len(candidates) == 1 or (key == "unit" and candidates) else None
         if key == "unit" and not candidates:
-            typer.echo(
-                "  no column tells all rows apart; if each row is a person, give --each-row instead", err=True
-            )
+            typer.echo("  no column tells all rows apart; if each row is a person, give --each-row instead", err=True)
         answers[key] = typer.prompt(_QUESTIONS[key], default=default, err=True).strip()
         if key == "data_class":
             data_class(answers[key])
