@@ -36,7 +36,7 @@ class Item:
         where: what the columns of our rows are.
         over: a column, and its value in each of the rows, in the order of ``printed``; empty: one row.
         column: where our number stands.
-        error: the column of its standard error; empty if there is none or the number is a share.
+        error: the column of its standard error; empty if there is none or the number is a counted share.
         runs: the column of our number of runs.
         share: numbers are shares of runs.
         printed: the paper's numbers; empty if it prints none.
@@ -118,7 +118,10 @@ def _apart(item: Item, row: Mapping[str, str], ours: float, printed: float) -> f
         # One success and one failure more than were seen: a share of 0 has an error too.
         seen = ours * runs + printed * item.printed_runs
         pooled = (seen + 1) / (runs + item.printed_runs + 2)
-        error = math.sqrt(pooled * (1 - pooled) * (1 / runs + (1 / item.printed_runs if item.printed_runs else 0)))
+        spread = pooled * (1 - pooled)
+        # A share that is a mean of probabilities has a smaller error than one that was counted.
+        own = float(row[item.error]) ** 2 if item.error else spread / runs
+        error = math.sqrt(own + (spread / item.printed_runs if item.printed_runs else 0.0))
     else:
         # The paper's estimate has our standard deviation and its own number of runs.
         ratio = runs / item.printed_runs if item.printed_runs else 0.0

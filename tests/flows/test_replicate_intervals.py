@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from causalveil.flows.cli.main import main
-from causalveil.flows.papers.schroeder2025 import runs, tables
+from causalveil.flows.papers.schroeder2025 import fits, runs, tables
 from causalveil.flows.papers.schroeder2025.data import DATASET_1, RHC_FILE, TRIAL, draw, rows_of
 from causalveil.flows.papers.schroeder2025.runs import (
     DIFFERENCE,
@@ -127,3 +127,27 @@ def test_a_missing_file_of_patients_is_said_before_anything_is_run(
     assert ended.value.code == 3
     assert not (tmp_path / "out").exists()
     assert RHC_FILE in capfd.readouterr().err
+
+
+@pytest.mark.long
+def test_tables_from_fits_and_fits_that_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fits, "UNITS", (300, 400))
+    monkeypatch.setattr(fits, "MAIN", 300)
+    monkeypatch.setattr(fits, "FEW", 2)
+    monkeypatch.setattr(fits, "TRIAL_RUNS", 20)
+    fits.write_fits(tmp_path, None, fits=3, workers=1)
+    assert len(table(tmp_path / "interval-columns.csv")) == 2 * 2 * 4 * len(LEVELS)
+    widths = table(tmp_path / "interval-widths.csv")
+    assert {(row["units"], row["runs"]) for row in widths} == {("300", "2"), ("400", "2")}
+    assert not (tmp_path / "interval-rhc-levels.csv").exists()
+    page = (tmp_path / "interval-fits.md").read_text()
+    for name in ("interval-widths.svg", "interval-utility.svg"):
+        assert name in page
+        assert (tmp_path / name).stat().st_size > 1_000
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    kept = sorted((tmp_path / "runs").iterdir())
+    kept[0].unlink()
+    made = {path: path.stat().st_mtime_ns for path in kept[1:]}
+    fits.write_fits(tmp_path, None, fits=3, workers=1)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+    assert {path: path.stat().st_mtime_ns for path in kept[1:]} == made

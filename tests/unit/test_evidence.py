@@ -69,6 +69,8 @@ def test_agreement_by_hand(tmp_path: Path) -> None:
     close, far = (read(Item(**{**vars(item), "printed": (printed,)}), tmp_path) for printed in (0.7, 0.9))
     assert close.apart[0] == pytest.approx(-0.2 / (0.6 * 0.4 * 2 / 100) ** 0.5, rel=0.02)
     assert (close.beyond, far.beyond) == (0, 1)
+    probability = Item(**{**vars(item), "printed": (0.9,), "error": "error"})
+    assert read(probability, tmp_path).apart[0] == pytest.approx(-0.4 / (0.25 + 0.7 * 0.3 / 100) ** 0.5, rel=0.02)
     mean = Item("y", "c", "one.csv", {"epsilon": "1"}, column="mean", error="error", printed=(4.5,), printed_runs=25)
     # The paper's mean of 25 runs has twice our error of 100 runs.
     assert read(mean, tmp_path).apart[0] == pytest.approx(-1.5 / (0.5 * 5**0.5))

@@ -32,6 +32,10 @@ from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.rows import Rows
 
 RHC_FILE = "rhc.csv"
+RHC_SOURCE = (
+    "rhc.csv, right heart catheterisation of 5,735 patients, as Vanderbilt University's Department of Biostatistics "
+    "distributes it; its SHA-256 is 9ef4ab578be4b40ad5d97d3a7e08ffdc1f9f76aeeefee51b4996e4221556f8e8"
+)
 RHC_COVARIATES: Mapping[str, Mapping[str, Any]] = {
     "age": {"lower": 18, "upper": 102},
     "coma": {"lower": 0, "upper": 100},
@@ -150,7 +154,7 @@ def rhc(folder: Path) -> pl.DataFrame:
     """
     path = folder / RHC_FILE
     if not path.is_file():
-        raise DataError(f"{path}: no such file; the module's docstring says where it comes from")
+        raise DataError(f"{path}: no such file; wanted is {RHC_SOURCE}")
     raw = pl.read_csv(path, infer_schema=False, null_values=["NA"])
     wanted = {"ptid", "swang1", "sadmdte", "dthdte", "cat1", "sex", *_RHC_NUMBERS}
     if not wanted <= set(raw.columns):
