@@ -47,8 +47,7 @@ def declare_difference(study: DifferenceProtocol, sizes: Sizes | None) -> tuple[
 
 def declare_label(study: BalancingProtocol | MatchingProtocol, sizes: Sizes | None) -> tuple[Charge, ...]:
     """The one charge of the protocol, from public facts alone: the same whatever its size."""
-    del sizes
-    return draw.declare(study)
+    return draw.declare(study, sizes)
 
 
 def estimate_regression(run: Run[RegressionProtocol], stage: Engine) -> ProtocolFindings:
@@ -116,11 +115,12 @@ def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: floa
     grouped = study.subgroups is not None
     for row in rows:
         inside = f", {row.group:.4g} ({row.group_together:.4g}) in a subgroup of average size" if grouped else ""
-        sentences.append(
-            f"{row.outcome}: ± {row.everybody:.4g}, all answers together ± {row.everybody_together:.4g}{inside}; "
-            f"{row.adjustment}; its noise is {row.noise_factor:.2f} times that of asking for it alone, and without it "
-            f"the others would have {1 - row.without:.0%} less."
-        )
+        said = f"{row.outcome}: ± {row.everybody:.4g}, all answers together ± {row.everybody_together:.4g}{inside}; "
+        said += row.adjustment
+        if len(rows) > 1:
+            said += f"; its noise is {row.noise_factor:.2f} times that of asking for it alone, and without it the "
+            said += f"others would have {1 - row.without:.0%} less"
+        sentences.append(f"{said}.")
     warnings = []
     controls = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
     if 0 < controls < ENOUGH:

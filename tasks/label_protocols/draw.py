@@ -16,6 +16,8 @@ from functools import cached_property
 
 import numpy as np
 
+from causalveil.schemas.estimators.matching import MatchingEstimator
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.enclave.enclave import Enclave
@@ -24,6 +26,7 @@ from causalveil.tasks.label_protocols.weights import Weighing, numbers_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching.perturb import ROUNDING
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
+from causalveil.tasks.protocols.cells import check_cells
 from causalveil.tasks.weighted import perturb
 
 SLOT = Slot(name="effect", stage="perturb", scope=Scope.all)
@@ -82,9 +85,22 @@ def without_delta(study: ProtocolStudy) -> float:
     return other.deviation(study.first) / JointDraw.of(study).deviation(study.first)
 
 
-def declare(study: ProtocolStudy) -> tuple[Charge, ...]:
-    """The one charge of the protocol: the same whatever its size."""
-    return (JointDraw.of(study).mechanism.charge(SLOT),)
+def declare(study: ProtocolStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
+    """The one charge of the protocol: the same whatever its size.
+
+    Raises:
+        StudyError: more cells than the budget can serve.
+    """
+    from scipy.special import ndtri
+
+    draw = JointDraw.of(study)
+    if sizes is not None:
+        # With even weights an estimate in [-2, 2] has noise of 2/n of the draw's, n the units of an arm.
+        least = -float(ndtri((1 - study.confidence) / 2)) * draw.deviation(study.first)
+        if isinstance(study.estimator, MatchingEstimator):
+            least = max(least, study.estimator.ratio)
+        check_cells(sizes.units, len(study.groups), draw.arms, least)
+    return (draw.mechanism.charge(SLOT),)
 
 
 def exact_numbers(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.estimators.protocol import expected
+from causalveil.flows.estimators.protocol import declare_label, expected
 from causalveil.flows.sequence.rehearse import rehearse
 from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import parse_study_file
@@ -261,6 +261,16 @@ def test_controls_calibrate_where_there_are_enough_of_them() -> None:
     assert few.calibration.mean is None
     assert "at least 5" in few.calibration.statement
     assert few.answers[0].calibrated is None
+
+
+@pytest.mark.parametrize("name", ["balancing", "matching"])
+def test_cells_are_counted_at_label_level_too(name: str) -> None:
+    with pytest.raises(StudyError, match=r"it can serve \d+ subgroups") as told:
+        declare_label(make_protocol(2, 2, 100, name=name), sizes_of(make_protocol(2, 2), 300))  # type: ignore[arg-type]
+    most = int(str(told.value).split("it can serve ")[1].split()[0])
+    fewer = make_protocol(2, 2, most, name=name)
+    assert declare_label(fewer, sizes_of(fewer, 300))  # type: ignore[arg-type]
+    assert expected(fewer, sizes_of(fewer, 300), StandIn(), None)["answers"]
 
 
 @pytest.mark.parametrize("name", ["balancing", "matching"])
