@@ -51,8 +51,11 @@ def releases(folder: Path) -> Documents:
 
     clear = {"estimate": -2.1, "interval": {"lower": -3.0, "upper": -1.2, "whole_range": False}}
     charge = ran["privacy"]["charges"][0]
+    effect = merge(ran, clear)
+    # What the others of these say of an adjustment is their own.
+    ran = merge(ran, {"details": {"adjustment": ...}})
     return {
-        "effect": merge(ran, clear),
+        "effect": effect,
         "protocol": asked,
         "pooled protocol": cells,
         "withheld": merge(

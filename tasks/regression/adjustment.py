@@ -28,6 +28,8 @@ LEAST_WITHIN = 0.2
 LEAST_RESIDUAL = 0.05
 # What floored directions may hide is so many times the product of what they are seen to have.
 FLOORED_TIMES = 3.5
+# A column varies if its released variance is so many deviations of its noise above 0.
+HIDDEN_DEVIATIONS = 1.0
 # Scores are cut at k of their standard deviations: where the worst distribution of this kurtosis loses no more to the
 # cut than a wider one would lose to noise (section 5).
 KURTOSIS, CUT_FACTOR = 15.0, 0.182
@@ -120,6 +122,7 @@ class Seen:
         error: standard deviation of the noise of each, shape (d,).
         floored: number of directions that noise hides.
         floor: least variance of a direction that is told from 0, over the mean one.
+        hidden: number of columns whose own variance is not told from 0.
     """
 
     distance: float
@@ -130,6 +133,7 @@ class Seen:
     error: FloatArray
     floored: int
     floor: float
+    hidden: int = 0
 
 
 def unadjusted(
@@ -169,6 +173,7 @@ def adjust(
     noise: float,
     possible: bool = True,
     constant: bool = False,
+    columns: int = 0,
 ) -> tuple[Adjustment, Seen]:
     """Slopes and weights from released moments, or neither where the interval would be wider for them.
 
@@ -181,10 +186,11 @@ def adjust(
         noise: standard deviation of the noise on the sum of scores of release 3.
         possible: whether the smaller arm bears an adjustment.
         constant: whether the last feature is a constant, which takes up the others' means.
+        columns: how many of the first features are columns of covariates.
     """
     if constant:
         centred, coefficients = moments.centred()
-        found, seen = adjust(estimator, scales, centred, estimand, units, noise, possible)
+        found, seen = adjust(estimator, scales, centred, estimand, units, noise, possible, columns=columns)
         slopes, weights = (np.append(vector, -float(coefficients @ vector)) for vector in (found.slopes, found.weights))
         return replace(found, slopes=slopes, weights=weights, apart=np.append(found.apart, 0.0)), seen
     p, between, d = scales.share, scales.between, len(moments.cross)
@@ -235,8 +241,8 @@ def adjust(
     arms = sum((k * part * error / scales.limit) ** 2 for k, part, error in parts)
     second_order += arms * weight_noise * float(weights @ weights)
 
-    hidden = spectrum.along(moments.cross) * spectrum.along(moments.apart) / spectrum.values * spectrum.floored
-    bias = 0.0 if estimator.trial else FLOORED_TIMES * abs(float(hidden.sum()))
+    drowned = spectrum.along(moments.cross) * spectrum.along(moments.apart) / spectrum.values * spectrum.floored
+    bias = 0.0 if estimator.trial else FLOORED_TIMES * abs(float(drowned.sum()))
     found = Adjustment(
         slopes=slopes,
         weights=weights,
@@ -251,13 +257,20 @@ def adjust(
         adjusted=True,
     )
     plain = _plain(estimator, scales, estimand, d, cut, math.sqrt(moments.square / between))
+    # A column whose variance noise hides is not adjusted for, and shows nothing of what it confounds.
+    own_variances = np.diagonal(moments.gram)[:columns]
+    least = 0.0 if estimator.trial else HIDDEN_DEVIATIONS * math.sqrt(2) * moments.gram_error
+    hidden = int(np.count_nonzero(own_variances < least))
+    # Noise shows some of them by chance: where most are hidden all are taken to be.
+    share = 1.0 if hidden and 2 * hidden >= columns else math.sqrt(hidden / max(columns, 1))
+    found = replace(found, bias=bias + share * plain.bias)
     if not possible or expected_width(found, units, noise) > expected_width(plain, units, noise):
         found = plain
     elif not estimator.trial:
         # What lines leave is no more than all that is declared, and no reason to leave everything.
         lines = moments.unseen * slopes * moments.apart
         unseen = max(float(lines[lines > 0].sum()), -float(lines[lines < 0].sum()))
-        found = replace(found, bias=bias + min(unseen, plain.bias))
+        found = replace(found, bias=found.bias + min(unseen, plain.bias))
     total = moments.gram - between * np.outer(moments.apart, moments.apart)
     own = np.sqrt(np.maximum(np.diagonal(total), spectrum.floor * float(spectrum.values.mean())))
     after = moments.apart - total @ found.weights
@@ -271,6 +284,7 @@ def adjust(
         error=moments.apart_error / own,
         floored=int(spectrum.floored.sum()),
         floor=spectrum.floor,
+        hidden=hidden,
     )
     return found, seen
 

@@ -104,7 +104,17 @@ def adjusted_by(
     possible = plan.bears(scales, linear, plan.cut(linear))
 
     def of(some: JointMoments) -> tuple[Adjustment, Seen]:
-        return adjust(study.estimator, scales, some, study.estimand, units, noise, possible, constant=features.constant)
+        return adjust(
+            study.estimator,
+            scales,
+            some,
+            study.estimand,
+            units,
+            noise,
+            possible,
+            constant=features.constant,
+            columns=len(plan.columns.kept),
+        )
 
     choice, seen = of(moments)
     if features.pairs and study.estimator.basis == "auto":

@@ -59,6 +59,8 @@ def in_words(recipe: RegressionRecipe, found: ThreeReleases) -> str:
         return UNADJUSTED
     if not found.choice.adjusted:
         return SWITCHED
+    if found.seen is not None and found.seen.hidden:
+        return PARTLY
     if products_used(found):
         return ADJUSTED
     if recipe.partly:
