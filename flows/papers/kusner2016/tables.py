@@ -85,7 +85,7 @@ def write_tables(out: Path, found: Results) -> None:
     if not found.pairs:
         return
     write_table(out / "direction-references.csv", [_rounded(row) for row in reference_rows(found)])
-    write_table(out / "direction-null.csv", [_rounded(row) for row in null_rows(found)])
+    write_table(out / "direction-null.csv", [{**_rounded(row), "delta": row["delta"]} for row in null_rows(found)])
     columns = ["size", "score", "epsilon", "variant", "pairs", "accuracy", "by_source", "error"]
     columns += ["drawn", "answered", "kept"]
     accuracy = [{name: _short(row.get(name)) for name in columns} for row in found.accuracy]
