@@ -8,4 +8,9 @@ umask 077
 unset PREFECT_SERVER_API_AUTH_STRING PREFECT_SERVER_DATABASE_CONNECTION_URL PREFECT_API_DATABASE_CONNECTION_URL
 unset PREFECT_PASSWORD LEDGER_PASSWORD WAREHOUSE_PASSWORD POSTGRES_PASSWORD PGPASSWORD
 # A pool that a worker made by itself would have Prefect's own template, in which a deployment may name a command.
-exec prefect worker start --pool "${1:-causalveil}" --type process --no-create-pool-if-not-found --install-policy never
+# Prefect stops a worker by SIGINT, which a shell without job control lets its background commands ignore: such a worker
+# would never end. So the signal is given its default back.
+exec python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])' \
+    prefect worker start --pool "${1:-causalveil}" --type process --no-create-pool-if-not-found --install-policy never

@@ -97,12 +97,11 @@ def _frame(data: ArrowTable) -> pl.DataFrame:
     if isinstance(data, pl.DataFrame):
         return data
     problem = None
-    try:
-        frame = pl.from_arrow(data)
-        if isinstance(frame, pl.DataFrame):
-            return frame
-    except Exception as error:  # of polars and of the frame's own library
-        problem = type(error).__name__
+    if hasattr(data, "__arrow_c_stream__"):
+        try:
+            return pl.DataFrame(data)
+        except Exception as error:  # of polars and of the frame's own library
+            problem = type(error).__name__
     raise StudyError(f"data is no data frame of polars, pandas or Arrow ({problem or type(data).__name__})")
 
 

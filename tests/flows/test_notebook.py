@@ -42,13 +42,15 @@ def runs() -> int:
     return open_ledger().account("frame").blocks[0].runs
 
 
-@pytest.mark.parametrize("kind", ["polars", "arrow"])
+@pytest.mark.parametrize("kind", ["polars", "arrow", "pandas"])
 def test_a_frame_runs_and_the_same_cell_again_costs_nothing(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     frame = people(500, 1)
-    data = frame if kind == "polars" else frame.to_arrow()
+    if kind == "pandas":
+        pytest.importorskip("pandas", reason="pandas is none of the program's needs, and is not installed")
+    data = {"polars": lambda: frame, "arrow": frame.to_arrow, "pandas": frame.to_pandas}[kind]()
     first = cv.run(STUDY, data=data, contract=CONTRACT, engine="direct")
     again = cv.run(dict(STUDY), data=data, contract=dict(CONTRACT), engine="direct")
     assert again.run_id == first.run_id

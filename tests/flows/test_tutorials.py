@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -55,6 +56,23 @@ def test_the_owners_tutorial(
     assert (tmp_path / "answer/release.json").exists()
     assert (tmp_path / "registry/guarded.guarded-sick-days.md").exists()
     assert "coaching" in (tmp_path / "desk/datasets/guarded.html").read_text()
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="signals are read off /proc")
+def test_a_worker_that_a_shell_started_in_the_background_can_be_interrupted(tmp_path: Path) -> None:
+    """Such a shell lets its commands ignore SIGINT, by which Prefect stops a worker; what the script starts does not."""
+    told = tmp_path / "prefect"
+    told.write_text("#!/bin/sh\ngrep SigIgn /proc/self/status\n")
+    told.chmod(0o700)
+    environment = os.environ | {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "PREFECT_API_URL": "http://127.0.0.1:1/api",
+        "PREFECT_API_AUTH_STRING": "operator:password",
+    }
+    command = ["sh", "-c", f"trap '' INT; exec {shlex.quote(str(ROOT / 'deploy/worker.sh'))}"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    ignored = int(done.stdout.split()[1], 16)
+    assert not ignored >> (signal.SIGINT - 1) & 1
 
 
 @pytest.mark.long
