@@ -60,7 +60,7 @@ def test_the_owners_tutorial(
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="signals are read off /proc")
 def test_a_worker_that_a_shell_started_in_the_background_can_be_interrupted(tmp_path: Path) -> None:
-    """Such a shell lets its commands ignore SIGINT, by which Prefect stops a worker; what the script starts does not."""
+    """Such a shell lets commands ignore SIGINT, by which Prefect stops a worker; what the script starts heeds it."""
     told = tmp_path / "prefect"
     told.write_text("#!/bin/sh\ngrep SigIgn /proc/self/status\n")
     told.chmod(0o700)
