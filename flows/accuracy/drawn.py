@@ -25,6 +25,11 @@ def draw(out: Path, rows: Sequence[Row], titles: dict[str, str]) -> list[str]:
     return [_errors(out, rows, titles), _coverage(out, rows, titles), _plan(out, rows)]
 
 
+def _present(rows: Sequence[Row]) -> list[str]:
+    """Methods that are drawn, of those that were computed; at least one."""
+    return [method for method in METHODS_SHOWN if any(row["method"] == method for row in rows)] or [METHODS_SHOWN[0]]
+
+
 def _errors(out: Path, rows: Sequence[Row], titles: dict[str, str]) -> str:
     name = "accuracy-errors.svg"
     alt = (
@@ -40,7 +45,7 @@ def _errors(out: Path, rows: Sequence[Row], titles: dict[str, str]) -> str:
         panels = [panel for line in axes for panel in line]
         for panel, population in zip(panels, shown, strict=False):
             some = [row for row in rows if row["population"] == population and row["units"] == size and row["runs"]]
-            for place, method in enumerate(METHODS_SHOWN):
+            for place, method in enumerate(_present(rows)):
                 own = [row for row in some if row["method"] == method]
                 label = f"{METHODS[method].title} ({METHODS[method].level})"
                 series(panel, [row["epsilon"] for row in own], [row["error"] for row in own], label, place)
@@ -67,7 +72,8 @@ def _coverage(out: Path, rows: Sequence[Row], titles: dict[str, str]) -> str:
     )
     methods = ("regression", "balancing")
     populations = list(dict.fromkeys(row["population"] for row in rows if row["units"] in UNITS and known(row)))
-    places = [(units, float(epsilon)) for units in UNITS for epsilon in EPSILONS]
+    sizes = [units for units in UNITS if any(row["units"] == units and row["method"] in methods for row in rows)]
+    places = [(units, float(epsilon)) for units in sizes for epsilon in EPSILONS]
     down = max(1, round(len(populations) / 12))
     with figure(out / name, alt=alt, down=down, across=2, sharey=True) as axes:
         import matplotlib as mpl
@@ -95,10 +101,10 @@ def _coverage(out: Path, rows: Sequence[Row], titles: dict[str, str]) -> str:
                 range(len(populations)),
                 [titles[one] for one in populations] if column == 0 else [""] * len(populations),
             )
-            middles = [len(EPSILONS) * place + (len(EPSILONS) - 1) / 2 for place in range(len(UNITS))]
-            panel.set_xticks(middles, [f"{units:,}" for units in UNITS])
-            panel.set_xlabel("n; within each, epsilon from .1 to 8")
-            for place in range(1, len(UNITS)):
+            middles = [len(EPSILONS) * place + (len(EPSILONS) - 1) / 2 for place in range(len(sizes))]
+            panel.set_xticks(middles, [f"{units / 1000:g}k" for units in sizes])
+            panel.set_xlabel("n; in each, epsilon .1 to 8")
+            for place in range(1, len(sizes)):
                 panel.axvline(len(EPSILONS) * place - 0.5, color="black", linewidth=1)
             panel.grid(False)
         if image is not None:
@@ -113,17 +119,17 @@ def _plan(out: Path, rows: Sequence[Row]) -> str:
         "Expected half-width of `plan` over the mean measured one against the measured one, a dot a cell, a panel an "
         "estimator; a grey band marks 15 % either side."
     )
-    with figure(out / name, alt=alt, down=2, across=3, sharey=True) as axes:
+    shown = _present(rows)
+    with figure(out / name, alt=alt, down=math.ceil(len(shown) / 3), across=3, sharey=True) as axes:
         panels = [panel for line in axes for panel in line]
-        for panel, method in zip(panels, METHODS_SHOWN, strict=True):
+        for panel in panels[len(shown) :]:
+            panel.axis("off")
+        for panel, method in zip(panels, shown, strict=False):
             some = [row for row in rows if row["method"] == method and row["runs"] and not math.isnan(ratio(row))]
             panel.axhspan(1 - PLAN, 1 + PLAN, color="#cccccc")
             panel.scatter([row["half_width"] for row in some], [ratio(row) for row in some], s=7, color="#0072B2")
-            panel.set(
-                xscale="log", yscale="log", ylim=(0.1, 10), title=f"{METHODS[method].title} ({METHODS[method].level})"
-            )
-        for panel in axes[-1]:
-            panel.set_xlabel("measured half-width")
+            panel.set(xscale="log", yscale="log", ylim=(0.1, 10), xlabel="measured half-width")
+            panel.set_title(f"{METHODS[method].title} ({METHODS[method].level})")
         for line in axes:
             line[0].set_ylabel("plan / measured")
     return picture(name, alt, f"`plan` beside what was measured; the band is {PLAN:.0%} either side.")

@@ -10,7 +10,7 @@ from typing import Any
 from causalveil.flows.accuracy.later import LATER
 from causalveil.flows.accuracy.measure import Job
 from causalveil.flows.accuracy.methods import CONFIDENCES, EPSILONS, METHODS, UNITS
-from causalveil.flows.accuracy.verdicts import LEAST, PLAN, kind, known, ratio, short, summary
+from causalveil.flows.accuracy.verdicts import LEAST, kind, known, ratio, short, summary
 from causalveil.flows.papers.figures import markdown_table
 
 Row = dict[str, Any]
@@ -78,7 +78,9 @@ def parts(
 def _head(rows: Sequence[Row], missing: Sequence[Job]) -> str:
     counts = Counter(int(row["runs"]) for row in rows if row["runs"])
     numbers = ", ".join(f"{count:,} cells of {runs}" for runs, count in sorted(counts.items()))
-    fewest = min(counts, default=1)
+    errors = "A coverage of .95 has a standard error of " + ", ".join(
+        f"{math.sqrt(0.95 * 0.05 / runs):.2f} over {runs}" for runs in sorted(counts)
+    )
     text = (
         "    causalveil replicate accuracy --out docs/figures --data FOLDER\n\n"
         f"{len(rows):,} cells: {len({row['population'] for row in rows})} populations, up to "
@@ -86,8 +88,7 @@ def _head(rows: Sequence[Row], missing: Sequence[Job]) -> str:
         "level where an estimator takes one; label level and *delta 0* spend none). Every run draws new people and "
         "new, seeded noise; all methods of a cell see the same people. Each, with bias, median error and coverage "
         f"at {', '.join(f'{level:.0%}' for level in CONFIDENCES)}, is in [accuracy.csv](accuracy.csv).\n\n"
-        f"Runs: {numbers}. A coverage of .95 has a standard error of .03 over 40 runs, .06 over 12, .13 over {fewest}; "
-        "of errors it stands in the table (`error_mc`)."
+        f"Runs: {numbers}. {errors}; that of an error stands in the table (`error_mc`)."
     )
     if not missing:
         return text + " No cell is missing."
@@ -200,8 +201,3 @@ def _without(rows: Sequence[Row], titles: dict[str, str]) -> str:
                 line[METHODS[name].title] = f"{one['error']:.3g} / {one['coverage_95']:.2f}" if one else "-"
             table.append(line)
     return markdown_table(table) if table else "None."
-
-
-def caption() -> str:
-    """Of the figure of `plan`."""
-    return f"`plan` is right within the grey band, {PLAN:.0%} either side."
