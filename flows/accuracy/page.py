@@ -88,7 +88,8 @@ def _head(rows: Sequence[Row], missing: Sequence[Job]) -> str:
         "level where an estimator takes one; label level and *delta 0* spend none). Every run draws new people and "
         "new, seeded noise; all methods of a cell see the same people. Each, with bias, median error and coverage "
         f"at {', '.join(f'{level:.0%}' for level in CONFIDENCES)}, is in [accuracy.csv](accuracy.csv).\n\n"
-        f"Runs: {numbers}. {errors}; that of an error stands in the table (`error_mc`)."
+        f"Runs: {numbers}. {errors}; that of an error stands in the table (`error_mc`). Cells are "
+        "kept as they were computed: delete `runs/` after an estimator changes."
     )
     if not missing:
         return text + " No cell is missing."
