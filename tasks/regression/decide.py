@@ -93,7 +93,8 @@ def adjusted_by(
     """Slopes and weights for these features, or neither.
 
     Squares and products that turn out to widen the interval are left out: where covariates are correlated their moments
-    have small eigenvalues that noise hides. What is released of the others says as much without them.
+    have small eigenvalues that noise hides. What they would move the estimate by, beyond noise, is allowed for, so that
+    they stay wherever they matter.
 
     Raises:
         ValueError: the number of units is not known.
@@ -120,9 +121,19 @@ def adjusted_by(
     if features.pairs and study.estimator.basis == "auto":
         lines = features.lines
         plain, shown = of(moments.of(lines))
+        if choice.adjusted and plain.adjusted and not study.estimator.trial:
+            # What products took off beyond their noise, lines leave.
+            left = _taken_off(choice) - _taken_off(plain)
+            beyond = math.sqrt(max(left**2 - choice.second_order - plain.second_order, 0.0))
+            plain = replace(plain, bias=plain.bias + beyond)
         if expected_width(choice, units, noise) > PAIRS_WIDTH * expected_width(plain, units, noise):
             choice, seen = plain.spread_over(lines, features.count), shown
     return choice, seen
+
+
+def _taken_off(choice: Adjustment) -> float:
+    """By how much slopes move the difference of the arms' means, in units of L."""
+    return float(choice.slopes @ choice.apart) + choice.correction
 
 
 def expected_scales(study: RegressionStudy, plan: RegressionRecipe, units: int, stand_in: StandIn) -> Scales:

@@ -281,7 +281,7 @@ def test_an_unadjusted_study_of_a_trial_finds_its_effect() -> None:
 
 
 def test_products_of_correlated_columns_are_left_out_and_bend_no_line() -> None:
-    """Ten normals of correlation .9, 40,000 people: products would triple the interval, so that lines alone adjust.
+    """Ten normals of correlation .9, 40,000 people: lines alone adjust, and allow for what products might have shown.
 
     One seeded run; the truth is .625. Cut together with their products, lines were off by .06, five deviations.
     """
@@ -296,7 +296,7 @@ def test_products_of_correlated_columns_are_left_out_and_bend_no_line() -> None:
     assert auto.details["features"] == products.details["features"] == 65
     assert "otherwise than linearly" in str(auto.details["not_covered"])
     widths = [found.interval.upper - found.interval.lower for found in (auto, products)]
-    assert widths[0] < 0.7 * widths[1]
+    assert widths[0] < 0.95 * widths[1]
     assert auto.estimate == pytest.approx(0.625, abs=0.03)
 
 
@@ -310,4 +310,17 @@ def test_columns_whose_ranges_are_far_too_wide_are_allowed_for() -> None:
     assert isinstance(study, RegressionStudy)
     found = analysed(study, rows_of(study, population, 3_000, 0))
     assert str(found.details["adjustment"]).startswith(("unadjusted", "partly"))
+    assert found.interval.lower <= population.truth <= found.interval.upper
+
+
+def test_products_that_matter_stay_though_they_widen() -> None:
+    """Four correlated normals that confound by squares and a product: a line is off by .45 with half-widths of .07.
+
+    One seeded run of 10,000 people; products cost twice the width, which lines would allow for several times over.
+    """
+    population = POPULATIONS["curved4"]
+    study = parse_study(population.study({"name": "regression"}, "1", "1e-6"))
+    assert isinstance(study, RegressionStudy)
+    found = analysed(study, rows_of(study, population, 10_000, 0))
+    assert found.details["adjustment"] == "adjusted, with squares and products"
     assert found.interval.lower <= population.truth <= found.interval.upper
