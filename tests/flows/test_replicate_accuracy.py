@@ -77,6 +77,7 @@ def test_each_confidence_says_what_a_run_of_its_own_would(name: str) -> None:
         assert rehearse_effect(alone, rows, RehearsalBudget(NOISE_SEED), NOISE_SEED) == one
 
 
+@pytest.mark.long
 def test_people_of_later_populations_have_the_effect_that_is_said(tmp_path: Path) -> None:
     """Seeded: boosting in folds comes near the effect that a difference of means misses."""
     for name, population in LATER.items():
