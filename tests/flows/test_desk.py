@@ -154,7 +154,7 @@ def test_the_command(ledger: Ledger, tmp_path: Path, capfd: pytest.CaptureFixtur
 
 
 def test_in_a_browser(ledger: Ledger, tmp_path: Path) -> None:
-    """Nothing sticks out of a telephone, no labels on each other, contrast of 4.5 to 1 in both schemes."""
+    """Nothing sticks out of a telephone or of paper, no labels on each other, contrast of 4.5 to 1 in both schemes."""
     if browser.missing():
         pytest.skip(browser.missing())
     paths = write_desk(ledger, tmp_path / "desk")
@@ -171,6 +171,11 @@ def test_in_a_browser(ledger: Ledger, tmp_path: Path) -> None:
                 features: dict[str, Any] = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
                 driver.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
                 assert driver.execute_script(CONTRASTS) >= 4.5
+            assert browser.printed(driver).startswith(b"%PDF")
+            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+            browser.width(driver, 665)  # the width of A4 between the margins, at 96 pixels an inch
+            assert driver.execute_script("return document.documentElement.scrollWidth") <= 665
+            driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
         links = driver.execute_script("return [...document.links].map(link => link.href)")
         assert links == [paths[0].as_uri()]
     assert json.loads(desk_of(ledger).model_dump_json())["verified"]["runs"] == 6
