@@ -11,13 +11,16 @@ import numpy as np
 import pytest
 
 from causalveil.flows.papers.competitors import privsyn, split, strata
-from causalveil.flows.papers.competitors.competitor import CLIP, Competitor, Instance, cost, groups
+from causalveil.flows.papers.competitors.competitor import CLIP, SLOT, Competitor, Instance, cost, groups
+from causalveil.flows.papers.competitors.graphical import GraphicalModel, Measurement
 from causalveil.flows.papers.yuan2026.data import load
 from causalveil.flows.papers.yuan2026.rivals import COMPETITORS, instances
 from causalveil.flows.papers.yuan2026.runs import prepare
 from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.privacy.concentrated import rho_of_cap
 from causalveil.tasks.privacy.division import composed, mu_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.privacy.smooth import ExponentialChoice
 
 Record = tuple[int, int, int]
 STRATA = 3
@@ -142,6 +145,10 @@ def test_charges_add_up_to_the_budget(lalonde: Instance, competitor: Competitor)
     assert competitor.fit(lalonde).release("1", budget) is not None
     charges = budget.charges
     assert charges
+    if competitor.name == "aim":
+        rho = sum(float(one.mu) ** 2 / 2 if one.mu else float(one.epsilon) ** 2 / 8 for one in charges)
+        assert 0.99 < rho / float(rho_of_cap(Decimal(1), Decimal(competitor.delta))) <= 1
+        return
     mus = [charge.mu for charge in charges if charge.mu is not None]
     if len(mus) == len(charges) and len(mus) > 1 and len({charge.scope for charge in charges}) == 1:
         assert composed(mus) <= mu_of(cost("1", competitor.delta)) * (1 + Decimal("1e-9"))
@@ -173,3 +180,41 @@ def test_strata_are_declared(lalonde: Instance) -> None:
     fewer, same = strata.strata(replace(lalonde, rows=Rows(lalonde.rows.x, lalonde.rows.t, -lalonde.rows.u)))
     assert number == same == 4
     np.testing.assert_array_equal(places, fewer)
+
+
+def test_the_graphical_model_is_the_joint_table_of_its_factors() -> None:
+    """Four columns in a loop and one apart: margins, also of columns that share no clique, by the joint table."""
+    sizes, loop = (2, 3, 4, 3, 2), [(0, 1), (1, 2), (2, 3), (0, 3), (4,)]
+    truth = np.random.default_rng(0).random(sizes)
+    truth *= 100 / truth.sum()
+    model = GraphicalModel(sizes, 100.0)
+    for clique in loop:
+        model.measure(Measurement(clique, _margin(truth, clique), 1.0))
+    model.fit(300)
+    for clique in loop:
+        np.testing.assert_allclose(model.margin(clique), _margin(truth, clique), atol=1e-6)
+    logs = np.zeros(sizes)
+    for one, factor in zip(model.measurements, model.factors, strict=True):
+        logs = logs + factor.reshape([sizes[column] if column in one.clique else 1 for column in range(5)])
+    joint = np.exp(logs - logs.max())
+    joint *= 100 / joint.sum()
+    for clique in [(0, 2), (1, 3), (0, 4), (2, 4), (4,), (1, 2)]:
+        np.testing.assert_allclose(model.margin(clique), _margin(joint, clique), atol=1e-9)
+    codes = model.sample(100_000, np.random.default_rng(1))
+    seen = np.bincount(codes[:, 0] * 3 + codes[:, 3], minlength=6) / 1000
+    # Six deviations of a share of 100,000 units, in percent: 0.95.
+    np.testing.assert_allclose(seen, _margin(joint, (0, 3)).ravel(), atol=0.95)
+
+
+def test_the_exponential_mechanism_chooses_as_it_says() -> None:
+    """20,000 draws at epsilon 2, scores 0, 1, 2: shares exp(score)/sum to six deviations."""
+    mechanism = ExponentialChoice(cost=cost("2"))
+    budget = RehearsalBudget(4)
+    scores = np.array([0.0, 1.0, 2.0])
+    counts = np.bincount([mechanism.choose(scores, SLOT, budget) for _ in range(20_000)], minlength=3)
+    expected = np.exp(scores) / np.exp(scores).sum()
+    np.testing.assert_allclose(counts / 20_000, expected, atol=6 * 0.5 / np.sqrt(20_000))
+
+
+def _margin(table: np.ndarray, clique: tuple[int, ...]) -> np.ndarray:
+    return table.sum(axis=tuple(axis for axis in range(table.ndim) if axis not in clique))

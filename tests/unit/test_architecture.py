@@ -32,6 +32,8 @@ RANDOM = {
     "flows/accuracy/public_data.py": {"np.random"},  # orders of public tables, and outcomes simulated on them
     "flows/papers/lee2019/data.py": {"np.random"},  # synthetic data, and subsamples of published ones
     "flows/papers/schroeder2025/data.py": {"np.random"},  # synthetic data
+    "flows/papers/competitors/aim.py": {"np.random"},  # the same
+    "flows/papers/competitors/graphical.py": {"np.random"},  # the same
     "flows/papers/competitors/privsyn.py": {"np.random"},  # synthetic units from noisy tables
     "flows/papers/yuan2026/data.py": {"np.random"},  # the simulated data set of a paper
     "tasks/simulate.py": {"np.random"},  # synthetic data

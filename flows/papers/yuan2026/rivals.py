@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from causalveil.flows.papers.competitors import models, ours, privsyn, split, strata
+from causalveil.flows.papers.competitors import aim, models, ours, privsyn, split, strata
 from causalveil.flows.papers.competitors.competitor import Competitor, Instance
 from causalveil.flows.papers.yuan2026.errors import RelativeError
 from causalveil.tasks.machine.distribute import one_thread
@@ -22,6 +22,7 @@ COMPETITORS: tuple[Competitor, ...] = (
     *strata.COMPETITORS,
     *models.COMPETITORS,
     *privsyn.COMPETITORS,
+    *aim.COMPETITORS,
 )
 RATIO = 5
 
