@@ -53,7 +53,9 @@ def matching(
             work += pieces(prepare(table, seeds), folders, costs)
         found, late = made(out, work, minutes, watch)
     if late:
-        missing.append(f"Not computed yet: {', '.join(late)}. The same command without --minutes goes on.")
+        missing.append(
+            f"Not computed yet, so not below: {', '.join(late)}. The same command without `--minutes` computes it."
+        )
     for kind, rows in found.items():
         if rows:
             write_table(out / TABLES[kind], rows)

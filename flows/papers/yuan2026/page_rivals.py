@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from causalveil.flows.papers.figures import figure, legend, markdown_table, picture, series
 from causalveil.flows.papers.pieces import Value
+from causalveil.flows.papers.yuan2026.rivals import COMPETITORS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,8 +37,10 @@ FIGURE = "matching-competitors-{}.svg"
 def draw(out: Path, rows: Rows) -> None:
     """One figure a level."""
     for level in LEVELS:
+        found = compared(rows, level)
         names = [name for name in LINES[level] if _of(rows, competitor=name)]
-        found = data_sets(rows)
+        if not found:
+            continue
         with figure(out / FIGURE.format(level), alt=_alt(rows, level), across=len(found), sharey=True) as panels:
             for data, axes in zip(found, panels[0], strict=True):
                 for index, name in enumerate(names):
@@ -125,6 +128,16 @@ def data_sets(rows: Rows) -> list[str]:
     return list(dict.fromkeys(str(row["data"]) for row in rows))
 
 
+def compared(rows: Rows, level: str) -> list[str]:
+    """The data sets on which everybody was run at a level who was run at all, but for AIM: where a winner is one."""
+    names = {row["competitor"] for row in rows if row["level"] == level} - {"aim"}
+    return [
+        data
+        for data in data_sets(rows)
+        if names and names <= {row["competitor"] for row in _of(rows, data=data, level=level)}
+    ]
+
+
 def number(value: Value) -> float:
     """A number of a table; NaN where there is none."""
     return float(value) if isinstance(value, int | float) else math.nan
@@ -140,7 +153,7 @@ def _winners(rows: Rows, level: str) -> list[str]:
     cells = []
     tally: dict[str, int] = {}
     ours = clear = cells_won = 0
-    for data in data_sets(rows):
+    for data in compared(rows, level):
         line: Row = {"data": data}
         for epsilon in sorted({number(row["epsilon"]) for row in rows}):
             found = ranked(rows, data=data, level=level, epsilon=epsilon)
@@ -156,11 +169,15 @@ def _winners(rows: Rows, level: str) -> list[str]:
             mark = "**" if apart else ""
             line[f"epsilon {epsilon:g}"] = f"{mark}{first['title']}{mark} {number(first['relative_error']):.2f}"
         cells.append(line)
+    present = {row["competitor"] for row in rows}
+    absent = ", ".join(one.title for one in COMPETITORS if one.level == level and one.name not in present)
+    if not cells:
+        return [f"{level.capitalize()} level: not computed yet."]
     won = ", ".join(f"{title} {times}" for title, times in sorted(tally.items(), key=lambda pair: -pair[1]))
     return [
         f"{level.capitalize()} level, {cells_won} cells: ours have the least error in {ours}, others in "
         f"{cells_won - ours}. In {clear} the second is more than two standard errors of the difference behind (bold). "
-        f"Cells won: {won}.",
+        f"Cells won: {won}." + (f" **Not computed yet, so not among them: {absent}.**" if absent else ""),
         markdown_table(cells),
     ]
 
@@ -188,10 +205,8 @@ def _level(rows: Rows, level: str) -> list[str]:
             line["no answer"] = f"{silent} of {sum(int(number(row['runs'])) for row in some)}"
             table.append(line)
     caption = f"Relative error by epsilon at {level} level; bands are one standard error."
-    return [
-        picture(FIGURE.format(level), _alt(rows, level), caption),
-        markdown_table(table),
-    ]
+    drawn = [picture(FIGURE.format(level), _alt(rows, level), caption)] if compared(rows, level) else []
+    return [*drawn, markdown_table(table)]
 
 
 def _with_error(row: Row) -> str:
@@ -274,7 +289,7 @@ def _alt(rows: Rows, level: str) -> str:
     titles = [str(_of(rows, competitor=name)[0]["title"]) for name in LINES[level] if _of(rows, competitor=name)]
     return (
         f"Relative error at {level} level against epsilon from 0.5 to 4, on a logarithmic scale, one panel each for "
-        f"{', '.join(data_sets(rows))}. Lines: {'; '.join(titles)}."
+        f"{', '.join(compared(rows, level))}. Lines: {'; '.join(titles)}."
     )
 
 
