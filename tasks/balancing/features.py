@@ -32,6 +32,8 @@ WORK = 10**9
 FULL_WORK = 4 * 10**9
 MOST_CURVES = 300
 SMALLEST_DEVIATION = 1e-9
+# A number of a third standardised moment beyond this has its logarithm beside it, of 1 and so many mean distances.
+SKEWED, STEEPNESS = 1.5, 20.0
 CONSTANT_PENALTY = 1e-6
 ITERATIONS = 40
 
@@ -57,11 +59,45 @@ class Standard:
 
 
 @dataclass(frozen=True)
+class Bent:
+    """Skewed columns, whose logarithms stand beside them: log(1 + STEEPNESS distance/mean) of the near end.
+
+    Attributes:
+        places: among the columns that enter, shape (k,).
+        ends: the smallest value of each in the sample, or the largest where ``signs`` is -1, shape (k,).
+        signs: 1 where the tail is above, shape (k,).
+        means: mean distance from the end, above 0, shape (k,).
+    """
+
+    places: IntArray
+    ends: FloatArray
+    signs: FloatArray
+    means: FloatArray
+
+    @classmethod
+    def of(cls, x: FloatArray, numbers: IntArray) -> Bent:
+        """Of a sample of the columns that enter, shape (rows, columns); ``numbers`` are no flags."""
+        values = Standard.of(x[:, numbers])(x[:, numbers])
+        third = np.mean(values**3, axis=0)
+        chosen = np.abs(third) > SKEWED
+        places, signs = numbers[chosen], np.sign(third[chosen])
+        ends = np.where(signs > 0, x[:, places].min(axis=0), x[:, places].max(axis=0))
+        means = np.mean((x[:, places] - ends) * signs, axis=0)
+        return cls(places, ends, signs, means)
+
+    def __call__(self, x: FloatArray) -> FloatArray:
+        """The columns and the logarithms, shape (rows, columns + k)."""
+        distance = np.maximum((x[:, self.places] - self.ends) * self.signs, 0.0) / self.means
+        return np.concatenate([x, np.log1p(STEEPNESS * distance)], axis=1)
+
+
+@dataclass(frozen=True)
 class BalancedFeatures:
     """How rows become features.
 
     Attributes:
         kept: columns of x that enter.
+        bent: the skewed among them, whose logarithms enter behind them.
         first, second: places within ``kept`` whose product is a curve; squares come first.
         own: how many curves are features of their own.
         columns, curves: their scales.
@@ -74,6 +110,7 @@ class BalancedFeatures:
     """
 
     kept: IntArray
+    bent: Bent
     first: IntArray
     second: IntArray
     own: int
@@ -100,7 +137,7 @@ class BalancedFeatures:
         return np.concatenate([own, self.index(index[:, None]), self.bins(bins)], axis=1), index
 
     def _base(self, x: FloatArray) -> FloatArray:
-        z = self.columns(x[:, self.kept])
+        z = self.columns(self.bent(x[:, self.kept]))
         curves = self.curves(z[:, self.first] * z[:, self.second])
         return np.concatenate([np.ones((len(z), 1)), z, curves], axis=1)
 
@@ -148,24 +185,26 @@ def learn_features(study: EffectStudy, enclave: Enclave, units: int) -> tuple[Ba
     wide = len(kept) + len(first) + extra
     own = len(first) if units * wide**2 <= FULL_WORK else squares
     rows = sample_rows(enclave, units, sample_size(wide))
-    z_scale = Standard.of(rows.x[:, kept])
-    z = z_scale(rows.x[:, kept])
+    bent = Bent.of(rows.x[:, kept], np.array(columns.curved, dtype=np.int64))
+    z_scale = Standard.of(bent(rows.x[:, kept]))
+    z = z_scale(bent(rows.x[:, kept]))
     products = z[:, first] * z[:, second]
     curve_scale = Standard.of(products)
     base = np.concatenate([np.ones((len(z), 1)), z, curve_scale(products)], axis=1)
     penalties = np.concatenate(
-        [[CONSTANT_PENALTY], np.full(len(kept), len(kept) / COLUMNS), np.full(len(first), len(first) / CURVES)]
+        [[CONSTANT_PENALTY], np.full(z.shape[1], len(kept) / COLUMNS), np.full(len(first), len(first) / CURVES)]
     )
     coefficients = logistic(base, rows.t, penalties / INDEX_PRIOR)
     index = base @ coefficients
     cuts: FloatArray = np.quantile(index, INDEX_CUTS)
     index = np.clip(index, *cuts)
     edges: FloatArray = np.quantile(index, np.arange(1, NUMBER_OF_BINS) / NUMBER_OF_BINS)
-    of_columns = np.full(len(kept), len(kept) / COLUMNS)
+    of_columns = np.full(z.shape[1], len(kept) / COLUMNS)
     of_curves = np.full(own, own / CURVES)
     of_index = np.array([1 / INDEX, *[NUMBER_OF_BINS / BINS] * NUMBER_OF_BINS])
     features = BalancedFeatures(
         kept=kept,
+        bent=bent,
         first=first,
         second=second,
         own=own,
