@@ -31,6 +31,8 @@ LINES = {
     "sample": ("auto_sample", "matching_sample", "ipw_pp", "smooth_matching", "dpci", "privsyn", "aim"),
 }
 SHOWN = (0.5, 1.0, 2.0, 4.0)
+# Who takes long and comes last: cells are compared before, and say who lacks.
+LATE = {"aim", "privsyn", "dpci", "auto_label"}
 FIGURE = "matching-competitors-{}.svg"
 
 
@@ -129,8 +131,8 @@ def data_sets(rows: Rows) -> list[str]:
 
 
 def compared(rows: Rows, level: str) -> list[str]:
-    """The data sets on which everybody was run at a level who was run at all, but for AIM: where a winner is one."""
-    names = {row["competitor"] for row in rows if row["level"] == level} - {"aim"}
+    """The data sets on which everybody quick was run at a level who was run at all: where a winner is one."""
+    names = {row["competitor"] for row in rows if row["level"] == level} - LATE
     return [
         data
         for data in data_sets(rows)
@@ -169,17 +171,25 @@ def _winners(rows: Rows, level: str) -> list[str]:
             mark = "**" if apart else ""
             line[f"epsilon {epsilon:g}"] = f"{mark}{first['title']}{mark} {number(first['relative_error']):.2f}"
         cells.append(line)
-    present = {row["competitor"] for row in rows}
-    absent = ", ".join(one.title for one in COMPETITORS if one.level == level and one.name not in present)
+    absent = "; ".join(
+        f"{data}: {', '.join(lacking)}"
+        for data in compared(rows, level)
+        if (lacking := [one.title for one in COMPETITORS if one.level == level and not _whole(rows, data, one.name)])
+    )
     if not cells:
         return [f"{level.capitalize()} level: not computed yet."]
     won = ", ".join(f"{title} {times}" for title, times in sorted(tally.items(), key=lambda pair: -pair[1]))
     return [
         f"{level.capitalize()} level, {cells_won} cells: ours have the least error in {ours}, others in "
         f"{cells_won - ours}. In {clear} the second is more than two standard errors of the difference behind (bold). "
-        f"Cells won: {won}." + (f" **Not computed yet, so not among them: {absent}.**" if absent else ""),
+        f"Cells won: {won}." + (f" **Not computed, or not at every epsilon: {absent}.**" if absent else ""),
         markdown_table(cells),
     ]
+
+
+def _whole(rows: Rows, data: str, name: str) -> bool:
+    """Whether a competitor was run at every epsilon."""
+    return len(_of(rows, data=data, competitor=name)) == len({row["epsilon"] for row in rows})
 
 
 def _apart(first: Row, second: Row) -> bool:
