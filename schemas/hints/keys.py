@@ -72,8 +72,13 @@ def _parents(
     return found
 
 
+def models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models that an annotation is made of, such as those of a union's branches."""
+    return [model for model, _ in _branches(annotation)]
+
+
 def _branches(annotation: Any, tag: str | None = None) -> list[Branch]:
-    """The models that an annotation is made of."""
+    """The same with the names by which a union tells its branches apart."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [(annotation, tag)]
     tag = next((one.tag for one in getattr(annotation, "__metadata__", ()) if isinstance(one, Tag)), tag)

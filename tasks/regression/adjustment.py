@@ -263,14 +263,14 @@ def adjust(
     hidden = int(np.count_nonzero(own_variances < least))
     # Noise shows some of them by chance: where most are hidden all are taken to be.
     share = 1.0 if hidden and 2 * hidden >= columns else math.sqrt(hidden / max(columns, 1))
-    found = replace(found, bias=bias + share * plain.bias)
-    if not possible or expected_width(found, units, noise) > expected_width(plain, units, noise):
+    if not possible or share == 1.0 or expected_width(found, units, noise) > expected_width(plain, units, noise):
         found = plain
     elif not estimator.trial:
         # What lines leave is no more than all that is declared, and no reason to leave everything.
         lines = moments.unseen * slopes * moments.apart
         unseen = max(float(lines[lines > 0].sum()), -float(lines[lines < 0].sum()))
-        found = replace(found, bias=found.bias + min(unseen, plain.bias))
+        # Nor are columns that noise hides, while others are seen: the estimate is better for these.
+        found = replace(found, bias=found.bias + min(unseen, plain.bias) + share * plain.bias)
     total = moments.gram - between * np.outer(moments.apart, moments.apart)
     own = np.sqrt(np.maximum(np.diagonal(total), spectrum.floor * float(spectrum.values.mean())))
     after = moments.apart - total @ found.weights

@@ -46,7 +46,8 @@ def recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself)
         return full
     if judged(full).noise_ratio(full.columns.features(False)) > PARTLY:
         return arms_recipe(study, sizes)
-    choice, width = _expected_choice(study, judged(full))
+    # Judged as if products stay: where they would be left out again, their noise is not worth it.
+    choice, width = _expected_choice(study, judged(full), keep=True)
     if full.pairs and study.estimator.basis == "auto":
         linear = replace(full, pairs=False)
         plain, narrow = _expected_choice(study, judged(linear))
@@ -60,17 +61,20 @@ def recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself)
     return full if width <= alone else arms
 
 
-def _expected_choice(study: RegressionStudy, plan: RegressionRecipe) -> tuple[Adjustment, float]:
-    """What a recipe would come to in the stand-in population, and how wide its interval would be, in units of L."""
+def _expected_choice(study: RegressionStudy, plan: RegressionRecipe, keep: bool = False) -> tuple[Adjustment, float]:
+    """What a recipe would come to in the stand-in population, and how wide its interval would be, in units of L.
+
+    ``keep``: squares and products stay even if the interval is narrower without.
+    """
     units = plan.units or 1
     scales = expected_scales(study, plan, units, StandIn())
     moments = None if plan.moments is None else expected_moments(study, plan, units, scales)
-    _, choice, _ = choose(study, plan, scales, moments)
+    _, choice, _ = choose(study, plan, scales, moments, keep)
     return choice, expected_width(choice, units, plan.effect_noise().deviation)
 
 
 def choose(
-    study: RegressionStudy, plan: RegressionRecipe, scales: Scales, moments: JointMoments | None
+    study: RegressionStudy, plan: RegressionRecipe, scales: Scales, moments: JointMoments | None, keep: bool = False
 ) -> tuple[Features | None, Adjustment, Seen | None]:
     """What is adjusted for: post-processing of the first two releases.
 
@@ -84,17 +88,22 @@ def choose(
         plain = unadjusted(study.estimator, scales, study.estimand, plan.units, noise)
         return None, plain, None
     features = plan.features(scales)
-    return features, *adjusted_by(study, plan, scales, features, moments)
+    return features, *adjusted_by(study, plan, scales, features, moments, keep)
 
 
 def adjusted_by(
-    study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features, moments: JointMoments
+    study: RegressionStudy,
+    plan: RegressionRecipe,
+    scales: Scales,
+    features: Features,
+    moments: JointMoments,
+    keep: bool = False,
 ) -> tuple[Adjustment, Seen]:
     """Slopes and weights for these features, or neither.
 
     Squares and products that turn out to widen the interval are left out: where covariates are correlated their moments
     have small eigenvalues that noise hides. What they would move the estimate by, beyond noise, is allowed for, so that
-    they stay wherever they matter.
+    they stay wherever they matter, or wherever ``keep`` says so.
 
     Raises:
         ValueError: the number of units is not known.
@@ -118,7 +127,7 @@ def adjusted_by(
         )
 
     choice, seen = of(moments)
-    if features.pairs and study.estimator.basis == "auto":
+    if features.pairs and study.estimator.basis == "auto" and not keep:
         lines = features.lines
         plain, shown = of(moments.of(lines))
         if choice.adjusted and plain.adjusted and not study.estimator.trial:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.matching_help import matching_changes
 from tests.studies import write_study
@@ -23,8 +24,11 @@ def test_a_resumed_run_matches_on_the_same_records(tmp_path: Path, home: Path, m
     honest, seen = weights.match_stage, []
 
     def watched(*arguments):
-        seen.append(honest(*arguments))
-        return seen[-1]
+        found = honest(*arguments)
+        # The plan rehearses the stage on people whom nobody is; they lie in memory.
+        if not any(isinstance(argument, MemoryEnclave) for argument in arguments):
+            seen.append(found)
+        return found
 
     watched.__name__ = "match_stage"
     monkeypatch.setattr(weights, "match_stage", watched)

@@ -100,7 +100,7 @@ def test_the_coordinator_sees_bundles_and_nothing_else(demo: tuple[Path, str]) -
     seen = sorted(str(path.relative_to(folder / "coordinator")) for path in (folder / "coordinator").rglob("*.*"))
     bundles = ["bundles/coast.json", "bundles/north.json", "bundles/valley.json"]
     # Its ledger, with the checkpoint beside it, remembers the round and nothing else.
-    ledger = ["home/ledger.db", "home/ledgers/IDENTITY.json"]
+    ledger = ["home/ledger.db", "home/ledger.db-queue", "home/ledgers/IDENTITY.json"]
     written = ["pooled/release.json", "pooled/report.html", "sites.yaml", "study.yaml"]
     assert sorted(re.sub(r"[0-9a-f]{32}", "IDENTITY", name) for name in seen) == [*bundles, *ledger, *written]
 

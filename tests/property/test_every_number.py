@@ -22,8 +22,8 @@ from pydantic import BaseModel
 from causalveil.flows.sequence.rehearse import rehearse
 from causalveil.flows.sequence.study import declare
 from causalveil.schemas.asked.numbers import ordinary
-from causalveil.schemas.documents import _models_in
 from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.hints.keys import models_in
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.tasks.direction.pairs import scaled
@@ -158,7 +158,7 @@ def replaced(document: Any, place: tuple[str | int, ...], value: Any) -> Any:
 def numeric(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Dotted names of the fields of a model that take numbers."""
     for name, field in model.model_fields.items():
-        inner = _models_in(field.annotation)
+        inner = models_in(field.annotation)
         for one in inner:
             yield from numeric(one, f"{prefix}{name}.")
         if not inner and any(

@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from causalveil.schemas.asked.study_file import STUDY_FILES
-from causalveil.schemas.documents import _models_in
+from causalveil.schemas.hints.keys import models_in
 
 PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
 
@@ -17,7 +17,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
 def fields(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
     """Dotted names of everything that a model lets somebody write."""
     for name, field in model.model_fields.items():
-        inner = _models_in(field.annotation)
+        inner = models_in(field.annotation)
         if not inner:
             yield f"{prefix}{name}"
         for one in inner:
