@@ -7,7 +7,10 @@ from typing import Any
 from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.tasks.inference.confounding import LINEAR
 from causalveil.tasks.regression import expected as regression_expected
+from causalveil.tasks.regression.interval import ADJUSTED
+from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.rehearsed import rehearsed
 
 # Correlations between covariates for which the range of widths is printed.
@@ -49,7 +52,7 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
         f"{stand_in.explained:.0%} of the outcome (`--correlation`, `--explained`, `--deviation`, `--spread`). Skewed "
         "columns without a declared scale and heavy tails widen it further.",
         f"Decided from public sizes: {features} column{'s' if features > 1 else ''} of covariates, "
-        f"{found.details['adjustment']}.",
+        f"{_decided(recipe, str(found.details['adjustment']))}.",
     ]
     if mean.bias > 0:
         sentences.append(f"It allows for a bias of {mean.bias:.3g} to either side.")
@@ -78,3 +81,10 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
     if effect is not None:
         say_effect(effect, numbers, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+def _decided(recipe: RegressionRecipe, expected: str) -> str:
+    """What the recipe allows, where the stand-in population alone would be adjusted linearly."""
+    if recipe.pairs and expected == LINEAR:
+        return f"{ADJUSTED} unless released moments say that these widen the interval"
+    return expected

@@ -7,9 +7,11 @@ import pytest
 
 from causalveil.flows.accuracy.cells import run_cell
 from causalveil.flows.accuracy.populations import POPULATIONS
+from causalveil.flows.planning.regression import expected
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.people import people
+from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.rehearsed import rehearsed
 from tests.regression_help import make_regression
 
@@ -52,3 +54,16 @@ def test_related_covariates_and_fewer_people_widen_it() -> None:
         for n, correlation in ((20_000, 0.0), (20_000, 0.7), (5_000, 0.7))
     ]
     assert widths == sorted(widths)
+
+
+def test_plan_speaks_of_products_wherever_a_run_may_use_them() -> None:
+    """Sizes from those at which lines alone are paid for to those at which products are."""
+    study = make_regression(3)
+    allowed = []
+    for units in (1_000, 3_000, 6_000, 10_000, 20_000, 40_000, 80_000):
+        sizes = sizes_of(study, units)
+        said = " ".join(expected(study, sizes, StandIn(), None)["sentences"])
+        allowed.append(recipe(study, sizes).pairs)
+        assert ("squares and products" in said) is allowed[-1]
+    assert allowed[-1]
+    assert not allowed[0]
