@@ -18,7 +18,7 @@ from tests.crash import PHASES
 from tests.flows.test_crash import STUDIES, check, ledger_url
 
 __all__ = ["ledger_url"]
-ON_A_LEDGER = 203
+ON_A_LEDGER = 200
 THROUGH_PREFECT = 56
 
 
@@ -36,17 +36,15 @@ def kill(name: str, count: int, url: str, home: Path, record: Any, **around: str
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", STUDIES)
-def test_killed_29_times_between_charge_and_finish(
-    name: str, ledger_url: str, home: Path, record_property: Any
-) -> None:
-    """203 on each ledger over the seven studies."""
+def test_killed_between_charge_and_finish(name: str, ledger_url: str, home: Path, record_property: Any) -> None:
+    """200 on each ledger over the studies."""
     kill(name, ON_A_LEDGER // len(STUDIES), ledger_url, home, record_property)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", STUDIES)
-def test_killed_8_times_through_prefect(name: str, home: Path, record_property: Any, prefect_server: str) -> None:
-    """56 over the seven studies."""
+def test_killed_through_prefect(name: str, home: Path, record_property: Any, prefect_server: str) -> None:
+    """56 over the studies."""
     url = f"sqlite:///{home / 'ledger.db'}"
     kill(name, THROUGH_PREFECT // len(STUDIES), url, home, record_property, PREFECT_API_URL=prefect_server)
