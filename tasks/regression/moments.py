@@ -100,6 +100,33 @@ class JointMoments:
         )
         return found, coefficients
 
+    def left_alike(self, lines: IntArray, slopes: FloatArray, weights: FloatArray, between: float, units: int) -> float:
+        """How clearly the other features still part the arms as they move the outcome once lines are adjusted for.
+
+        The sum over these features of what is left of q times what is left of D, each in units of its mean square, over
+        its standard deviation by noise and sampling where lines leave nothing: about standard normal there.
+
+        Args:
+            lines: places of the features that are adjusted for.
+            slopes: b of all features, 0 at other places, shape (d,).
+            weights: h of all features, likewise.
+            between: p (1 - p).
+            units: n.
+        """
+        within = self.gram - between * np.outer(self.apart, self.apart)
+        rest = np.setdiff1d(np.arange(len(self.cross)), lines)
+        size = np.maximum(np.diagonal(within)[rest], self.gram_error)
+        cross, apart = (self.cross - within @ slopes)[rest], (self.apart - within @ weights)[rest]
+        of_gram = self.gram_error**2
+        cross_square = self.cross_error**2 + of_gram * float(slopes @ slopes) + size * self.square / units
+        apart_square = self.apart_error**2 + of_gram * float(weights @ weights) + size / (units * between)
+        variance = cross_square * apart_square
+        variance += cross_square * np.maximum(apart**2 - apart_square, 0.0)
+        variance += apart_square * np.maximum(cross**2 - cross_square, 0.0)
+        # The same noise of the Gram matrix is in both.
+        alike = cross * apart - of_gram * float(slopes @ weights)
+        return float(np.sum(alike / size)) / math.sqrt(float(np.sum(variance / size**2)))
+
 
 def moments_from(released: FloatArray, units: int, noise: float, features: Features) -> JointMoments:
     """What the released sums say.

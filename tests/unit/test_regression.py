@@ -324,3 +324,19 @@ def test_products_that_matter_stay_though_they_widen() -> None:
     found = analysed(study, rows_of(study, population, 10_000, 0))
     assert found.details["adjustment"] == "adjusted, with squares and products"
     assert found.interval.lower <= population.truth <= found.interval.upper
+
+
+def test_a_budget_that_admits_products_widens_no_interval_where_they_confound_nothing() -> None:
+    """18 normals of correlation .7^|i-j|, 30,000 people: products enter between epsilon 4 and 8, and widened by 5.
+
+    One seeded run at either budget, of the same people.
+    """
+    population, widths = POPULATIONS["toeplitz18"], []
+    for epsilon in ("4", "8"):
+        study = parse_study(population.study({"name": "regression"}, epsilon, "1e-6"))
+        assert isinstance(study, RegressionStudy)
+        found = analysed(study, rows_of(study, population, 30_000, 0))
+        assert found.details["adjustment"] == "adjusted linearly"
+        widths.append(found.interval.upper - found.interval.lower)
+    assert recipe(study, sizes_of(study, 30_000)).pairs
+    assert widths[1] <= 1.2 * widths[0]
