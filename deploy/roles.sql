@@ -10,9 +10,10 @@ CREATE ROLE causalveil_ledger LOGIN PASSWORD :'ledger_password';
 CREATE ROLE causalveil_warehouse LOGIN PASSWORD :'warehouse_password';
 ALTER ROLE causalveil_warehouse SET default_transaction_read_only = on;
 
-CREATE DATABASE prefect OWNER causalveil_prefect;
-CREATE DATABASE ledger OWNER causalveil_ledger;
-CREATE DATABASE warehouse;
+-- A cluster that was made without a locale has another encoding by default.
+CREATE DATABASE prefect OWNER causalveil_prefect TEMPLATE template0 ENCODING 'UTF8';
+CREATE DATABASE ledger OWNER causalveil_ledger TEMPLATE template0 ENCODING 'UTF8';
+CREATE DATABASE warehouse TEMPLATE template0 ENCODING 'UTF8';
 -- Nobody connects to a database that is not theirs.
 REVOKE ALL ON DATABASE prefect, ledger, warehouse FROM PUBLIC;
 GRANT CONNECT ON DATABASE warehouse TO causalveil_warehouse;

@@ -21,6 +21,8 @@ if [ "$PREFECT_SERVER_CORS_ALLOWED_ORIGINS" = "*" ]; then
     echo "PREFECT_SERVER_CORS_ALLOWED_ORIGINS must name origins, not *" >&2
     exit 2
 fi
+# Prefect unpacks its pages beside its code, where a user without privileges may not write: then it has none.
+export PREFECT_SERVER_UI_STATIC_DIRECTORY="${PREFECT_SERVER_UI_STATIC_DIRECTORY:-${PREFECT_HOME:-$HOME/.prefect}/pages}"
 export PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE=prefect.server.concurrency.lease_storage.filesystem
 export PREFECT_SERVER_ANALYTICS_ENABLED=false DO_NOT_TRACK=1
 # What flows need is none of the server's business.

@@ -24,8 +24,8 @@ WHY_NOT_SUPERUSER = "only root may run psql as the PostgreSQL server's superuser
 
 
 @contextmanager
-def database() -> Iterator[str | None]:
-    """Yield the URL of a new empty database; None where no server can be had.
+def database(options: str = "") -> Iterator[str | None]:
+    """Yield the URL of a new empty database, made with ``options`` (SQL); None where no server can be had.
 
     Raises:
         psycopg.Error: the server that the variable names cannot be used, which is no reason to skip.
@@ -35,7 +35,7 @@ def database() -> Iterator[str | None]:
         yield None
         return
     name = f"causalveil_test_{secrets.token_hex(6)}"
-    _execute(server, f"CREATE DATABASE {name}")
+    _execute(server, f"CREATE DATABASE {name} {options}")
     try:
         yield server.set(database=name).render_as_string(hide_password=False)
     finally:

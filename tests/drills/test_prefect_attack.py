@@ -43,9 +43,14 @@ def around(home: Path, **more: str) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The server's own."""
+    return tmp_path_factory.mktemp("prefect")
+
+
+@pytest.fixture(scope="module")
+def api(folder: Path) -> Iterator[str]:
     """A server as deploy/README.md starts it, on a free port, with the locked pool."""
-    folder = tmp_path_factory.mktemp("prefect")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
@@ -92,6 +97,14 @@ def operator(api: str) -> Iterator[httpx.Client]:
     user, _, password = PASSWORD.partition(":")
     with httpx.Client(base_url=api, auth=(user, password), timeout=60) as client:
         yield client
+
+
+def test_pages_are_unpacked_where_the_server_may_write(api: str, folder: Path) -> None:
+    """As a service and in a container its user may not write beside Prefect's code."""
+    pages = httpx.get(api.removesuffix("api"), timeout=60, follow_redirects=True)
+    assert pages.is_success
+    assert "<html" in pages.text
+    assert any((folder / "pages").rglob("index.html"))
 
 
 @pytest.mark.parametrize("wrong", [None, ("operator", "change-me"), ("", "")])

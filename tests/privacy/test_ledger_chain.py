@@ -356,6 +356,16 @@ class TestDatabase:
         with pytest.raises(LedgerError, match="is read-only"):
             read_only.reserve(reservation(), contract())
 
+    def test_a_cluster_without_a_locale(self) -> None:
+        """Its databases hold bytes; the ledger's hashes are those of the text."""
+        with postgres.database("TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'") as url:
+            if url is None:
+                pytest.skip(postgres.WHY_NOT)
+            ledger = open_ledger(url)
+            ledger.grant(contract(), "the committee of Zürich")
+            assert ledger.account("trial").caps
+            open_ledger(url).verify()
+
     def test_not_a_database(self, tmp_path: Path) -> None:
         path = tmp_path / "ledger.db"
         path.write_text("these are not the bytes of a database" * 100)

@@ -82,7 +82,8 @@ class Store:
             sa.event.listen(engine, "connect", _prepare_sqlite)
             sa.event.listen(engine, "begin", _begin_sqlite)
             return engine
-        arguments = {"connect_timeout": "10", "application_name": "causalveil"}
+        # A cluster that was made without a locale would else hand out bytes.
+        arguments = {"connect_timeout": "10", "application_name": "causalveil", "client_encoding": "utf8"}
         return sa.create_engine(
             self.url,
             poolclass=sa.NullPool,
