@@ -1,9 +1,10 @@
 """What is balanced: features of public covariates, each with the share of the outcome that it may explain.
 
-Columns, squares, products, a propensity index and ten bins of it, each centred and scaled on a sample of rows. The
-outcome's mean within an arm is taken for a constant plus sum_j beta_j F_j with independent beta_j of variance
-s^2 R_j/q_j, s the outcome's deviation: R_j is the share of a kind of features and q_j how many there are. All of this
-is a function of public columns, so that nothing has to be exact. Derivation: ``docs/proofs/balancing.md``, section 5.
+Columns, squares, products, cells of coarse covariates, a propensity index and ten bins of it, each centred and scaled
+on a sample of rows. The outcome's mean within an arm is taken for a constant plus sum_j beta_j F_j with independent
+beta_j of variance s^2 R_j/q_j, s the outcome's deviation: R_j is the share of a kind of features and q_j how many there
+are, or one over a cell's variance. All of this is a function of public columns, so that nothing has to be exact.
+Derivation: ``docs/proofs/balancing.md``, section 5.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.balancing.cells import Cells, spread
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.regression.columns import Columns
 
-# Shares R of the residual variance: all columns together, all squares and products, the index, its bins.
-COLUMNS, CURVES, INDEX, BINS = 1.0, 0.3, 1.0, 0.35
+# Shares R of the residual variance: all columns together, all squares and products, cells, the index, its bins.
+COLUMNS, CURVES, CELLS, INDEX, BINS = 1.0, 0.3, 0.2, 1.0, 0.35
 NUMBER_OF_BINS = 10
 # The prior variance of the coefficients of the index over that of the outcome.
 INDEX_PRIOR = 1.0
@@ -99,9 +101,10 @@ class BalancedFeatures:
         kept: columns of x that enter.
         bent: the skewed among them, whose logarithms enter behind them.
         first, second: places within ``kept`` whose product is a curve; squares come first.
-        own: how many curves are features of their own.
-        columns, curves: their scales.
-        coefficients: of the propensity index in (1, columns, curves).
+        cells: of coarse covariates.
+        own: which of (1, columns, curves, cells) are features of their own.
+        columns, curves, indicators: their scales.
+        coefficients: of the propensity index in (1, columns, curves, cells).
         cuts: where the index is cut.
         index: its scale.
         edges: between bins of it.
@@ -113,9 +116,11 @@ class BalancedFeatures:
     bent: Bent
     first: IntArray
     second: IntArray
-    own: int
+    cells: Cells
+    own: IntArray
     columns: Standard
     curves: Standard
+    indicators: Standard
     coefficients: FloatArray
     cuts: FloatArray
     index: Standard
@@ -132,14 +137,13 @@ class BalancedFeatures:
         """Features of rows, shape (rows, features), and the index, shape (rows,)."""
         base = self._base(x)
         index = np.clip(base @ self.coefficients, *self.cuts)
-        own = base[:, : base.shape[1] - len(self.first) + self.own]
         bins = _bins(index, self.edges)
-        return np.concatenate([own, self.index(index[:, None]), self.bins(bins)], axis=1), index
+        return np.concatenate([base[:, self.own], self.index(index[:, None]), self.bins(bins)], axis=1), index
 
     def _base(self, x: FloatArray) -> FloatArray:
         z = self.columns(self.bent(x[:, self.kept]))
         curves = self.curves(z[:, self.first] * z[:, self.second])
-        return np.concatenate([np.ones((len(z), 1)), z, curves], axis=1)
+        return np.concatenate([np.ones((len(z), 1)), z, curves, self.indicators(self.cells(x))], axis=1)
 
 
 def _bins(index: FloatArray, edges: FloatArray) -> FloatArray:
@@ -180,44 +184,67 @@ def learn_features(study: EffectStudy, enclave: Enclave, units: int) -> tuple[Ba
     columns = Columns.of(study)
     first, second = curve_places(columns)
     kept: IntArray = np.array(columns.kept, dtype=np.int64)
-    squares = len(columns.curved)
-    extra = 2 + NUMBER_OF_BINS
-    wide = len(kept) + len(first) + extra
-    own = len(first) if units * wide**2 <= FULL_WORK else squares
+    wide = len(kept) + len(first) + 2 + NUMBER_OF_BINS
     rows = sample_rows(enclave, units, sample_size(wide))
     bent = Bent.of(rows.x[:, kept], np.array(columns.curved, dtype=np.int64))
     z_scale = Standard.of(bent(rows.x[:, kept]))
     z = z_scale(bent(rows.x[:, kept]))
     products = z[:, first] * z[:, second]
     curve_scale = Standard.of(products)
-    base = np.concatenate([np.ones((len(z), 1)), z, curve_scale(products)], axis=1)
-    penalties = np.concatenate(
-        [[CONSTANT_PENALTY], np.full(z.shape[1], len(kept) / COLUMNS), np.full(len(first), len(first) / CURVES)]
-    )
-    coefficients = logistic(base, rows.t, penalties / INDEX_PRIOR)
+    cells = Cells.of(study, rows.x)
+    indicators = cells(rows.x)
+    cell_scale = Standard.of(indicators)
+    base = np.concatenate([np.ones((len(z), 1)), z, curve_scale(products), cell_scale(indicators)], axis=1)
+    # What sets one cell apart is no larger for cells of few units.
+    scarce = 1 / np.maximum(indicators.var(axis=0), SMALLEST_DEVIATION)
+    of_columns = np.full(z.shape[1], len(kept) / COLUMNS)
+    plain = np.concatenate([[CONSTANT_PENALTY], of_columns, np.full(len(first), len(first) / CURVES)])
+    coefficients = _index_coefficients(base, rows.t, plain, scarce, indicators)
     index = base @ coefficients
     cuts: FloatArray = np.quantile(index, INDEX_CUTS)
     index = np.clip(index, *cuts)
     edges: FloatArray = np.quantile(index, np.arange(1, NUMBER_OF_BINS) / NUMBER_OF_BINS)
-    of_columns = np.full(z.shape[1], len(kept) / COLUMNS)
-    of_curves = np.full(own, own / CURVES)
-    of_index = np.array([1 / INDEX, *[NUMBER_OF_BINS / BINS] * NUMBER_OF_BINS])
+    curves = len(first) if units * wide**2 <= FULL_WORK else len(columns.curved)
+    own = np.concatenate([np.arange(1 + z.shape[1] + curves), np.arange(len(plain), base.shape[1])])
+    of_own = [[CONSTANT_PENALTY], of_columns, np.full(curves, curves / CURVES), scarce / CELLS]
+    of_index = [1 / INDEX, *[NUMBER_OF_BINS / BINS] * NUMBER_OF_BINS]
     features = BalancedFeatures(
         kept=kept,
         bent=bent,
         first=first,
         second=second,
+        cells=cells,
         own=own,
         columns=z_scale,
         curves=curve_scale,
+        indicators=cell_scale,
         coefficients=coefficients,
         cuts=cuts,
         index=Standard.of(index[:, None]),
         edges=edges,
         bins=Standard.of(_bins(index, edges)),
-        penalties=np.concatenate([[CONSTANT_PENALTY], of_columns, of_curves, of_index]),
+        penalties=np.concatenate([*of_own, of_index]),
     )
     return features, rows
+
+
+def _index_coefficients(
+    base: FloatArray, t: ByteArray, plain: FloatArray, scarce: FloatArray, indicators: FloatArray
+) -> FloatArray:
+    """Of the index: with cells as far as treatments follow them beyond columns and products, which is public too.
+
+    Args:
+        base: shape (rows, d), cells last.
+        t: shape (rows,).
+        plain: penalties of all but the cells.
+        scarce: one over each cell's variance.
+        indicators: of cells, unscaled.
+    """
+    coefficients = logistic(base[:, : len(plain)], t, plain / INDEX_PRIOR)
+    between = spread(indicators, base[:, : len(plain)] @ coefficients, t)
+    if between == 0:
+        return np.concatenate([coefficients, np.zeros(len(scarce))])
+    return logistic(base, t, np.concatenate([plain / INDEX_PRIOR, scarce / between]))
 
 
 def logistic(base: FloatArray, t: ByteArray, penalties: FloatArray) -> FloatArray:

@@ -16,8 +16,8 @@ from causalveil.tasks.weighted.perturb import mechanism, sums
 
 SLOT = Slot(name="effect", stage="perturb", scope=Scope.all)
 NOT_COVERED = (
-    "confounding by what nobody recorded, and what depends on covariates otherwise than by columns, squares, products "
-    "and the propensity index"
+    "confounding by what nobody recorded, and what depends on covariates otherwise than by columns, squares, products, "
+    "cells of coarse covariates and the propensity index"
 )
 COVERS_IMBALANCE = "what imbalance is left, up to the declared allowance"
 
@@ -45,6 +45,8 @@ def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> E
         **result.details,
         "adjustment": "adjusted by balancing weights",
         "features": found.features,
+        "cells": found.cells,
+        "alone_in_cell": found.alone,
         "largest_difference_before": found.before,
         "largest_difference_after": found.after,
         "cap_treated": treated,

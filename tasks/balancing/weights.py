@@ -36,6 +36,8 @@ class Balance:
         features: how many are balanced, the constant among them.
         before, after: the largest difference of the arms' weighted means of a feature, in its deviations.
         caps: the largest weight that each arm was allowed, in mean weights; 1 for an arm that is not weighed.
+        cells: of coarse covariates, among the features.
+        alone: units whose cell has nobody of the other arm; columns and products speak for them.
     """
 
     weights: PublicWeights
@@ -44,6 +46,8 @@ class Balance:
     before: float
     after: float
     caps: tuple[float, float]
+    cells: int = 0
+    alone: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,18 @@ class Balancer:
 
         total = np.sum(self._over_chunks(of), axis=0)
         return total[:, :-1], total[:, -1]
+
+    def alone(self) -> int:
+        """How many units have nobody of the other arm in their cell; 0 without cells."""
+
+        def of(rows: Rows) -> FloatArray:
+            inside = self.features.cells(rows.x)
+            return np.stack([inside[rows.t == 0].sum(axis=0), inside[rows.t != 0].sum(axis=0)])
+
+        if not self.features.cells.count:
+            return 0
+        found = np.sum(self._over_chunks(of), axis=0)
+        return round(float(found[:, found.min(axis=0) == 0].sum()))
 
     def arm_sums(self, arm: int, cap: float, multipliers: FloatArray) -> Sums:
         """What the dual needs of an arm's rows."""
@@ -194,6 +210,8 @@ def summary(
         before=float(np.abs(means[1] - means[0])[1:].max(initial=0.0)),
         after=float(np.abs(off[1] - off[0]).max(initial=0.0)),
         caps=caps,
+        cells=balancer.features.cells.count,
+        alone=balancer.alone(),
     )
 
 

@@ -130,7 +130,15 @@ PUBLIC = {
 }
 # What a release under public columns says of them exactly.
 OF_COLUMNS = {"effective_treated", "effective_control", "largest_weight", "sensitivity_of_estimate", "variance_share"}
-OF_COLUMNS |= {"features", "largest_difference_before", "largest_difference_after", "cap_treated", "cap_control"}
+OF_COLUMNS |= {
+    "features",
+    "cells",
+    "alone_in_cell",
+    "largest_difference_before",
+    "largest_difference_after",
+    "cap_treated",
+    "cap_control",
+}
 DIRECT = [name for name in {**STUDIES, **MORE} if name not in {"matching", "direction"}]
 
 
