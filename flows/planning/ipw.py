@@ -45,16 +45,24 @@ def expected(
     if study.privacy.level is not Level.label:
         norm = coefficient_bound(study.estimator.penalty)
         numbers["adjustment"] = foreseen.adjustment
+        allows = study.estimator.unadjusted.outcome > 0
+        covered = "The interval covers neither this noise nor the shrinkage."
+        if allows:
+            covered = "What both leave of confounding is allowed for up to the declared size."
         sentences.append(
             f"Propensity model: noise of standard deviation {foreseen.propensity_noise:.3g} on each coefficient; "
             f"penalty {study.estimator.penalty:g} keeps their norm below {norm:.3g} and about "
-            f"{foreseen.adjustment:.0%} of each. The interval covers neither this noise nor the shrinkage."
+            f"{foreseen.adjustment:.0%} of each. {covered}"
         )
         if foreseen.adjustment < ENOUGH:
+            said = "and no interval says so: unless treatment was randomised, lower it as far as the noise on the "
+            said += "coefficients allows."
+            if allows:
+                said = "and the interval allows for all that 'unadjusted' declares; estimator 'auto' picks one that "
+                said += "adjusts if any can."
+            kept = f"{foreseen.adjustment:.0%}"
             warnings.append(
-                f"penalty {study.estimator.penalty:g} keeps about {foreseen.adjustment:.0%} of what adjusts for "
-                "confounding, and no interval says so: unless treatment was randomised, lower it as far as the noise "
-                "on the coefficients allows."
+                f"penalty {study.estimator.penalty:g} keeps about {kept} of what adjusts for confounding, {said}"
             )
         bias = ipw_expected.lemma3_bound(study, sizes, stand_in)
         numbers["propensity_bias_bound"] = bias if bias != float("inf") else None

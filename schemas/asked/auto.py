@@ -36,7 +36,7 @@ def options(auto: AutoEstimator, privacy: PrivacyRequest) -> list[Option]:
     """
     trial = auto.trial or auto.known is not None
     if privacy.level is Level.training_units:
-        return [({"name": "ipw"}, privacy)]
+        return [({"name": "ipw", "unadjusted": {"outcome": 0.0}} if trial else {"name": "ipw"}, privacy)]
     if privacy.level is Level.label:
         free = privacy.model_copy(update={"delta": Decimal(0)})
         return [({"name": "balancing", "allowance": 0.0} if trial else {"name": "balancing"}, free)]

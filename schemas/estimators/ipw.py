@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from causalveil.schemas.estimators.regression import Unadjusted
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import (
     PUBLIC_WEIGHTS,
@@ -28,13 +29,18 @@ class Weighting(StrEnum):
 
 
 class IpwEstimator(EstimatorSettings):
-    """Inverse probability weighting with a private propensity model (Lee et al. 2019a, 2019b)."""
+    """Inverse probability weighting with a private propensity model (Lee et al. 2019a, 2019b).
+
+    What the model's penalty, its noise and the clip leave of confounding is allowed for as ``unadjusted`` says; its
+    ``outcome: 0`` is for a trial. At label level scores are exact, and the imbalance that they leave is allowed for.
+    """
 
     name: Literal["ipw"]
     weighting: Weighting = Weighting.hajek
     clip: Clip = (0.1, 0.9)
     train_fraction: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
     penalty: Penalty = 0.1
+    unadjusted: Unadjusted = Unadjusted()
     variant: Variant = Variant.ours
 
 

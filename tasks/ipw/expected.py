@@ -54,12 +54,13 @@ class Drowning:
 def expected_statistics(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> FloatArray:
     """The sums that the stand-in population would give without noise, in the order of ``statistic_names``.
 
-    Both arms' outcomes are centred in the declared range; everybody's score is the treated share, clipped.
+    Both arms' outcomes are centred in the declared range; everybody's score is what the penalty leaves of the treated
+    share, clipped.
     """
     n = sizes.estimation
     share = stand_in.treated
     low, high = study.estimator.clip
-    score = np.full(2, min(max(share, low), high))
+    score = np.full(2, min(max(penalised_share(study, share), low), high))
     raw = weights.weights(study.estimand, score, np.array([1, 0], dtype=np.uint8))
     largest = weights.largest_weights(study.estimand, study.estimator.clip)
     counts = np.array([share, 1 - share]) * n
@@ -79,6 +80,22 @@ def expected_statistics(study: IpwStudy, sizes: Sizes, stand_in: StandIn = Stand
         signed = float(counts @ (np.array([1.0, -1.0]) * raw)) / max(largest)
         return np.array([0.0, weights.LABEL_SQUARE * squares, signed])
     return np.array([n * (mean - scale.middle) / scale.half, squares])
+
+
+def penalised_share(study: IpwStudy, share: float) -> float:
+    """Everybody's score if covariates say nothing of treatment: the intercept is penalised as slopes are.
+
+    Rows have c = 1/sqrt(columns + 1) for it, so its coefficient w satisfies c (score - share) + penalty w = 0.
+    """
+    from scipy.optimize import brentq
+
+    pull = 1 / ((len(study.covariates) + 1) * study.estimator.penalty)
+
+    def excess(score: float) -> float:
+        return math.log(score / (1 - score)) - pull * (share - score)
+
+    low, high = min(share, 0.5), max(share, 0.5)
+    return low if low == high else float(brentq(excess, low, high))
 
 
 def expected_findings(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:

@@ -16,7 +16,8 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.normalise import dimension, feature_names
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.ipw import perturb, weights
+from causalveil.tasks.inference.confounding import COVERS_DECLARED
+from causalveil.tasks.ipw import allowance, perturb, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
 
@@ -25,8 +26,10 @@ FLOOR_DEVIATIONS = 5.0
 # The share of a coefficient below which planner and release speak of shrinkage.
 ENOUGH = 0.8
 WEIGHTED = "adjusted by inverse probability weights"
-PENALISED = "partly adjusted: the penalty keeps about {kept:.0%} of what adjusts for confounding"
-NOT_COVERED = "confounding; clipping, misspecification, shrinkage and noise of the propensity model"
+PENALISED = "partly adjusted, by a model of treatment whose penalty keeps about {kept:.0%} of what adjusts"
+# What a penalty, noise and the clip leave is allowed for; without any of them nothing is.
+NOT_COVERED = "confounding beyond the declared size, by covariates or by what nobody recorded"
+NOT_COVERED_PUBLIC = "confounding; clipping and misspecification of the propensity model"
 
 
 def findings(
@@ -45,16 +48,22 @@ def findings(
         estimate, details = _hajek(study, statistics, noise)
     else:
         estimate, details = _horvitz_thompson(study, statistics, sizes.estimation, largest)
+    allows = leaves_confounding(study)
+    if allows:
+        distance, share = allowance.distance_left(study, sizes), study.estimator.unadjusted.outcome
+        estimate = replace(estimate, offset=math.sqrt(share) * distance * _spread(study, statistics, noise))
     width = study.outcome.width
     bounds = None if study.estimator.variant is Variant.paper else (-width, width)
     value, interval, variance, upper = assemble(estimate, noise, study.confidence, bounds)
+    if estimate.offset > 0:
+        interval = interval.model_copy(update={"covers": (*interval.covers, COVERS_DECLARED)})
     details |= {
         "noise_standard_error": math.sqrt(variance.noise),
         "sampling_standard_error": math.sqrt(variance.sampling),
         "sampling_standard_error_upper": math.sqrt(upper),
         "propensity_noise_standard_error_bound": propensity_noise_bound(study, sizes),
         "denominator_clamped": estimate.drowned,
-        "not_covered": NOT_COVERED,
+        "not_covered": NOT_COVERED if allows else NOT_COVERED_PUBLIC,
         "adjustment": adjustment(study),
     }
     return EffectFindings(value, interval, variance, details)
@@ -62,8 +71,12 @@ def findings(
 
 def adjustment(study: IpwStudy) -> str:
     """What a penalty leaves of the adjustment, as the release says it; at label level a small one costs nothing."""
-    kept = adjustment_share(study)
-    return WEIGHTED if kept >= ENOUGH else PENALISED.format(kept=kept)
+    return PENALISED.format(kept=adjustment_share(study)) if leaves_confounding(study) else WEIGHTED
+
+
+def leaves_confounding(study: IpwStudy) -> bool:
+    """Whether a part of the adjustment is lost that nobody can tell: wherever coefficients are noisy or penalised."""
+    return study.privacy.level is not Level.label or adjustment_share(study) < ENOUGH
 
 
 def adjustment_share(study: IpwStudy, treated: float = 0.5) -> float:
@@ -80,7 +93,7 @@ def adjustment_share(study: IpwStudy, treated: float = 0.5) -> float:
 def propensity_noise_bound(study: IpwStudy, sizes: Sizes) -> float:
     """Upper bound, to first order, on what noise of the propensity model adds to the estimate's standard error.
 
-    From declared values alone, so it is wide; the interval does not cover this source. A weighted mean of u
+    From declared values alone, so it is wide; the interval allows for what confounds of it. A weighted mean of u
     in [-1, 1] moves along the coefficients by the weighted covariance of u with d log(weight)/dw = k x, where
     ||x|| <= 1 and a standard deviation of u is at most 1: k = 1 - score and score for the arms of ATE, 1 for
     the arm that is weighted in ATT and ATC. Horvitz-Thompson means are not centred: |y| <= C, weight times k.
@@ -95,6 +108,21 @@ def propensity_noise_bound(study: IpwStudy, sizes: Sizes) -> float:
         return deviation * factor * study.outcome.width / 2
     odds = max(high / (1 - high), (1 - low) / low)
     return deviation * odds * max(abs(study.outcome.lower), abs(study.outcome.upper))
+
+
+def _spread(study: IpwStudy, statistics: FloatArray, noise: Noise) -> float:
+    """Upper bound on the standard deviation of outcomes within the arms that are weighted, outcome units.
+
+    Horvitz-Thompson means are not centred: the largest declared outcome, which no root mean square exceeds.
+    """
+    if study.estimator.weighting is not Weighting.hajek:
+        return max(abs(study.outcome.lower), abs(study.outcome.upper))
+    arms = []
+    for numerator, total, square, linear, constant in np.asarray(statistics).reshape(2, 5).tolist():
+        mean = min(max(numerator / max(total, 1e-9), -1.0), 1.0)
+        arms.append((square - 2 * mean * linear + mean**2 * constant, constant, mean))
+    used = {Estimand.ATE: arms, Estimand.ATT: arms[1:], Estimand.ATC: arms[:1]}[study.estimand]
+    return allowance.weighted_spread(used, noise, study.confidence) * study.outcome.width / 2
 
 
 def _hajek(

@@ -5,7 +5,8 @@ sqrt(.95 .05 / 300) = 1.26 %; three of them are allowed, so a test fails falsely
 seed and not at all for this one.
 
 Where treatment was randomised the propensity model has nothing to learn, and its shrinkage does no harm. Where it was
-not, the interval covers what weighting by the released model converges to, and not the effect; both are measured.
+not, noise and sampling cover what weighting by the released model converges to, and the effect is covered by the
+allowance for what is left; both are measured.
 """
 
 from __future__ import annotations
@@ -53,9 +54,9 @@ def means(x: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def two_numbers(**changes: Any) -> IpwStudy:
-    """A study of the two covariates of :func:`people`."""
+    """A study of the two covariates of :func:`people`, that allows for no confounding unless ``changes`` do."""
     numbers = {name: {"lower": -1, "upper": 1} for name in ("x0", "x1")}
-    return make_study(covariates={"age": ..., "group": ..., **numbers}, **changes)
+    return make_study(covariates={"age": ..., "group": ..., **numbers}, **{"unadjusted": {"outcome": 0}, **changes})
 
 
 def people(assignment: FloatArray, random: np.random.Generator) -> Rows:
@@ -178,7 +179,7 @@ def test_a_randomised_study_is_covered_at_a_known_width(name: str, changes: dict
 
 
 def test_a_confounded_study_is_off_by_what_shrinkage_predicts_and_covers_the_weighted_contrast() -> None:
-    """What is *not* covered: the default penalty leaves most of the confounding in, and no interval says so."""
+    """The default penalty leaves most of the confounding in, which no noise tells and the allowance covers."""
     study = two_numbers()
     runs, effect = simulate(study, CONFOUNDED, seed=22), truth(study, CONFOUNDED)
     limits = np.array([weighted_limit(study, CONFOUNDED, run.coefficients) for run in runs])
@@ -199,6 +200,9 @@ def test_a_confounded_study_is_off_by_what_shrinkage_predicts_and_covers_the_wei
     assert abs(bias - predicted) <= 3.5 * error
     assert covers_effect <= 0.05  # the honest number: shrinkage alone moves the estimate out of its interval
     assert abs(oracle) <= 0.1 * predicted  # and it is shrinkage: true scores show no such bias
+    allowing = simulate(two_numbers(unadjusted={}), CONFOUNDED, seed=22)
+    assert coverage(allowing, effect) >= LOWEST
+    assert width(allowing) >= 2 * predicted
 
 
 def test_these_tests_can_fail() -> None:

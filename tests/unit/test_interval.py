@@ -208,8 +208,9 @@ def test_what_an_interval_covers_is_said() -> None:
     rows = random_rows(5000, 4, 1)
     noisy, _ = exact_findings(make_study(), rows)
     exact, _ = exact_findings(make_study(level="training_units"), rows)
-    assert noisy.interval.covers == ("sampling", "effect noise", "variance noise")
-    assert exact.interval.covers == ("sampling",)
+    left = "confounding up to the declared size"
+    assert noisy.interval.covers == ("sampling", "effect noise", "variance noise", left)
+    assert exact.interval.covers == ("sampling", left)
     assert exact.variance.noise == 0
-    assert "propensity" in noisy.details["not_covered"]
+    assert str(noisy.details["not_covered"]).startswith("confounding beyond the declared size")
     assert FLOOR_DEVIATIONS >= 3

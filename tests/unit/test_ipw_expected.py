@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.ipw import allowance, perturb, weights
 from causalveil.tasks.ipw import expected as ipw_expected
-from causalveil.tasks.ipw import perturb, weights
 from causalveil.tasks.ipw.interval import adjustment_share, findings
 from causalveil.tasks.models import logistic
 from tests.ipw_help import ESTIMANDS, make_study
@@ -33,7 +35,7 @@ VARIANTS = (
 
 @pytest.mark.parametrize("changes", VARIANTS)
 def test_expected_sums_are_those_of_the_stand_in_population(changes: dict[str, object]) -> None:
-    """A population of four kinds of unit whose arms have the declared middle and deviation, all scores 0.3."""
+    """A population of four kinds of unit whose arms have the declared middle and deviation, all of one score."""
     study = make_study(**changes)
     stand_in = ipw_expected.StandIn(treated=0.3, deviation=2.0)
     n, half = 1000, study.outcome.width / 2
@@ -41,7 +43,9 @@ def test_expected_sums_are_those_of_the_stand_in_population(changes: dict[str, o
     t = np.repeat([1, 1, 0, 0], [150, 150, 350, 350]).astype(np.uint8)
     u = np.where(np.arange(n) % 2 == 0, 2.0, -2.0) / half
     rows = weights.Rows(np.full((n, 1), 1.0), t, u)
-    w = np.array([math.log(0.3 / 0.7)])
+    score = ipw_expected.penalised_share(study, 0.3)
+    assert 0.3 < score < 0.5
+    w = np.array([math.log(score / (1 - score))])
     exact = weights.exact_sums(study, lambda _: rows, 1, n, w)
     np.testing.assert_allclose(ipw_expected.expected_statistics(study, sizes, stand_in), exact, atol=1e-5)
 
@@ -88,7 +92,7 @@ def test_the_wrong_sign_is_as_frequent_as_said() -> None:
 
 
 def test_a_drowned_effect_is_said_to_be_and_how_many_units_would_do() -> None:
-    study = make_study(outcome={"lower": 0, "upper": 60_000})
+    study = make_study(outcome={"lower": 0, "upper": 60_000}, unadjusted={"outcome": 0})
     verdict = ipw_expected.drowned(study, sizes_of(study, 445), 1800)
     assert verdict.drowned
     assert verdict.sign_wrong > 0.4
@@ -208,7 +212,72 @@ def test_support_bound_is_the_papers() -> None:
 
 def test_a_release_says_what_the_penalty_leaves() -> None:
     """At any number of people: more of them do not bring back what a penalty takes off."""
-    for penalty, words in ((0.1, "partly adjusted"), (1e-4, "adjusted by inverse probability weights")):
-        study = make_study(penalty=penalty)
+    clean = "adjusted by inverse probability weights"
+    for penalty, level, words in ((0.1, "sample", "partly"), (1e-4, "sample", "partly"), (1e-4, "label", clean)):
+        study = make_study(penalty=penalty, level=level)
         found = ipw_expected.expected_findings(study, sizes_of(study, 1_000_000))
         assert str(found.details["adjustment"]).startswith(words)
+
+
+@pytest.mark.parametrize("level", ["sample", "training_units"])
+@pytest.mark.parametrize("delta", ["0", "1e-6"])
+@pytest.mark.parametrize("penalty", [0.1, 0.001])
+def test_more_people_or_epsilon_never_widen_what_is_expected(level: str, delta: str, penalty: float) -> None:
+    """From 100 to 10^7 people and epsilon .05 to 16, the allowance for what the propensity model leaves in it."""
+    epsilons = ("0.05", "0.1", "0.25", "0.5", "1", "2", "4", "8", "16")
+    sizes, widths = [round(100 * 10 ** (step / 2)) for step in range(11)], {}
+    for i, epsilon in enumerate(epsilons):
+        study = make_study(
+            epsilon=epsilon, delta=delta, level=level, penalty=penalty, outcome={"lower": 0, "upper": 10}
+        )
+        for j, n in enumerate(sizes):
+            widths[i, j] = ipw_expected.expected(study, sizes_of(study, n)).half_width
+    for (i, j), width in widths.items():
+        for more in ((i + 1, j), (i, j + 1)):
+            assert widths.get(more, 0.0) <= width * (1 + 1e-6), (epsilons[i], sizes[j], more)
+
+
+def test_what_noisy_or_penalised_scores_leave_is_allowed_for() -> None:
+    """The declared bias of the spread within arms, and no more than nothing where treatment was randomised."""
+    study = make_study(epsilon="1e6", delta="0", outcome={"lower": 0, "upper": 10})
+    found = ipw_expected.expected_findings(study, sizes_of(study, 1_000_000), StandIn(deviation=2.0))
+    assert found.interval.bias == pytest.approx(math.sqrt(0.5) * 2.0, rel=1e-3)
+    assert "confounding up to the declared size" in found.interval.covers
+    trial = make_study(unadjusted={"outcome": 0})
+    randomised = ipw_expected.expected_findings(trial, sizes_of(trial, 1_000))
+    assert randomised.interval.bias == 0
+    assert "confounding up to the declared size" not in randomised.interval.covers
+
+
+def test_noise_of_scores_moves_arms_no_further_than_weights_within_the_clip() -> None:
+    """Distance declared, plus noise, up to (r - 1)/(2 sqrt(r)) an arm, which two values attain."""
+    study = make_study(epsilon="0.001", delta="0", clip=(0.1, 0.9))
+    assert allowance.most_moved(study) == pytest.approx(2 * (9 - 1) / (2 * 3))
+    assert allowance.distance_left(study, sizes_of(study, 100)) == pytest.approx(1 + 8 / 3)
+    random = np.random.default_rng(5)
+    largest = 0.0
+    for share in np.linspace(0.01, 0.99, 99):
+        f = np.array([-math.sqrt(share / (1 - share)), math.sqrt((1 - share) / share)])
+        chance = np.array([1 - share, share])
+        largest = max(largest, float((chance * [1, 9]) @ f / ((chance * [1, 9]) @ [1, 1])))
+    assert largest == pytest.approx(8 / 6, rel=1e-3)
+    for _ in range(500):
+        f, weight = random.normal(size=20), random.uniform(1, 9, 20)
+        moved = abs(float(weight @ f / weight.sum() - f.mean())) / float(f.std())
+        assert moved <= 8 / 6
+
+
+def test_the_bound_on_the_spread_within_arms() -> None:
+    """It holds but for a quarter of 1 - confidence, and is never above the declared range: 4,000 seeded draws.
+
+    False alarm: the count of misses is above 90 of 4,000 at .0125 with a chance below 1e-7.
+    """
+    noise, random = Noise(3.0), np.random.default_rng(6)
+    missed = 0
+    for _ in range(4_000):
+        arms = [(20.0 + 3 * random.normal(), 100 + 3 * random.normal(), 0.0) for _ in range(2)]
+        bound = allowance.weighted_spread(arms, noise, 0.95)
+        missed += bound < math.sqrt(0.2)
+        assert bound <= 1
+    assert missed <= 90
+    assert allowance.weighted_spread([(5.0, 1.0, 0.0)], noise, 0.95) == 1.0
