@@ -27,7 +27,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "aipw": ({"name": "aipw"}, {}, "covariates would drown in noise"),
     "difference": ({"name": "difference_in_means"}, {}, "no covariate is adjusted for"),
     "balancing": ({"name": "balancing"}, {"level": "label", "delta": "1e-6"}, "with delta: 0 the interval is narrower"),
-    "ipw": ({"name": "ipw", "penalty": 0.1}, {}, "lower it as far as the noise"),
+    "ipw": ({"name": "ipw", "penalty": 0.1}, {}, "the interval allows for all that"),
     "matching": ({"name": "matching", "penalty": 0.1}, {"delta": 0}, "neighbours are near by chance"),
 }
 
