@@ -82,6 +82,17 @@ class Columns:
         places = range(len(self.kept))
         return [(i, j) for i, j in combinations(places, 2) if self.owners[i] != self.owners[j]]
 
+    @property
+    def pair_runs(self) -> list[tuple[int, int, int]]:
+        """The same pairs as (i, start, stop), j from start to stop: pairs of neighbours j stand together."""
+        runs: list[tuple[int, int, int]] = []
+        for i, j in self.pairs:
+            if runs and runs[-1][0] == i and runs[-1][2] == j:
+                runs[-1] = i, runs[-1][1], j + 1
+            else:
+                runs.append((i, j, j + 1))
+        return runs
+
     def features(self, pairs: bool) -> int:
         """The number of features: columns alone, or with squares and products."""
         if not pairs:

@@ -340,3 +340,26 @@ def test_a_budget_that_admits_products_widens_no_interval_where_they_confound_no
         widths.append(found.interval.upper - found.interval.lower)
     assert recipe(study, sizes_of(study, 30_000)).pairs
     assert widths[1] <= 1.2 * widths[0]
+
+
+@pytest.mark.parametrize("epsilon", ["4", "40"])
+def test_a_row_has_the_same_features_alone_and_among_others(epsilon: str) -> None:
+    """With products, and with a constant: whatever stands in its block, to the last bit."""
+    study = make_regression(6, epsilon=epsilon)
+    plan = recipe(study, sizes_of(study, 20_000))
+    assert plan.pairs
+    released = np.random.default_rng(3).normal(0, 1, plan.scale_numbers)
+    scales = scales_from(np.abs(released) * 5_000, 20_000, plan.scales_noise(), plan.columns)
+    features = plan.features(scales)
+    x = np.random.default_rng(4).uniform(-1, 1, (1_100, 7)) / math.sqrt(7)
+    together = features.of(x)
+    assert together.shape == (1_100, features.count)
+    for first, last in ((0, 1), (511, 514), (1_099, 1_100), (300, 900)):
+        np.testing.assert_array_equal(features.of(x[first:last]), together[first:last])
+
+
+def test_runs_of_pairs_are_the_pairs() -> None:
+    covariates = {"sex": {"levels": ["f", "m"]}, "a": {"lower": 0, "upper": 1}, "ward": {"levels": ["u", "v", "w"]}}
+    for declared in (covariates, dict(reversed(covariates.items()))):
+        columns = Columns.of(make_regression(2, covariates=declared))
+        assert [(i, j) for i, start, stop in columns.pair_runs for j in range(start, stop)] == columns.pairs
