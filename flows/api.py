@@ -1,25 +1,25 @@
-"""What ``import causalveil`` offers, and the one place that chooses an engine.
+"""What ``import causalveil`` offers.
 
     from causalveil.flows.api import run_study
     outcome = run_study("data/fertility/study.yaml", engine="direct")
     outcome.release.estimate, outcome.release.interval
 
-The same order of stages runs under Prefect (the default) and directly; ledger and release are the same.
+The command line imports what it needs of this from where it is, since all of it takes longer than a small study.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from causalveil.flows.engine.engine import DirectEngine, Watcher
-from causalveil.flows.engine.guard import guarded
 from causalveil.flows.notebook import ArrowTable, run_with
 from causalveil.flows.planning.study_plan import StudyPlan, plan
-from causalveil.flows.sequence.finished import RunResult, find_stored, give_back
+from causalveil.flows.sequence.finished import RunResult
 from causalveil.flows.sequence.sites import PooledResult, pool_sites
-from causalveil.flows.sequence.study import already, check_run_id, execute, load, load_study, new_run_id
+from causalveil.flows.sequence.study import load_study
+from causalveil.flows.start_run import EngineName, run_study
 from causalveil.schemas.contract import Contract, load_contract
 from causalveil.schemas.documents import painted_by
 from causalveil.schemas.errors import ContractError, StudyError
@@ -27,7 +27,6 @@ from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import DirectionRelease, EffectRelease, ProtocolRelease, Release
 from causalveil.schemas.sites.pooled import OfSites, PooledProtocolRelease, PooledRelease, Published, load_published
 from causalveil.schemas.study import Study
-from causalveil.tasks.machine.site import site_settings
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.report.page import head_html, plan_html, report_html
 
@@ -55,49 +54,6 @@ __all__ = [
 painted_by(Release, head_html)
 painted_by(OfSites, head_html)
 painted_by(StudyPlan, lambda study_plan: plan_html(study_plan, study_plan.specification))
-
-EngineName = Literal["prefect", "direct"]
-
-
-def run_study(
-    path: str | Path,
-    *,
-    out: str | Path | None = None,
-    run_id: str | None = None,
-    simulate: int | None = None,
-    engine: EngineName | None = None,
-    watch: Watcher = lambda _: None,
-    announce: Callable[[str], None] = lambda _: None,
-) -> RunResult:
-    """Run a study to its release.
-
-    Args:
-        path: the study file; data and contract lie where it says.
-        out: folder for the release (default ``releases/<run id>`` below the working directory).
-        run_id: the same id again returns the stored release and charges nothing. Default: a fresh one.
-        simulate: seed for reproducible noise on public or synthetic data: throw-away ledger, not for release.
-        engine: ``prefect`` or ``direct``; default: what the operator's settings say.
-        watch: is told the name of each stage as it starts.
-        announce: is told the run id before anything is reserved.
-
-    Raises:
-        ReleaseHeld: the run is finished, and its release waits for the data's owner.
-        CausalveilError: see ``schemas/errors.py``; nothing is charged before the first draw of noise.
-    """
-    path = Path(path)
-    # A finished run is found before contract, data and key are asked: they may have changed since.
-    if run_id is not None and simulate is None and (found := guarded(find_stored, path, check_run_id(run_id))):
-        announce(run_id)
-        if (engine or site_settings().execution.engine) == "direct":
-            return give_back(found, out, run_id, DirectEngine(watch))
-        return _with_prefect(path, out, run_id, simulate, watch)
-    loaded = guarded(load, path)
-    run_id = check_run_id(run_id or new_run_id(loaded.study))
-    announce(run_id)
-    if (engine or loaded.study.execution.engine) == "direct":
-        return execute(loaded, out, run_id, simulate, DirectEngine(watch))
-    with already(loaded):
-        return _with_prefect(path, out, run_id, simulate, watch)
 
 
 def run(
@@ -131,12 +87,6 @@ def run(
         CausalveilError: see :func:`run_study`.
     """
     return run_with(run_study, study, data, contract, run_id, again, simulate, watch, out=out, engine=engine)
-
-
-def _with_prefect(path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher) -> RunResult:
-    from causalveil.flows.study import run_with_prefect
-
-    return run_with_prefect(path, out, run_id, simulate, watch)
 
 
 def pool(sites: str | Path, *, out: str | Path | None = None) -> PooledResult:

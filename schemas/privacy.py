@@ -19,7 +19,7 @@ FOLD = re.compile(f"all but fold ({NUMBER}) of ({NUMBER})")
 class Frozen(BaseModel):
     """Base of all contracts: immutable, unknown keys refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Neighbours(StrEnum):

@@ -19,7 +19,6 @@ from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import EffectStudy, Study
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.regression import expected as regression_expected
 
 WHY = {
     "ipw": "the one estimator of an effect whose training units alone are protected",
@@ -108,6 +107,8 @@ def expected_width(study: Study, units: int | None) -> float | None:
         return None
     try:
         if isinstance(study, RegressionStudy):
+            from causalveil.tasks.regression import expected as regression_expected
+
             return regression_expected.expected(study, sizes_of(study, units), StandIn()).half_width
         found = estimator_of(study).half_width(study, sizes_of(study, units), StandIn())
     except CausalveilError:

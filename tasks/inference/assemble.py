@@ -19,6 +19,7 @@ from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.gaussian import brent
 from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism
 
 # What an interval of a noisy estimate covers; without noise the first alone.
@@ -101,15 +102,12 @@ class Noise:
         deviation = math.hypot(math.sqrt(sampling_variance), self.deviation * factor)
         if self.mixing is None or deviation == 0:
             return -float(ndtri(tail)) * deviation
-        from scipy.optimize import brentq  # half a second that Gaussian noise does not need
-
         # In units of the total deviation, so that nothing underflows; Chebyshev's inequality brackets the root.
         part, sampling = (
             replace(self, scale=self.scale * (factor / deviation)),
             sampling_variance / deviation / deviation,
         )
-        root = brentq(lambda q: part.tail(q, sampling) - tail, 0.0, 1 / math.sqrt(tail), xtol=1e-12)
-        return float(root) * deviation
+        return brent(lambda q: part.tail(q, sampling) - tail, 0.0, 1 / math.sqrt(tail), 1e-12) * deviation
 
     def outside(self, distance: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
         """P(|bias + E| > distance), E of :meth:`tail`."""
@@ -124,7 +122,6 @@ class Noise:
         plain = self.quantile(error / 2, sampling_variance, factor)
         if bias == 0 or plain == 0:
             return plain + bias
-        from scipy.optimize import brentq
 
         def excess(h: float) -> float:
             return self.outside(h, bias, sampling_variance, factor) - error
@@ -132,7 +129,7 @@ class Noise:
         # A bias that rounding swallows leaves no sign to bracket by; either end is right then, the further one safe.
         if excess(plain) <= 0 or excess(plain + bias) >= 0:
             return plain + bias
-        return float(brentq(excess, plain, plain + bias, xtol=1e-12 * (plain + bias)))
+        return brent(excess, plain, plain + bias, 1e-12 * (plain + bias))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.distribute import distribute
+from causalveil.tasks.machine.distribute import distribute, one_thread
 from causalveil.tasks.privacy.mechanisms import (
     Budget,
     GaussianClassic,
@@ -42,6 +42,8 @@ TOLERANCE = 1e-10
 # Rows per chunk. The rounding error of a chunk's dot products grows with it and is charged.
 CHUNK = 8_192
 MAX_ITERATIONS = 200
+# A Newton step is taken for the last where the gradient's square is at most this share of the tolerance.
+FORESEEN = 0.01
 MAX_HALVINGS = 60
 UNIT_ROUNDOFF = 2.0**-53
 # Rows lie in a ball of radius 1 up to float rounding; this covers radii up to 1 + 2^-42.
@@ -192,8 +194,8 @@ def fit(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, 
     """
     start = _start(rows, segments, units, penalty)
 
-    def evaluate(w: FloatArray) -> tuple[FloatArray, FloatArray]:
-        parts = distribute(lambda index: _chunk_sums(rows(index), w), segments, workers)
+    def evaluate(w: FloatArray, curved: bool) -> tuple[FloatArray, FloatArray]:
+        parts = distribute(lambda index: _chunk_sums(rows(index), w, curved), segments, workers)
         return _derivatives(parts, w, units, penalty)
 
     return _newton(evaluate, start, TOLERANCE, 2 * coefficient_bound(penalty) + 1)
@@ -212,14 +214,19 @@ def _start(rows: Callable[[int], Rows], segments: int, units: int, penalty: floa
     if size * 4 > units:
         return zero
     head = Rows(sample.x[:size], sample.t[:size], sample.u[:size])
+
+    def evaluate(w: FloatArray, curved: bool) -> tuple[FloatArray, FloatArray]:
+        return _derivatives([_chunk_sums(head, w, curved)], w, size, penalty)
+
     try:
-        return _newton(lambda w: _derivatives([_chunk_sums(head, w)], w, size, penalty), zero, 1e-7, float("inf"))
+        with one_thread():
+            return _newton(evaluate, zero, 1e-7, float("inf"))
     except ConvergenceError:
         return zero
 
 
 def _newton(
-    evaluate: Callable[[FloatArray], tuple[FloatArray, FloatArray]],
+    evaluate: Callable[[FloatArray, bool], tuple[FloatArray, FloatArray]],
     start: FloatArray,
     tolerance: float,
     largest: float,
@@ -227,27 +234,45 @@ def _newton(
     """Newton's method, each step halved until the gradient shrinks as it must for a small enough step.
 
     The Newton step s descends on ||grad J||: its derivative along s is -||grad J||; J is strongly convex, so
-    the only stationary point of ||grad J|| is the minimiser.
+    the only stationary point of ||grad J|| is the minimiser. Two thirds of an evaluation are its Hessian, which the
+    last one does without: near the minimiser a step squares the gradient, so that the last can be foreseen.
+
+    Args:
+        evaluate: gradient and, where asked for, Hessian at a point.
+        start: the first point.
+        tolerance: of the gradient's norm.
+        largest: of the solution's norm.
+
+    Raises:
+        ConvergenceError: the tolerance was not reached.
     """
+
+    def done(w: FloatArray, gradient: FloatArray) -> bool:
+        return float(np.linalg.norm(gradient)) <= tolerance and float(np.linalg.norm(w)) <= largest
+
     w = start
-    gradient, hessian = evaluate(w)
+    gradient, hessian = evaluate(w, True)
     for _ in range(MAX_ITERATIONS):
         size = float(np.linalg.norm(gradient))
-        if size <= tolerance and float(np.linalg.norm(w)) <= largest:
+        if done(w, gradient):
             return w
         step = np.linalg.solve(hessian, gradient)
         for halving in range(MAX_HALVINGS):
             share = 0.5**halving
             trial = w - share * step
-            gradient, hessian = evaluate(trial)
+            last = halving == 0 and size * size <= FORESEEN * tolerance
+            gradient, hessian = evaluate(trial, not last)
+            if last and not done(trial, gradient):
+                gradient, hessian = evaluate(trial, True)
             if float(np.linalg.norm(gradient)) <= max((1 - share / 4) * size, tolerance):
                 break
         w = trial
     raise ConvergenceError("the propensity model did not reach its declared tolerance; raise 'penalty'")
 
 
-def _chunk_sums(rows: Rows, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Sums of the loss gradients over each chunk, shape (chunks, d), and of the Hessians over all, shape (d, d)."""
+def _chunk_sums(rows: Rows, w: FloatArray, curved: bool) -> tuple[FloatArray, FloatArray]:
+    """Sums of the loss gradients over each chunk, shape (chunks, d), and, if ``curved``, of the Hessians over all,
+    shape (d, d)."""
     d = len(w)
     gradients, hessian = np.zeros((-(-len(rows) // CHUNK), d)), np.zeros((d, d))
     for number, first in enumerate(range(0, len(rows), CHUNK)):
@@ -255,9 +280,10 @@ def _chunk_sums(rows: Rows, w: FloatArray) -> tuple[FloatArray, FloatArray]:
         with np.errstate(over="ignore"):
             score = 1 / (1 + np.exp(-(x @ w)))
         residual = score - rows.t[first : first + CHUNK]
-        scaled = x * np.sqrt(score * (1 - score))[:, None]
         gradients[number] = residual @ x
-        hessian += scaled.T @ scaled
+        if curved:
+            scaled = x * np.sqrt(score * (1 - score))[:, None]
+            hessian += scaled.T @ scaled
     return gradients, hessian
 
 

@@ -110,7 +110,7 @@ def test_out_is_looked_at_before_anything_is_reserved(trouble: str, tmp_path: Pa
 
 def fail_first(monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
     """Let the estimator's stages fail once, as a machine does, and work the next time."""
-    method = ESTIMATORS[IpwStudy]
+    method = ESTIMATORS[IpwStudy]()
     troubles = [problem]
 
     def troubled(run: Any, engine: Any) -> Any:
@@ -122,7 +122,7 @@ def fail_first(monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
 
         return engine(weigh_stage)
 
-    monkeypatch.setitem(ESTIMATORS, IpwStudy, replace(method, estimate=troubled))
+    monkeypatch.setitem(ESTIMATORS, IpwStudy, lambda: replace(method, estimate=troubled))
 
 
 def test_a_full_disk_leaves_the_reservation_and_the_retry_goes_on(
@@ -153,14 +153,14 @@ def test_bad_data_void_the_run_and_free_its_budget(tmp_path: Path, monkeypatch: 
 def test_a_run_that_goes_on_says_what_was_returned(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write_study(tmp_path / "study")
     fail = pytest.MonkeyPatch()
-    method = ESTIMATORS[IpwStudy]
+    method = ESTIMATORS[IpwStudy]()
 
     def dies(run: Any, engine: Any) -> Any:
         method.estimate(run, engine)
         raise CausalveilError("power cut")
 
     with fail.context() as patch:
-        patch.setitem(ESTIMATORS, IpwStudy, replace(method, estimate=dies))
+        patch.setitem(ESTIMATORS, IpwStudy, lambda: replace(method, estimate=dies))
         with pytest.raises(CausalveilError, match="stands"):
             run_study(path, out=tmp_path / "out", run_id="one", engine="direct")
     code, shown = call(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "one")

@@ -51,7 +51,7 @@ def test_the_fit_is_the_optimum_of_other_solvers(penalty: float, seed: int) -> N
 def test_derivatives_are_those_of_the_loss() -> None:
     rows, penalty = random_rows(300, 4, 1), 0.05
     w = np.array([0.3, -1.0, 0.2, 0.5])
-    gradient, hessian = propensity._derivatives([propensity._chunk_sums(rows, w)], w, len(rows), penalty)
+    gradient, hessian = propensity._derivatives([propensity._chunk_sums(rows, w, True)], w, len(rows), penalty)
     step = 1e-5
     for j in range(4):
         e = np.eye(4)[j] * step
@@ -59,7 +59,8 @@ def test_derivatives_are_those_of_the_loss() -> None:
             (loss(w + e, rows, penalty) - loss(w - e, rows, penalty)) / (2 * step), abs=1e-9
         )
         up, down = (
-            propensity._derivatives([propensity._chunk_sums(rows, v)], v, len(rows), penalty)[0] for v in (w + e, w - e)
+            propensity._derivatives([propensity._chunk_sums(rows, v, True)], v, len(rows), penalty)[0]
+            for v in (w + e, w - e)
         )
         np.testing.assert_allclose(hessian[j], (up - down) / (2 * step), atol=1e-8)
 
@@ -121,7 +122,7 @@ def test_the_diameter_also_holds_inside_the_ball_and_in_three_dimensions() -> No
 def test_a_computed_gradient_errs_by_less_than_is_charged(penalty: float) -> None:
     rows = random_rows(3 * propensity.CHUNK // 8, 5, 4)
     w = np.array([0.4, -0.2, 1.0, 0.3, -1.0]) * min(1.0, propensity.coefficient_bound(penalty))
-    computed, _ = propensity._derivatives([propensity._chunk_sums(rows, w)], w, len(rows), penalty)
+    computed, _ = propensity._derivatives([propensity._chunk_sums(rows, w, True)], w, len(rows), penalty)
     with mpmath.workdps(40):
         exact = [mpmath.mpf(0)] * 5
         for x, t in zip(rows.x.tolist(), rows.t.tolist(), strict=True):
