@@ -12,6 +12,9 @@ from causalveil.schemas.study import PrivacyRequest
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.privacy.mechanisms import Budget
 
+# What an estimator that adjusts for nothing gives: no rival, but what a rival's win is held against.
+UNADJUSTED = "difference_label"
+
 
 def studied(instance: Instance, estimator: dict[str, Any], level: str, delta: str) -> Fitted:
     """A study by one of our estimators; it has no estimate without noise of its own."""
@@ -54,6 +57,7 @@ COMPETITORS = (
         "0",
     ),
     _ours("ipw_label", "weighting", "label", {"name": "ipw"}, "0"),
+    _ours(UNADJUSTED, "difference of means, unadjusted", "label", {"name": "difference_in_means"}, "0"),
     _automatic("sample"),
     _ours("matching_sample", "matching", "sample", {"name": "matching", "correct_attenuation": False}, "0"),
     _ours(

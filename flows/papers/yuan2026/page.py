@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from causalveil.flows.papers.figures import figure, legend, markdown_table, picture, series
 from causalveil.flows.papers.pieces import Value
-from causalveil.flows.papers.yuan2026 import page_rivals, page_sweeps
+from causalveil.flows.papers.yuan2026 import page_doors, page_rivals, page_sweeps
 from causalveil.flows.papers.yuan2026.data import SOURCES
 
 if TYPE_CHECKING:
@@ -145,6 +145,7 @@ def parts(tables: Tables, missing: Iterable[str], seeds: int) -> list[str]:
         "Without privacy:",
         markdown_table(anchors),
         *page_rivals.parts(tables["competitors"]),
+        *page_doors.parts(tables["competitors"]),
         "## Caps",
         picture(CAPS, alt(rows, *CAPS_ALT), f"Adaptive against fixed caps (times N uses), N = 5; {BOTH_LEVELS}."),
         "Mean error over all epsilons, and how often a unit may serve at label level. A cap that would leave somebody "

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from causalveil.flows.papers.competitors.ours import UNADJUSTED
 from causalveil.flows.papers.figures import figure, legend, markdown_table, picture, series
 from causalveil.flows.papers.pieces import Value
 from causalveil.flows.papers.yuan2026.rivals import COMPETITORS
@@ -32,7 +33,7 @@ LINES = {
 }
 SHOWN = (0.5, 1.0, 2.0, 4.0)
 # Who takes long and comes last: cells are compared before, and say who lacks.
-LATE = {"aim", "privsyn", "dpci", "auto_label"}
+LATE = {"aim", "privsyn", "dpci", "auto_label", UNADJUSTED}
 FIGURE = "matching-competitors-{}.svg"
 
 
@@ -146,9 +147,18 @@ def number(value: Value) -> float:
 
 
 def ranked(rows: Rows, **wanted: Value) -> list[Row]:
-    """The rows of a cell by their error, least first; those without an answer left out."""
-    heard = [row for row in _of(rows, **wanted) if row["relative_error"] is not None]
-    return sorted(heard, key=lambda row: number(row["relative_error"]))
+    """The rows of a cell by their error, least first; without those that gave no answer or adjust for nothing."""
+    found = [row for row in _of(rows, **wanted) if row["competitor"] != UNADJUSTED]
+    return sorted(
+        (row for row in found if row["relative_error"] is not None), key=lambda row: number(row["relative_error"])
+    )
+
+
+def behind(first: Row, second: Row, error: str = "relative_error", deviation: str = "standard_error") -> bool:
+    """Whether the second's error is more than two standard errors of the difference above the first's."""
+    return number(second[error]) - number(first[error]) > 2 * math.hypot(
+        number(first[deviation]), number(second[deviation])
+    )
 
 
 def _winners(rows: Rows, level: str) -> list[str]:
@@ -166,7 +176,7 @@ def _winners(rows: Rows, level: str) -> list[str]:
             cells_won += 1
             tally[str(first["title"])] = tally.get(str(first["title"]), 0) + 1
             ours += bool(first["ours"])
-            apart = bool(others) and _apart(first, others[0])
+            apart = bool(others) and behind(first, others[0])
             clear += apart
             mark = "**" if apart else ""
             line[f"epsilon {epsilon:g}"] = f"{mark}{first['title']}{mark} {number(first['relative_error']):.2f}"
@@ -190,12 +200,6 @@ def _winners(rows: Rows, level: str) -> list[str]:
 def _whole(rows: Rows, data: str, name: str) -> bool:
     """Whether a competitor was run at every epsilon."""
     return len(_of(rows, data=data, competitor=name)) == len({row["epsilon"] for row in rows})
-
-
-def _apart(first: Row, second: Row) -> bool:
-    """Whether the second's error is more than two standard errors of the difference above the first's."""
-    gap = number(second["relative_error"]) - number(first["relative_error"])
-    return gap > 2 * math.hypot(number(first["standard_error"]), number(second["standard_error"]))
 
 
 def _level(rows: Rows, level: str) -> list[str]:
