@@ -26,8 +26,8 @@ from causalveil.tasks.regression.scales import Scales, scales_from
 EXPLAINED, DISTANCE = 0.3, 1.0
 # Squares and products enter where they make the expected interval at most this much wider.
 PAIRS_WIDTH = 1.05
-# Products are seen to confound, or to move an estimate, from so many deviations of noise.
-SURE = 2.0
+# Products are seen to confound from so many deviations of noise and sampling.
+SURE = 3.0
 # Cosine between what explains the outcome and what parts the arms.
 ALIKE = 0.5
 
@@ -104,8 +104,8 @@ def adjusted_by(
     """Slopes and weights for these features, or neither.
 
     Squares and products that turn out to widen the interval are left out: where covariates are correlated their moments
-    have small eigenvalues that noise hides. What they would move the estimate by, beyond noise, is allowed for, so that
-    they stay wherever they matter, or wherever ``keep`` says so.
+    have small eigenvalues that noise hides. Where they are seen to confound, what they would move the estimate by
+    beyond noise is allowed for, so that they stay wherever they matter, or wherever ``keep`` says so.
 
     Raises:
         ValueError: the number of units is not known.
@@ -133,14 +133,12 @@ def adjusted_by(
         lines = features.lines
         plain, shown = of(moments.of(lines))
         if choice.adjusted and plain.adjusted and not study.estimator.trial:
-            # What products took off beyond their noise, lines leave: all of it where products are seen to confound,
-            # otherwise what is clear of noise and of the directions that it hides.
             wide = plain.spread_over(lines, features.count)
-            seen_to = abs(moments.left_alike(lines, wide.slopes, wide.weights, scales.between, units)) > SURE
-            left = abs(_taken_off(choice) - _taken_off(plain))
-            left, noisy = (left, 1.0) if seen_to else (max(left - choice.bias, 0.0), SURE**2)
-            beyond = math.sqrt(max(left**2 - noisy * (choice.second_order + plain.second_order), 0.0))
-            plain = replace(plain, bias=plain.bias + beyond)
+            if abs(moments.left_alike(lines, wide.slopes, wide.weights, scales.between, units)) > SURE:
+                # Products are seen to confound: what they took off beyond their noise, lines leave.
+                left = _taken_off(choice) - _taken_off(plain)
+                beyond = math.sqrt(max(left**2 - choice.second_order - plain.second_order, 0.0))
+                plain = replace(plain, bias=plain.bias + beyond)
         if expected_width(choice, units, noise) > PAIRS_WIDTH * expected_width(plain, units, noise):
             choice, seen = plain.spread_over(lines, features.count), shown
     return choice, seen

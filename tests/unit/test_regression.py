@@ -326,13 +326,16 @@ def test_products_that_matter_stay_though_they_widen() -> None:
     assert found.interval.lower <= population.truth <= found.interval.upper
 
 
-def test_a_budget_that_admits_products_widens_no_interval_where_they_confound_nothing() -> None:
-    """18 normals of correlation .7^|i-j|, 30,000 people: products enter between epsilon 4 and 8, and widened by 5.
+@pytest.mark.parametrize(("name", "before", "behind"), [("toeplitz18", "4", "8"), ("flags15", "2", "4")])
+def test_a_budget_that_admits_products_widens_no_interval_where_they_confound_nothing(
+    name: str, before: str, behind: str
+) -> None:
+    """30,000 people, 18 normals of correlation .7^|i-j| or 15 flags: widths grew by 5 and by 3 where products enter.
 
     One seeded run at either budget, of the same people.
     """
-    population, widths = POPULATIONS["toeplitz18"], []
-    for epsilon in ("4", "8"):
+    population, widths = POPULATIONS[name], []
+    for epsilon in (before, behind):
         study = parse_study(population.study({"name": "regression"}, epsilon, "1e-6"))
         assert isinstance(study, RegressionStudy)
         found = analysed(study, rows_of(study, population, 30_000, 0))
