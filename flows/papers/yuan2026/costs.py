@@ -21,6 +21,8 @@ PRINTED: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
     "matching_sample": ((0.08, 0.04, 0.68, 0.05), (470.60, 469.97, 484.55, 470.92)),
     "matching_label": ((0.06, 0.02, 0.55, 0.04), (468.19, 467.46, 479.83, 468.29)),
 }
+# Whom the tables have, and what `auto` takes.
+MEASURED = (*PRINTED, "auto_label", "auto_sample")
 NAMES = ("IHDP", "LaLonde", "ACIC", "Synth")
 
 

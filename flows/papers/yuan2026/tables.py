@@ -27,11 +27,10 @@ TABLES = {
 }
 # Draws of noise in every order of the units, where a draw costs nothing beside the fit; else one.
 DRAWS = 4
-# What takes long comes late, and what takes long on many units has fewer orders of them.
+# What takes long comes late, and has fewer orders of the units.
 SLOW = ("privsyn", "aim", "auto_label")
-SLOW_ON_MANY, MANY, ORDERS_OF_MANY = ("privsyn", "dpci"), 2_000, 3
-# AIM weighs every pair of columns by a junction tree of its own: hours on ACIC's 60 columns, as in the paper.
-NOT_ON_MANY = ("aim",)
+ORDERS = {"aim": 5}
+MANY, ORDERS_OF_MANY = 2_000, {"privsyn": 3, "dpci": 3, "aim": 3}
 
 
 @dataclass(frozen=True)
@@ -63,18 +62,16 @@ def pieces(prepared: runs.Prepared, folders: tuple[Path, ...], with_costs: bool)
         Piece("allocations", "allocations", 5, partial(sweeps.allocations, prepared)),
     ]
     for competitor in COMPETITORS:
-        if competitor.name in NOT_ON_MANY and prepared.data.frame.height > MANY:
-            continue
-        slow, slow_on_many = competitor.name in SLOW, competitor.name in SLOW_ON_MANY
-        few = slow_on_many and prepared.data.frame.height > MANY
-        some = replace(prepared, rows=prepared.rows[:ORDERS_OF_MANY]) if few else prepared
+        slow = competitor.name in SLOW
+        fewer = ORDERS_OF_MANY if prepared.data.frame.height > MANY else ORDERS
+        some = replace(prepared, rows=prepared.rows[: fewer.get(competitor.name)])
         # Pieces of what is slow are smaller, since an hour may be lost.
         for epsilons in [(epsilon,) for epsilon in runs.EPSILONS] if slow else [runs.EPSILONS]:
             name = f"{competitor.name}-{epsilons[0]}" if slow else competitor.name
             draws = 1 if slow or competitor.ours else DRAWS
             make = partial(compare, some, competitor, epsilons, draws)
-            found.append(Piece("competitors", name, 2 + (slow or slow_on_many), make))
-        if with_costs:
+            found.append(Piece("competitors", name, 2 + slow, make))
+        if with_costs and competitor.name in measured.MEASURED:
             cost = partial(measured.costs, prepared.data.name, folders, competitor.name)
             found.append(Piece("costs", f"cost-{competitor.name}", 6, cost))
     prefix = f"{prepared.data.name.lower()}-{len(prepared.rows)}"
