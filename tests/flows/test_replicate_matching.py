@@ -115,6 +115,7 @@ def test_theorem_3_holds_and_caps_take_away_what_it_counts() -> None:
 
 
 def test_costs_are_measured_in_a_process_of_its_own() -> None:
+    assert set(costs.MEASURED) <= {one.name for one in COMPETITORS}
     (row,) = costs.costs("LaLonde", (DATA,), "matching_label")
     assert row["printed_seconds"] == 0.02
     assert row["printed_megabytes"] == 467.46
