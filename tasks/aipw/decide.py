@@ -20,7 +20,7 @@ from causalveil.tasks.aipw.interval import assembled
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, summary_from, without_slopes
 from causalveil.tasks.aipw.recipe import EXPLAINED, MEANS_WEIGHT, Recipe, candidates
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange, fold_range, score_range
-from causalveil.tasks.aipw.shrinkage import SMALLEST_EIGENVALUE
+from causalveil.tasks.aipw.shrinkage import LEAST_DEVIATION, SMALLEST_EIGENVALUE, loose_part
 from causalveil.tasks.aipw.slopes import Moments, slopes_from
 from causalveil.tasks.enclave.normalise import blocks, scale
 from causalveil.tasks.inference.assemble import Noise
@@ -69,7 +69,9 @@ def settled(
     narrowest = _foreseen_width(study, plan, summaries, found) if kept else 0.0
     for fold in kept:
         learnt = models[fold].outcome
-        plain = replace(without_slopes(summaries[fold], plan), seen=learnt.seen, hidden=learnt.hidden)
+        plain = replace(
+            without_slopes(summaries[fold], plan), seen=learnt.seen, hidden=learnt.hidden, loose=learnt.loose
+        )
         found = [replace(one, outcome=plain) if place == fold else one for place, one in enumerate(found)]
         width = _foreseen_width(study, plan, summaries, found)
         if width < narrowest:
@@ -136,6 +138,8 @@ def _expected_slopes(study: AipwStudy, plan: Recipe, summary: ArmSummary, fold: 
     d, units = plan.columns - 1, plan.trained_on(fold)
     noise = Noise.of(plan.slopes_mechanism(fold), plan.slope_numbers).deviation
     values = units * expected_variances(study) / plan.radius**2
+    known = values.sum() >= LEAST_DEVIATION * units and (plan.gram or d == 1)
+    loose = loose_part(float(values.min()), float(values.mean()), d, noise) if known else 1.0
     values = np.maximum(values, SMALLEST_EIGENVALUE * values.mean()) if plan.gram else np.full(d, values.mean())
     distance = DISTANCE if study.estimator.propensity.known is None else 0.0
     apart_noise = noise / MEANS_WEIGHT / units * math.sqrt(float(np.sum(summary.parts**-2)))
@@ -163,6 +167,7 @@ def _expected_slopes(study: AipwStudy, plan: Recipe, summary: ArmSummary, fold: 
         values=values,
         vectors=np.eye(d),
         second_factor=1.0 if plan.gram else 0.0,
+        loose=loose,
     )
     return slopes_from(moments, summary, plan)
 

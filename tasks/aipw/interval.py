@@ -40,6 +40,9 @@ NOT_COVERED_KNOWN = "treatment that was not randomised as the known propensity s
 NOT_COVERED_UNADJUSTED = "confounding beyond the declared size, by covariates or by what nobody recorded"
 BOTH = "adjusted by a model of treatment, and linearly"
 WEIGHTED = "partly adjusted, by a model of treatment alone"
+# Of an adjustment: "partly" if more of it is open.
+LOOSE = 0.1
+COVERS_OPEN = "what cuts and noisy second moments leave of the adjustment"
 COVERS = "noise of the outcome model and the treated share, to first order"
 
 
@@ -109,7 +112,7 @@ def assembled(
         for words, said in (
             (COVERS, models > 0),
             (COVERS_CONFOUNDING, omitted is not None),
-            (COVERS_DECLARED, whole.offset > 0),
+            (COVERS_DECLARED if _is_partly(recipe, nuisances) else COVERS_OPEN, whole.offset > 0),
         )
         if said
     ]
@@ -154,11 +157,13 @@ def findings(
 def adjustment(recipe: Recipe, nuisances: Sequence[Nuisances]) -> str:
     """What was done about confounding where the propensity is not known."""
     slopes = [models.outcome.adjusts for models in nuisances]
-    if recipe.penalty is not None:
-        return BOTH if any(slopes) else WEIGHTED
+    if recipe.penalty is not None and not any(slopes):
+        return WEIGHTED
     if not any(slopes):
         return UNADJUSTED if recipe.slopes_cost is None else SWITCHED
-    return LINEAR if all(slopes) else PARTLY
+    if not all(slopes) or max(models.outcome.loose for models in nuisances) > LOOSE:
+        return PARTLY
+    return LINEAR if recipe.penalty is None else BOTH
 
 
 def an_arm_may_be_empty(study: AipwStudy, summaries: Sequence[ArmSummary]) -> bool:
@@ -178,29 +183,50 @@ def an_arm_may_be_empty(study: AipwStudy, summaries: Sequence[ArmSummary]) -> bo
 def left_out(
     study: AipwStudy, recipe: Recipe, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
 ) -> float:
-    """The bias that is allowed for, scaled outcomes: of folds that no slopes adjust.
+    """The bias that is allowed for, scaled outcomes.
 
-    Their arm means differ by at most what the study declares for that case, in standard deviations of the outcome
-    within arms, or more if released moments show more, and by no more than these can hide. A model of treatment alone
-    takes off a part of it that its penalty, its noise and the clip of scores make unknown, so none is counted. Nothing
-    where treatment was randomised, or where ``omitted_confounding`` speaks of all that is left.
+    Arm means differ by at most what the study declares for the case that nothing adjusts them, in standard deviations
+    of the outcome within arms. Of a fold with slopes this counts as far as released moments leave the adjustment open;
+    all of it where the treated share lies beyond its clip, by which both arms' moments are then wrong. Of a fold
+    without slopes all counts, or more if released moments show more, and no more than these can hide if they are
+    believed. A model of treatment alone takes off a part of it that its penalty, its noise and the clip of scores make
+    unknown, so none is counted. Nothing where treatment was randomised, or where ``omitted_confounding`` speaks of all
+    that is left.
     """
     estimator = study.estimator
     if estimator.propensity.known is not None or estimator.omitted_confounding:
         return 0.0
     declared = math.sqrt(estimator.unadjusted.outcome) * estimator.unadjusted.distance
-    units = sum(recipe.known_sizes)
-    return sum(
-        size / units * min(max(declared * found.deviation, models.outcome.seen), models.outcome.hidden)
-        for size, found, models in zip(recipe.known_sizes, summaries, nuisances, strict=True)
-        if not models.outcome.adjusts
-    )
+    units, total = sum(recipe.known_sizes), 0.0
+    for size, found, models in zip(recipe.known_sizes, summaries, nuisances, strict=True):
+        outcome = models.outcome
+        loose = 1.0 if _beyond_clip(study, found) else outcome.loose
+        left = declared * found.deviation
+        if outcome.adjusts:
+            left *= loose
+        else:
+            left = max(left, outcome.seen)
+            left = left if loose == 1.0 else min(left, outcome.hidden)
+        total += size / units * left
+    return total
+
+
+def _beyond_clip(study: AipwStudy, summary: ArmSummary) -> bool:
+    """Whether the released treated share lies beyond the bounds within which it is used, by more than its noise."""
+    low, high = study.estimator.propensity.bounds
+    far = 2 * math.sqrt(summary.treated_share_variance)
+    return not low - far <= summary.observed_share <= high + far
+
+
+def _is_partly(recipe: Recipe, nuisances: Sequence[Nuisances]) -> bool:
+    """Whether less than all was adjusted for, so that the declared size is allowed for, or much of it."""
+    return adjustment(recipe, nuisances) not in (LINEAR, BOTH)
 
 
 def _not_covered(study: AipwStudy, recipe: Recipe, nuisances: Sequence[Nuisances]) -> str:
     if study.estimator.propensity.known is not None:
         return NOT_COVERED_KNOWN
-    if study.estimator.omitted_confounding is None and adjustment(recipe, nuisances) in (UNADJUSTED, SWITCHED):
+    if study.estimator.omitted_confounding is None and _is_partly(recipe, nuisances):
         return NOT_COVERED_UNADJUSTED
     return NOT_COVERED if study.estimator.omitted_confounding is None else NOT_COVERED_BEYOND
 

@@ -84,6 +84,7 @@ class OutcomeModel:
             show beyond their noise; 0 where none were released.
         hidden: the same at the largest plausible size; infinite where none were released.
         middle: what is taken off b'x before it is cut: its mean over all units, about.
+        loose: the part of the adjustment that released moments leave open, in [0, 1]; at 1 they say nothing.
     """
 
     constants: tuple[float, float]
@@ -96,6 +97,7 @@ class OutcomeModel:
     seen: float = 0.0
     hidden: float = math.inf
     middle: float = 0.0
+    loose: float = 0.0
 
     @property
     def adjusts(self) -> bool:

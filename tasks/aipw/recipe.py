@@ -88,6 +88,7 @@ class Recipe:
         propensity_cost: cost of one fold's propensity model; None: known, or the treated share among the arm sums.
         penalty: of the logistic model; None: a constant score.
         effect_cost: cost of the scores' sums.
+        constant: in how many directions covariates never vary: the levels of each category sum to one.
     """
 
     folds: int
@@ -100,6 +101,7 @@ class Recipe:
     propensity_cost: PrivacyCost | None
     penalty: float | None
     effect_cost: PrivacyCost
+    constant: int = 0
 
     @property
     def known_sizes(self) -> tuple[int, ...]:
@@ -215,6 +217,7 @@ def candidates(study: AipwStudy, sizes: Sizes | None) -> tuple[Recipe, ...]:
         propensity_cost=None,
         penalty=None,
         effect_cost=study.privacy.cost,
+        constant=sum(isinstance(covariate, CategoricalCovariate) for covariate in study.covariates.values()),
     )
     if estimator.budget_shares != "auto":
         declared = estimator.budget_shares

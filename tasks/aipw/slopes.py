@@ -62,6 +62,7 @@ class Moments:
         values: eigenvalues of the second moments within arms, above 0, shape (d - 1,).
         vectors: their eigenvectors, in columns.
         second_factor: shrinkage factor of the second moments, in [0, 1].
+        loose: the part of an adjustment that they leave open, in [0, 1].
     """
 
     units: int
@@ -77,6 +78,7 @@ class Moments:
     values: FloatArray
     vectors: FloatArray
     second_factor: float
+    loose: float
 
     @property
     def mean_noise(self) -> float:
@@ -131,8 +133,8 @@ def moments_from(released: FloatArray, summary: ArmSummary, units: int, recipe: 
     apart = positive_part(difference, difference_noise)
     centres = np.array([centre + parts[1] * apart, centre - parts[0] * apart])
     residuals = released[4 * d : 4 * d + 2] / MEANS_WEIGHT
-    values, vectors, second_factor = second_moments(
-        released[4 * d + 2 :], d, noise, units, centre, apart * math.sqrt(parts[0] * parts[1])
+    second = second_moments(
+        released[4 * d + 2 :], d, noise, units, centre, apart * math.sqrt(parts[0] * parts[1]), recipe.constant
     )
     return Moments(
         units=units,
@@ -144,10 +146,11 @@ def moments_from(released: FloatArray, summary: ArmSummary, units: int, recipe: 
         shrunk_difference=apart,
         centres=centres,
         residuals=residuals,
-        within=(released[: 2 * d].reshape(2, d) - residuals[:, None] * centres) @ vectors,
-        values=values,
-        vectors=vectors,
-        second_factor=second_factor,
+        within=(released[: 2 * d].reshape(2, d) - residuals[:, None] * centres) @ second.vectors,
+        values=second.values,
+        vectors=second.vectors,
+        second_factor=second.factor,
+        loose=second.loose,
     )
 
 
@@ -214,6 +217,7 @@ def slopes_from(moments: Moments, summary: ArmSummary, recipe: Recipe) -> tuple[
         seen=bias_without(moments, -CAUTION),
         hidden=bias_without(moments, WIDE_CAUTION if shrunk.common_factor > 0 else CAUTION),
         middle=middle,
+        loose=moments.loose,
     )
 
 

@@ -18,7 +18,7 @@ from causalveil.tasks.aipw.expected import expected
 from causalveil.tasks.aipw.interval import left_out
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
 from causalveil.tasks.aipw.scores import score_range
-from causalveil.tasks.aipw.shrinkage import plausible_signal, shrinkage_factor
+from causalveil.tasks.aipw.shrinkage import CUTS, loose_part, plausible_signal, shrinkage_factor
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -69,14 +69,47 @@ def test_an_estimate_that_adjusts_for_nothing_says_so_and_allows_for_it() -> Non
     assert none.details["adjustment"] == "unadjusted"
 
 
-def test_what_is_adjusted_or_randomised_allows_for_nothing() -> None:
+def test_what_is_adjusted_allows_for_its_cuts_and_what_is_randomised_for_nothing() -> None:
     rows, _ = confounded(20_000, p=2, seed=1)
     adjusted = analysed(make_aipw(2), rows)
-    assert (adjusted.details["adjustment"], adjusted.interval.bias) == ("adjusted linearly", 0.0)
+    assert adjusted.details["adjustment"] == "adjusted linearly"
+    spreads = [adjusted.details[f"spread[{fold}]"] for fold in (1, 2)]
+    assert adjusted.interval.bias == pytest.approx(CUTS * math.sqrt(0.5) * sum(spreads) / 2, rel=0.1)
+    assert "confounding up to the declared size" not in adjusted.interval.covers
     trial, _ = confounded(300, p=2, seed=1, strength=0.0)
     known = analysed(make_aipw(2, propensity={"known": 0.5}), trial)
     assert "adjustment" not in known.details
     assert known.interval.bias == 0.0
+
+
+@pytest.mark.parametrize(
+    ("population", "delta", "epsilon"),
+    [("wide6", "1e-6", "8"), ("mixed14", "1e-6", "4"), ("rare1", "1e-6", "8"), ("normals2", "0", "8")],
+    ids=["ranges too wide", "flags beside numbers", "share beyond its clip", "no moments without delta"],
+)
+def test_slopes_that_cannot_be_believed_allow_for_all_that_is_declared(
+    population: str, delta: str, epsilon: str
+) -> None:
+    """30,000 people, one seed: intervals of .01 to .07 lay up to .83 beside the truth, and now hold it."""
+    known = POPULATIONS[population]
+    study = parse_study(known.study({"name": "aipw"}, epsilon, delta, 0.95, "sample"))
+    assert isinstance(study, AipwStudy)
+    found = analysed(study, rows_of(study, known, 30_000, 3), 3)
+    assert found.details["adjustment"] not in ("adjusted linearly", "adjusted by a model of treatment, and linearly")
+    spreads = [found.details[f"spread[{fold}]"] for fold in (1, 2)]
+    assert found.interval.bias >= 0.99 * math.sqrt(0.5) * sum(spreads) / 2
+    assert found.interval.lower <= known.truth_in(3) <= found.interval.upper
+    assert str(found.details["not_covered"]).startswith("confounding beyond the declared size")
+
+
+def test_noise_on_the_second_moments_leaves_an_adjustment_open() -> None:
+    parts = [loose_part(1.0, 1.0, 24, noise) for noise in (0.0, 0.05, 0.1, 0.2, 1.0)]
+    assert parts == sorted(parts)
+    assert (parts[0], parts[-1]) == (CUTS, 1.0)
+    assert loose_part(1.0, 1.0, 2, 0.3) == CUTS
+    # Below the floor by chance, and beyond chance.
+    assert loose_part(0.1, 1.0, 2, 0.1) == CUTS
+    assert loose_part(0.1, 1.0, 2, 0.04) == 1.0
 
 
 def test_confounding_that_is_seen_is_allowed_for_beyond_the_declared_size() -> None:
@@ -149,7 +182,7 @@ def test_levels_of_categories_are_adjusted_for_in_full() -> None:
     study = parse_study(population.study({"name": "aipw"}, "20", "1e-6"))
     assert isinstance(study, AipwStudy)
     found = analysed(study, rows_of(study, population, 40_000, 0))
-    assert found.details["adjustment"] == "adjusted linearly"
+    assert found.details["adjustment"] in ("adjusted linearly", "adjusted by a model of treatment, and linearly")
     assert found.estimate == pytest.approx(population.truth, abs=0.042)
 
 
