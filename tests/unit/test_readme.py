@@ -28,7 +28,8 @@ def test_the_study_and_contract_of_the_pages_are_valid(tmp_path: Path) -> None:
     (tmp_path / "dataset.yaml").write_text(contract)
     found = load_contract(tmp_path / "dataset.yaml")
     assert found.dataset == "fertility"
-    assert resolve(load_study_file(tmp_path / "study.yaml"), found).outcome.name == "weeks"
+    (asked,) = candidates(load_study_file(tmp_path / "study.yaml"), found, "study.yaml")
+    assert asked.outcome.name == "weeks"
     (tmp_path / "protocol.yaml").write_text(protocol)
     shipped = load_contract(ROOT / "data" / "fertility" / "dataset.yaml")
     assert len(resolve(load_study_file(tmp_path / "protocol.yaml"), shipped).groups) == 3
