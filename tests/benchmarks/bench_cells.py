@@ -1,6 +1,6 @@
 """Coarse covariates that confound three at a time: balancing with cells, without, and the competitors, label level.
 
-Run: python -m tests.benchmarks.bench_cells [RUNS]
+Run: python -m tests.benchmarks.bench_cells [RUNS] [POPULATION ...]
 
 Every run draws new people and new, seeded noise. Prints root mean square error and bias in outcome units, coverage and
 mean half-width of the 95 % interval, and what `plan` expects of it over the mean one. Competitors have no interval and
@@ -105,11 +105,13 @@ def competing(
     return f"{float(np.sqrt(np.mean(np.square(errors)))):.4f} ({float(np.mean(errors)):+.4f})"
 
 
-def main(runs: int) -> None:
-    """Measure and print a Markdown table."""
+def main(runs: int, wanted: list[str]) -> None:
+    """Measure and print a Markdown table; of all populations if none is named."""
     names = ("balancing", "without cells", "exact matching", "Lebeda et al.")
     sys.stdout.write(f"| population, units, epsilon | {' | '.join(names)} |\n{'|---' * (len(names) + 1)}|\n")
     for name, units, epsilon in CASES:
+        if wanted and name not in wanted:
+            continue
         population = POPULATIONS[name]
         line = [
             balanced(population, units, epsilon, runs, cells.MOST_CELLS),
@@ -122,4 +124,4 @@ def main(runs: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100, sys.argv[2:])
