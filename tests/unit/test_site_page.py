@@ -1,0 +1,35 @@
+"""The operator's page shows every setting of a machine, as it is read."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from causalveil.schemas.execution import Execution, Runner, SiteSettings
+from causalveil.tasks.machine.actor import ACTOR_VARIABLE
+from causalveil.tasks.machine.site import VARIABLES, site_settings
+
+PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "operator.md").read_text()
+
+
+def test_the_page_shows_every_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    for variable in VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("CAUSALVEIL_HOME", str(tmp_path))
+    (tmp_path / "site.toml").write_text(example)
+    settings = site_settings()
+    assert settings.execution == Execution(engine="prefect", runner=Runner.threads, workers=2)
+    assert (settings.scratch, settings.concurrency) == (Path("/srv/causalveil/scratch"), 1)
+    # The cluster's lines stand behind a hash, since threads have no address.
+    cluster = example.replace("# address", "address").replace("# tls", "tls").replace('"threads"', '"dask"')
+    (tmp_path / "site.toml").write_text(cluster)
+    assert site_settings().execution.address == "tls://scheduler:8786"
+    shown = tomllib.loads(cluster)
+    assert set(shown) == set(SiteSettings.model_fields)
+    assert set(shown["execution"]) == set(Execution.model_fields)
+    for variable in (*VARIABLES, ACTOR_VARIABLE):
+        assert variable in example or variable.removeprefix("CAUSALVEIL_TLS") in example, variable
