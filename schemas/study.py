@@ -208,6 +208,11 @@ class Outcome(Bounds):
     name: Name
     codes: Codes | None = None
 
+    @property
+    def two_valued(self) -> bool:
+        """Whether it is declared as 0 or 1, and so may vary by half of its range."""
+        return self.codes is not None or (self.lower, self.upper) == (0, 1)
+
 
 class Select(Frozen):
     """Which blocks a run reads."""

@@ -167,7 +167,8 @@ def plan(
     effect: Annotated[float | None, typer.Option(help="an effect in outcome units: will the noise drown it?")] = None,
     treated: Annotated[float, typer.Option(min=0.01, max=0.99, help="assumed share of treated units")] = 0.5,
     deviation: Annotated[
-        float | None, typer.Option(min=0, help="assumed standard deviation of the outcome [default: B/4]")
+        float | None,
+        typer.Option(min=0, help="assumed standard deviation of the outcome [default: B/4, of 0 and 1 B/2]"),
     ] = None,
     explained: Annotated[
         float, typer.Option(min=0, max=0.99, help="assumed share of the outcome that covariates explain (regression)")
@@ -192,11 +193,13 @@ def plan(
     from causalveil.flows.planning.outlook import budget_of
     from causalveil.flows.sequence.study import known_sizes, plan_study
     from causalveil.schemas.plan import StandIn
+    from causalveil.tasks.inference.people import assumed
 
     stand_in = StandIn(
         treated=treated, deviation=deviation, explained=explained, correlation=correlation, spread=spread
     )
     specification, declared = plan_study(study, units)
+    stand_in = assumed(specification, stand_in)
     foreseen = expected.expected(specification, declared, stand_in, effect)
     budget = budget_of(study, specification, declared)
     budget.add_to(foreseen)

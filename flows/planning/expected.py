@@ -14,6 +14,7 @@ from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Plan, Sizes, StandIn
 from causalveil.schemas.study import Study
+from causalveil.tasks.inference.people import assumed
 
 # What a study without a delta is compared with: small enough for a million units.
 SUGGESTED_DELTA = Decimal("1e-6")
@@ -38,6 +39,7 @@ def expected(study: Study, plan: Plan, stand_in: StandIn, effect: float | None =
             ],
             "warnings": [],
         }
+    stand_in = assumed(study, stand_in)
     found = dict(estimator_of(study).expected(study, plan.sizes, stand_in, effect))
     found["sentences"] = [*why, *found["sentences"]]
     width = None if study.privacy.delta > 0 else _half_width_with_delta(study, plan.sizes, stand_in)

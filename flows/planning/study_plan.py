@@ -59,7 +59,8 @@ def plan(
         units: number of units; default: what Parquet footers say, else formulas in n.
         effect: an effect in outcome units that the reader hopes to see: will the noise drown it?
         treated: assumed share of treated units, from 0.01 to 0.99.
-        deviation: assumed standard deviation of the outcome in its units; default: a quarter of the declared width.
+        deviation: assumed standard deviation of the outcome in its units; default: a quarter of the declared width,
+            half of it if it is 0 or 1.
 
     Raises:
         StudyError: the study or an argument is wrong.

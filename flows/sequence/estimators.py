@@ -170,7 +170,9 @@ def warnings_of(study: Study, sizes: Sizes) -> tuple[str, ...]:
 
     None where the planner has no numbers for such a study.
     """
+    from causalveil.tasks.inference.people import assumed
+
     try:
-        return tuple(estimator_of(study).expected(study, sizes, StandIn(), None)["warnings"])
+        return tuple(estimator_of(study).expected(study, sizes, assumed(study, StandIn()), None)["warnings"])
     except CausalveilError:
         return ()

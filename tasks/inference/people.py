@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.study import CategoricalCovariate, EffectStudy
+from causalveil.schemas.study import CategoricalCovariate, EffectStudy, Study
 from causalveil.tasks.enclave.normalise import blocks, dimension, scale
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
@@ -20,6 +20,13 @@ from causalveil.tasks.machine.arrays import FloatArray
 SPREAD, LOG_ODDS = 0.35, 1.0
 # An outcome that varies more than this, over half its range, is taken to have two values.
 TWO_VALUES = 0.7
+
+
+def assumed(study: Study, stand_in: StandIn) -> StandIn:
+    """The same, with the deviation of an outcome of two values where the reader states none: half of its range."""
+    if stand_in.deviation is not None or not isinstance(study, EffectStudy) or not study.outcome.two_valued:
+        return stand_in
+    return stand_in.model_copy(update={"deviation": study.outcome.width / 2})
 
 
 def people(study: EffectStudy, stand_in: StandIn, count: int, randomised: bool) -> Rows:

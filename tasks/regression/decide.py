@@ -76,9 +76,16 @@ def _expected_choice(study: RegressionStudy, plan: RegressionRecipe, keep: bool 
 
 
 def choose(
-    study: RegressionStudy, plan: RegressionRecipe, scales: Scales, moments: JointMoments | None, keep: bool = False
+    study: RegressionStudy,
+    plan: RegressionRecipe,
+    scales: Scales,
+    moments: JointMoments | None,
+    keep: bool = False,
+    drawn: int | None = None,
 ) -> tuple[Features | None, Adjustment, Seen | None]:
     """What is adjusted for: post-processing of the first two releases.
+
+    ``drawn``: of how many people the moments are, where these stand for more.
 
     Raises:
         ValueError: the number of units is not known.
@@ -90,7 +97,7 @@ def choose(
         plain = unadjusted(study.estimator, scales, study.estimand, plan.units, noise)
         return None, plain, None
     features = plan.features(scales)
-    return features, *adjusted_by(study, plan, scales, features, moments, keep)
+    return features, *adjusted_by(study, plan, scales, features, moments, keep, drawn)
 
 
 def adjusted_by(
@@ -100,6 +107,7 @@ def adjusted_by(
     features: Features,
     moments: JointMoments,
     keep: bool = False,
+    drawn: int | None = None,
 ) -> tuple[Adjustment, Seen]:
     """Slopes and weights for these features, or neither.
 
@@ -134,7 +142,7 @@ def adjusted_by(
         plain, shown = of(moments.of(lines))
         if choice.adjusted and plain.adjusted and not study.estimator.trial:
             wide = plain.spread_over(lines, features.count)
-            if abs(moments.left_alike(lines, wide.slopes, wide.weights, scales.between, units)) > SURE:
+            if abs(moments.left_alike(lines, wide.slopes, wide.weights, scales.between, drawn or units)) > SURE:
                 # Products are seen to confound: what they took off beyond their noise, lines leave.
                 left = _taken_off(choice) - _taken_off(plain)
                 beyond = math.sqrt(max(left**2 - choice.second_order - plain.second_order, 0.0))

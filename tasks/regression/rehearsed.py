@@ -62,7 +62,7 @@ def _once(study: RegressionStudy, plan: RegressionRecipe, rows: Rows, seed: int)
         features = plan.features(scales)
         released = mechanism.release(moment_sums(pieces, features) * many, MOMENTS, budget)
         moments = moments_from(released, units, plan.moments_noise(features.count), features)
-    used, choice, seen = choose(study, plan, scales, moments)
+    used, choice, seen = choose(study, plan, scales, moments, drawn=min(units, len(rows)))
     scores = plan.effect_mechanism().release(score_sums(pieces, scales, used, choice) * many, EFFECT, budget)
     said = findings(study, plan, ThreeReleases(scales, used, choice, seen, scores))
     width = (said.interval.upper - said.interval.lower) / 2

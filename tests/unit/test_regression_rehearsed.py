@@ -10,7 +10,7 @@ from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.flows.planning.regression import expected
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.inference.people import people
+from causalveil.tasks.inference.people import assumed, people
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.rehearsed import rehearsed
 from tests.regression_help import make_regression
@@ -26,8 +26,8 @@ def test_people_are_as_assumed_and_within_the_declared_ranges() -> None:
             "level": {"levels": ["x", "y", "z"]},
         },
     )
-    assumed = StandIn(treated=0.2, deviation=1.0, explained=0.5, correlation=0.6, spread=0.25)
-    rows = people(study, assumed, 2048, randomised=False)
+    guess = StandIn(treated=0.2, deviation=1.0, explained=0.5, correlation=0.6, spread=0.25)
+    rows = people(study, guess, 2048, randomised=False)
     assert (rows.x**2).sum(axis=1).max() <= 1
     assert rows.t.mean() == pytest.approx(0.2, abs=0.02)
     assert np.corrcoef(rows.x[:, 0], rows.x[:, 1])[0, 1] == pytest.approx(0.6, abs=0.05)
@@ -67,3 +67,14 @@ def test_plan_speaks_of_products_wherever_a_run_may_use_them() -> None:
         assert ("squares and products" in said) is allowed[-1]
     assert allowed[-1]
     assert not allowed[0]
+
+
+def test_an_outcome_of_two_values_is_assumed_to_vary_by_half_its_range() -> None:
+    """By codes or by a range of 0 to 1; what the reader states stands, and other outcomes have no guess here."""
+    plain = make_regression(2, outcome={"lower": 0, "upper": 10})
+    flag = make_regression(2, outcome={"lower": 0, "upper": 1})
+    assert assumed(plain, StandIn()).deviation is None
+    assert assumed(flag, StandIn()).deviation == 0.5
+    assert assumed(flag, StandIn(deviation=0.2)).deviation == 0.2
+    rows = people(flag, assumed(flag, StandIn()), 500, randomised=False)
+    assert set(np.unique(rows.u)) == {-1.0, 1.0}
