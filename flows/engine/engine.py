@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from causalveil.flows.engine.guard import P, R, guarded, stage_name
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.ledger import Reservation
-from causalveil.schemas.release import Release
 from causalveil.tasks.machine.distribute import distributing_by
+
+if TYPE_CHECKING:
+    from causalveil.schemas.release import Release
 
 Watcher = Callable[[str], None]
 

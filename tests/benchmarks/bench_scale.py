@@ -95,10 +95,11 @@ def main() -> None:
             pieces = ["--partitions", str(max(1, units // PARTITION))]
             command = [sys.executable, "-m", "causalveil", "simulate", str(path.parent), *size, *pieces]
             subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+            # The operator says how stages run, not the study.
+            admit = [sys.executable, "-m", "causalveil", "admit", str(path.parent)]
+            subprocess.run(admit, env=environment, check=True, stdout=subprocess.DEVNULL)
             for runner in arguments.runners:
-                execution = {"engine": "prefect", "runner": runner, "workers": arguments.workers}
-                text = path.read_text().partition("execution:")[0]
-                path.write_text(f"{text}execution: {json.dumps(execution)}\n")
+                environment |= {"CAUSALVEIL_RUNNER": runner, "CAUSALVEIL_WORKERS": str(arguments.workers)}
                 this = [sys.executable, __file__, "--one", str(path), f"{folder}/{runner}"]
                 ended = subprocess.run(this, env=environment, capture_output=True, text=True)
                 if ended.returncode:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sqlalchemy import select
 
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import RunConflict
 from causalveil.schemas.ledger import DOCUMENT, Account, Verified
-from causalveil.schemas.release import LedgerStatement, Release
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of, manifest_of
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.grants import granted
@@ -19,6 +19,9 @@ from causalveil.tasks.privacy.ledger.rules import document_that_may_leave
 from causalveil.tasks.privacy.ledger.soundness import verify as ledger_verify
 from causalveil.tasks.privacy.ledger.soundness.memory import remembered
 from causalveil.tasks.privacy.ledger.store import entries
+
+if TYPE_CHECKING:
+    from causalveil.schemas.release import LedgerStatement, Release
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,8 @@ class ReaderSide(Journal):
         if run is None:
             raise RunConflict(f"run {run_id} is not in this ledger")
         last = run.last_entry
+        from causalveil.schemas.release import LedgerStatement  # which an admission need not wait for
+
         return LedgerStatement(identity=self.identity, entry_hash=last.hash, sequence=last.seq)
 
     def last_charge_hash(self, run_id: str) -> str:

@@ -7,13 +7,16 @@ older copy is a chain too: what this machine has seen of it finds those, and rel
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 from causalveil.schemas.errors import LedgerError
 from causalveil.schemas.ledger import Verified
-from causalveil.schemas.release import Release
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord
 from causalveil.tasks.privacy.ledger.soundness.memory import Memory, from_the_first, refuse_older
 from causalveil.tasks.privacy.ledger.store import Store
+
+if TYPE_CHECKING:
+    from causalveil.schemas.release import Release
 
 
 def verify(store: Store, identity: str, dataset: str | None = None, memory: Memory | None = None) -> Verified:
