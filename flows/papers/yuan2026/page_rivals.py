@@ -120,7 +120,8 @@ def cost_parts(rows: Rows, competitors: Rows) -> list[str]:
         "Processor seconds of one fit and release at epsilon 1, and the peak memory in MB of a process that does "
         "nothing else; "
         "the paper's numbers in brackets. Each is measured once, the second of two releases, so that imports and "
-        "compilation do not count; the memory of a process that has only imported the code is most of ours.",
+        "compilation do not count, on a machine that did other work besides; the memory of a process that has only "
+        "imported the code is most of ours. All numbers: [matching-costs.csv](matching-costs.csv).",
         "Seconds:",
         markdown_table(lines["seconds"]),
         "Megabytes:",
