@@ -61,6 +61,10 @@ def _balancing(population: KnownPopulation) -> Mapping[str, Any]:
     return {"name": "balancing", "allowance": 0.0} if population.trial else {"name": "balancing"}
 
 
+def _matching(population: KnownPopulation) -> Mapping[str, Any]:
+    return {"name": "matching", "unadjusted": {"outcome": 0}} if population.trial else {"name": "matching"}
+
+
 METHODS: dict[str, Method] = {
     method.name: method
     for method in (
@@ -73,7 +77,7 @@ METHODS: dict[str, Method] = {
         Method("ipw-label", "ipw", "label", "0", 0.3, _named("ipw")),
         Method("difference-label", "difference_in_means", "label", "0", 0.3, _named("difference_in_means")),
         Method("aipw-pure", "aipw", "sample", "0", 0.2, _aipw),
-        Method("matching", "matching", "sample", "0", 0.2, _named("matching"), slow=True),
+        Method("matching", "matching", "sample", "0", 0.2, _matching, slow=True),
         Method("ipw", "ipw", "sample", "0", 0.2, _named("ipw")),
         Method("ipw-training", "ipw", "training_units", "0", 0.2, _named("ipw")),
         Method("least-squares", "least squares, not private", "", "0", 0.3, _named("least squares")),

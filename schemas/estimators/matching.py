@@ -8,6 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.amounts import Amount, subtract
+from causalveil.schemas.estimators.regression import Unadjusted
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.study import EffectStudy, Estimand, EstimatorSettings, Finite, Penalty, Variant
 
@@ -46,7 +47,8 @@ class MatchingEstimator(EstimatorSettings):
     against bias. ``error_coefficient``: the weight of the bias in that; None: 0.01 at label level, 0.001 at sample
     level. ``caliper``: the furthest that a neighbour's score may be. ``variance_share``: the part of the outcome's
     epsilon that measures the sampling variance. ``correct_attenuation``: divide by what randomised treatments leave;
-    None: at sample level yes, but as printed in variant ``paper``.
+    None: at sample level yes, but as printed in variant ``paper``. ``unadjusted``: what private scores leave of
+    confounding, allowed for at sample level in variant ``ours``; its ``outcome`` is 0 where treatment was randomised.
     """
 
     name: Literal["matching"]
@@ -58,6 +60,7 @@ class MatchingEstimator(EstimatorSettings):
     correct_attenuation: bool | None = None
     penalty: Penalty = 0.001
     variance_share: Annotated[Finite, Field(ge=0.01, le=0.9)] = 0.15
+    unadjusted: Unadjusted = Unadjusted()
     variant: Variant = Variant.ours
 
 
@@ -98,6 +101,11 @@ class MatchingStudy(EffectStudy):
         if declared is None:
             return self.privacy.level is Level.sample and self.estimator.variant is Variant.ours
         return declared
+
+    @property
+    def leaves_confounding(self) -> bool:
+        """Whether scores are private, so that nobody can tell what matching on them adjusts for."""
+        return self.privacy.level is Level.sample and self.estimator.variant is Variant.ours
 
     @property
     def error_coefficient(self) -> float:

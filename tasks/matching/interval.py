@@ -16,6 +16,7 @@ from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import Variant
 from causalveil.tasks.enclave.normalise import dimension, feature_names
 from causalveil.tasks.inference.assemble import VARIANCE_SHARE, EffectFindings, Estimate, Noise, assemble
+from causalveil.tasks.inference.confounding import COVERS_DECLARED
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import attenuation, perturb, respond
 from causalveil.tasks.matching.scores import model
@@ -24,6 +25,10 @@ from causalveil.tasks.matching.weights import Reuse
 Details = dict[str, float | int | str | bool]
 NOT_COVERED = "confounding; bias from caps, from far neighbours and from a misspecified score"
 SAMPLE_NOT_COVERED = f"{NOT_COVERED}; the noise of scores, which leaves confounding unadjusted"
+ALLOWED_NOT_COVERED = "confounding beyond the declared size, by covariates or by what nobody recorded; bias from caps"
+# Of what is done about confounding, as other estimators say it.
+ON_SCORES = "adjusted by matching on scores that are linear in the covariates"
+ON_NOISY_SCORES = "partly adjusted, by matching on private scores"
 ATTENUATED = "attenuation by randomised treatments: about {:.3g} of the effect is left"
 
 
@@ -64,11 +69,15 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     scale = perturb.mechanism(study).known_scale
     estimate, noise = _estimate(study, reuse, statistics, scale)
     width = study.outcome.width
-    details: Details = {"not_covered": NOT_COVERED if study.privacy.level is Level.label else SAMPLE_NOT_COVERED}
+    details: Details = {"not_covered": _not_covered(study), "adjustment": adjustment(study)}
+    if study.leaves_confounding:
+        estimate = replace(estimate, offset=_left(study, reuse, estimate, noise))
     if study.corrects_attenuation:
         value, interval, variance, upper = _corrected(study, reuse, estimate, noise)
     else:
         value, interval, variance, upper = assemble(estimate, noise, study.confidence, (-width, width))
+    if estimate.offset > 0:
+        interval = interval.model_copy(update={"covers": (*interval.covers, COVERS_DECLARED)})
     if study.privacy.level is not Level.label:
         details |= _attenuation(study, reuse, details)
     details |= _said_of(study, reuse)
@@ -82,6 +91,36 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     if release_by is not None:
         details["propensity_noise"] = Noise.of(release_by, dimension(study)).deviation
     return EffectFindings(value, interval, variance, details)
+
+
+def adjustment(study: MatchingStudy) -> str:
+    """What matching does about confounding, as the release says it."""
+    return ON_SCORES if study.privacy.level is Level.label else ON_NOISY_SCORES
+
+
+def _not_covered(study: MatchingStudy) -> str:
+    if study.privacy.level is Level.label:
+        return NOT_COVERED
+    return ALLOWED_NOT_COVERED if study.leaves_confounding else SAMPLE_NOT_COVERED
+
+
+def _left(study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise) -> float:
+    """The bias that is allowed for, outcome units, before attenuation is corrected.
+
+    Noise on scores makes neighbours of people who differ, and nothing that is released tells how far: so all that a
+    study declares for the case that nothing is adjusted for. The outcome's deviation within arms is the one that the
+    upper bound on the sampling variance stands for, half of the declared range at most. Arms of randomised treatments
+    differ by the attenuated part of it.
+    """
+    declared = math.sqrt(study.estimator.unadjusted.outcome) * study.estimator.unadjusted.distance
+    if declared == 0 or reuse.queries == 0:
+        return 0.0
+    half = study.outcome.width / 2
+    upper = assemble(estimate, noise, study.confidence, None)[3]
+    deviation = half * math.sqrt(min(1.0, upper / (largest_variance(reuse) * half**2)))
+    share, _, _ = attenuation.treated_share(reuse.treated, reuse.treated + reuse.controls, _keep(study), 0.5)
+    factor = min(max(attenuation.attenuation(share, _keep(study)), 0.0), 1.0)
+    return declared * deviation * (factor if study.corrects_attenuation else 1.0)
 
 
 def largest_variance(reuse: Reuse) -> float:

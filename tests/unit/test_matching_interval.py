@@ -147,6 +147,26 @@ def test_correction_divides_and_widens() -> None:
     assert "attenuation by" not in corrected.details["not_covered"]
 
 
+def test_private_scores_allow_for_all_that_is_declared() -> None:
+    """The deviation of outcomes is read off the bound on the sampling variance; mixed arms differ by a part of it."""
+    randomised = two_covariates(epsilon="4")
+    study = two_covariates(epsilon="4", unadjusted={"outcome": 0.5, "distance": 1})
+    numbers = np.array([12.0, 5.0])
+    none, found = (findings(one, sizes_of(one, 1000), REUSE, numbers) for one in (randomised, study))
+    assert none.interval.bias == 0.0
+    deviation = none.details["sampling_standard_error_upper"] * none.details["attenuation_factor"]
+    deviation /= np.sqrt(interval.largest_variance(REUSE))
+    assert found.interval.bias == pytest.approx(
+        np.sqrt(0.5) * min(deviation, 1.0) * found.details["attenuation_factor"], rel=0.05
+    )
+    assert found.interval.upper - found.interval.lower > none.interval.upper - none.interval.lower
+    assert "confounding up to the declared size" in found.interval.covers
+    assert str(found.details["adjustment"]).startswith("partly adjusted")
+    assert found.estimate == none.estimate
+    public = two_covariates(level="label", unadjusted={"outcome": 1, "distance": 10})
+    assert findings(public, sizes_of(public, 1000), REUSE, numbers).interval.bias == 0.0
+
+
 def test_a_share_that_may_be_nought_gives_the_whole_range() -> None:
     study = two_covariates(epsilon="0.1", correct_attenuation=True)
     found = findings(study, sizes_of(study, 1000), replace(REUSE, treated=5, controls=995), np.array([1.0, 1.0]))
