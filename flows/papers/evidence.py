@@ -25,8 +25,9 @@ def parts(tables: Path) -> list[str]:
     missing = sum(row["agreement"].startswith(MISSING) for row in everything)
     return [
         "# The papers' experiments beside ours",
-        f"{len(everything)} items of five papers; {missing} are missing and say so. Made by `causalveil replicate "
-        "evidence --out docs/evidence.md` from the tables in `docs/figures/`; a test holds this page to them. "
+        f"{len(everything)} items of five papers; {'1 is' if missing == 1 else f'{missing} are'} missing. "
+        "Made by `causalveil replicate evidence --out docs/evidence.md` "
+        "from the tables in `docs/figures/`; a test holds this page to them. "
         f"*Agree*: no number is further from the printed one than {ERRORS:g} standard errors of the difference, "
         "counting the runs of both sides. Where numbers differ the reason is given, and where a figure prints no "
         "numbers it says what ours shows. Data that are not shipped are named by each command, with where they come "
