@@ -139,7 +139,6 @@ def _check_arguments(units: int, covariates: int, partitions: int, seed: int, ef
 
 def _documents(units: int, covariates: int, partitions: int, seed: int, effect: float) -> dict[str, str]:
     """The files beside the data, study.yaml last."""
-    best = penalty(units, covariates)
     dataset = f"simulated-{units}-{covariates}-{partitions}-{seed}"
     provenance = f"""# Provenance
 
@@ -168,7 +167,7 @@ caps:
   sample: {{epsilon: 10, delta: 1.0e-4}}
   label: {{epsilon: 10, delta: 1.0e-4}}
   training_units: {{epsilon: 10, delta: 1.0e-4}}
-estimators: [ipw, matching, aipw, difference_in_means]
+estimators: [regression, balancing, ipw, matching, aipw, difference_in_means]
 guarantees: [finite_sample]
 """
     study = f"""# Synthetic: the true effect is {effect:g} for every unit (see PROVENANCE.md).
@@ -178,7 +177,7 @@ treatment: treated
 outcome: {{name: outcome}}
 covariates: [{", ".join(covariate_names(covariates))}]
 estimand: ATE
-estimator: {{name: ipw, weighting: hajek, clip: [0.1, 0.9], train_fraction: 0.5, penalty: {best!r}}}
+estimator: {{name: auto}}
 privacy: {{epsilon: 1.0, delta: 1.0e-6, level: sample, neighbours: replace_one}}
 confidence: 0.95
 """

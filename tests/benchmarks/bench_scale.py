@@ -22,6 +22,9 @@ import time
 from pathlib import Path
 
 import psutil
+import yaml
+
+from causalveil.tasks.simulate import penalty
 
 PARTITION = 1_000_000
 
@@ -95,6 +98,8 @@ def main() -> None:
             pieces = ["--partitions", str(max(1, units // PARTITION))]
             command = [sys.executable, "-m", "causalveil", "simulate", str(path.parent), *size, *pieces]
             subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
+            asked = {"estimator": {"name": "ipw", "penalty": penalty(units, arguments.covariates)}}
+            path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | asked, sort_keys=False))
             # The operator says how stages run, not the study.
             admit = [sys.executable, "-m", "causalveil", "admit", str(path.parent)]
             subprocess.run(admit, env=environment, check=True, stdout=subprocess.DEVNULL)

@@ -24,6 +24,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from causalveil.tasks.simulate import penalty
+
 HERE = Path(__file__).parent
 PARTITION = 1_000_000
 # Up to so many units the start of a process weighs, and runs in a process that has started are measured too.
@@ -38,7 +40,7 @@ CONTRACT = {
     "guarantees": ["finite_sample", "asymptotic"],
     "caps": {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")},
 }
-# What is asked in place of the study that `simulate` writes: estimator and privacy.
+# What is asked in place of the study that `simulate` writes: estimator and privacy; `ipw` where none is named.
 ASKED: dict[str, dict[str, Any]] = {
     "ipw": {},
     "aipw": {"estimator": {"name": "aipw"}},
@@ -82,7 +84,10 @@ def simulated(folder: Path, units: int, covariates: int, estimator: str, environ
 
     size = ["--units", str(units), "--covariates", str(covariates), "--partitions", str(max(1, units // PARTITION))]
     subprocess.run([*CLI, "simulate", str(folder), *size], env=environment, check=True, stdout=subprocess.DEVNULL)
-    for name, changes in (("study", ASKED[estimator]), ("dataset", CONTRACT)):
+    asked = ASKED[estimator]
+    if "estimator" not in asked:
+        asked = {"estimator": {"name": "ipw", "penalty": penalty(units, covariates)}, **asked}
+    for name, changes in (("study", asked), ("dataset", CONTRACT)):
         path = folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | changes, sort_keys=False))
     return folder / "study.yaml"

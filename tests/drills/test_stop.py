@@ -70,9 +70,9 @@ def test_stopped_before_anything_was_reserved(tmp_path: Path) -> None:
     """The signal comes before the run has an id."""
     program = (
         "import os, signal, threading, time\n"
-        "from causalveil.flows import api\n"
+        "from causalveil.flows import start_run\n"
         "def run_study(*_, **__):\n    os.kill(os.getpid(), signal.SIGTERM)\n    time.sleep(30)\n"
-        "api.run_study = run_study\n"
+        "start_run.run_study = run_study\n"
         "from causalveil.flows.cli.main import main\nmain()\n"
     )
     path = write_study(tmp_path / "study")

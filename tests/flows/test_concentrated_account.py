@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import run_study
+from causalveil.flows.planning.expected import NOT_WORTH
 from causalveil.flows.planning.study_plan import plan
 from causalveil.flows.sequence.study import plan_study
 from causalveil.schemas.errors import BudgetRefused
@@ -58,9 +59,14 @@ def test_plan_says_what_a_delta_would_give(tmp_path: Path) -> None:
     pure = {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "0.5", "delta": 0}}
     path = write_study(tmp_path / "pure", frame=people(600), study=pure, contract=OWNER)
     with_delta = write_study(tmp_path / "delta", frame=people(600), study=pure | {"privacy": PRIVACY}, contract=OWNER)
-    for units in (2_000, 20_000):
+    told = []
+    for units in (2_000, 10_000, 20_000):
         found, other = plan(path, units=units), plan(with_delta, units=units)
         width = other.expected["half_width"]
         assert found.expected["half_width_with_delta"] == width
-        assert f"With delta: 1e-6 the half-width would be ± {width:.4g}, by Gaussian noise." in found.sentences
+        said = f"With delta: 1e-6 the half-width would be ± {width:.4g}, by Gaussian noise." in found.sentences
+        # Where a delta clearly widens the interval nothing is said.
+        assert said is (width <= NOT_WORTH * found.expected["half_width"])
+        told.append(said)
         assert "half_width_with_delta" not in other.expected
+    assert any(told)

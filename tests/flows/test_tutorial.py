@@ -83,5 +83,6 @@ def test_help_speaks_of_numbers_and_text() -> None:
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "NUMBER" in text
     assert "PATH" in text
-    assert "[default: B/4]" in " ".join(re.sub("[│\n]", " ", text).split()), "what stands in brackets is not lost"
+    # What stands in brackets is not lost.
+    assert "[default: B/4, of 0 and 1 B/2]" in " ".join(re.sub("[│\n]", " ", text).split())
     assert not re.search(r"<(int|float|str|bool|path|file|dir)", text)

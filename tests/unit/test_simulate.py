@@ -18,9 +18,12 @@ def test_what_it_writes_runs_through_the_stages(tmp_path):
     folder = tmp_path / "new" / "study"
     simulate(folder, 1003, 4, 3, 5, 0.2)
     contract = load_contract(folder / "dataset.yaml")
-    given = resolved(folder / "study.yaml")
     assert contract.data_class is DataClass.synthetic
     assert "0.2" in (folder / "PROVENANCE.md").read_text()
+    assert "estimator: {name: auto}" in (folder / "study.yaml").read_text()
+    # An estimator whose stages split the units.
+    (folder / "study.yaml").write_text((folder / "study.yaml").read_text().replace("name: auto", "name: ipw"))
+    given = resolved(folder / "study.yaml")
     layout = read_layout(given, folder)
     assert layout.units == 1003
     assert len(layout.partitions) == 3
