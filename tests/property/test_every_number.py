@@ -62,12 +62,23 @@ MATCHING = {
     "caliper": 0.5,
     "penalty": 0.1,
     "variance_share": 0.15,
+    "unadjusted": {"outcome": 0.5, "distance": 1.0},
 }
 PURE = {"privacy": {"delta": 0}}
 BASES: dict[str, dict[str, Any]] = {
     name: merge(DIRECTION if estimator["name"] == "direction" else EFFECT, {"estimator": estimator, **changes})
     for name, estimator, changes in (
-        ("ipw", {"name": "ipw", "clip": [0.1, 0.9], "train_fraction": 0.5, "penalty": 0.1}, {}),
+        (
+            "ipw",
+            {
+                "name": "ipw",
+                "clip": [0.1, 0.9],
+                "train_fraction": 0.5,
+                "penalty": 0.1,
+                "unadjusted": {"outcome": 0.5, "distance": 1.0},
+            },
+            {},
+        ),
         ("ipw label", {"name": "ipw", "weighting": "horvitz_thompson"}, {"privacy": {"level": "label", "delta": 0}}),
         (
             "aipw",
