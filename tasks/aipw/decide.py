@@ -141,6 +141,8 @@ def _expected_slopes(study: AipwStudy, plan: Recipe, summary: ArmSummary, fold: 
     known = values.sum() >= LEAST_DEVIATION * units and (plan.gram or d == 1)
     loose = loose_part(float(values.min()), float(values.mean()), d, noise) if known else 1.0
     values = np.maximum(values, SMALLEST_EIGENVALUE * values.mean()) if plan.gram else np.full(d, values.mean())
+    # In the order of the columns, as the values are.
+    raised = np.where(plan.gram, 1 / (units * expected_variances(study) / plan.radius**2) - 1 / values, 0.0)
     distance = DISTANCE if study.estimator.propensity.known is None else 0.0
     apart_noise = noise / MEANS_WEIGHT / units * math.sqrt(float(np.sum(summary.parts**-2)))
     # In the metric of the covariates what parts the arms lies in all directions alike.
@@ -167,6 +169,7 @@ def _expected_slopes(study: AipwStudy, plan: Recipe, summary: ArmSummary, fold: 
         values=values,
         vectors=np.eye(d),
         second_factor=1.0 if plan.gram else 0.0,
+        raised=raised,
         loose=loose,
     )
     return slopes_from(moments, summary, plan)

@@ -186,7 +186,8 @@ def left_out(
     """The bias that is allowed for, scaled outcomes.
 
     Arm means differ by at most what the study declares for the case that nothing adjusts them, in standard deviations
-    of the outcome within arms. Of a fold with slopes this counts as far as released moments leave the adjustment open;
+    of the outcome within arms. Of a fold with slopes this counts as far as released moments leave the adjustment open,
+    and with it what they tell is missing;
     all of it where the treated share lies beyond its clip, by which both arms' moments are then wrong. Of a fold
     without slopes all counts, or more if released moments show more, and no more than these can hide if they are
     believed. A model of treatment alone takes off a part of it that its penalty, its noise and the clip of scores make
@@ -203,7 +204,7 @@ def left_out(
         loose = 1.0 if _beyond_clip(study, found) else outcome.loose
         left = declared * found.deviation
         if outcome.adjusts:
-            left *= loose
+            left = min(left, left * loose + outcome.missing)
         else:
             left = max(left, outcome.seen)
             left = left if loose == 1.0 else min(left, outcome.hidden)

@@ -85,6 +85,7 @@ class OutcomeModel:
         hidden: the same at the largest plausible size; infinite where none were released.
         middle: what is taken off b'x before it is cut: its mean over all units, about.
         loose: the part of the adjustment that released moments leave open, in [0, 1]; at 1 they say nothing.
+        missing: what the floor below the second moments takes off the adjustment, as released moments tell.
     """
 
     constants: tuple[float, float]
@@ -98,6 +99,7 @@ class OutcomeModel:
     hidden: float = math.inf
     middle: float = 0.0
     loose: float = 0.0
+    missing: float = 0.0
 
     @property
     def adjusts(self) -> bool:

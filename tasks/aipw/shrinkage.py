@@ -35,12 +35,14 @@ class SecondMoments(NamedTuple):
     Attributes:
         values: eigenvalues, above 0, shape (d,).
         vectors: their eigenvectors, in columns.
+        raised: 1/raw - 1/value of each eigenvalue that the floor raised, 0 of others, shape (d,).
         factor: by which what is not a multiple of the identity was shrunk, in [0, 1].
         loose: the part of an adjustment by slopes that may be missing or too much, in [CUTS, 1].
     """
 
     values: FloatArray
     vectors: FloatArray
+    raised: FloatArray
     factor: float
     loose: float
 
@@ -172,18 +174,30 @@ def second_moments(
         factor = max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0
         whole = level + factor * rest
     mean = max(trace, LEAST_DEVIATION * units) / d
-    values, vectors = np.linalg.eigh(whole - between)
+    raw, vectors = np.linalg.eigh(whole - between)
+    values = np.maximum(raw, SMALLEST_EIGENVALUE * mean)
     known = trace >= LEAST_DEVIATION * units and (d == 1 or len(released) > 1)
-    loose = loose_part(float(values[min(constant, d - 1)]), mean, d, noise) if known else 1.0
-    return SecondMoments(np.maximum(values, SMALLEST_EIGENVALUE * mean), vectors, factor, loose)
+    loose = loose_part(float(raw[min(constant, d - 1)]), mean, d, noise) if known else 1.0
+    return SecondMoments(values, vectors, raised_by(raw, values, constant), factor, loose)
+
+
+def raised_by(raw: FloatArray, values: FloatArray, constant: int) -> FloatArray:
+    """1/raw - 1/value of each eigenvalue, ascending: by how much less slopes adjust along it than they would.
+
+    0 in directions in which x never varies, and where ``raw`` is not positive: :func:`loose_part` speaks of these.
+    """
+    counts = (raw > 0) & (np.arange(len(raw)) >= constant)
+    found: FloatArray = np.where(counts, 1 / np.where(counts, raw, 1.0) - 1 / values, 0.0)
+    return found
 
 
 def loose_part(lowest: float, mean: float, d: int, noise: float) -> float:
     """The part of an adjustment by slopes that noise on the second moments, or the floor below them, may spoil.
 
-    All of it where a direction lies clearly below the floor: its confounding is not adjusted for. Else what the inverse
-    of a noisy matrix adds on average, E G^-1 E G^-1 = noise^2 d/lowest^2; two directions of it are in the variance
-    already (:func:`second_moment_error`).
+    All of it where a direction lies clearly below the floor and is not clear of the noise, whose eigenvalues reach
+    2 noise sqrt(d): nobody can tell what confounds along it. Else what the inverse of a noisy matrix adds on average,
+    E G^-1 E G^-1 = noise^2 d/lowest^2; two directions of it are in the variance already
+    (:func:`second_moment_error`).
 
     Args:
         lowest: smallest eigenvalue of a direction in which x varies.
@@ -192,6 +206,6 @@ def loose_part(lowest: float, mean: float, d: int, noise: float) -> float:
         noise: deviation of the noise on each entry.
     """
     floor = SMALLEST_EIGENVALUE * mean
-    if lowest < floor - NOISE_DEVIATIONS * noise:
+    if lowest < floor - NOISE_DEVIATIONS * noise and lowest <= NOISE_DEVIATIONS * noise * math.sqrt(d):
         return 1.0
     return min(1.0, CUTS + noise**2 * max(d - 2, 0) / max(lowest, floor) ** 2)

@@ -61,6 +61,7 @@ class Moments:
         within: sums of r x within arms along the eigenvectors, shape (2, d - 1).
         values: eigenvalues of the second moments within arms, above 0, shape (d - 1,).
         vectors: their eigenvectors, in columns.
+        raised: by how much less slopes adjust along each than they would without a floor, shape (d - 1,).
         second_factor: shrinkage factor of the second moments, in [0, 1].
         loose: the part of an adjustment that they leave open, in [0, 1].
     """
@@ -77,6 +78,7 @@ class Moments:
     within: FloatArray
     values: FloatArray
     vectors: FloatArray
+    raised: FloatArray
     second_factor: float
     loose: float
 
@@ -107,11 +109,15 @@ class Moments:
 
 
 class Shrunk(NamedTuple):
-    """Slopes, shape (d - 1,), in scaled outcomes, and the factors in [0, 1] by which their components were shrunk."""
+    """Slopes, shape (d - 1,), in scaled outcomes, and the factors in [0, 1] by which their components were shrunk.
+
+    ``missing``: what the floor below the second moments takes off the adjustment, in scaled outcomes.
+    """
 
     slopes: FloatArray
     common_factor: float
     leaning_factor: float
+    missing: float
 
 
 def moments_from(released: FloatArray, summary: ArmSummary, units: int, recipe: Recipe, fold: int) -> Moments:
@@ -149,6 +155,7 @@ def moments_from(released: FloatArray, summary: ArmSummary, units: int, recipe: 
         within=(released[: 2 * d].reshape(2, d) - residuals[:, None] * centres) @ second.vectors,
         values=second.values,
         vectors=second.vectors,
+        raised=second.raised,
         second_factor=second.factor,
         loose=second.loose,
     )
@@ -160,7 +167,9 @@ def shrink(moments: Moments) -> Shrunk:
     common_factor = shrinkage_factor(common.cross, moments.values, common.deviation)
     leaning_factor = shrinkage_factor(leaning.cross, moments.values, leaning.deviation)
     cross = common_factor * common.cross + leaning_factor * leaning.cross
-    return Shrunk(moments.limit * (moments.vectors @ (cross / moments.values)), common_factor, leaning_factor)
+    slopes = moments.limit * (moments.vectors @ (cross / moments.values))
+    missing = moments.limit * abs(float((cross * moments.raised) @ (moments.vectors.T @ moments.shrunk_difference)))
+    return Shrunk(slopes, common_factor, leaning_factor, missing)
 
 
 def error_variance(moments: Moments, shrunk: Shrunk) -> float:
@@ -218,6 +227,7 @@ def slopes_from(moments: Moments, summary: ArmSummary, recipe: Recipe) -> tuple[
         hidden=bias_without(moments, WIDE_CAUTION if shrunk.common_factor > 0 else CAUTION),
         middle=middle,
         loose=moments.loose,
+        missing=shrunk.missing,
     )
 
 
