@@ -99,7 +99,7 @@ class MatchingStudy(EffectStudy):
         """Whether the estimate is divided by what randomised treatments leave of the effect."""
         declared = self.estimator.correct_attenuation
         if declared is None:
-            return self.privacy.level is Level.sample and self.estimator.variant is Variant.ours
+            return self.leaves_confounding
         return declared
 
     @property

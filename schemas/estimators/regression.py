@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -20,6 +21,13 @@ class Unadjusted(Frozen):
 
     outcome: Annotated[Finite, Field(ge=0, le=1)] = 0.5
     distance: Annotated[Finite, Field(ge=0, le=10)] = 1.0
+
+    def bias(self, distance: float | None = None) -> float:
+        """sqrt(outcome) distance: what is allowed for, in standard deviations of the outcome within arms.
+
+        ``distance``: in place of the declared one, where more than it is left.
+        """
+        return math.sqrt(self.outcome) * (self.distance if distance is None else distance)
 
 
 class RegressionEstimator(EstimatorSettings):

@@ -20,7 +20,7 @@ from causalveil.tasks.aipw.interval import assembled
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, summary_from, without_slopes
 from causalveil.tasks.aipw.recipe import EXPLAINED, MEANS_WEIGHT, Recipe, candidates
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange, fold_range, score_range
-from causalveil.tasks.aipw.shrinkage import LEAST_DEVIATION, SMALLEST_EIGENVALUE, loose_part
+from causalveil.tasks.aipw.shrinkage import SMALLEST_EIGENVALUE, are_told, loose_part, raised_by
 from causalveil.tasks.aipw.slopes import Moments, slopes_from
 from causalveil.tasks.enclave.normalise import blocks, scale
 from causalveil.tasks.inference.assemble import Noise
@@ -137,12 +137,11 @@ def _expected_slopes(study: AipwStudy, plan: Recipe, summary: ArmSummary, fold: 
     """The slopes of the stand-in population: lengths with their noise, so that what is taken off later is there."""
     d, units = plan.columns - 1, plan.trained_on(fold)
     noise = Noise.of(plan.slopes_mechanism(fold), plan.slope_numbers).deviation
-    values = units * expected_variances(study) / plan.radius**2
-    known = values.sum() >= LEAST_DEVIATION * units and (plan.gram or d == 1)
-    loose = loose_part(float(values.min()), float(values.mean()), d, noise) if known else 1.0
-    values = np.maximum(values, SMALLEST_EIGENVALUE * values.mean()) if plan.gram else np.full(d, values.mean())
-    # In the order of the columns, as the values are.
-    raised = np.where(plan.gram, 1 / (units * expected_variances(study) / plan.radius**2) - 1 / values, 0.0)
+    raw = units * expected_variances(study) / plan.radius**2
+    told = are_told(float(raw.sum()), d, units, plan.gram)
+    loose = loose_part(float(raw.min()), float(raw.mean()), d, noise) if told else 1.0
+    values = np.maximum(raw, SMALLEST_EIGENVALUE * raw.mean()) if plan.gram else np.full(d, raw.mean())
+    raised = raised_by(raw, values, 0) if plan.gram else np.zeros(d)
     distance = DISTANCE if study.estimator.propensity.known is None else 0.0
     apart_noise = noise / MEANS_WEIGHT / units * math.sqrt(float(np.sum(summary.parts**-2)))
     # In the metric of the covariates what parts the arms lies in all directions alike.

@@ -23,6 +23,7 @@ from causalveil.tasks.inference.confounding import (
     COVERS_CONFOUNDING,
     COVERS_DECLARED,
     LINEAR,
+    NOT_COVERED_DECLARED,
     PARTLY,
     SWITCHED,
     UNADJUSTED,
@@ -37,7 +38,6 @@ NOT_COVERED = (
 )
 NOT_COVERED_BEYOND = "confounding, clipping, misspecification and shrinkage that leave more than the declared shares"
 NOT_COVERED_KNOWN = "treatment that was not randomised as the known propensity says"
-NOT_COVERED_UNADJUSTED = "confounding beyond the declared size, by covariates or by what nobody recorded"
 BOTH = "adjusted by a model of treatment, and linearly"
 WEIGHTED = "partly adjusted, by a model of treatment alone"
 # Of an adjustment: "partly" if more of it is open.
@@ -187,17 +187,16 @@ def left_out(
 
     Arm means differ by at most what the study declares for the case that nothing adjusts them, in standard deviations
     of the outcome within arms. Of a fold with slopes this counts as far as released moments leave the adjustment open,
-    and with it what they tell is missing;
-    all of it where the treated share lies beyond its clip, by which both arms' moments are then wrong. Of a fold
-    without slopes all counts, or more if released moments show more, and no more than these can hide if they are
-    believed. A model of treatment alone takes off a part of it that its penalty, its noise and the clip of scores make
-    unknown, so none is counted. Nothing where treatment was randomised, or where ``omitted_confounding`` speaks of all
-    that is left.
+    and with it what they tell is missing; all of it where the treated share lies beyond its clip, by which both arms'
+    moments are then wrong. Of a fold without slopes all counts, or more if released moments show more, and no more than
+    these can hide if they are believed. A model of treatment alone takes off a part of it that its penalty, its noise
+    and the clip of scores make unknown, so none is counted. Nothing where treatment was randomised, or where
+    ``omitted_confounding`` speaks of all that is left.
     """
     estimator = study.estimator
     if estimator.propensity.known is not None or estimator.omitted_confounding:
         return 0.0
-    declared = math.sqrt(estimator.unadjusted.outcome) * estimator.unadjusted.distance
+    declared = estimator.unadjusted.bias()
     units, total = sum(recipe.known_sizes), 0.0
     for size, found, models in zip(recipe.known_sizes, summaries, nuisances, strict=True):
         outcome = models.outcome
@@ -228,7 +227,7 @@ def _not_covered(study: AipwStudy, recipe: Recipe, nuisances: Sequence[Nuisances
     if study.estimator.propensity.known is not None:
         return NOT_COVERED_KNOWN
     if study.estimator.omitted_confounding is None and _is_partly(recipe, nuisances):
-        return NOT_COVERED_UNADJUSTED
+        return NOT_COVERED_DECLARED
     return NOT_COVERED if study.estimator.omitted_confounding is None else NOT_COVERED_BEYOND
 
 

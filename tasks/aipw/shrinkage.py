@@ -160,25 +160,32 @@ def second_moments(
     factor = 0.0
     middle, between = units * np.outer(centre, centre), units * np.outer(apart, apart)
     if len(released) == 1:
-        trace = float(released[0]) - float(np.trace(middle))
-        whole: FloatArray = max(trace, LEAST_DEVIATION * units) / d * np.eye(d)
+        trace, rest = float(released[0]) - float(np.trace(middle)), np.zeros((d, d))
     else:
         matrix = np.zeros((d, d))
         upper = np.triu_indices(d)
         matrix[upper] = released * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
         matrix = matrix + np.triu(matrix, 1).T - middle
         trace = float(np.trace(matrix))
-        level = max(trace, LEAST_DEVIATION * units) / d * np.eye(d)
-        rest = matrix - level
+        rest = matrix - mean_eigenvalue(trace, d, units) * np.eye(d)
         square = float(np.sum(rest**2))
         factor = max(0.0, 1 - noise**2 * d * (d + 1) / square) if square > 0 else 0.0
-        whole = level + factor * rest
-    mean = max(trace, LEAST_DEVIATION * units) / d
-    raw, vectors = np.linalg.eigh(whole - between)
+    mean = mean_eigenvalue(trace, d, units)
+    raw, vectors = np.linalg.eigh(mean * np.eye(d) + factor * rest - between)
     values = np.maximum(raw, SMALLEST_EIGENVALUE * mean)
-    known = trace >= LEAST_DEVIATION * units and (d == 1 or len(released) > 1)
-    loose = loose_part(float(raw[min(constant, d - 1)]), mean, d, noise) if known else 1.0
+    told = are_told(trace, d, units, len(released) > 1)
+    loose = loose_part(float(raw[min(constant, d - 1)]), mean, d, noise) if told else 1.0
     return SecondMoments(values, vectors, raised_by(raw, values, constant), factor, loose)
+
+
+def mean_eigenvalue(trace: float, d: int, units: int) -> float:
+    """Of second moments with this trace, no less than rows of LEAST_DEVIATION have."""
+    return max(trace, LEAST_DEVIATION * units) / d
+
+
+def are_told(trace: float, d: int, units: int, gram: bool) -> bool:
+    """Whether released moments tell the directions apart: more than the trace was released, and it is not too small."""
+    return trace >= LEAST_DEVIATION * units and (d == 1 or gram)
 
 
 def raised_by(raw: FloatArray, values: FloatArray, constant: int) -> FloatArray:

@@ -20,6 +20,7 @@ from causalveil.tasks.privacy.gaussian import brent
 
 COVERS_CONFOUNDING = "confounding left out, up to the declared shares"
 COVERS_DECLARED = "confounding up to the declared size"
+NOT_COVERED_DECLARED = "confounding beyond the declared size, by covariates or by what nobody recorded"
 
 # What was done about confounding, as ``details["adjustment"]`` says it.
 LINEAR = "adjusted linearly"

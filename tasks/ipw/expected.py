@@ -24,6 +24,7 @@ from causalveil.tasks.ipw import perturb, public_scores, weights
 from causalveil.tasks.ipw.interval import adjustment_share, findings
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.models import logistic
+from causalveil.tasks.privacy.gaussian import brent
 from causalveil.tasks.weighted.interval import noise_of
 
 
@@ -87,15 +88,13 @@ def penalised_share(study: IpwStudy, share: float) -> float:
 
     Rows have c = 1/sqrt(columns + 1) for it, so its coefficient w satisfies c (score - share) + penalty w = 0.
     """
-    from scipy.optimize import brentq
-
     pull = 1 / ((len(study.covariates) + 1) * study.estimator.penalty)
 
     def excess(score: float) -> float:
         return math.log(score / (1 - score)) - pull * (share - score)
 
     low, high = min(share, 0.5), max(share, 0.5)
-    return low if low == high else float(brentq(excess, low, high))
+    return low if low == high else brent(excess, low, high, 2e-12)
 
 
 def expected_findings(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:

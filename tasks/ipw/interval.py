@@ -16,7 +16,7 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.normalise import dimension, feature_names
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.confounding import COVERS_DECLARED
+from causalveil.tasks.inference.confounding import COVERS_DECLARED, NOT_COVERED_DECLARED
 from causalveil.tasks.ipw import allowance, perturb, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
@@ -27,8 +27,7 @@ FLOOR_DEVIATIONS = 5.0
 ENOUGH = 0.8
 WEIGHTED = "adjusted by inverse probability weights"
 PENALISED = "partly adjusted, by a model of treatment whose penalty keeps about {kept:.0%} of what adjusts"
-# What a penalty, noise and the clip leave is allowed for; without any of them nothing is.
-NOT_COVERED = "confounding beyond the declared size, by covariates or by what nobody recorded"
+# Without a penalty, noise and the clip nothing is allowed for.
 NOT_COVERED_PUBLIC = "confounding; clipping and misspecification of the propensity model"
 
 
@@ -50,8 +49,8 @@ def findings(
         estimate, details = _horvitz_thompson(study, statistics, sizes.estimation, largest)
     allows = leaves_confounding(study)
     if allows:
-        distance, share = allowance.distance_left(study, sizes), study.estimator.unadjusted.outcome
-        estimate = replace(estimate, offset=math.sqrt(share) * distance * _spread(study, statistics, noise))
+        left = study.estimator.unadjusted.bias(allowance.distance_left(study, sizes))
+        estimate = replace(estimate, offset=left * _spread(study, statistics, noise))
     width = study.outcome.width
     bounds = None if study.estimator.variant is Variant.paper else (-width, width)
     value, interval, variance, upper = assemble(estimate, noise, study.confidence, bounds)
@@ -63,7 +62,7 @@ def findings(
         "sampling_standard_error_upper": math.sqrt(upper),
         "propensity_noise_standard_error_bound": propensity_noise_bound(study, sizes),
         "denominator_clamped": estimate.drowned,
-        "not_covered": NOT_COVERED if allows else NOT_COVERED_PUBLIC,
+        "not_covered": NOT_COVERED_DECLARED if allows else NOT_COVERED_PUBLIC,
         "adjustment": adjustment(study),
     }
     return EffectFindings(value, interval, variance, details)

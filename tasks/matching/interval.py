@@ -16,7 +16,7 @@ from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import Variant
 from causalveil.tasks.enclave.normalise import dimension, feature_names
 from causalveil.tasks.inference.assemble import VARIANCE_SHARE, EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.confounding import COVERS_DECLARED
+from causalveil.tasks.inference.confounding import COVERS_DECLARED, NOT_COVERED_DECLARED
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import attenuation, perturb, respond
 from causalveil.tasks.matching.scores import model
@@ -25,7 +25,7 @@ from causalveil.tasks.matching.weights import Reuse
 Details = dict[str, float | int | str | bool]
 NOT_COVERED = "confounding; bias from caps, from far neighbours and from a misspecified score"
 SAMPLE_NOT_COVERED = f"{NOT_COVERED}; the noise of scores, which leaves confounding unadjusted"
-ALLOWED_NOT_COVERED = "confounding beyond the declared size, by covariates or by what nobody recorded; bias from caps"
+ALLOWED_NOT_COVERED = f"{NOT_COVERED_DECLARED}; bias from caps"
 # Of what is done about confounding, as other estimators say it.
 ON_SCORES = "adjusted by matching on scores that are linear in the covariates"
 ON_NOISY_SCORES = "partly adjusted, by matching on private scores"
@@ -112,7 +112,7 @@ def _left(study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise) 
     upper bound on the sampling variance stands for, half of the declared range at most. Arms of randomised treatments
     differ by the attenuated part of it.
     """
-    declared = math.sqrt(study.estimator.unadjusted.outcome) * study.estimator.unadjusted.distance
+    declared = study.estimator.unadjusted.bias()
     if declared == 0 or reuse.queries == 0:
         return 0.0
     half = study.outcome.width / 2

@@ -9,6 +9,7 @@ from typing import Any
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.schemas.study import Estimand
+from causalveil.tasks.inference.confounding import NOT_COVERED_DECLARED
 from causalveil.tasks.protocols.adjusted import GroupAdjustment
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.gates import balance_of, gated, results
@@ -73,7 +74,7 @@ def not_covered(study: ProtocolStudy, joint: JointRecipe, trial: bool) -> str:
     if trial:
         return TRIAL
     if joint.one.moments is None:
-        return "confounding beyond the declared size, by covariates or by what nobody recorded"
+        return NOT_COVERED_DECLARED
     parts = ["confounding by what nobody recorded"]
     if study.estimand is not Estimand.ATE:
         parts.append("effects that differ with covariates, as far as the arms' covariances of them differ")

@@ -159,7 +159,7 @@ def _plain(
     nothing = np.zeros(features)
     declared = estimator.unadjusted
     relative = scales.spread / scales.limit
-    bias = 0.0 if estimator.trial else relative * math.sqrt(declared.outcome) * declared.distance
+    bias = 0.0 if estimator.trial else relative * declared.bias()
     lean = leaning(estimand, scales.share)
     return Adjustment(nothing, nothing, nothing, 0.0, 0.0, lean, cut * deviation, cut, 0.0, bias, False)
 

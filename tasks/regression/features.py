@@ -111,15 +111,18 @@ class Features:
         each (neither BLAS nor a last block of another shape).
         """
         found, block = np.empty((len(x), self.count)), np.zeros((self.count, BLOCK))
-        x = x[:, list(self.columns.kept)]
+        x, runs = x[:, list(self.columns.kept)], self.columns.pair_runs if self.pairs else []
         for first in range(0, len(x), BLOCK):
             rows = x[first : first + BLOCK]
-            self._fill(rows, block)
+            self._fill(rows, runs, block)
             found[first : first + BLOCK] = block[:, : len(rows)].T
         return found
 
-    def _fill(self, x: FloatArray, block: FloatArray) -> None:
-        """The features of the kept columns of rows x, one a row of ``block``, shape (d, BLOCK), every step in place."""
+    def _fill(self, x: FloatArray, runs: list[tuple[int, int, int]], block: FloatArray) -> None:
+        """The features of the kept columns of rows x, one a row of ``block``, shape (d, BLOCK), every step in place.
+
+        ``runs``: of products, as the columns say them.
+        """
         lines, last = self.columns.features(False), self.columns.features(self.pairs)
         z = block[:lines, : len(x)]
         np.subtract(x.T, self.scales.centre[:, None], out=z)
@@ -132,7 +135,7 @@ class Features:
             short = np.clip(block[:lines], -CURVE_CUT, CURVE_CUT)
             place = lines + len(self.columns.curved)
             block[lines:place] = (short[list(self.columns.curved)] ** 2 - 1) / CURVE_SPREAD
-            for first, start, stop in self.columns.pair_runs:
+            for first, start, stop in runs:
                 np.multiply(short[first], short[start:stop], out=block[place : place + stop - start])
                 place += stop - start
         if self.constant:

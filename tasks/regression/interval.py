@@ -14,7 +14,14 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.release import Variance
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, around
-from causalveil.tasks.inference.confounding import COVERS_DECLARED, LINEAR, PARTLY, SWITCHED, UNADJUSTED
+from causalveil.tasks.inference.confounding import (
+    COVERS_DECLARED,
+    LINEAR,
+    NOT_COVERED_DECLARED,
+    PARTLY,
+    SWITCHED,
+    UNADJUSTED,
+)
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.adjustment import Adjustment, Seen
 from causalveil.tasks.regression.features import Features
@@ -177,7 +184,7 @@ def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
     if study.estimator.trial:
         return "treatment that was not randomised"
     if not found.choice.adjusted:
-        return "confounding beyond the declared size, by covariates or by what nobody recorded"
+        return NOT_COVERED_DECLARED
     parts = ["confounding by what nobody recorded"]
     if study.estimand is not Estimand.ATE:
         parts.append("effects that differ with covariates, as far as the arms' covariances of them differ")
