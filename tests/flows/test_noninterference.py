@@ -37,7 +37,10 @@ UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]
 RECORDS = re.compile(r"(?<=-)[0-9a-f]{16}(?=\.npy)")
 # The random end of a task run's name before it is named.
 UNNAMED = re.compile(r"(?<=[a-z]-)[0-9a-f]{3}(?=\\*\")")
-PENDING_NAME = re.compile(r'(?<=prefect\.resource\.name\\": \\")[a-z]+-[a-z]+(?=\\", \\"prefect.run-count\\": \\"0)')
+# The two random words that Prefect names a pending run with; the second may read like such an end (`spicy-bee`).
+PENDING_NAME = re.compile(
+    r'(?<=prefect\.resource\.name\\": \\")[a-z]+-(?:[a-z-]+|ID)(?=\\", \\"prefect.run-count\\": \\"0)'
+)
 DURATION = re.compile(r'total_run_time\\*": [0-9.e-]+')
 STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?")
 # Of what libraries are made, and not of what they are given.
