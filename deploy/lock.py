@@ -26,10 +26,7 @@ def main() -> None:
     (ROOT / "requirements.lock").write_text(HEADER + lock)
     pins = [re.split(r"\s*\\$", line)[0].strip() for line in lock.splitlines() if re.match(r"\w", line)]
     body = "".join(f'    "{pin}",\n' for pin in pins)
-    (ROOT / "uv.toml").write_text(
-        f"{HEADER}# Compiled once at install, so that no first study pays for it.\ncompile-bytecode = true\n"
-        f"constraint-dependencies = [\n{body}]\n"
-    )
+    (ROOT / "uv.toml").write_text(f"{HEADER}constraint-dependencies = [\n{body}]\n")
 
 
 if __name__ == "__main__":
