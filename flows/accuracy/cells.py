@@ -127,5 +127,5 @@ Estimators = Mapping[str, Callable[[KnownPopulation], Mapping[str, Any]]]
 ESTIMATORS: Estimators = {
     "regression": lambda population: {"name": "regression", "trial": population.trial},
     "aipw": lambda population: {"name": "aipw", "propensity": {"known": 0.5}} if population.trial else {"name": "aipw"},
-    "difference_in_means": lambda _: {"name": "difference_in_means"},
+    "difference_in_means": lambda population: {"name": "difference_in_means", "trial": population.trial},
 }

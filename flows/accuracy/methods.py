@@ -61,6 +61,14 @@ def _balancing(population: KnownPopulation) -> Mapping[str, Any]:
     return {"name": "balancing", "allowance": 0.0} if population.trial else {"name": "balancing"}
 
 
+def _difference(population: KnownPopulation) -> Mapping[str, Any]:
+    return {"name": "difference_in_means", "trial": population.trial}
+
+
+def _ipw(population: KnownPopulation) -> Mapping[str, Any]:
+    return {"name": "ipw", "unadjusted": {"outcome": 0}} if population.trial else {"name": "ipw"}
+
+
 def _matching(population: KnownPopulation) -> Mapping[str, Any]:
     return {"name": "matching", "unadjusted": {"outcome": 0}} if population.trial else {"name": "matching"}
 
@@ -71,15 +79,15 @@ METHODS: dict[str, Method] = {
         Method("regression", "regression", "sample", DELTA, 1.0, _regression),
         Method("balancing", "balancing", "label", "0", 0.3, _balancing, slow=True),
         Method("aipw", "aipw", "sample", DELTA, 0.3, _aipw),
-        Method("difference", "difference_in_means", "sample", DELTA, 0.3, _named("difference_in_means")),
-        Method("matching-label", "matching", "label", "0", 0.3, _named("matching"), slow=True),
+        Method("difference", "difference_in_means", "sample", DELTA, 0.3, _difference),
+        Method("matching-label", "matching", "label", "0", 0.3, _matching, slow=True),
         Method("regression-pure", "regression", "sample", "0", 0.3, _regression),
-        Method("ipw-label", "ipw", "label", "0", 0.3, _named("ipw")),
-        Method("difference-label", "difference_in_means", "label", "0", 0.3, _named("difference_in_means")),
+        Method("ipw-label", "ipw", "label", "0", 0.3, _ipw),
+        Method("difference-label", "difference_in_means", "label", "0", 0.3, _difference),
         Method("aipw-pure", "aipw", "sample", "0", 0.2, _aipw),
         Method("matching", "matching", "sample", "0", 0.2, _matching, slow=True),
-        Method("ipw", "ipw", "sample", "0", 0.2, _named("ipw")),
-        Method("ipw-training", "ipw", "training_units", "0", 0.2, _named("ipw")),
+        Method("ipw", "ipw", "sample", "0", 0.2, _ipw),
+        Method("ipw-training", "ipw", "training_units", "0", 0.2, _ipw),
         Method("least-squares", "least squares, not private", "", "0", 0.3, _named("least squares")),
         Method("dml", "double machine learning, not private", "", "0", 0.1, _named("dml"), slow=True),
     )

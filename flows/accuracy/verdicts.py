@@ -20,11 +20,13 @@ WITHOUT_TRUTH = ("lalonde", "rhc", "fertility")
 
 
 def kind(says: str) -> str:
-    """What a release calls its estimate: adjusted, linearly, partly, unadjusted, silent, or refused."""
+    """What a release calls its estimate: adjusted, linearly, partly, unadjusted, randomised, silent, or refused."""
     if says.startswith("refused"):
         return "refused"
     if says in ("", SILENT):
         return "silent"
+    if says.startswith("not adjusted"):
+        return "randomised"
     if says.startswith("unadjusted"):
         return "unadjusted"
     if says.startswith("partly"):

@@ -1,4 +1,4 @@
-"""A randomised trial: the difference of arm means, with one release and its own private interval."""
+"""The difference of arm means, of a randomised trial or unadjusted, with one release and its own private interval."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.enclave import folds
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.trial import difference, public_arms
+
+UNADJUSTED = (
+    "no covariate is adjusted for: the interval allows for the declared confounding alone. Declare trial: true if "
+    "treatment was randomised; else estimator 'auto' adjusts as far as size and budget allow."
+)
 
 
 def declare(study: DifferenceStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
@@ -54,7 +59,7 @@ def expected(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn, effect: fl
     sentences = [
         say_interval(study, numbers),
     ]
-    warnings = ["no covariate is adjusted for: the estimate is causal only if treatment was randomised."]
+    warnings = [] if study.estimator.trial else [UNADJUSTED]
     if effect is not None:
         say_effect(effect, numbers, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}

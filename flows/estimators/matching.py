@@ -22,6 +22,7 @@ from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
+from causalveil.tasks.balancing import imbalance
 from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.matching import interval, perturb, respond, weights
@@ -48,6 +49,8 @@ def estimate(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
     stage(matching_scores.scores_stage, study, enclave, coefficients, run.budget)
     stage(respond.respond_stage, study, enclave, run.budget)
     reuse = stage(weights.match_stage, study, enclave)
+    if study.allows_imbalance:
+        reuse = stage(imbalance.imbalance_stage, study, enclave, reuse)
     sums = stage(perturb.perturb_stage, study, enclave, reuse, run.budget)
     return stage(interval.interval_stage, study, sizes, reuse, coefficients, sums)
 

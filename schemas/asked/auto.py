@@ -44,7 +44,7 @@ def options(auto: AutoEstimator, privacy: PrivacyRequest) -> list[Option]:
         return [({"name": "regression"}, privacy)]
     found: list[Option] = [
         ({"name": "regression", "trial": True, "basis": "linear"}, privacy),
-        ({"name": "difference_in_means"}, privacy),
+        ({"name": "difference_in_means", "trial": True}, privacy),
     ]
     if auto.known is not None:
         found.append(({"name": "aipw", "propensity": {"known": auto.known}}, privacy))

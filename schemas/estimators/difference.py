@@ -1,4 +1,4 @@
-"""A randomised trial by the difference of its arm means (the comparator of Guha & Reiter 2025)."""
+"""The difference of arm means: of a randomised trial (the comparator of Guha & Reiter 2025), else unadjusted."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
+from causalveil.schemas.estimators.regression import Unadjusted
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import PUBLIC_WEIGHTS, EffectStudy, Estimand, EstimatorSettings
 
 
 class DifferenceEstimator(EstimatorSettings):
-    """Plain arm means: no covariate is used, so treatment must have been randomised."""
+    """Plain arm means: no covariate is used.
+
+    ``trial``: treatment was randomised, so that nothing confounds. Otherwise the estimate says that it is unadjusted,
+    and its interval allows for the confounding that ``unadjusted`` declares.
+    """
 
     name: Literal["difference_in_means"]
+    trial: bool = False
+    unadjusted: Unadjusted = Unadjusted()
+
+    @property
+    def allowed(self) -> float:
+        """The bias by confounding that is allowed for, in standard deviations of the outcome within arms."""
+        return 0.0 if self.trial else self.unadjusted.bias()
 
 
 class DifferenceStudy(EffectStudy):
@@ -24,7 +36,9 @@ class DifferenceStudy(EffectStudy):
     @model_validator(mode="after")
     def _provable(self) -> Self:
         if self.estimand is not Estimand.ATE:
-            raise ValueError("estimator 'difference_in_means' estimates the ATE of a randomised trial")
+            raise ValueError(
+                "estimator 'difference_in_means' estimates the ATE, the effect over everybody whom it compares"
+            )
         if self.privacy.level is Level.training_units:
             raise ValueError("estimator 'difference_in_means' trains nothing: level 'training_units' has no meaning")
         return self

@@ -32,7 +32,8 @@ class IpwEstimator(EstimatorSettings):
     """Inverse probability weighting with a private propensity model (Lee et al. 2019a, 2019b).
 
     What the model's penalty, its noise and the clip leave of confounding is allowed for as ``unadjusted`` says; its
-    ``outcome: 0`` is for a trial. At label level scores are exact, and the imbalance that they leave is allowed for.
+    ``outcome: 0`` is for a trial. At label level scores are exact, and the imbalance that they leave is allowed for,
+    unless it is 0.
     """
 
     name: Literal["ipw"]

@@ -49,6 +49,7 @@ class MatchingEstimator(EstimatorSettings):
     epsilon that measures the sampling variance. ``correct_attenuation``: divide by what randomised treatments leave;
     None: at sample level yes, but as printed in variant ``paper``. ``unadjusted``: what private scores leave of
     confounding, allowed for at sample level in variant ``ours``; its ``outcome`` is 0 where treatment was randomised.
+    At label level how far the matched arms still differ in covariates is public and allowed for, unless it is 0.
     """
 
     name: Literal["matching"]
@@ -106,6 +107,14 @@ class MatchingStudy(EffectStudy):
     def leaves_confounding(self) -> bool:
         """Whether scores are private, so that nobody can tell what matching on them adjusts for."""
         return self.privacy.level is Level.sample and self.estimator.variant is Variant.ours
+
+    @property
+    def allows_imbalance(self) -> bool:
+        """Whether the interval allows for what matching on public scores leaves of the arms' differences."""
+        settings = self.estimator
+        return (
+            self.privacy.level is Level.label and settings.variant is Variant.ours and settings.unadjusted.outcome > 0
+        )
 
     @property
     def error_coefficient(self) -> float:

@@ -67,7 +67,7 @@ class MatchingProtocol(ProtocolStudy):
 
 
 class DifferenceProtocol(ProtocolStudy):
-    """Many effects of a randomised trial by differences of arm means."""
+    """Many effects by differences of arm means, of a randomised trial or unadjusted."""
 
     SINGLE: ClassVar[type[EffectStudy]] = DifferenceStudy
 
@@ -76,7 +76,9 @@ class DifferenceProtocol(ProtocolStudy):
     @model_validator(mode="after")
     def _of_a_trial(self) -> Self:
         if self.estimand is not Estimand.ATE:
-            raise ValueError("estimator 'difference_in_means' estimates the ATE of a randomised trial")
+            raise ValueError(
+                "estimator 'difference_in_means' estimates the ATE, the effect over everybody whom it compares"
+            )
         if self.gates is not None:
             raise ValueError("'gates' speak of covariates, which estimator 'difference_in_means' does not use")
         return self

@@ -9,6 +9,7 @@ from causalveil.schemas.privacy import Charge, Scope
 from causalveil.tasks.balancing.weights import Balance, open_units
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.confounding import COVERS_IMBALANCE
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
 from causalveil.tasks.weighted.interval import weighted_findings
@@ -19,7 +20,6 @@ NOT_COVERED = (
     "confounding by what nobody recorded, and what depends on covariates otherwise than by columns, squares, products, "
     "cells of coarse covariates and the propensity index"
 )
-COVERS_IMBALANCE = "what imbalance is left, up to the declared allowance"
 
 
 def declare(study: BalancingStudy) -> tuple[Charge, ...]:

@@ -17,7 +17,7 @@ from causalveil.tasks.balancing.dual import Sums, arm_sums_of, solve, weights_of
 from causalveil.tasks.balancing.features import BalancedFeatures, learn_features
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.weighted.public_weights import PublicWeights, WeightedUnits, check_arms, weigh_units
 
@@ -38,6 +38,7 @@ class Balance:
         caps: the largest weight that each arm was allowed, in mean weights; 1 for an arm that is not weighed.
         cells: of coarse covariates, among the features.
         alone: units whose cell has nobody of the other arm; columns and products speak for them.
+        left: the bias in deviations of the outcome.
     """
 
     weights: PublicWeights
@@ -48,6 +49,23 @@ class Balance:
     caps: tuple[float, float]
     cells: int = 0
     alone: int = 0
+    left: float = 0.0
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """What weights leave of the arms' differences: public.
+
+    Attributes:
+        bias: what the estimate may be off by, in standard errors of sampling.
+        left: the same in deviations of the outcome, of which covariates may explain what the shares of features say.
+        before, after: the largest difference of the arms' weighted means of a feature, in its deviations.
+    """
+
+    bias: float
+    left: float
+    before: float
+    after: float
 
 
 @dataclass(frozen=True)
@@ -110,24 +128,25 @@ class Balancer:
         both = np.concatenate(self._over_chunks(of), axis=1)
         return both[0], both[1]
 
-    def weighted_means(self, units: WeightedUnits) -> FloatArray:
-        """The features' means under the weights that are used, controls first, shape (2, features)."""
+    def weighted_means(self, weights: IntArray) -> FloatArray:
+        """The features' means under weights of the rows, shape (n,), controls first, shape (2, features)."""
         edges = np.cumsum([0, *(len(part) for part in self.enclave.hashes())])
 
         def of(segment: int) -> FloatArray:
             rows = self.enclave.rows(segment)
-            own = units.weights[edges[segment] : edges[segment + 1]].astype(np.float64)
-            total = np.zeros((2, self.features.count))
+            own = weights[edges[segment] : edges[segment + 1]].astype(np.float64)
+            # The arms' weights add up in the last column.
+            total = np.zeros((2, self.features.count + 1))
             for first in range(0, len(rows), CHUNK):
                 window = slice(first, first + CHUNK)
                 values, _ = self.features(rows.x[window])
                 arms = np.stack([rows.t[window] == 0, rows.t[window] != 0]) * own[window]
-                total += arms @ values
+                total[:, :-1] += arms @ values
+                total[:, -1] += arms.sum(axis=1)
             return total
 
         sums: FloatArray = np.sum(map_partitions(of, self.enclave.segments, self.workers), axis=0)
-        treated, control = units.summary.totals
-        means: FloatArray = sums / np.array([[control], [treated]])
+        means: FloatArray = sums[:, :-1] / sums[:, -1:]
         return means
 
     def _over_chunks(self, of: Callable[[Rows], T]) -> list[T]:
@@ -197,21 +216,44 @@ def summary(
         target: over those whom the effect is averaged over, shape (features,).
         caps: what each arm's weights were allowed, treated first.
     """
-    off = (balancer.weighted_means(units) - target)[:, 1:]
+    left = imbalance(balancer, units.weights, float(sum(units.summary.weight_squares)), means, target)
+    return Balance(
+        weights=units.summary,
+        bias=left.bias,
+        features=balancer.features.count,
+        before=left.before,
+        after=left.after,
+        caps=caps,
+        cells=balancer.features.cells.count,
+        alone=balancer.alone(),
+        left=left.left,
+    )
+
+
+def imbalance(
+    balancer: Balancer, weights: IntArray, squares: float, means: FloatArray, target: FloatArray | None
+) -> Imbalance:
+    """What a weighting leaves of the arms' differences, whoever made it.
+
+    Args:
+        balancer: rows and features.
+        weights: of the rows, shape (n,), whatever they add up to.
+        squares: the sum of squared weights of both arms, those of either adding up to 1.
+        means: of the features in either arm, controls first, shape (2, features).
+        target: over those whom the effect is averaged over, shape (features,); None: halfway between the arms.
+    """
+    weighted = balancer.weighted_means(weights)
+    off = (weighted - (weighted.mean(axis=0) if target is None else target))[:, 1:]
     precisions = 1 / balancer.features.penalties[1:]
     # Arms whose outcomes depend alike on the features err together; otherwise their errors add up in squares.
     alike = float(np.square(off[1] - off[0]) @ precisions)
     apart = float(np.square(off[1]) @ precisions + np.square(off[0]) @ precisions)
-    variance = float(sum(units.summary.weight_squares))
-    return Balance(
-        weights=units.summary,
-        bias=math.sqrt(max(alike, apart) / variance),
-        features=balancer.features.count,
+    left = math.sqrt(max(alike, apart))
+    return Imbalance(
+        bias=left / math.sqrt(squares),
+        left=left,
         before=float(np.abs(means[1] - means[0])[1:].max(initial=0.0)),
         after=float(np.abs(off[1] - off[0]).max(initial=0.0)),
-        caps=caps,
-        cells=balancer.features.cells.count,
-        alone=balancer.alone(),
     )
 
 

@@ -20,6 +20,7 @@ from causalveil.tasks.privacy.gaussian import brent
 
 COVERS_CONFOUNDING = "confounding left out, up to the declared shares"
 COVERS_DECLARED = "confounding up to the declared size"
+COVERS_IMBALANCE = "what imbalance is left, up to the declared allowance"
 NOT_COVERED_DECLARED = "confounding beyond the declared size, by covariates or by what nobody recorded"
 
 # What was done about confounding, as ``details["adjustment"]`` says it.
@@ -27,6 +28,34 @@ LINEAR = "adjusted linearly"
 PARTLY = "partly adjusted, linearly"
 UNADJUSTED = "unadjusted"
 SWITCHED = "unadjusted after all: the released moments are too noisy"
+RANDOMISED = "not adjusted: treatment was randomised"
+# Of public weights that leave more than so much of what may confound, in deviations of the outcome, as is usual of
+# differences in covariates (Austin 2009).
+ENOUGH_LEFT = 0.1
+
+
+def words_of_public(adjusted: str, left: float) -> str:
+    """What public weights did about confounding: all that was asked for, or a part.
+
+    Args:
+        adjusted: "adjusted" and how.
+        left: what they leave of the arms' differences, in deviations of the outcome.
+    """
+    return adjusted if left <= ENOUGH_LEFT else adjusted.replace("adjusted", "partly adjusted,", 1)
+
+
+def effect_in_twins(value: float, bias: float, square: float) -> float:
+    """The least square of the effect that differences of twins hold beside the variance, for outcomes in [-1, 1].
+
+    An estimate that is off by a bias says so much less of twins, who are near each other: they would take off more
+    than they hold, and leave the variance too small.
+
+    Args:
+        value: the estimate.
+        bias: what it may be off by, in standard errors of sampling.
+        square: the sampling variance before anything is taken off.
+    """
+    return max(min(abs(value), 2.0) - bias * math.sqrt(max(square, 0.0)), 0.0) ** 2
 
 
 def bias_ratio(omitted: OmittedConfounding | None, units: int) -> float:

@@ -34,7 +34,7 @@ def laplace_allowance(ratio: float, confidence: float) -> float:
         ratio: deviation m of the variance's noise over the noise variance of the estimate, > 0.
         confidence: the level, in [0.5, 1).
     """
-    nodes, shares = _laplace_rule()
+    nodes, shares = laplace_rule()
     # In units of the estimate's noise variance.
     sampling = np.geomspace(min(ratio, 1.0) * 1e-3, max(ratio * 1e5, 1e5), 600)
     table = _critical(sampling, 1 - confidence)
@@ -81,7 +81,7 @@ def _critical(sampling: FloatArray, error: float) -> FloatArray:
 
 
 @lru_cache(maxsize=1)
-def _laplace_rule() -> tuple[FloatArray, FloatArray]:
+def laplace_rule() -> tuple[FloatArray, FloatArray]:
     """Nodes and weights of the expectation over a Laplace draw of deviation 1."""
     nodes, shares = np.polynomial.laguerre.laggauss(NODES)
     half = nodes / math.sqrt(2)
@@ -113,7 +113,7 @@ def least_coverage(a: float, ratio: float, quantile: float) -> float:
     """The least coverage over the places where the sampling variance may be, when ``a`` deviations are allowed."""
     from scipy.special import ndtr
 
-    nodes, weights = _rule()
+    nodes, weights = normal_rule()
     # In units of m: the estimate's noise variance is 1/ratio.
     noise, true = 1 / ratio, PLACES[:, None]
     used = noise + np.maximum(true + nodes[None], 0.0) + a
@@ -122,7 +122,7 @@ def least_coverage(a: float, ratio: float, quantile: float) -> float:
 
 
 @lru_cache(maxsize=1)
-def _rule() -> tuple[FloatArray, FloatArray]:
+def normal_rule() -> tuple[FloatArray, FloatArray]:
     """Nodes and weights of a standard normal's expectation."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     return nodes, weights / math.sqrt(2 * math.pi)

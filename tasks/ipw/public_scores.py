@@ -25,11 +25,11 @@ from causalveil.tasks.balancing.expected import (
     stand_in_people,
 )
 from causalveil.tasks.balancing.features import learn_features
-from causalveil.tasks.balancing.stages import COVERS_IMBALANCE
 from causalveil.tasks.balancing.weights import Balance, Balancer, open_units, save_units, summary
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, words_of_public
 from causalveil.tasks.ipw.interval import WEIGHTED
 from causalveil.tasks.ipw.perturb import LABEL_SLOT
 from causalveil.tasks.ipw.weights import CHUNK, weights
@@ -51,6 +51,11 @@ NOT_COVERED = (
 def has_public_scores(study: IpwStudy) -> bool:
     """Whether a study's weights are public and add up to 1 in each arm."""
     return study.privacy.level is Level.label and study.estimator.weighting is Weighting.hajek
+
+
+def allows_imbalance(study: IpwStudy) -> bool:
+    """Whether the interval allows for the imbalance that is left: unless treatment is declared to be randomised."""
+    return study.estimator.unadjusted.outcome > 0
 
 
 def declare(study: IpwStudy) -> tuple[Charge, ...]:
@@ -112,11 +117,12 @@ def public_sums_stage(study: IpwStudy, enclave: Enclave, found: Balance, budget:
 
 def public_interval_stage(study: IpwStudy, found: Balance, statistics: FloatArray) -> EffectFindings:
     """Estimate and interval from public and released values."""
-    result = weighted_findings(study, found.weights, statistics, found.bias)
-    covers = (*result.interval.covers, COVERS_IMBALANCE)
+    bias = found.bias if allows_imbalance(study) else 0.0
+    result = weighted_findings(study, found.weights, statistics, bias)
+    covers = (*result.interval.covers, *((COVERS_IMBALANCE,) if bias > 0 else ()))
     details = {
         **result.details,
-        "adjustment": WEIGHTED,
+        "adjustment": words_of_public(WEIGHTED, found.left) if bias > 0 else WEIGHTED,
         "normalisation": "weights of each arm",
         "largest_difference_before": found.before,
         "largest_difference_after": found.after,

@@ -16,7 +16,8 @@ from causalveil.schemas.protocols.answers import BalanceRow, GateResult
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.balancing import stages as balancing
 from causalveil.tasks.balancing.weights import Balance
-from causalveil.tasks.inference.variance_allowance import allowance, laplace_allowance
+from causalveil.tasks.inference.biased_allowance import allowance_beside
+from causalveil.tasks.inference.confounding import effect_in_twins
 from causalveil.tasks.label_protocols.comparisons import Comparison
 from causalveil.tasks.label_protocols.draw import JointDraw
 from causalveil.tasks.label_protocols.weights import Weighing
@@ -78,7 +79,7 @@ def scaled(study: ProtocolStudy, draw: JointDraw, outcome: int, found: Balance |
         largest=matching.largest_variance(found),
         squares=float(sum(found.weight_squares)) / m**2,
         measurable=found.measurable,
-        bias=0.0,
+        bias=found.bias,
     )
 
 
@@ -110,11 +111,12 @@ def part_of(
     value, upper = one.estimate * numbers[0], one.largest
     noise = (deviation * one.estimate) ** 2
     if one.measurable:
-        variance = one.variance * numbers[1] - one.twins * min(abs(value), 2.0) ** 2
+        variance = one.variance * numbers[1]
+        variance -= one.twins * effect_in_twins(value, one.bias, variance)
         # The larger of what either interval asks for serves both.
         confidences = (study.confidence, 1 - (1 - study.confidence) / answers)
-        ratio, of_noise = deviation * one.variance / noise, allowance if gaussian else laplace_allowance
-        most = max(of_noise(ratio, confidence) for confidence in confidences)
+        ratio = deviation * one.variance / noise
+        most = max(allowance_beside(ratio, level, one.bias, not gaussian) for level in confidences)
         upper = min(min(max(variance, 0.0), one.largest) + most * deviation * one.variance, one.largest)
     return Part(
         outcome=outcome,

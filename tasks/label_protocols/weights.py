@@ -18,6 +18,7 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.tasks.balancing.imbalance import with_imbalance
 from causalveil.tasks.balancing.weights import Balance, balance
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.label_protocols.comparisons import Comparison, PartEnclave
@@ -88,7 +89,7 @@ def _weigh(study: ProtocolStudy, enclave: Enclave, comparison: Comparison, loude
         # Public facts alone: an arm has fewer units than neighbours are asked for, or none near enough.
         return None
     _leave(rows, weighted.weights, weighted.pairs, order)
-    reuse = weighted.reuse
+    reuse = with_imbalance(matching, rows, weighted.reuse, weighted.weights, order)
     in_rows = np.empty(len(order))
     in_rows[order] = weighted.weights
     effective = [

@@ -16,7 +16,13 @@ from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import Variant
 from causalveil.tasks.enclave.normalise import dimension, feature_names
 from causalveil.tasks.inference.assemble import VARIANCE_SHARE, EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.confounding import COVERS_DECLARED, NOT_COVERED_DECLARED
+from causalveil.tasks.inference.confounding import (
+    COVERS_DECLARED,
+    COVERS_IMBALANCE,
+    NOT_COVERED_DECLARED,
+    effect_in_twins,
+    words_of_public,
+)
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import attenuation, perturb, respond
 from causalveil.tasks.matching.scores import model
@@ -24,6 +30,10 @@ from causalveil.tasks.matching.weights import Reuse
 
 Details = dict[str, float | int | str | bool]
 NOT_COVERED = "confounding; bias from caps, from far neighbours and from a misspecified score"
+PUBLIC_NOT_COVERED = (
+    "confounding by what nobody recorded; what depends on covariates otherwise than by columns, squares, products, "
+    "cells of coarse covariates and a propensity index"
+)
 SAMPLE_NOT_COVERED = f"{NOT_COVERED}; the noise of scores, which leaves confounding unadjusted"
 ALLOWED_NOT_COVERED = f"{NOT_COVERED_DECLARED}; bias from caps"
 # Of what is done about confounding, as other estimators say it.
@@ -69,7 +79,7 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     scale = perturb.mechanism(study).known_scale
     estimate, noise = _estimate(study, reuse, statistics, scale)
     width = study.outcome.width
-    details: Details = {"not_covered": _not_covered(study), "adjustment": adjustment(study)}
+    details: Details = {"not_covered": _not_covered(study), "adjustment": adjustment(study, reuse.left)}
     if study.leaves_confounding:
         estimate = replace(estimate, offset=_left(study, reuse, estimate, noise))
     if study.corrects_attenuation:
@@ -78,6 +88,9 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
         value, interval, variance, upper = assemble(estimate, noise, study.confidence, (-width, width))
     if estimate.offset > 0:
         interval = interval.model_copy(update={"covers": (*interval.covers, COVERS_DECLARED)})
+    if study.allows_imbalance:
+        interval = interval.model_copy(update={"covers": (*interval.covers, COVERS_IMBALANCE)})
+        details |= {"largest_difference_before": reuse.before, "largest_difference_after": reuse.after}
     if study.privacy.level is not Level.label:
         details |= _attenuation(study, reuse, details)
     details |= _said_of(study, reuse)
@@ -93,14 +106,14 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     return EffectFindings(value, interval, variance, details)
 
 
-def adjustment(study: MatchingStudy) -> str:
-    """What matching does about confounding, as the release says it."""
-    return ON_SCORES if study.privacy.level is Level.label else ON_NOISY_SCORES
+def adjustment(study: MatchingStudy, left: float = 0.0) -> str:
+    """What matching does about confounding, as the release says it; ``left``: what it leaves at label level."""
+    return words_of_public(ON_SCORES, left) if study.privacy.level is Level.label else ON_NOISY_SCORES
 
 
 def _not_covered(study: MatchingStudy) -> str:
     if study.privacy.level is Level.label:
-        return NOT_COVERED
+        return PUBLIC_NOT_COVERED if study.allows_imbalance else NOT_COVERED
     return ALLOWED_NOT_COVERED if study.leaves_confounding else SAMPLE_NOT_COVERED
 
 
@@ -149,14 +162,19 @@ def _estimate(study: MatchingStudy, reuse: Reuse, statistics: FloatArray, scale:
     factor = 2 * float(reuse.largest_weight) / m / (1 - share)
     value = factor * first
     if not reuse.measurable:
-        return Estimate(value * half, most * half**2, factor * half, 0.0), noise
+        return Estimate(value * half, most * half**2, factor * half, 0.0, bias=reuse.bias), noise
     unit = float(perturb.variance_unit(reuse)) / m**2 / share
     # The twins' differences hold the effect itself; its share is taken off with the estimate.
-    variance = unit * second - min(abs(value), 2.0) ** 2 / m
-    return (
-        Estimate(value * half, variance * half**2, factor * half, unit * half**2, largest_variance=most * half**2),
-        noise,
+    variance = unit * second - effect_in_twins(value, reuse.bias, unit * second) / m
+    estimate = Estimate(
+        value=value * half,
+        variance=variance * half**2,
+        noise=factor * half,
+        variance_noise=unit * half**2,
+        largest_variance=most * half**2,
+        bias=reuse.bias,
     )
+    return estimate, noise
 
 
 def _corrected(

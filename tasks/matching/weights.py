@@ -45,6 +45,10 @@ class Reuse:
         largest: N times the largest weight, max_i N b_i.
         squares: N^2 times the sum of squared weights of the treated and of the controls.
         pairs: pairs of near units within the treated, within the controls, and across (``variance_pairs``).
+        bias: what the arms' differences that are left may move the estimate by, in standard errors of sampling; known
+            at label level alone, as are the following.
+        left: the same in deviations of the outcome.
+        before, after: the largest difference of the arms' means of a feature, in its deviations.
     """
 
     ratio: int
@@ -57,6 +61,10 @@ class Reuse:
     largest: int
     squares: tuple[int, int]
     pairs: tuple[int, int, int]
+    bias: float = 0.0
+    left: float = 0.0
+    before: float = 0.0
+    after: float = 0.0
 
     @property
     def largest_weight(self) -> Fraction:

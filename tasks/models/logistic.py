@@ -45,6 +45,8 @@ MAX_ITERATIONS = 200
 # A Newton step is taken for the last where the gradient's square is at most this share of the tolerance.
 FORESEEN = 0.01
 MAX_HALVINGS = 60
+# Of a column's size: what deviates less does not vary.
+SMALLEST_DEVIATION = 1e-6
 UNIT_ROUNDOFF = 2.0**-53
 # Rows lie in a ball of radius 1 up to float rounding; this covers radii up to 1 + 2^-42.
 BALL_SLACK = 1 + 2.0**-40
@@ -309,13 +311,40 @@ def _slope(k: float, radius: float) -> float:
 def propensity_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
     """Fit on the training units and release the coefficients, shape (d,).
 
-    At label level nothing is drawn: covariates and treatments are public there, and so is w.
+    At label level nothing is drawn: covariates and treatments are public there, and so is w. So are the columns'
+    deviations, by which they are scaled: a declared range that is far too wide costs nothing there.
 
     Raises:
         ConvergenceError: before anything is drawn.
     """
-    halves = Halves.open(enclave)
-    return model(study, sizes).release(halves.train, halves.segments, budget, study.execution.workers)
+    halves, workers = Halves.open(enclave), study.execution.workers
+    if study.privacy.level is Level.label:
+        return fit_scaled(halves.train, halves.segments, sizes.train, study.estimator.penalty, workers)
+    return model(study, sizes).release(halves.train, halves.segments, budget, workers)
+
+
+def fit_scaled(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, workers: int = 1) -> FloatArray:
+    """As of :func:`fit`, of public columns that each have a variance of one over their number; w is of x as it is.
+
+    The penalty then takes the same part of every direction of like variance, whatever ranges were declared.
+    """
+
+    def moments(index: int) -> FloatArray:
+        x = rows(index).x
+        return np.stack([x.sum(axis=0), np.square(x).sum(axis=0)])
+
+    total, square = np.sum(distribute(moments, segments, workers), axis=0) / units
+    deviation = np.sqrt(np.maximum(square - total**2, 0.0))
+    varies = deviation > SMALLEST_DEVIATION * np.sqrt(square)
+    # What does not vary is the constant, or nothing at all.
+    size = np.where(varies, deviation * math.sqrt(len(deviation)), np.where(total != 0, np.abs(total), 1.0))
+    factor = 1 / size
+
+    def scaled(index: int) -> Rows:
+        part = rows(index)
+        return Rows(part.x * factor, part.t, part.u)
+
+    return fit(scaled, segments, units, penalty, workers) * factor
 
 
 def clipped_scores(x: FloatArray, coefficients: FloatArray, clip: tuple[float, float]) -> FloatArray:

@@ -1,4 +1,4 @@
-"""A randomised trial's protocol: arm means of every outcome in every subgroup, from one release.
+"""A protocol by arm means, of a randomised trial or unadjusted: every outcome in every subgroup, from one release.
 
 A cell, a subgroup and an arm, has (w_k u_k, w_k u_k^2/sqrt(2)) for each outcome and its count times sqrt(1/2). A row
 lies in one cell, and the vector moves by at most 2, whatever the numbers of subgroups, arms and outcomes
@@ -24,7 +24,7 @@ from causalveil.tasks.protocols.cells import check_cells
 from causalveil.tasks.protocols.findings import ProtocolFindings
 from causalveil.tasks.protocols.parts import Part, table, with_everybody
 from causalveil.tasks.protocols.sums import by_block, one_hot
-from causalveil.tasks.trial.difference import NOT_COVERED
+from causalveil.tasks.trial.difference import words
 
 SLOT = Slot(name="effect", stage="difference", scope=Scope.all)
 HALF = math.sqrt(0.5)
@@ -94,7 +94,7 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
         count_noise *= math.sqrt((arms - 1) / arms)
     clear = counts >= FLOOR_DEVIATIONS * count_noise
     safe = np.maximum(counts, 1.0)
-    parts = []
+    parts, said = [], words(study.estimator)
     for group, label in enumerate(study.groups):
         for outcome, weight in enumerate(study.weights):
             half = study.outcomes[outcome].width / 2
@@ -106,6 +106,7 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
             errors = ((noise / weight) ** 2 + (means * count_noise) ** 2) / safe[group] ** 2
             for arm in range(1, arms):
                 both = [0, arm]
+                spread = math.sqrt(float(np.minimum(within[both], 1.0).mean())) * half
                 parts.append(
                     Part(
                         outcome=outcome,
@@ -115,9 +116,9 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
                         value=float(means[arm] - means[0]) * half,
                         sampling=float(variance[both].sum()) * half**2,
                         noise=float(errors[both].sum()) * half**2,
-                        bias=0.0,
-                        spread=math.sqrt(float(np.minimum(within[both], 1.0).mean())) * half,
-                        adjustment="none: a randomised trial",
+                        bias=study.estimator.allowed * spread,
+                        spread=spread,
+                        adjustment=said["adjustment"],
                     )
                 )
     sizes_of = dict.fromkeys(study.arm_names[1:], safe.sum(axis=1).tolist())
@@ -130,7 +131,7 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
     for group, label in enumerate(study.groups):
         for arm, name in enumerate(study.arm_names):
             details[f"units[{label}][{name}]"] = float(counts[group, arm])
-    return ProtocolFindings(answers, (), (), calibration, NOT_COVERED, details)
+    return ProtocolFindings(answers, (), (), calibration, said["not_covered"], details)
 
 
 def difference_stage(study: DifferenceProtocol, sizes: Sizes, enclave: Enclave, budget: Budget) -> ProtocolFindings:

@@ -252,9 +252,10 @@ def _arms(estimator: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str,
     """
     propensity = estimator.get("propensity") or {}
     chance = propensity.get("known")
-    declared = chance is not None or estimator["name"] == "difference_in_means" or bool(estimator.get("trial"))
-    # Balancing allows for no imbalance where treatment was randomised, and nowhere else.
-    declared = declared or estimator.get("allowance") == 0
+    declared = chance is not None or bool(estimator.get("trial"))
+    # Nothing is allowed for where treatment was randomised, and nowhere else.
+    nothing = estimator.get("allowance"), (estimator.get("unadjusted") or {}).get("outcome")
+    declared = declared or 0 in nothing
     return {
         "randomised": declared,
         "chance": chance,

@@ -1,4 +1,4 @@
-"""The difference of a randomised trial's arm means, privately, with its own interval.
+"""The difference of arm means, privately, with its own interval: of a randomised trial, or unadjusted.
 
 One release of five sums over all units: (sum_1 u, sum_0 u, sum t, sum_1 u^2/sqrt(2), sum_0 u^2/sqrt(2)), u in [-1, 1]
 the scaled outcome: sensitivity 2, what the two sums of outcomes have alone. Where treatment is public
@@ -11,13 +11,15 @@ import math
 
 import numpy as np
 
-from causalveil.schemas.estimators.difference import DifferenceStudy
+from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge, Scope
+from causalveil.schemas.release import Interval
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
+from causalveil.tasks.inference.confounding import COVERS_DECLARED, NOT_COVERED_DECLARED, RANDOMISED, UNADJUSTED
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice, sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
@@ -28,6 +30,20 @@ NUMBERS = 5
 # A noisy number of units in an arm below so many noise standard deviations carries no mean.
 FLOOR_DEVIATIONS = 5.0
 NOT_COVERED = "confounding: the arms are taken as randomised"
+
+
+def words(estimator: DifferenceEstimator) -> dict[str, str]:
+    """What was done about confounding, and what no interval covers, as the release says it."""
+    if estimator.trial:
+        return {"adjustment": RANDOMISED, "not_covered": NOT_COVERED}
+    return {"adjustment": UNADJUSTED, "not_covered": NOT_COVERED_DECLARED}
+
+
+def covers(estimator: DifferenceEstimator, interval: Interval) -> Interval:
+    """The interval with what it allows for beside sampling and noise."""
+    if estimator.allowed == 0:
+        return interval
+    return interval.model_copy(update={"covers": (*interval.covers, COVERS_DECLARED)})
 
 
 def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
@@ -66,12 +82,13 @@ def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> Effe
     noise = Noise.of(mechanism(study, sizes), NUMBERS)
     floor = max(FLOOR_DEVIATIONS * noise.deviation, 1e-9)
     first, second, count, square_first, square_second = released.tolist()
-    means, variance, sums_noise, count_noise, variance_noise, clamped = [], 0.0, 0.0, 0.0, 0.0, 0
+    means, weight, variance, sums_noise, count_noise, variance_noise, clamped = [], 0.0, 0.0, 0.0, 0.0, 0.0, 0
     for total, square, units in ((first, square_first, count), (second, square_second, sizes.units - count)):
         clamped += units < floor
         size = max(units, floor)
         mean = min(max(total / size, -1.0), 1.0)
         means.append(mean)
+        weight += 1 / size
         variance += (square / SECOND_MOMENT / size - mean**2) / size
         sums_noise += 1 / size**2
         count_noise += mean / size
@@ -84,11 +101,13 @@ def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> Effe
         variance_noise=math.sqrt(variance_noise) * half**2,
         drowned=clamped > 0,
         excess=clamped * width**2,
+        # Declared in deviations of the outcome; of sampling's variance both arms have one over their size.
+        bias=study.estimator.allowed / math.sqrt(weight),
     )
     value, interval, squared_errors, upper = assemble(estimate, noise, study.confidence, (-width, width))
     return EffectFindings(
         value,
-        interval,
+        covers(study.estimator, interval),
         squared_errors,
         {
             "mean_treated": study.outcome.middle + means[0] * half,
@@ -97,7 +116,7 @@ def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> Effe
             "sampling_standard_error": math.sqrt(squared_errors.sampling),
             "sampling_standard_error_upper": math.sqrt(upper),
             "denominator_clamped": estimate.drowned,
-            "not_covered": NOT_COVERED,
+            **words(study.estimator),
         },
     )
 

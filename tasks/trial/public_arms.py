@@ -1,4 +1,4 @@
-"""The difference of a trial's arm means where who was treated is public: one pair of numbers, noise of 1/(smaller arm).
+"""The difference of arm means where who was treated is public: one pair of numbers, noise of 1/(smaller arm).
 
 Every unit weighs 1 in its arm's mean; pairs for the sampling variance are of units at random within an arm. Proof:
 ``docs/proofs/balancing.md``, sections 1 to 4.
@@ -6,6 +6,7 @@ Every unit weighs 1 in its arm's mean; pairs for the sampling variance are of un
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 
@@ -20,7 +21,7 @@ from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching.scores import traversal
 from causalveil.tasks.privacy.mechanisms import Budget
-from causalveil.tasks.trial.difference import NOT_COVERED, SLOT
+from causalveil.tasks.trial.difference import SLOT, covers, words
 from causalveil.tasks.weighted.expected import weighted_expected
 from causalveil.tasks.weighted.interval import weighted_findings
 from causalveil.tasks.weighted.perturb import mechanism, sums
@@ -34,8 +35,10 @@ def declare(study: DifferenceStudy) -> tuple[Charge, ...]:
 
 def findings(study: DifferenceStudy, weights: PublicWeights, statistics: FloatArray) -> EffectFindings:
     """Estimate and interval from public and released values."""
-    found = weighted_findings(study, weights, statistics)
-    return replace(found, details={**found.details, "not_covered": NOT_COVERED})
+    estimator = study.estimator
+    bias = estimator.allowed / math.sqrt(float(sum(weights.weight_squares)))
+    found = weighted_findings(study, weights, statistics, bias)
+    return replace(found, interval=covers(estimator, found.interval), details={**found.details, **words(estimator)})
 
 
 def public_arms_stage(study: DifferenceStudy, enclave: Enclave, budget: Budget) -> EffectFindings:

@@ -10,7 +10,8 @@ import math
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.variance_allowance import allowance, laplace_allowance
+from causalveil.tasks.inference.biased_allowance import allowance_beside
+from causalveil.tasks.inference.confounding import effect_in_twins
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.weighted.perturb import mechanism, shares, variance_unit
 from causalveil.tasks.weighted.public_weights import PublicWeights
@@ -50,19 +51,18 @@ def weighted_findings(
     estimate = Estimate(value * half, most * half**2, factor * half, 0.0, bias=bias)
     if weights.measurable:
         unit = float(variance_unit(weights)) / second
+        variance = unit * float(statistics[1])
         # The twins' differences hold the effect itself; its share is taken off with the estimate.
-        twice = min(abs(value), 2.0) ** 2 / weights.queries if weights.pairs[2] else 0.0
-        variance = unit * float(statistics[1]) - twice
+        variance -= effect_in_twins(value, bias, variance) / weights.queries if weights.pairs[2] else 0.0
         # Both noises are independent; their deviations are those of one number each.
         ratio = unit / (noise.deviation * factor**2)
-        of_noise = allowance if cost.delta > 0 else laplace_allowance
         estimate = Estimate(
             value=value * half,
             variance=variance * half**2,
             noise=factor * half,
             variance_noise=unit * half**2,
             largest_variance=most * half**2,
-            allowance=of_noise(ratio, study.confidence),
+            allowance=allowance_beside(ratio, study.confidence, bias, laplace=cost.delta == 0),
             bias=bias,
         )
     value, interval, variances, upper = assemble(estimate, noise, study.confidence, (-width, width))

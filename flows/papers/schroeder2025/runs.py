@@ -86,7 +86,7 @@ BERNSTEIN = Analysis(
     "finite sample, Bernstein",
     {**KNOWN.estimator, "coverage": "finite_sample"},
 )
-DIFFERENCE = Analysis("difference_in_means", "difference in means", {"name": "difference_in_means"})
+DIFFERENCE = Analysis("difference_in_means", "difference in means", {"name": "difference_in_means", "trial": True})
 IPW = Analysis("ipw", "weighting", {"name": "ipw", "clip": CLIP, "penalty": None})
 
 
