@@ -16,15 +16,17 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators.rehearsed import rehearsed
+from causalveil.flows.estimators.rehearsed import most_public, rehearsed
 from causalveil.flows.planning import ipw as planning
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge, Level
+from causalveil.tasks.balancing.weights import Balance
 from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.ipw import interval, perturb, public_scores, weights
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
 
 
@@ -42,16 +44,27 @@ def declare(study: IpwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
 def estimate(run: Run[IpwStudy], stage: Engine) -> EffectFindings:
     """The order of the stages."""
     study, sizes, enclave = run.study, run.sizes, run.enclave
-    enter(run, stage)
-    stage(split.split_stage, study, enclave)
-    coefficients = stage(logistic.propensity_stage, study, sizes, enclave, run.budget)
     if public_scores.has_public_scores(study):
-        found = stage(public_scores.public_weights_stage, study, enclave, coefficients)
-        statistics = stage(public_scores.public_sums_stage, study, enclave, found, run.budget)
-        return stage(public_scores.public_interval_stage, study, found, statistics)
+        return _answer(run, stage, _weigh(run, stage))
+    coefficients = _coefficients(run, stage)
     largest = stage(weights.weigh_stage, study, sizes, enclave, coefficients)
     statistics = stage(perturb.perturb_stage, study, sizes, enclave, run.budget)
     return stage(interval.interval_stage, study, sizes, coefficients, statistics, largest)
+
+
+def _coefficients(run: Run[IpwStudy], stage: Engine) -> FloatArray:
+    enter(run, stage)
+    stage(split.split_stage, run.study, run.enclave)
+    return stage(logistic.propensity_stage, run.study, run.sizes, run.enclave, run.budget)
+
+
+def _weigh(run: Run[IpwStudy], stage: Engine) -> Balance:
+    return stage(public_scores.public_weights_stage, run.study, run.enclave, _coefficients(run, stage))
+
+
+def _answer(run: Run[IpwStudy], stage: Engine, found: Balance) -> EffectFindings:
+    statistics = stage(public_scores.public_sums_stage, run.study, run.enclave, found, run.budget)
+    return stage(public_scores.public_interval_stage, run.study, found, statistics)
 
 
 def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
@@ -64,8 +77,20 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | N
         effect: an effect in outcome units that the reader hopes to see.
     """
     # Elsewhere scores and noise on them are what the formulas say.
-    label = study.privacy.level is Level.label
-    found = rehearsed(estimate, study, sizes, stand_in, randomised=False, bias_stays=True) if label else None
+    if study.privacy.level is not Level.label:
+        return planning.expected(study, sizes, stand_in, effect, None)
+    weighed: list[Balance] = []
+
+    def again(run: Run[IpwStudy], stage: Engine) -> EffectFindings:
+        """Public weights serve all draws."""
+        if not public_scores.has_public_scores(run.study):
+            return estimate(run, stage)
+        if not weighed:
+            weighed.append(_weigh(run, stage))
+        return _answer(run, stage, weighed[0])
+
+    randomised = study.estimator.unadjusted.outcome == 0
+    found = rehearsed(again, study, sizes, stand_in, randomised, most=most_public(study), bias_stays=True)
     return planning.expected(study, sizes, stand_in, effect, found)
 
 

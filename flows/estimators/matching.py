@@ -16,17 +16,19 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators.rehearsed import QUICK, rehearsed
+from causalveil.flows.estimators.rehearsed import QUICK, most_public, rehearsed
 from causalveil.flows.planning import matching as planning
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge
+from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.balancing import imbalance
 from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval, perturb, respond, weights
 from causalveil.tasks.matching import scores as matching_scores
+from causalveil.tasks.matching.weights import Reuse
 
 
 def declare(study: MatchingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
@@ -42,6 +44,11 @@ def declare(study: MatchingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
 
 def estimate(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
     """The order of the stages."""
+    reuse, coefficients = _match(run, stage)
+    return _answer(run, stage, reuse, coefficients)
+
+
+def _match(run: Run[MatchingStudy], stage: Engine) -> tuple[Reuse, FloatArray]:
     study, sizes, enclave = run.study, run.sizes, run.enclave
     enter(run, stage)
     stage(split.split_stage, study, enclave)
@@ -51,8 +58,12 @@ def estimate(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
     reuse = stage(weights.match_stage, study, enclave)
     if study.allows_imbalance:
         reuse = stage(imbalance.imbalance_stage, study, enclave, reuse)
-    sums = stage(perturb.perturb_stage, study, enclave, reuse, run.budget)
-    return stage(interval.interval_stage, study, sizes, reuse, coefficients, sums)
+    return reuse, coefficients
+
+
+def _answer(run: Run[MatchingStudy], stage: Engine, reuse: Reuse, coefficients: FloatArray) -> EffectFindings:
+    sums = stage(perturb.perturb_stage, run.study, run.enclave, reuse, run.budget)
+    return stage(interval.interval_stage, run.study, run.sizes, reuse, coefficients, sums)
 
 
 def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
@@ -64,7 +75,19 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
-    found = rehearsed(estimate, study, sizes, stand_in, randomised=False, most=QUICK)
+    randomised = study.estimator.unadjusted.outcome == 0
+    if study.privacy.level is not Level.label:
+        found = rehearsed(estimate, study, sizes, stand_in, randomised, most=QUICK)
+        return planning.expected(study, sizes, stand_in, effect, found)
+    matched: list[tuple[Reuse, FloatArray]] = []
+
+    def again(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
+        """A public matching serves all draws."""
+        if not matched:
+            matched.append(_match(run, stage))
+        return _answer(run, stage, *matched[0])
+
+    found = rehearsed(again, study, sizes, stand_in, randomised, most=most_public(study), bias_stays=True)
     return planning.expected(study, sizes, stand_in, effect, found)
 
 

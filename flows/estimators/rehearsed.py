@@ -22,6 +22,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import people
@@ -30,6 +31,8 @@ from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 MOST, DRAWS = 8_000, 8
 # Units of a rehearsal of an estimator that is quick, or slow.
 QUICK, SLOW = 30_000, 2_500
+# Of one whose public weights serve all draws, and how many numbers they may have in all.
+PUBLIC, NUMBERS = 300_000, 3_000_000
 
 
 def rehearsed(
@@ -66,6 +69,11 @@ def rehearsed(
     except CausalveilError:
         return None
     return Widths(*np.mean(found, axis=0).tolist())
+
+
+def most_public(study: EffectStudy) -> int:
+    """Units of a rehearsal whose weights are public and computed once."""
+    return min(PUBLIC, NUMBERS // dimension(study))
 
 
 def _with_epsilon(study: EffectStudy, more: float) -> EffectStudy:
