@@ -171,9 +171,16 @@ def releases(folder: Path) -> Documents:
             },
         ),
         "trial": merge(ran, {"estimator": "aipw", **estimator(name="aipw", clip=..., propensity={"known": 0.5})}),
-        "means": merge(
-            ran, {"estimator": "difference_in_means", **estimator(name="difference_in_means", clip=...), **clear}
-        ),
+        **{
+            name: merge(
+                merge(ran, {"estimator": "difference_in_means", **clear}),
+                {
+                    **estimator(name="difference_in_means", clip=..., trial=adjustment != "unadjusted"),
+                    "details": {"adjustment": adjustment},
+                },
+            )
+            for name, adjustment in (("means", "not adjusted: treatment was randomised"), ("as they are", "unadjusted"))
+        },
         "direction": direction(ran, "x_to_y", 0.83),
         "undecided": direction(ran, None, 0.0),
         "direction long": merge(direction(ran, "y_to_x", -0.5), long_pair()),

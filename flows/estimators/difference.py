@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.planning.sentences import say_effect, say_interval
+from causalveil.flows.planning.sentences import UNADJUSTED, say_effect, say_interval
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -13,11 +13,6 @@ from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.enclave import folds
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.trial import difference, public_arms
-
-UNADJUSTED = (
-    "no covariate is adjusted for: the interval allows for the declared confounding alone. Declare trial: true if "
-    "treatment was randomised; else estimator 'auto' adjusts as far as size and budget allow."
-)
 
 
 def declare(study: DifferenceStudy, sizes: Sizes | None) -> tuple[Charge, ...]:

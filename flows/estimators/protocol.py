@@ -17,6 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
+from causalveil.flows.planning.sentences import UNADJUSTED
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
@@ -88,7 +89,7 @@ def expected_difference(
     study: DifferenceProtocol, sizes: Sizes, stand_in: StandIn, effect: float | None
 ) -> dict[str, Any]:
     """The same by differences of arm means."""
-    warnings = ["no covariate is adjusted for: the estimates are causal only if treatment was randomised."]
+    warnings = [] if study.estimator.trial else [UNADJUSTED]
     found = expected(study, sizes, stand_in, effect)
     return {**found, "warnings": [*warnings, *found["warnings"]]}
 

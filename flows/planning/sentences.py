@@ -8,6 +8,12 @@ from typing import Any
 
 from causalveil.schemas.study import EffectStudy
 
+# The warning of arms that are compared as they are.
+UNADJUSTED = (
+    "no covariate is adjusted for: the interval allows for the declared confounding alone. Declare trial: true if "
+    "treatment was randomised; else estimator 'auto' adjusts as far as size and budget allow."
+)
+
 
 @dataclass(frozen=True)
 class Widths:

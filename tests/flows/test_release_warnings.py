@@ -26,6 +26,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "regression": ({"name": "regression"}, {}, "adjusted for linearly"),
     "aipw": ({"name": "aipw"}, {}, "covariates would drown in noise"),
     "difference": ({"name": "difference_in_means"}, {}, "no covariate is adjusted for"),
+    "difference label": (
+        {"name": "difference_in_means"},
+        {"level": "label", "delta": 0},
+        "no covariate is adjusted for",
+    ),
     "balancing": ({"name": "balancing"}, {"level": "label", "delta": "1e-6"}, "with delta: 0 the interval is narrower"),
     "ipw": ({"name": "ipw", "penalty": 0.1}, {}, "the interval allows for all that"),
     "matching": ({"name": "matching", "penalty": 0.1}, {"delta": 0}, "neighbours are near by chance"),
@@ -51,6 +56,27 @@ def test_the_release_repeats_what_plan_warned_of(
     for sentence in foreseen:
         assert sentence in page
         assert sentence in printed
+
+
+@pytest.mark.parametrize("level", ["sample", "label"])
+@pytest.mark.parametrize("trial", [True, False])
+def test_arms_as_they_are_are_called_so_unless_treatment_was_randomised(
+    level: str, trial: bool, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In what `run` prints, in the release and in the report; a declared trial has neither the word nor the warning."""
+    estimator = {"penalty": ..., "name": "difference_in_means", "trial": trial}
+    changes = {"estimator": estimator, "privacy": {"level": level, "delta": 0}}
+    path = write_study(tmp_path / "study", study=changes, contract=CONTRACT)
+    result = run_study(path, out=tmp_path / "out", engine="direct")
+    said = json.loads(result.path.read_text())
+    assert said["details"]["adjustment"] == ("not adjusted: treatment was randomised" if trial else "unadjusted")
+    assert (said["interval"]["bias"] > 0) is not trial
+    assert ("confounding up to the declared size" in said["interval"]["covers"]) is not trial
+    show.outcome(result, [])
+    words = "Not adjusted</strong>: treatment was randomised" if trial else "Unadjusted</strong>"
+    assert words in report(result).read_text()
+    assert said["details"]["adjustment"] in capfd.readouterr().out
+    assert bool(said["warnings"]) is not trial
 
 
 def test_a_release_of_before_has_no_warnings(tmp_path: Path) -> None:

@@ -90,9 +90,10 @@ SAYS = {
     "confounding": ["allows for a bias of 0.3 to either side", "reach 0 if confounding left out explained 14.3%"],
     "trial": ["Treatment was randomised, with a chance of 0.5"],
     "means": [
-        *("Unadjusted: the arms are compared as they are, which is right if", "Treatment was randomised."),
+        *("Not adjusted: treatment was randomised, so the arms are compared as they are", "Treatment was randomised."),
         "difference of the two arms’ noisy means",
     ],
+    "as they are": ["Unadjusted: the arms are compared as they are.", "No other confounder."],
     "direction": [
         *("Does altitude cause heat, or heat cause altitude?", "favour altitude → heat", "0.83", "Additive noise"),
         *("0 to 3,000", "Theorem 2", "That is about the noise alone", "Nothing else causes both", "0.031"),

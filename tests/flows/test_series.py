@@ -23,7 +23,7 @@ CONTRACT: dict[str, Any] = {
 }
 STUDY: dict[str, Any] = {
     "data": {"select": {"newest": 1}},
-    "estimator": {"penalty": ..., "name": "difference_in_means"},
+    "estimator": {"penalty": ..., "name": "difference_in_means", "trial": True},
     "privacy": {"epsilon": "50"},
 }
 MANY: dict[str, Any] = STUDY | {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
+from causalveil.flows.estimators.difference import expected
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import StandIn
@@ -62,6 +64,42 @@ def test_where_arms_are_public_noise_is_that_of_the_smaller_arm() -> None:
     stand_in = StandIn(treated=rows.t.mean(), deviation=deviation)
     planned = public_arms.expected(study, sizes_of(study, 20_000), stand_in)
     assert planned[1] == pytest.approx((found.interval.upper - found.interval.lower) / 2, rel=0.15)
+
+
+@pytest.mark.parametrize("level", ["sample", "label"])
+def test_people_who_were_not_randomised_are_compared_unadjusted_with_an_allowance(level: str) -> None:
+    """Off by .45, in outcome units, where sampling and noise alone reach .04."""
+    study = make_difference(level=level, delta="0" if level == "label" else "1e-6", epsilon="8")
+    rows, effect = confounded(20_000, seed=1)
+    found = rehearse_effect(study, rows, RehearsalBudget(3))
+    assert found.estimate > 5 * effect + 0.4
+    assert found.interval.lower <= 5 * effect <= found.interval.upper
+    assert found.details["adjustment"] == "unadjusted"
+    assert "confounding up to the declared size" in found.interval.covers
+    deviation = 5 * math.sqrt(np.mean([np.var(rows.u[rows.t == arm]) for arm in (0, 1)]))
+    assert found.interval.bias == pytest.approx(math.sqrt(0.5) * deviation, rel=0.05)
+
+
+@pytest.mark.parametrize("level", ["sample", "label"])
+def test_a_declared_trial_is_not_called_unadjusted(level: str) -> None:
+    changes = {"level": level, "delta": "0" if level == "label" else "1e-6"}
+    study = make_difference(estimator={"name": "difference_in_means", "trial": True}, **changes)
+    found = rehearse_effect(study, confounded(20_000, seed=1)[0], RehearsalBudget(3))
+    assert found.details["adjustment"] == "not adjusted: treatment was randomised"
+    assert found.interval.bias == 0
+
+
+@pytest.mark.parametrize("level", ["sample", "label"])
+@pytest.mark.parametrize("trial", [True, False])
+def test_no_more_people_and_no_more_epsilon_widen_what_is_expected(level: str, trial: bool) -> None:
+    def half(units: int, epsilon: float) -> float:
+        privacy = {"level": level, "delta": "0" if level == "label" else "1e-6", "epsilon": str(epsilon)}
+        study = make_difference(estimator={"name": "difference_in_means", "trial": trial}, **privacy)
+        return float(expected(study, sizes_of(study, units), StandIn(), None)["half_width"])
+
+    grid = [[half(units, epsilon) for units in (100, 1_000, 10**5, 10**7)] for epsilon in (0.05, 0.5, 4, 16)]
+    for row in (*grid, *zip(*grid, strict=True)):
+        assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(row))
 
 
 def test_an_empty_arm_is_refused_where_arms_are_public() -> None:

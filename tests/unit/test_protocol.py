@@ -196,6 +196,26 @@ def test_an_empty_subgroup_reads_as_a_tiny_one_does(name: str) -> None:
         assert everybody.interval.upper - everybody.interval.lower < 3
 
 
+def test_arms_as_they_are_are_unadjusted_and_allow_for_it_unless_they_were_randomised() -> None:
+    rows, _ = confounded(20_000, 1, seed=7)
+    for trial, words in ((True, "not adjusted: treatment was randomised"), (False, "unadjusted")):
+        answer = analysed(make_protocol(2, 1, name="difference_in_means", trial=trial), rows).answers[0]
+        assert answer.adjustment == words
+        # sqrt(.5) deviations within arms, which are between a half and all of those of everybody.
+        least = 0.5 * np.sqrt(0.5) * 5 * float(np.std(rows.u))
+        assert (answer.bias or 0) == 0 if trial else least < (answer.bias or 0) < 2.5 * least
+
+
+def test_label_level_matching_allows_for_what_it_leaves_in_every_answer() -> None:
+    rows, _ = confounded(4_000, 1, seed=7)
+    biases = [
+        analysed(make_protocol(2, 1, name="matching", unadjusted={"outcome": share}), rows).answers[0].bias or 0
+        for share in (0, 0.5)
+    ]
+    assert biases[0] == 0
+    assert 0 < biases[1] < 0.5
+
+
 def test_what_an_answer_over_subgroups_may_miss_is_allowed_for() -> None:
     def part(value: float, answered: bool = True) -> Part:
         return Part(0, "g", "1", answered, value, 0.01, 0.02, 0.0, 1.0, "linear")
