@@ -20,6 +20,8 @@ from causalveil.tasks.machine.arrays import Int32Array, IntArray
 from causalveil.tasks.matching.scores import traversal
 from causalveil.tasks.matching.weights import WEIGHTS, Reuse
 
+DIGITS = 6
+
 
 def with_imbalance(study: MatchingStudy, enclave: Enclave, reuse: Reuse, weights: Int32Array, order: IntArray) -> Reuse:
     """What may be said of a matching, with what it leaves of the arms' differences.
@@ -45,7 +47,11 @@ def with_imbalance(study: MatchingStudy, enclave: Enclave, reuse: Reuse, weights
     target = None if reuse.unmatched else targets[study.estimand]
     squares = float(sum(reuse.weight_squares)) / reuse.queries**2
     found = imbalance(balancer, in_rows, squares, means, target)
-    return replace(reuse, bias=found.bias, left=found.left, before=found.before, after=found.after)
+    # Sums of floats depend on the order of rows in their last digits; a release does not.
+    bias, left, before, after = (
+        float(f"{value:.{DIGITS}g}") for value in (found.bias, found.left, found.before, found.after)
+    )
+    return replace(reuse, bias=bias, left=left, before=before, after=after)
 
 
 def imbalance_stage(study: MatchingStudy, enclave: Enclave, reuse: Reuse) -> Reuse:

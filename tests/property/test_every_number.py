@@ -106,7 +106,7 @@ BASES: dict[str, dict[str, Any]] = {
             {},
         ),
         ("regression", {"name": "regression", "unadjusted": {"outcome": 0.5, "distance": 1.0}}, {}),
-        ("difference", {"name": "difference_in_means"}, {}),
+        ("difference", {"name": "difference_in_means", "unadjusted": {"outcome": 0.5, "distance": 1.0}}, {}),
         ("balancing", {"name": "balancing", "allowance": 0.5}, {"privacy": {"level": "label", "delta": 0}}),
         ("matching", {**MATCHING, "budget_shares": FOUR}, PURE),
         ("matching label", MATCHING, merge(PURE, {"privacy": {"level": "label"}})),
