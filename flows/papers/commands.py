@@ -62,7 +62,7 @@ def intervals(
         int, typer.Option(min=2, help="runs of each method on synthetic data, five times of quick ones")
     ] = 500,
     workers: Annotated[int, typer.Option(min=1, help="processes")] = 2,
-    fits: Annotated[int, typer.Option(min=2, help="fits of each learner for the tables that are read off fits")] = 40,
+    fits: Annotated[int, typer.Option(min=2, help="fits of each learner for the tables that are read off fits")] = 100,
     part: Annotated[
         IntervalPart,
         typer.Option(help="coverage: our methods beside the paper's, by many runs; fits: all that one fit says"),

@@ -135,6 +135,7 @@ def test_tables_from_fits_and_fits_that_are_kept(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(fits, "MAIN", 300)
     monkeypatch.setattr(fits, "FEW", 2)
     monkeypatch.setattr(fits, "TRIAL_RUNS", 20)
+    monkeypatch.setattr(fits, "STEP_RUNS", 2)
     fits.write_fits(tmp_path, None, fits=3, workers=1)
     assert len(table(tmp_path / "interval-columns.csv")) == 2 * 2 * 4 * len(LEVELS)
     widths = table(tmp_path / "interval-widths.csv")

@@ -67,7 +67,7 @@ def test_tables_page_and_figures(tmp_path: Path, capfd: pytest.CaptureFixture[st
     capfd.readouterr()
     assert make() == first
     assert untouched.stat().st_mtime_ns == written
-    assert [sentence.split()[0] for sentence in document["missing"]] == ["IHDP", "ACIC"]
+    assert [sentence.split()[0] for sentence in document["missing"]] == ["IHDP", "ACIC", "PrivSyn"]
     assert sorted(first) == [
         "matching-allocations.csv",
         "matching-allocations.svg",

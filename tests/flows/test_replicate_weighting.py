@@ -71,6 +71,27 @@ def test_runs_draw_their_arms_as_the_papers_do() -> None:
     assert not np.isin(train.x, effect.x).any()
 
 
+def test_outcomes_are_made_by_the_recipe_of_the_published_ones() -> None:
+    """The treated's surface is a line and the controls' its exponential; the effect on the treated is 4."""
+    random = np.random.default_rng(1)
+    t = (random.random(200) < 0.3).astype(np.uint8)
+    infants = data.Subjects(random.normal(size=(200, 25)), t, np.zeros(200))
+    controls, treated = data.surfaces(infants, random)
+    with_one = np.column_stack([np.ones(200), infants.x])
+    lines = [np.linalg.lstsq(with_one, values, rcond=None)[0] for values in (np.log(controls), treated)]
+    assert with_one @ lines[0] == pytest.approx(np.log(controls))
+    assert lines[0][1:] == pytest.approx(lines[1][1:])
+    slopes = lines[0][1:]
+    assert np.abs(slopes[:, None] - data.SLOPES).min(axis=1).max() < 1e-9
+    assert lines[0][0] - 0.5 * slopes.sum() == pytest.approx(
+        data.INTERCEPTS[np.abs(data.INTERCEPTS - (lines[0][0] - 0.5 * slopes.sum())).argmin()]
+    )
+    assert np.mean((treated - controls)[t != 0]) == pytest.approx(4)
+    one, same, other = (data.recipe_draw(infants, 20, run)[1].y for run in (1, 1, 2))
+    assert np.array_equal(one, same)
+    assert not np.array_equal(one, other)
+
+
 def test_rows_of_a_table_by_hand() -> None:
     """Two runs at each epsilon: noise of one deviation turns the second's sign if the deviation is as stated."""
     one = TableDraw(0, 0.2, 10.0, 12.0, 4.0, -1.0, 10.0, 12.0, 1.0, 1.0, 1.0, -1.0)
@@ -98,6 +119,7 @@ def test_published_data_makes_the_tables(tmp_path: Path, monkeypatch: pytest.Mon
     found = WeightingResults()
     command._published(found, (tmp_path,), tmp_path / "runs", 3)
     assert found.missing == []
-    assert len(found.tables) == 4 * (1 + 7 * len(EPSILONS))
+    assert len(found.tables) == 4 * (1 + 7 * len(EPSILONS)) + 2 * (1 + 2 * len(EPSILONS))
     assert all(np.isfinite(row["mean"]) for row in found.tables)
+    assert [row["penalty"] for row in found.penalties] == [0.1, 0.01, 0.001]
     assert "outside the unit ball" in "".join(page._tables(found))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -10,12 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from causalveil.flows.papers.competitors import aim, privsyn, split, strata
+from causalveil.flows.papers.competitors import aim, packaged, privsyn, split, strata
+from causalveil.flows.papers.competitors.coded import coded, estimate
 from causalveil.flows.papers.competitors.competitor import CLIP, SLOT, Competitor, Instance, cost, groups
 from causalveil.flows.papers.competitors.graphical import GraphicalModel, JunctionTree, Measurement
 from causalveil.flows.papers.yuan2026.data import load
 from causalveil.flows.papers.yuan2026.rivals import COMPETITORS, instances
 from causalveil.flows.papers.yuan2026.runs import prepare
+from causalveil.schemas.errors import StudyError
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.privacy.concentrated import rho_of_cap
 from causalveil.tasks.privacy.division import composed, mu_of
@@ -120,6 +123,21 @@ def test_estimates_of_groups_move_by_their_sensitivity_at_most(lalonde: Instance
         assert fitted.exact is not None
         moves.append(abs(other - fitted.exact))
     assert 0 < max(moves) <= bound
+
+
+def test_a_package_runs_in_an_environment_of_its_own(lalonde: Instance, tmp_path: Path) -> None:
+    """A stand-in that gives back the codes that it was given: the estimate is that of the coded table."""
+    python = tmp_path / "python"
+    code = "import json, sys; json.dump(json.load(sys.stdin)['codes'], sys.stdout)"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{code}"\n')
+    python.chmod(0o755)
+    same = coded(lalonde)
+    found = packaged.competitor(python).fit(lalonde).release("1", RehearsalBudget(0))
+    assert found == estimate(lalonde, same, same.codes)
+    with pytest.raises(StudyError, match="does not run there"):
+        packaged.competitor(Path(sys.executable)).fit(lalonde).release("1", RehearsalBudget(0))
+    with pytest.raises(StudyError, match="left out"):
+        packaged.competitor(None).fit(lalonde)
 
 
 def test_the_scores_of_pairs_move_by_less_than_four() -> None:

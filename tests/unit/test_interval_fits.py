@@ -24,6 +24,7 @@ from causalveil.flows.papers.schroeder2025.moments import (
     half_width,
     moments,
 )
+from causalveil.flows.papers.schroeder2025.networks import STEPS, StepRun, step_rows, step_runs
 from causalveil.flows.papers.schroeder2025.page_fits import draw_fits, page_fits
 from causalveil.flows.papers.schroeder2025.runs import DIFFERENCE, KERNEL, NETWORK, study_of
 from causalveil.schemas.estimators.aipw import AipwStudy
@@ -60,6 +61,28 @@ def test_widths_by_hand() -> None:
     # A negative draw took all of the sampling variance away.
     assert half_width(PRIVATE, ONE, 0.9, 0.5) == pytest.approx(z * 8 * rate)
     assert half_width(BOOTSTRAP, ONE, 0.9, 0.5) > 15 * valid
+
+
+def test_the_network_of_productions_step_is_productions() -> None:
+    study = study_of(DATASET_1.document(), NETWORK, 300, "0.5", "1e-5")
+    found = moments(study, rows_of(study, draw(DATASET_1, 300, 3)), 3)
+    ours, longer = (step_runs(DATASET_1, 300, step, (3,))[0] for step in STEPS)
+    assert ours.tau == pytest.approx(found.tau, rel=1e-9)
+    assert ours.error == pytest.approx(math.sqrt(found.sigma2 / 300), rel=1e-9)
+    assert longer.tau != ours.tau
+    rows = step_rows(DATASET_1, 0.01, [StepRun(0, 1.1, 0.1), StepRun(1, 1.15, 0.1)])
+    assert [row["coverage"] for row in rows] == [0.5, 1, 1], "1 and 1.5 errors off; 1.28 at 80 %"
+    assert (rows[0]["bias"], rows[0]["bias_error"]) == (0.125, 0.025)
+
+
+def test_no_variance_makes_an_interval_narrower_than_the_effects_noise() -> None:
+    rows = fits.variance_rows("x", [ONE, ONE._replace(normal_variance=2.0)])
+    assert [row["epsilon"] for row in rows] == list(fits.VARIANCE_EPSILONS)
+    for row in rows:
+        assert row["variance_of_zero"] < row["exact_variance"] < row["half_width"]
+    rate = 5 * math.sqrt(2 * math.log(3_000) * math.log(2 / 1e-5)) / (0.5 * 3_000)
+    assert rows[1]["variance_of_zero"] == pytest.approx(stats.norm.ppf(0.975) * 8 * rate, rel=1e-3)
+    assert fits.variance_rows("x", []) == []
 
 
 def test_coverage_is_that_of_draws() -> None:
@@ -117,6 +140,8 @@ def test_rows_of_the_tables_and_a_page_with_and_without_patients(tmp_path: Path)
         "interval-utility": fits.utility_rows(some),
         "interval-grouped": fits.grouped_rows(5),
         "interval-rhc-levels": levels,
+        "interval-network": step_rows(DATASET_1, 0.01, [StepRun(0, 1.1, 0.1), StepRun(1, 1.2, 0.1)]),
+        "interval-variance": fits.variance_rows("x", some),
     }
     pictures = draw_fits(tmp_path, tables)
     assert "Table 2" in "".join(page_fits(tables, pictures))

@@ -1,8 +1,9 @@
 """The data of Lee, Gresele, Park and Muandet (2019), both papers, for `causalveil replicate weighting`.
 
 LaLonde: the 722 men of the experiment. IHDP: Hill's (2011) 747 infants with simulated outcomes; the papers use 1,000
-realisations with published splits into train and test sets; files at hand hold one realisation each and no split, and
-so a tenth of the infants, held out at random, stands in for the published test set. Synthetic data are those of their
+realisations with published splits into train and test sets; files at hand hold one realisation each and no split, so
+that others are made by the recipe of the published ones, and a tenth of the infants, held out at random, stands in for
+the published test set. Synthetic data are those of their
 section 4, and of Figure 1. A file is known by the digest of its numbers, whatever its formatting.
 """
 
@@ -30,6 +31,10 @@ DIGESTS = {
     IHDP: "3648b34f428943038acfa15caf686c9cc8b5155d5a05a915761957a2a2eed83c",
 }
 M = 500
+# Coefficients of Hill's second response surface, and of its intercept, as in the package npci (setting A).
+SLOPES, SLOPE_SHARES = np.array([0.0, 0.1, 0.2, 0.3, 0.4]), np.array([0.6, 0.1, 0.1, 0.1, 0.1])
+INTERCEPTS = np.linspace(-1, 1, 9)
+OFFSET, EFFECT_ON_TREATED = 0.5, 4.0
 COEFFICIENTS = np.array([0.5, 0.4, 0.3, 0.2, 0.1])
 
 
@@ -154,6 +159,30 @@ def ihdp_draw(realisations: list[Subjects], held: int, run: int) -> tuple[Subjec
         for side, count in ((order[size:], M // 2), (order[:size], held))
     ]
     return infants.at(sides[0]), infants.at(sides[1])
+
+
+def recipe_draw(infants: Subjects, held: int, run: int) -> tuple[Subjects, Subjects]:
+    """The same from a realisation of its own in every run."""
+    return ihdp_draw([realisation(infants, run)], held, run)
+
+
+def realisation(infants: Subjects, run: int) -> Subjects:
+    """The infants with outcomes made anew, as the published ones are: the surfaces and standard normal noise."""
+    random = np.random.default_rng([2011, run])
+    controls, treated = surfaces(infants, random)
+    outcomes = np.where(infants.t != 0, treated, controls) + random.normal(size=len(infants.t))
+    return Subjects(infants.x, infants.t, outcomes)
+
+
+def surfaces(infants: Subjects, random: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+    """Hill's (2011) second pair of response surfaces, of controls and of the treated, shape (n,) each.
+
+    With b0 and b drawn: mu_0 = exp(b0 + (x + .5)'b), mu_1 = x'b + c, c such that the effect on the treated is 4.
+    """
+    b, b0 = random.choice(SLOPES, infants.x.shape[1], p=SLOPE_SHARES), random.choice(INTERCEPTS)
+    controls, treated = np.exp(b0 + (infants.x + OFFSET) @ b), infants.x @ b
+    treated += EFFECT_ON_TREATED - float(np.mean((treated - controls)[infants.t != 0]))
+    return controls, treated
 
 
 def _find(folder: Path, name: str) -> Path | None:

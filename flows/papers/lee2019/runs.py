@@ -83,10 +83,10 @@ class Trial:
     delta: str
 
     @classmethod
-    def of(cls, train: Subjects, seed: int, delta: str) -> Trial:
+    def of(cls, train: Subjects, seed: int, delta: str, penalty: float = PENALTY) -> Trial:
         """Fit on the training units; ``seed`` fixes every draw of noise."""
         rows = Rows(train.x, train.t, np.zeros(len(train.t)))
-        return cls(logistic.fit(lambda _: rows, 1, len(rows), PENALTY), RehearsalBudget(seed), len(rows), delta)
+        return cls(logistic.fit(lambda _: rows, 1, len(rows), penalty), RehearsalBudget(seed), len(rows), delta)
 
     def noisy(self, epsilon: str) -> FloatArray:
         """Coefficients released at epsilon, shape (d,), by the sensitivity that holds within the unit ball."""

@@ -37,6 +37,7 @@ READ_OFF = "fully private, deviation as stated, sensitivity read off"
 STATED = "fully private, deviation as stated, declared bounds"
 PARTLY = "partly private"
 FAILURE = 0.05
+PENALTIES = (0.1, 0.01, 0.001)
 
 
 def noise_factor(epsilon: float, delta: str) -> float:
@@ -71,6 +72,25 @@ def table_rows(data: str, draws: Sequence[TableDraw], units: int, largest: float
             some = [draw for draw in draws if draw.epsilon == epsilon]
             factor = noise_factor(epsilon, delta)
             rows.append(_row(data, name, epsilon, [private(d, factor) for d in some], [plain(d) for d in some]))
+    return rows
+
+
+def penalty_rows(draw: Callable[[int], tuple[Subjects, Subjects]], runs: int) -> list[Row]:
+    """The estimate without noise, by the penalty of the fitted scores."""
+    rows = []
+    for penalty in PENALTIES:
+        found = np.array(
+            [
+                weighted(effect, Trial.of(train, run, DELTA, penalty).w)
+                for run in range(runs)
+                for train, effect in (draw(run),)
+            ]
+        )
+        rows.append(
+            {"penalty": penalty, "runs": runs, "mean": round(float(found.mean()), 4)}
+            | {"mean_error": round(float(found.std(ddof=1)) / math.sqrt(runs), 4)}
+            | {"median": round(float(np.median(found)), 4)}
+        )
     return rows
 
 

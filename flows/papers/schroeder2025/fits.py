@@ -1,5 +1,4 @@
-"""Tables from fits: standard and naive columns of Table 1, Table 2 at every level, Figures 4 and 5, the grouped "
-"trial."""
+"""Tables from fits: other columns of Table 1, Table 2 at every level, Figures 4 and 5, the grouped trial."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from causalveil.flows.papers.figures import write_page, write_table
 from causalveil.flows.papers.kept import kept_rows
@@ -32,10 +32,12 @@ from causalveil.flows.papers.schroeder2025.moments import (
     VALID,
     FitMoments,
     coverage,
+    effect_noise,
     half_width,
     shuffled_moments,
     synthetic_moments,
 )
+from causalveil.flows.papers.schroeder2025.networks import STEPS, StepRun, step_rows, step_runs
 from causalveil.flows.papers.schroeder2025.page_fits import draw_fits, page_fits
 from causalveil.flows.papers.schroeder2025.runs import (
     FINITE,
@@ -58,8 +60,11 @@ PATIENT_EPSILONS = (0.1, 0.25, 0.5)
 # Weight of privacy in the utility of Figure 5.
 WEIGHTS = (0.25, 0.5, 0.75)
 TRIAL_RUNS = 500
+# Runs of the network without privacy, by its step, and of one task of a worker process.
+STEP_RUNS, STEP_BATCH = 100, 10
 # Fits of one task of a worker process.
 BATCH = 2
+VARIANCE_EPSILONS = (0.1, 0.5, 2.0)
 
 
 def write_fits(out: Path, data: Path | None, fits: int, workers: int) -> None:
@@ -84,6 +89,12 @@ def write_fits(out: Path, data: Path | None, fits: int, workers: int) -> None:
             for units in UNITS
         }
         second = {method: _synthetic(pool, out / "runs", DATASET_2, method, MAIN, fits) for method in (KERNEL, NETWORK)}
+        steps = [
+            row
+            for population in (DATASET_1, DATASET_2)
+            for step in STEPS
+            for row in step_rows(population, step, _stepped(pool, out / "runs", population, step))
+        ]
     first = {method: sizes[method, MAIN] for method in (KERNEL, NETWORK)}
     tables = {
         "interval-columns": [
@@ -91,6 +102,16 @@ def write_fits(out: Path, data: Path | None, fits: int, workers: int) -> None:
             for population, found in ((DATASET_1, first), (DATASET_2, second))
             for method, some in found.items()
             for row in column_rows(population, method, some)
+        ],
+        "interval-network": steps,
+        "interval-variance": [
+            row
+            for title, found in (
+                *((f"{DATASET_1.title}, {method.title}", some) for method, some in first.items()),
+                *((f"{DATASET_2.title}, {method.title}", some) for method, some in second.items()),
+                ("right heart catheterisation", patients),
+            )
+            for row in variance_rows(title, found)
         ],
         "interval-widths": width_rows(sizes, FEW),
         "interval-utility": utility_rows(first[KERNEL][:FEW]),
@@ -128,6 +149,27 @@ def column_rows(population: Population, method: Analysis, found: Sequence[FitMom
                     "half_width": round(float(np.mean(widths)), 5),
                 }
             )
+    return rows
+
+
+def variance_rows(title: str, found: Sequence[FitMoments]) -> list[Row]:
+    """Half-widths at 95 %: the paper's; with the exact variance; and the effect's noise alone, all budget spent on it,
+    below which equation 16 puts no interval, whatever its variance."""
+    rows = []
+    for epsilon in VARIANCE_EPSILONS if found else ():
+        ways: dict[str, Callable[[FitMoments, float, float], float]] = {
+            "half_width": partial(half_width, PRIVATE),
+            "exact_variance": partial(half_width, VALID),
+            "variance_of_zero": lambda one, level, epsilon: float(
+                stats.norm.ppf((1 + level) / 2) * effect_noise(one, epsilon, share=1.0)
+            ),
+        }
+        widths = {name: float(np.mean([way(one, 0.95, epsilon) for one in found])) for name, way in ways.items()}
+        rows.append(
+            {"data": title, "epsilon": epsilon, "fits": len(found)}
+            | {name: float(f"{width:.4g}") for name, width in widths.items()}
+            | {"narrower_at_most": round(1 - widths["variance_of_zero"] / widths["half_width"], 4)}
+        )
     return rows
 
 
@@ -223,6 +265,12 @@ def _synthetic(
     return _fitted(pool, kept / f"fits-{population.name}-{units}-{method.name}-{study.digest[:12]}", work, fits)
 
 
+def _stepped(pool: ProcessPoolExecutor, kept: Path, population: Population, step: float) -> list[StepRun]:
+    work = partial(step_runs, population, MAIN, step)
+    name = kept / f"network-{population.name}-{MAIN}-{step:g}"
+    return [StepRun(**row) for row in _rows(pool, name, work, STEP_RUNS, STEP_BATCH)]
+
+
 def _patients(pool: ProcessPoolExecutor, kept: Path, frame: Any) -> list[FitMoments]:
     study = study_of(rhc_document(), KERNEL, frame.height, str(EPSILON), DELTA)
     return _fitted(pool, kept / f"fits-rhc-{study.digest[:12]}", partial(shuffled_moments, study, frame), PATIENT_FITS)
@@ -231,12 +279,18 @@ def _patients(pool: ProcessPoolExecutor, kept: Path, frame: Any) -> list[FitMome
 def _fitted(
     pool: ProcessPoolExecutor, name: Path, work: Callable[[range], list[FitMoments]], fits: int
 ) -> list[FitMoments]:
-    """All fits, a batch a file; batches that are there are not fitted again."""
-    batches = [range(first, min(first + BATCH, fits)) for first in range(0, fits, BATCH)]
-    paths = [name.with_name(f"{name.name}-{batch.start}-{batch.stop}.json") for batch in batches]
-    waiting = {path: pool.submit(work, batch) for path, batch in zip(paths, batches, strict=True) if not path.exists()}
+    return [FitMoments(**row) for row in _rows(pool, name, work, fits, BATCH)]
+
+
+def _rows(
+    pool: ProcessPoolExecutor, name: Path, work: Callable[[range], Sequence[Any]], number: int, batch: int
+) -> list[Row]:
+    """All runs, a batch a file; batches that are there are not run again."""
+    batches = [range(first, min(first + batch, number)) for first in range(0, number, batch)]
+    paths = [name.with_name(f"{name.name}-{some.start}-{some.stop}.json") for some in batches]
+    waiting = {path: pool.submit(work, some) for path, some in zip(paths, batches, strict=True) if not path.exists()}
 
     def made(path: Path) -> list[Row]:
         return [found._asdict() for found in waiting[path].result()]
 
-    return [FitMoments(**row) for path in paths for row in kept_rows(path, partial(made, path))]
+    return [row for path in paths for row in kept_rows(path, partial(made, path))]

@@ -29,12 +29,16 @@ def matching(
     minutes: Annotated[
         float | None, typer.Option(min=0, help="stop computing after so long; the page says what it lacks")
     ] = None,
+    privsyn: Annotated[
+        Path | None, typer.Option(help="Python of an environment with privsyn-core, to compare with it too")
+    ] = None,
     json_: Json = False,
 ) -> None:
     """Relative errors of private matching and its competitors on four data sets (Yuan et al. 2026).
 
     Pieces are kept in OUT/runs, so that an interrupted command goes on there; delete that folder to start anew.
     """
+    from causalveil.flows.papers.competitors import packaged
     from causalveil.flows.papers.figures import write_page, write_table
     from causalveil.flows.papers.yuan2026 import page
     from causalveil.flows.papers.yuan2026.data import NAMES, SOURCES, load
@@ -50,8 +54,10 @@ def matching(
             if table is None:
                 missing.append(f"{name} is left out: no folder named by --data has its files. {SOURCES[name]}.")
                 continue
-            work += pieces(prepare(table, seeds), folders, costs)
+            work += pieces(prepare(table, seeds), folders, costs, privsyn)
         found, late = made(out, work, minutes, watch)
+    if not any(row["competitor"] == packaged.NAME for row in found["competitors"]):
+        missing.append(packaged.WANTED)
     if late:
         missing.append(
             f"Not computed yet, so not below: {', '.join(late)}. The same command without `--minutes` computes it."

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from causalveil.flows.papers.competitors import packaged
 from causalveil.flows.papers.pieces import Value, is_kept, kept
 from causalveil.flows.papers.yuan2026 import costs as measured
 from causalveil.flows.papers.yuan2026 import runs, sweeps
@@ -28,9 +29,9 @@ TABLES = {
 # Draws of noise in every order of the units, where a draw costs nothing beside the fit; else one.
 DRAWS = 4
 # What takes long comes late, and has fewer orders of the units.
-SLOW = ("privsyn", "aim", "auto_label")
+SLOW = ("privsyn", packaged.NAME, "aim", "auto_label")
 ORDERS = {"aim": 5}
-MANY, ORDERS_OF_MANY = 2_000, {"privsyn": 3, "dpci": 3, "aim": 3}
+MANY, ORDERS_OF_MANY = 2_000, {"privsyn": 3, packaged.NAME: 3, "dpci": 3, "aim": 3}
 
 
 @dataclass(frozen=True)
@@ -41,19 +42,24 @@ class Piece:
     name: str
     order: int
     make: Callable[[], Iterable[dict[str, object]]]
+    # Whether what it needs is here; else it is read where it is kept, and left out where it is not.
+    possible: bool = True
 
     def rows(self, out: Path, compute: bool) -> Rows | None:
         """Its rows, from ``out/runs`` or made now; None where they are not there and are not to be made."""
-        return kept(out, self.name, self.make) if compute or is_kept(out, self.name) else None
+        return kept(out, self.name, self.make) if (compute and self.possible) or is_kept(out, self.name) else None
 
 
-def pieces(prepared: runs.Prepared, folders: tuple[Path, ...], with_costs: bool) -> list[Piece]:
+def pieces(
+    prepared: runs.Prepared, folders: tuple[Path, ...], with_costs: bool, python: Path | None = None
+) -> list[Piece]:
     """Every table on one data set, piece by piece.
 
     Args:
         prepared: the data set.
         folders: where it was found.
         with_costs: measure seconds and memory too.
+        python: of an environment with a competitor's package.
     """
     found = [
         Piece("errors", "errors", 0, partial(runs.measure, prepared)),
@@ -61,7 +67,7 @@ def pieces(prepared: runs.Prepared, folders: tuple[Path, ...], with_costs: bool)
         *(Piece("coefficients", level, 4, partial(sweeps.coefficients, prepared, level)) for level in runs.LEVELS),
         Piece("allocations", "allocations", 5, partial(sweeps.allocations, prepared)),
     ]
-    for competitor in COMPETITORS:
+    for competitor in (*COMPETITORS, packaged.competitor(python)):
         slow = competitor.name in SLOW
         fewer = ORDERS_OF_MANY if prepared.data.frame.height > MANY else ORDERS
         some = replace(prepared, rows=prepared.rows[: fewer.get(competitor.name)])
@@ -70,7 +76,8 @@ def pieces(prepared: runs.Prepared, folders: tuple[Path, ...], with_costs: bool)
             name = f"{competitor.name}-{epsilons[0]}" if slow else competitor.name
             draws = 1 if slow or competitor.ours else DRAWS
             make = partial(compare, some, competitor, epsilons, draws)
-            found.append(Piece("competitors", name, 2 + slow, make))
+            possible = competitor.name != packaged.NAME or python is not None
+            found.append(Piece("competitors", name, 2 + slow, make, possible))
         if with_costs and competitor.name in measured.MEASURED:
             cost = partial(measured.costs, prepared.data.name, folders, competitor.name)
             found.append(Piece("costs", f"cost-{competitor.name}", 6, cost))
@@ -100,4 +107,4 @@ def made(
     tables: Tables = {name: [] for name in TABLES}
     for piece in work:
         tables[piece.table] += rows.get(piece.name, [])
-    return tables, [piece.name for piece in work if piece.name not in rows]
+    return tables, [piece.name for piece in work if piece.name not in rows and piece.possible]
