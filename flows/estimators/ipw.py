@@ -24,6 +24,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.balancing.weights import Balance
 from causalveil.tasks.enclave import split
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.ipw import interval, perturb, public_scores, weights
 from causalveil.tasks.machine.arrays import FloatArray
@@ -79,15 +80,15 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | N
     # Elsewhere scores and noise on them are what the formulas say.
     if study.privacy.level is not Level.label:
         return planning.expected(study, sizes, stand_in, effect, None)
-    weighed: list[Balance] = []
+    weighed: list[tuple[Enclave, Balance]] = []
 
     def again(run: Run[IpwStudy], stage: Engine) -> EffectFindings:
-        """Public weights serve all draws."""
+        """Public weights serve all draws of the same people."""
         if not public_scores.has_public_scores(run.study):
             return estimate(run, stage)
-        if not weighed:
-            weighed.append(_weigh(run, stage))
-        return _answer(run, stage, weighed[0])
+        if not weighed or weighed[-1][0] is not run.enclave:
+            weighed.append((run.enclave, _weigh(run, stage)))
+        return _answer(run, stage, weighed[-1][1])
 
     randomised = study.estimator.unadjusted.outcome == 0
     found = rehearsed(again, study, sizes, stand_in, randomised, most=most_public(study), bias_stays=True)

@@ -24,6 +24,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.balancing import imbalance
 from causalveil.tasks.enclave import split
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval, perturb, respond, weights
@@ -79,13 +80,13 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: floa
     if study.privacy.level is not Level.label:
         found = rehearsed(estimate, study, sizes, stand_in, randomised, most=QUICK)
         return planning.expected(study, sizes, stand_in, effect, found)
-    matched: list[tuple[Reuse, FloatArray]] = []
+    matched: list[tuple[Enclave, Reuse, FloatArray]] = []
 
     def again(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
-        """A public matching serves all draws."""
-        if not matched:
-            matched.append(_match(run, stage))
-        return _answer(run, stage, *matched[0])
+        """A public matching serves all draws of the same people."""
+        if not matched or matched[-1][0] is not run.enclave:
+            matched.append((run.enclave, *_match(run, stage)))
+        return _answer(run, stage, *matched[-1][1:])
 
     found = rehearsed(again, study, sizes, stand_in, randomised, most=most_public(study), bias_stays=True)
     return planning.expected(study, sizes, stand_in, effect, found)
