@@ -5,12 +5,13 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from causalveil.flows.planning.sentences import Widths, say_interval
+from causalveil.flows.planning.sentences import Widths, say_imbalance, say_interval
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Variant
 from causalveil.tasks.ipw import expected as ipw_expected
+from causalveil.tasks.ipw import public_scores
 from causalveil.tasks.ipw.interval import ENOUGH
 from causalveil.tasks.models.logistic import coefficient_bound
 
@@ -41,6 +42,9 @@ def expected(
     sentences = [
         say_interval(study, numbers),
     ]
+    if rehearsed is not None and public_scores.has_public_scores(study) and public_scores.allows_imbalance(study):
+        numbers["bias"] = rehearsed.bias
+        sentences.append(say_imbalance(rehearsed.bias))
     warnings: list[str] = []
     if study.privacy.level is not Level.label:
         norm = coefficient_bound(study.estimator.penalty)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.planning.sentences import Widths, say_interval
+from causalveil.flows.planning.sentences import Widths, say_imbalance, say_interval
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -50,6 +50,9 @@ def expected(
         f"do with treatment; the busiest would then weigh {float(reuse.largest_weight):.3g}, and noise grows with "
         "that: the release prints the weight that it used.",
     ]
+    if rehearsed is not None and study.allows_imbalance:
+        numbers["bias"] = rehearsed.bias
+        sentences.append(say_imbalance(rehearsed.bias))
     warnings: list[str] = []
     if study.privacy.level is not Level.label:
         numbers |= _sample_level(study, foreseen, sentences, warnings)

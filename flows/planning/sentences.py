@@ -42,6 +42,15 @@ def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
     )
 
 
+def say_imbalance(bias: float) -> str:
+    """What the interval allows for of public weights' imbalance, and for whom that was expected."""
+    return (
+        f"It allows for a bias of {bias:.3g} by what imbalance is left where treatment follows a line in the "
+        "covariates. Where it follows curves or products more is left, measured and allowed for: the interval may be "
+        "several times wider, and the release says partly adjusted."
+    )
+
+
 def say_effect(effect: float, numbers: dict[str, Any], sentences: list[str], warnings: list[str]) -> None:
     """Will an effect of this size be seen?"""
     drowned = numbers["half_width"] >= abs(effect)
