@@ -270,11 +270,13 @@ def main(arguments: list[str] | None = None) -> None:
     gc.set_threshold(GARBAGE_AFTER)
     logging.getLogger("causalveil").setLevel(logging.INFO)
     unwind_on_sigterm()
-    sys.exit(
-        _exit_code(
-            lambda: _in_plain_words(get_command(app))(words, standalone_mode=False), wants_json="--json" in words
-        )
+    code = _exit_code(
+        lambda: _in_plain_words(get_command(app))(words, standalone_mode=False), wants_json="--json" in words
     )
+    if arguments is None:
+        # The process ends here: Python would look through all that modules hold for garbage, a fifth of a run.
+        gc.freeze()
+    sys.exit(code)
 
 
 # What a type is called in help, by its name in Python; a flag takes nothing.
