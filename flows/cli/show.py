@@ -50,15 +50,15 @@ def progress() -> Iterator[Watcher]:
 
     Where standard error is no terminal nothing is shown. Shares are of partitions, blocks and runs, which are public.
     """
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
     from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Expected
 
     from causalveil.tasks.machine.progress import watched_by
 
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield lambda _: None
-        return
     shown = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -95,6 +95,13 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | N
     return planning.expected(study, sizes, stand_in, effect, found)
 
 
+def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
+    """The warnings of :func:`expected` without an effect."""
+    if study.privacy.level is Level.label:
+        return list(expected(study, sizes, stand_in, None)["warnings"])
+    return list(planning.expected(study, sizes, stand_in, None, alternatives=False)["warnings"])
+
+
 def formula(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
     """Expected half-width without a rehearsal; None where the stand-in population cannot be analysed."""
     found: float | None = planning.expected(study, sizes, stand_in, None).get("half_width")

@@ -17,7 +17,13 @@ from causalveil.tasks.models.logistic import coefficient_bound
 
 
 def expected(
-    study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Widths | None = None
+    study: IpwStudy,
+    sizes: Sizes,
+    stand_in: StandIn,
+    effect: float | None,
+    rehearsed: Widths | None = None,
+    *,
+    alternatives: bool = True,
 ) -> dict[str, Any]:
     """Expected half-width and its parts, biases and sign bounds; sentences for people, numbers for scripts.
 
@@ -27,6 +33,7 @@ def expected(
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
         rehearsed: widths in place of those of formulas.
+        alternatives: whether to say what another privacy cost would give; no warning speaks of it.
     """
     foreseen = ipw_expected.expected(study, sizes, stand_in)
     numbers: dict[str, Any] = {
@@ -73,7 +80,7 @@ def expected(
         sentences.append(f"Bias from the propensity noise (Lemma 3, corrected, unclipped scores): at most {bias:.3g}.")
     if foreseen.whole_range:
         warnings.append("the noise exceeds the weight of an arm: expect the whole declared range as interval.")
-    pure = _half_width_of_pure_epsilon(study, sizes, stand_in)
+    pure = _half_width_of_pure_epsilon(study, sizes, stand_in) if alternatives else None
     if pure is not None:
         numbers["half_width_without_delta"] = pure
         if pure < 0.98 * foreseen.half_width:

@@ -9,6 +9,7 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.inference.confounding import LINEAR
 from causalveil.tasks.regression import expected as regression_expected
+from causalveil.tasks.regression.decide import recipe as decided
 from causalveil.tasks.regression.interval import ADJUSTED
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.rehearsed import rehearsed
@@ -56,7 +57,15 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
     ]
     if mean.bias > 0:
         sentences.append(f"It allows for a bias of {mean.bias:.3g} to either side.")
-    warnings: list[str] = []
+    warnings = warned(study, sizes, stand_in)
+    if effect is not None:
+        say_effect(effect, numbers, sentences, warnings)
+    return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
+    """The warnings of :func:`expected` without an effect: they need no rehearsal."""
+    recipe, warnings = decided(study, sizes), list[str]()
     if recipe.moments is None and not study.estimator.trial:
         warnings.append(
             "at this size and budget covariates would drown in noise and are not used: the estimate is a difference of "
@@ -78,9 +87,7 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
             f"the smaller arm needs about {least:.1%} of the units to be adjusted for; with less the estimate is "
             "unadjusted."
         )
-    if effect is not None:
-        say_effect(effect, numbers, sentences, warnings)
-    return {**numbers, "sentences": sentences, "warnings": warnings}
+    return warnings
 
 
 def _decided(recipe: RegressionRecipe, expected: str) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -51,6 +51,8 @@ class Estimator(Generic[S]):
             estimator has an interval.
         formula: the expected half-width by formulas alone, where ``expected`` rehearses: quick and smooth, for a choice
             among estimators and for searches over epsilon.
+        warned: the warnings of ``expected`` alone, without an effect, where it has numbers that no warning speaks of: a
+            run says nothing else of them.
     """
 
     study: type[S]
@@ -58,6 +60,13 @@ class Estimator(Generic[S]):
     estimate: Callable[[Run[S], Engine], Result]
     expected: Callable[[S, Sizes, StandIn, float | None], Mapping[str, Any]]
     formula: Callable[[S, Sizes, StandIn], float | None] | None = None
+    warned: Callable[[S, Sizes, StandIn], Sequence[str]] | None = None
+
+    def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[str, ...]:
+        """What ``expected`` warns of where nobody names an effect."""
+        if self.warned is not None:
+            return tuple(self.warned(study, sizes, stand_in))
+        return tuple(self.expected(study, sizes, stand_in, None)["warnings"])
 
     def half_width(self, study: S, sizes: Sizes, stand_in: StandIn) -> float | None:
         """By formulas where there are any; None: the estimator has no interval."""
@@ -83,7 +92,7 @@ def _entry(study: type[S]) -> Callable[[Callable[[], Estimator[S]]], Callable[[]
 def _ipw() -> Estimator[IpwStudy]:
     from causalveil.flows.estimators import ipw
 
-    return Estimator(IpwStudy, ipw.declare, ipw.estimate, ipw.expected, ipw.formula)
+    return Estimator(IpwStudy, ipw.declare, ipw.estimate, ipw.expected, ipw.formula, ipw.warned)
 
 
 @_entry(MatchingStudy)
@@ -111,7 +120,9 @@ def _difference() -> Estimator[DifferenceStudy]:
 def _regression() -> Estimator[RegressionStudy]:
     from causalveil.flows.estimators import regression
 
-    return Estimator(RegressionStudy, regression.declare, regression.estimate, regression.expected)
+    return Estimator(
+        RegressionStudy, regression.declare, regression.estimate, regression.expected, warned=regression.warned
+    )
 
 
 @_entry(BalancingStudy)
@@ -173,6 +184,6 @@ def warnings_of(study: Study, sizes: Sizes) -> tuple[str, ...]:
     from causalveil.tasks.inference.people import assumed
 
     try:
-        return tuple(estimator_of(study).expected(study, sizes, assumed(study, StandIn()), None)["warnings"])
+        return estimator_of(study).warnings(study, sizes, assumed(study, StandIn()))
     except CausalveilError:
         return ()

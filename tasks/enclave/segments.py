@@ -1,9 +1,10 @@
 """How an enclave cuts the rows of its partitions into segments that one process can hold.
 
-A segment has about 64 MB of the study's columns, whatever partitions they came from: a large partition has several,
+A segment has about 16 MB of the study's columns, whatever partitions they came from: a large partition has several,
 and of very many small ones several share one. So memory does not grow with the largest partition, and no pass over
-the rows opens more files than there are segments. Segments follow from the layout alone, which is public, and no
-result depends on them: units are found by their hashes, and sums are exact.
+the rows opens more files than there are segments. Segments follow from the layout alone, which is public: units are
+found by their hashes and released sums are exact, so that results depend on segments in their last digits at most, and
+at label level in which rows a public sample holds.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from causalveil.tasks.enclave.partitions import read_rows
 if TYPE_CHECKING:
     import polars as pl
 
-# 64 MB at 8 bytes a value.
-VALUES = 1 << 23
+# 16 MB at 8 bytes a value: memory of that size is used again, and more would be taken afresh from the system.
+VALUES = 1 << 21
 FEWEST_ROWS = 4_096
 # From here on small partitions share a segment.
 MANY = 256

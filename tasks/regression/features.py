@@ -8,6 +8,7 @@ by the root of the sum of both lengths' squares, so that they lie in the unit ba
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -110,18 +111,31 @@ class Features:
         Each row depends on itself alone: blocks of one size, whose steps go along rows, add up in the same order for
         each (neither BLAS nor a last block of another shape).
         """
-        found, block = np.empty((len(x), self.count)), np.zeros((self.count, BLOCK))
+        found = np.empty((len(x), self.count))
+        for first, block in self._blocks(x):
+            found[first : first + block.shape[1]] = block.T
+        return found
+
+    def by_feature(self, x: FloatArray) -> FloatArray:
+        """The same, one feature after the other: shape (d, rows)."""
+        found = np.empty((self.count, len(x)))
+        for first, block in self._blocks(x):
+            found[:, first : first + block.shape[1]] = block
+        return found
+
+    def _blocks(self, x: FloatArray) -> Iterator[tuple[int, FloatArray]]:
+        """A first row and the features of rows from there, shape (d, at most BLOCK); the next ones overwrite them."""
+        block, spare = np.zeros((self.count, BLOCK)), np.empty((self.count, BLOCK))
         x, runs = x[:, list(self.columns.kept)], self.columns.pair_runs if self.pairs else []
         for first in range(0, len(x), BLOCK):
             rows = x[first : first + BLOCK]
-            self._fill(rows, runs, block)
-            found[first : first + BLOCK] = block[:, : len(rows)].T
-        return found
+            self._fill(rows, runs, block, spare)
+            yield first, block[:, : len(rows)]
 
-    def _fill(self, x: FloatArray, runs: list[tuple[int, int, int]], block: FloatArray) -> None:
+    def _fill(self, x: FloatArray, runs: list[tuple[int, int, int]], block: FloatArray, spare: FloatArray) -> None:
         """The features of the kept columns of rows x, one a row of ``block``, shape (d, BLOCK), every step in place.
 
-        ``runs``: of products, as the columns say them.
+        ``runs``: of products, as the columns say them; ``spare``: memory of the same shape.
         """
         lines, last = self.columns.features(False), self.columns.features(self.pairs)
         z = block[:lines, : len(x)]
@@ -143,8 +157,14 @@ class Features:
         step = 2.0**BITS
         for places in self.groups:
             part = block[places]
-            length = np.sqrt(np.add.reduce(part * part, axis=0))
+            length = np.sqrt(np.add.reduce(np.multiply(part, part, out=spare[: len(part)]), axis=0))
             share = self.cut * math.sqrt(len(part)) / self.radius
+            part *= HAIR / np.maximum(length / share, self.radius)
+            # A row of finite length has finite entries: only others have to be looked at one by one.
+            cut = np.clip(part, -1.0, 1.0, out=part) if np.isfinite(length).all() else bounded(part)
             # Multiples of 2^-BITS: to scale by a power of two rounds nothing.
-            cut = bounded(part * (HAIR / np.maximum(length / share, self.radius)))
-            block[places] = np.trunc(cut * step, out=cut) / step
+            cut *= step
+            np.trunc(cut, out=cut)
+            np.divide(cut, step, out=cut)
+            if not np.may_share_memory(cut, block):
+                block[places] = cut
