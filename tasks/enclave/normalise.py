@@ -216,8 +216,8 @@ def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, k
     treatment = binary(frame[study.treatment], study.treatment_codes)
     if treatment.null_count():
         raise DataError(f"column '{study.treatment}' holds something that is not one of its two codes")
-    save_array(place / "t.npy", treatment.to_numpy()[order])
-    save_array(place / "u.npy", scaled_outcome(study, frame[study.outcome.name])[order])
+    save_array(place / "t.npy", treatment.to_numpy().take(order))
+    save_array(place / "u.npy", scaled_outcome(study, frame[study.outcome.name]).take(order))
     write_covariates(study, columns(study, frame), order, place / "x.npy")
 
 
@@ -235,7 +235,7 @@ def hashed_order(units: pl.Series, place: Path, key: bytes) -> IntArray:
     hashes = keyed_hash(units, key)
     order = ascending(hashes)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
-    save_array(place / "h.npy", hashes[order])
+    save_array(place / "h.npy", hashes.take(order, axis=0))
     return order
 
 

@@ -277,6 +277,8 @@ def _chunk_sums(rows: Rows, w: FloatArray, curved: bool) -> tuple[FloatArray, Fl
     shape (d, d)."""
     d = len(w)
     gradients, hessian = np.zeros((-(-len(rows) // CHUNK), d)), np.zeros((d, d))
+    # One piece of memory for all chunks: fresh memory of that size would cost more than what is computed in it.
+    memory = np.empty((min(len(rows), CHUNK), d))
     for number, first in enumerate(range(0, len(rows), CHUNK)):
         x = rows.x[first : first + CHUNK]
         with np.errstate(over="ignore"):
@@ -284,7 +286,7 @@ def _chunk_sums(rows: Rows, w: FloatArray, curved: bool) -> tuple[FloatArray, Fl
         residual = score - rows.t[first : first + CHUNK]
         gradients[number] = residual @ x
         if curved:
-            scaled = x * np.sqrt(score * (1 - score))[:, None]
+            scaled = np.multiply(x, np.sqrt(score * (1 - score))[:, None], out=memory[: len(x)])
             hessian += scaled.T @ scaled
     return gradients, hessian
 
