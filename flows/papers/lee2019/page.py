@@ -58,6 +58,7 @@ def draw(out: Path, found: WeightingResults) -> None:
                     rows = _some(found.estimates, dimension=dimension, effect=effect, line=name)
                     series(axes, [row["m"] for row in rows], [row["mean"] for row in rows], name, index)
                 axes.set(xlabel="m", title=f"d = {dimension}, effect {effect:g}")
+            line[0].set_ylabel("mean estimate")
         legend(panels)
 
 

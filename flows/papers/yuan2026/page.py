@@ -145,6 +145,7 @@ def parts(tables: Tables, missing: Iterable[str], seeds: int) -> list[str]:
         "Without privacy:",
         markdown_table(anchors),
         *page_rivals.parts(tables["competitors"]),
+        *page_doors.claim_parts(tables["competitors"]),
         *page_doors.parts(tables["competitors"]),
         "## Caps",
         picture(CAPS, alt(rows, *CAPS_ALT), f"Adaptive against fixed caps (times N uses), N = 5; {BOTH_LEVELS}."),

@@ -1,4 +1,4 @@
-"""The page's part on wins that the matching estimate gives and the effect takes away: who deserves a door of its own.
+"""The page's parts on what the paper says in words, and on who deserves a door: wins that are not the estimate's own.
 
 A cell that a competitor wins is held against three things: the nearest of ours within Monte-Carlo error, a difference
 of means that adjusts for nothing, and the effect itself where it is known.
@@ -10,7 +10,16 @@ from collections.abc import Sequence
 
 from causalveil.flows.papers.competitors.ours import UNADJUSTED
 from causalveil.flows.papers.figures import markdown_table
-from causalveil.flows.papers.yuan2026.page_rivals import Row, Rows, behind, compared, number, ranked
+from causalveil.flows.papers.yuan2026.page_rivals import (
+    Row,
+    Rows,
+    behind,
+    compared,
+    data_sets,
+    number,
+    ranked,
+    rows_of_cell,
+)
 
 OF_EFFECT = "error_of_effect", "standard_error_of_effect"
 # In this order: a win that falls by one is not asked about the next.
@@ -117,3 +126,98 @@ def _of_effect(row: Row) -> float:
 def _unadjusted(rows: Rows, data: str, epsilon: float) -> Row | None:
     key = (UNADJUSTED, data, epsilon)
     return next((row for row in rows if (row["competitor"], row["data"], number(row["epsilon"])) == key), None)
+
+
+def claim_parts(rows: Rows) -> list[str]:
+    """What the paper says in words, and whether it is so here; nothing without rows."""
+    if not rows:
+        return []
+    return [
+        "### What the paper says of its competitors",
+        "The paper prints no numbers for Figure 2; it says these things of it in words.",
+        markdown_table(_claims(rows)),
+        "*The paper's noise alone*: if everybody is matched, some unit's outcome has a weight of 2/n or more, whatever "
+        "the caps (its own, and that of serving the units of an arm as large as its own or larger), so the noise of "
+        "one arm has a scale of 2 x 61,000/(445 x .2 epsilon) dollars or more with the paper's shares and the declared "
+        "range; the mean size of such noise is its scale, and what is added to it, independent or constant, makes it "
+        "no smaller; the estimate without privacy is 1,672 dollars.",
+    ]
+
+
+def _least(epsilon: float) -> float:
+    """The least mean relative error on LaLonde at sample level with the paper's shares, by its noise alone."""
+    width, units, share, effect = 61_000, 445, 0.2, 1_672
+    return 2 * width / (units * share * epsilon) / effect
+
+
+def _claims(rows: Rows) -> list[Row]:
+    """The paper's statements, and what we find."""
+
+    def errors(name: str, epsilons: Sequence[float]) -> list[float]:
+        return [
+            number(row["relative_error"])
+            for epsilon in epsilons
+            for data in data_sets(rows)
+            for row in rows_of_cell(rows, data=data, competitor=name, epsilon=epsilon)
+        ]
+
+    def line(statement: str, found: Sequence[float], holds: bool, reason: str = "") -> Row:
+        said = ("yes" if holds else "no") if found else "-"
+        ours = " ".join(f"{one:.2f}" for one in found) or "-"
+        why = reason if said == "no" else ""
+        return {"the paper says": statement, "ours": ours, "holds here": said, "why not": why or "-"}
+
+    privsyn, packaged = errors("privsyn", (1.0,)), errors("privsyn_core", (1.0,))
+    lalonde = [
+        number(row["relative_error"])
+        for name in ("ipw_pp", "smooth_matching", "dpci", "privsyn", "aim")
+        for row in rows_of_cell(rows, data="LaLonde", competitor=name, epsilon=3.0)
+    ]
+    sample = errors("matching_sample", sorted({number(row["epsilon"]) for row in rows}))
+    at_three = [
+        number(row["relative_error"])
+        for row in rows_of_cell(rows, data="LaLonde", competitor="matching_label", epsilon=3)
+    ]
+    at_three += [
+        number(row["relative_error"])
+        for row in rows_of_cell(rows, data="LaLonde", competitor="matching_sample", epsilon=3)
+    ]
+    smooth, dpci = errors("smooth_matching", (1.5,)), errors("dpci", (1.5,))
+    return [
+        line(
+            "PrivSyn at epsilon 1 exceeds 1 on all four sets (LaLonde about 4)",
+            privsyn,
+            all(e > 1 for e in privsyn),
+            "measured: the package privsyn-core errs more than its authors' definition (next row)",
+        ),
+        line(
+            "the same, PrivSyn as packaged",
+            packaged,
+            all(e > 1 for e in packaged),
+            "on three it does; the paper does not say how columns were cut, nor what it took for an answer where an "
+            "arm is empty: here such tables have none, up to half of the package's",
+        ),
+        line(
+            "most baselines on LaLonde exceed 1 at epsilon 3", lalonde, sum(e > 1 for e in lalonde) > len(lalonde) / 2
+        ),
+        line(
+            "SmoothDPM is above or near 1 on most sets up to 1.5",
+            smooth,
+            sum(e > 0.8 for e in smooth) > len(smooth) / 2,
+            "at epsilon 1 on all four; the sensitivity is derived here (`docs/proofs/competitors.md`), and falls with "
+            "the number matched",
+        ),
+        line("DPCI is above or near 1 on most sets up to 1.5", dpci, sum(e > 0.8 for e in dpci) > len(dpci) / 2),
+        line(
+            "PrivATE on LaLonde is below 0.2 at epsilon 3 (label, sample)",
+            at_three,
+            all(e < 0.2 for e in at_three),
+            f"label level is; at sample level the paper's noise alone gives {_least(3):.2f} or more (below)",
+        ),
+        line(
+            "PrivATE at sample level is below 1 everywhere (largest here)",
+            [max(sample)] if sample else [],
+            all(e < 1 for e in sample),
+            f"on LaLonde at epsilon .5 the paper's noise alone gives {_least(0.5):.2f} or more (below)",
+        ),
+    ]

@@ -41,13 +41,13 @@ def draw(out: Path, rows: Rows) -> None:
     """One figure a level."""
     for level in LEVELS:
         found = compared(rows, level)
-        names = [name for name in LINES[level] if _of(rows, competitor=name)]
+        names = [name for name in LINES[level] if rows_of_cell(rows, competitor=name)]
         if not found:
             continue
         with figure(out / FIGURE.format(level), alt=_alt(rows, level), across=len(found), sharey=True) as panels:
             for data, axes in zip(found, panels[0], strict=True):
                 for index, name in enumerate(names):
-                    _line(axes, _of(rows, data=data, competitor=name), index)
+                    _line(axes, rows_of_cell(rows, data=data, competitor=name), index)
                 axes.set_yscale("log")
                 axes.yaxis.set_major_formatter("{x:g}")
                 axes.set_title(data)
@@ -90,9 +90,6 @@ def parts(rows: Rows) -> list[str]:
         *(part for level in LEVELS for part in _winners(rows, level)),
         "### All of them",
         *(part for level in LEVELS for part in _level(rows, level)),
-        "### What the paper says of its competitors",
-        "The paper prints no numbers for Figure 2; it says these things of it in words.",
-        markdown_table(_claims(rows)),
     ]
 
 
@@ -107,7 +104,7 @@ def cost_parts(rows: Rows, competitors: Rows) -> list[str]:
         for name in dict.fromkeys(str(row["competitor"]) for row in rows):
             line: Row = {"estimator": titles.get(name, name)}
             for data in found:
-                some = _of(rows, data=data, competitor=name)
+                some = rows_of_cell(rows, data=data, competitor=name)
                 if not some:
                     line[data] = None
                     continue
@@ -140,7 +137,7 @@ def compared(rows: Rows, level: str) -> list[str]:
     return [
         data
         for data in data_sets(rows)
-        if names and names <= {row["competitor"] for row in _of(rows, data=data, level=level)}
+        if names and names <= {row["competitor"] for row in rows_of_cell(rows, data=data, level=level)}
     ]
 
 
@@ -151,7 +148,7 @@ def number(value: Value) -> float:
 
 def ranked(rows: Rows, **wanted: Value) -> list[Row]:
     """The rows of a cell by their error, least first; without those that gave no answer or adjust for nothing."""
-    found = [row for row in _of(rows, **wanted) if row["competitor"] != UNADJUSTED]
+    found = [row for row in rows_of_cell(rows, **wanted) if row["competitor"] != UNADJUSTED]
     return sorted(
         (row for row in found if row["relative_error"] is not None), key=lambda row: number(row["relative_error"])
     )
@@ -202,19 +199,19 @@ def _winners(rows: Rows, level: str) -> list[str]:
 
 def _whole(rows: Rows, data: str, name: str) -> bool:
     """Whether a competitor was run at every epsilon."""
-    return len(_of(rows, data=data, competitor=name)) == len({row["epsilon"] for row in rows})
+    return len(rows_of_cell(rows, data=data, competitor=name)) == len({row["epsilon"] for row in rows})
 
 
 def _level(rows: Rows, level: str) -> list[str]:
     table = []
     for data in data_sets(rows):
-        for name in dict.fromkeys(str(row["competitor"]) for row in _of(rows, level=level)):
-            some = _of(rows, data=data, competitor=name)
+        for name in dict.fromkeys(str(row["competitor"]) for row in rows_of_cell(rows, level=level)):
+            some = rows_of_cell(rows, data=data, competitor=name)
             if not some:
                 continue
             line: Row = {"data": data, "estimator": some[0]["title"]}
             for epsilon in SHOWN:
-                cell = _of(some, epsilon=epsilon)
+                cell = rows_of_cell(some, epsilon=epsilon)
                 line[f"epsilon {epsilon:g}"] = _with_error(cell[0]) if cell else None
             floor = some[0]["without_noise"]
             line["without noise"] = None if floor is None else f"{number(floor):.2f}"
@@ -234,7 +231,7 @@ def _with_error(row: Row) -> str:
 
 def _key(rows: Rows) -> list[Row]:
     names = dict.fromkeys(str(row["competitor"]) for row in rows)
-    firsts = [_of(rows, competitor=name)[0] for name in names]
+    firsts = [rows_of_cell(rows, competitor=name)[0] for name in names]
     return [
         {
             "estimator": row["title"],
@@ -248,62 +245,18 @@ def _key(rows: Rows) -> list[Row]:
     ]
 
 
-def _claims(rows: Rows) -> list[Row]:
-    """The paper's statements, and what we find."""
-
-    def errors(name: str, epsilons: Sequence[float]) -> list[float]:
-        return [
-            number(row["relative_error"])
-            for epsilon in epsilons
-            for data in data_sets(rows)
-            for row in _of(rows, data=data, competitor=name, epsilon=epsilon)
-        ]
-
-    def line(statement: str, found: Sequence[float], holds: bool) -> Row:
-        said = ("yes" if holds else "no") if found else "-"
-        return {"the paper says": statement, "ours": " ".join(f"{one:.2f}" for one in found) or "-", "holds here": said}
-
-    privsyn = errors("privsyn", (1.0,))
-    lalonde = [
-        number(row["relative_error"])
-        for name in ("ipw_pp", "smooth_matching", "dpci", "privsyn", "aim")
-        for row in _of(rows, data="LaLonde", competitor=name, epsilon=3.0)
-    ]
-    sample = errors("matching_sample", sorted({number(row["epsilon"]) for row in rows}))
-    at_three = [
-        number(row["relative_error"]) for row in _of(rows, data="LaLonde", competitor="matching_label", epsilon=3)
-    ]
-    at_three += [
-        number(row["relative_error"]) for row in _of(rows, data="LaLonde", competitor="matching_sample", epsilon=3)
-    ]
-    smooth, dpci = errors("smooth_matching", (1.5,)), errors("dpci", (1.5,))
-    return [
-        line("PrivSyn at epsilon 1 exceeds 1 on all four sets (LaLonde about 4)", privsyn, all(e > 1 for e in privsyn)),
-        line(
-            "most baselines on LaLonde exceed 1 at epsilon 3", lalonde, sum(e > 1 for e in lalonde) > len(lalonde) / 2
-        ),
-        line(
-            "SmoothDPM is above or near 1 on most sets up to 1.5",
-            smooth,
-            sum(e > 0.8 for e in smooth) > len(smooth) / 2,
-        ),
-        line("DPCI is above or near 1 on most sets up to 1.5", dpci, sum(e > 0.8 for e in dpci) > len(dpci) / 2),
-        line("PrivATE on LaLonde is below 0.2 at epsilon 3 (label, sample)", at_three, all(e < 0.2 for e in at_three)),
-        line(
-            "PrivATE at sample level is below 1 everywhere (largest here)",
-            [max(sample)] if sample else [],
-            all(e < 1 for e in sample),
-        ),
-    ]
-
-
-def _of(rows: Rows, **wanted: Value) -> list[Row]:
+def rows_of_cell(rows: Rows, **wanted: Value) -> list[Row]:
+    """The rows with these values, by epsilon."""
     found = [row for row in rows if all(row[key] == value for key, value in wanted.items())]
     return sorted(found, key=lambda row: number(row.get("epsilon")))
 
 
 def _alt(rows: Rows, level: str) -> str:
-    titles = [str(_of(rows, competitor=name)[0]["title"]) for name in LINES[level] if _of(rows, competitor=name)]
+    titles = [
+        str(rows_of_cell(rows, competitor=name)[0]["title"])
+        for name in LINES[level]
+        if rows_of_cell(rows, competitor=name)
+    ]
     return (
         f"Relative error at {level} level against epsilon from 0.5 to 4, on a logarithmic scale, one panel each for "
         f"{', '.join(compared(rows, level))}. Lines: {'; '.join(titles)}."
