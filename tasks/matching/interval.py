@@ -16,6 +16,7 @@ from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import Variant
 from causalveil.tasks.enclave.normalise import dimension, feature_names
 from causalveil.tasks.inference.assemble import VARIANCE_SHARE, EffectFindings, Estimate, Noise, assemble
+from causalveil.tasks.inference.biased_allowance import allowance_beside
 from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
     COVERS_IMBALANCE,
@@ -174,6 +175,10 @@ def _estimate(study: MatchingStudy, reuse: Reuse, statistics: FloatArray, scale:
         largest_variance=most * half**2,
         bias=reuse.bias,
     )
+    if study.privacy.level is Level.label:
+        # Noise on the estimate and on its variance is independent; at sample level attenuation is divided by besides.
+        ratio = unit / (noise.deviation * factor**2)
+        estimate = replace(estimate, allowance=allowance_beside(ratio, study.confidence, reuse.bias, laplace=True))
     return estimate, noise
 
 
