@@ -138,11 +138,12 @@ def planned(job: Job) -> list[Row]:
     found = []
     for epsilon in EPSILONS if method.level else ():
         study = study_of(population, method, epsilon)
-        row: Row = {"epsilon": float(epsilon), "planned": math.nan, "warned": 0}
+        row: Row = {"epsilon": float(epsilon), "planned": math.nan, "low": math.nan, "high": math.nan, "warned": 0}
         try:
             stand_in = stand_in_of(job.population, job.folders)
             said = estimator_of(study).expected(study, sizes_of(study, job.units), stand_in, None)
             row |= {"planned": _number(said["half_width"]), "warned": len(said["warnings"])}
+            row |= dict(zip(("low", "high"), map(_number, said.get("half_width_range", ())), strict=False))
         except CausalveilError:
             row["warned"] = 1
         found.append(row)

@@ -10,7 +10,7 @@ from typing import Any
 from causalveil.flows.accuracy.later import LATER
 from causalveil.flows.accuracy.measure import Job
 from causalveil.flows.accuracy.methods import CONFIDENCES, EPSILONS, METHODS, UNITS
-from causalveil.flows.accuracy.verdicts import LEAST, kind, known, ratio, short, summary
+from causalveil.flows.accuracy.verdicts import LEAST, PLAN, kind, known, ratio, short, summary
 from causalveil.flows.papers.figures import markdown_table
 
 Row = dict[str, Any]
@@ -39,7 +39,9 @@ def parts(
     yield (
         f"Over all populations, sizes and budgets. *Below {LEAST}*: cells whose 95 % interval holds the truth less "
         "often by more than two Monte-Carlo errors. Tables whose truth is not known (LaLonde, RHC and fertility as "
-        "they are) count for widths alone."
+        "they are) count for widths alone. *Or in its range*: `plan` of `regression` and `aipw` prints between which "
+        "half-widths the answer depends on what nobody knows of the covariates yet; the share of cells within "
+        f"{PLAN:.0%} or with the mean measured half-width between these two."
     )
     private = [row for row in rows if METHODS[row["method"]].level]
     yield markdown_table([_named(method) | summary(some) for method, some in _by(private, "method")], {"cells": ".0f"})

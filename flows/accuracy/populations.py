@@ -82,6 +82,7 @@ class KnownPopulation:
         return StandIn(
             treated=share,
             deviation=math.sqrt(within),
+            mean=float(y.mean()),
             explained=_explained(x, t, y),
             correlation=_correlation(x),
             spread=float(np.mean(spreads)) if spreads else None,

@@ -118,7 +118,13 @@ def rows_kept(folder: Path, work: Iterable[Job]) -> tuple[list[Row], list[Job]]:
         for row in read_rows(path):
             plan = plans.get(row["epsilon"], {})
             whole = {name: int(row[name]) for name in ("units", "runs")}
-            rows.append(row | whole | {"planned": plan.get("planned", math.nan), "warned": int(plan.get("warned", 0))})
+            expected = {
+                "planned": plan.get("planned", math.nan),
+                "planned_low": plan.get("low", math.nan),
+                "planned_high": plan.get("high", math.nan),
+                "warned": int(plan.get("warned", 0)),
+            }
+            rows.append(row | whole | expected)
     return rows, missing
 
 

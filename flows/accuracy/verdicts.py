@@ -60,6 +60,12 @@ def honest(row: Row) -> bool:
     return bool(abs(ratio(row) - 1) <= PLAN)
 
 
+def foretold(row: Row) -> bool:
+    """Whether it is, or the mean measured half-width lies in the range that `plan` prints."""
+    low, high = row.get("planned_low", math.nan), row.get("planned_high", math.nan)
+    return honest(row) or bool(low <= row["half_width"] <= high)
+
+
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Of some cells: how many, how many are short, the worst, and what `plan` said of them."""
     told = [row for row in rows if known(row)]
@@ -74,4 +80,5 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         "of these `plan` warned": sum(short(row) and bool(row["warned"]) for row in rows),
         "plan / measured, median": ratios[len(ratios) // 2] if ratios else math.nan,
         f"within {PLAN:.0%}": sum(map(honest, rows)) / len(ratios) if ratios else math.nan,
+        "or in its range": sum(map(foretold, rows)) / len(ratios) if ratios else math.nan,
     }

@@ -170,6 +170,9 @@ def plan(
         float | None,
         typer.Option(min=0, help="assumed standard deviation of the outcome [default: B/4, of 0 and 1 B/2]"),
     ] = None,
+    mean: Annotated[
+        float | None, typer.Option(help="assumed mean of the outcome [default: the middle of its range]")
+    ] = None,
     explained: Annotated[
         float, typer.Option(min=0, max=0.99, help="assumed share of the outcome that covariates explain (regression)")
     ] = 0.3,
@@ -196,7 +199,7 @@ def plan(
     from causalveil.tasks.inference.people import assumed
 
     stand_in = StandIn(
-        treated=treated, deviation=deviation, explained=explained, correlation=correlation, spread=spread
+        treated=treated, deviation=deviation, mean=mean, explained=explained, correlation=correlation, spread=spread
     )
     specification, declared = plan_study(study, units)
     stand_in = assumed(specification, stand_in)

@@ -17,7 +17,6 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators.rehearsed import rehearsed
 from causalveil.flows.planning import aipw as planning
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.aipw import AipwStudy
@@ -72,14 +71,10 @@ def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | 
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
-    if study.guarantee is Guarantee.asymptotic:
-        # Learners are slow, and their intervals are wide by a closed formula.
-        return planning.expected(study, sizes, stand_in, effect, None)
-    randomised = study.estimator.propensity.known is not None
-    return planning.expected(study, sizes, stand_in, effect, rehearsed(estimate, study, sizes, stand_in, randomised))
+    return planning.expected(study, sizes, stand_in, effect)
 
 
 def formula(study: AipwStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
     """Expected half-width without a rehearsal; None where the stand-in population cannot be analysed."""
-    found: float | None = planning.expected(study, sizes, stand_in, None).get("half_width")
+    found: float | None = planning.expected(study, sizes, stand_in, None, rehearses=False).get("half_width")
     return found

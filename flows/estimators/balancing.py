@@ -18,6 +18,7 @@ from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.balancing import stages, weights
+from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
 
 
@@ -45,14 +46,15 @@ def expected(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: flo
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
-    weighed: list[weights.Balance] = []
+    weighed: list[tuple[Enclave, weights.Balance]] = []
 
     def again(run: Run[BalancingStudy], stage: Engine) -> EffectFindings:
-        """Weights are public and slow: once for all draws."""
-        if not weighed:
-            weighed.append(stage(weights.weigh_stage, run.study, run.enclave))
-        statistics = stage(stages.perturb_stage, run.study, run.enclave, weighed[0], run.budget)
-        return stage(stages.interval_stage, run.study, weighed[0], statistics)
+        """Weights are public and slow: once for all draws of the same people."""
+        if not weighed or weighed[-1][0] is not run.enclave:
+            weighed.append((run.enclave, stage(weights.weigh_stage, run.study, run.enclave)))
+        balance = weighed[-1][1]
+        statistics = stage(stages.perturb_stage, run.study, run.enclave, balance, run.budget)
+        return stage(stages.interval_stage, run.study, balance, statistics)
 
     randomised = study.estimator.allowance == 0
     found = rehearsed(again, study, sizes, stand_in, randomised, most=SLOW)

@@ -2,7 +2,8 @@
 
 A study of more units than are rehearsed has fewer with more epsilon. At label level epsilon grows with the square root:
 noise over sampling error is then the same, by which weights are chosen, and the interval is narrower by that root. At
-other levels it grows in proportion: noise is then the same in every release, and sampling error alone is scaled.
+other levels it grows in proportion: noise is then the same in every release, and sampling error alone is scaled. What
+is allowed for bias stays.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.people import people
+from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
-MOST, DRAWS = 8_000, 8
+# Each sample of people is drawn for so many times: weights of one are slow.
+MOST, DRAWS, OF_ONE = 8_000, 8, 4
 # Units of a rehearsal of an estimator that is quick, or slow.
 QUICK, SLOW = 30_000, 2_500
 # Of one whose public weights serve all draws, and how many numbers they may have in all.
@@ -52,17 +54,18 @@ def rehearsed(
         sizes: its sizes.
         stand_in: the population that the reader assumes.
         randomised: whether covariates have nothing to do with treatment.
-        most: units of a rehearsal.
+        most: units of a rehearsal, unless one arm is rare.
         bias_stays: whether the allowance for bias is the same for any number of units.
     """
-    count = min(sizes.units, most)
+    count = min(sizes.units, enough(stand_in, most))
     more = sizes.units / count
     label = study.privacy.level is Level.label
     asked = _with_epsilon(study, math.sqrt(more) if label else more)
     try:
-        rows = people(asked, stand_in, count, randomised)
-        enclave, found = MemoryEnclave.of(rows), []
+        enclave, found = MemoryEnclave.of(people(asked, stand_in, count, randomised, sample=0)), []
         for seed in range(DRAWS):
+            if seed and seed % OF_ONE == 0:
+                enclave = MemoryEnclave.of(people(asked, stand_in, count, randomised, sample=seed))
             run = Run(asked, sizes_of(asked, count), enclave, RehearsalBudget(seed), source=None, rehearsal_seed=seed)
             one = estimate(run, DirectEngine())
             found.append(_smaller(one, more, bias_stays) if label else _scaled(one, more))
@@ -101,5 +104,5 @@ def _scaled(found: EffectFindings, more: float) -> tuple[float, ...]:
     total = math.hypot(noise, sampling)
     less = sampling / math.sqrt(more)
     if not interval.whole_range and total > 0:
-        half *= math.hypot(noise, less) / total
+        half = interval.bias + (half - interval.bias) * math.hypot(noise, less) / total
     return half, noise, less, interval.bias

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.planning.sentences import Widths, say_effect, say_interval
+from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Guarantee
 from causalveil.tasks.aipw import expected as aipw_expected
 from causalveil.tasks.aipw.interval import propensity_kind
+from causalveil.tasks.aipw.rehearsed import ends, rehearsed
 from causalveil.tasks.aipw_asymptotic import stages
 
 # Slopes of which noise leaves less than this are near it.
@@ -17,7 +18,7 @@ CLEAR = 0.9
 
 
 def expected(
-    study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Widths | None = None
+    study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearses: bool = True
 ) -> dict[str, Any]:
     """Expected half-width and its parts, and what the budget can learn; sentences for people, numbers for scripts.
 
@@ -26,7 +27,7 @@ def expected(
         sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
-        rehearsed: widths in place of those of formulas.
+        rehearses: widths of a rehearsal in place of those of formulas, which tell what is done.
     """
     if study.guarantee is Guarantee.asymptotic:
         return _asymptotic(study, sizes, stand_in, effect)
@@ -45,8 +46,14 @@ def expected(
         "bias": found.interval.bias,
         "adjustment": found.details.get("adjustment"),
     }
-    if rehearsed is not None:
-        rehearsed.put_into(numbers)
+    if rehearses:
+        mean = rehearsed(study, sizes, stand_in)
+        numbers |= {
+            "half_width": mean.half_width,
+            "noise_standard_error": mean.noise,
+            "sampling_standard_error": mean.sampling,
+            "bias": mean.bias,
+        }
     sentences = [
         say_interval(study, numbers),
         f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds and is scored in its own, so it "
@@ -55,13 +62,22 @@ def expected(
         f"Decided from public sizes: propensity score by {kind}, outcome model "
         + ("with slopes." if recipe.slopes_cost is not None else "of arm means alone."),
     ]
-    if found.interval.bias > 0:
-        declared = "omitted confounding" if study.estimator.omitted_confounding else "size of confounding"
+    done = str(found.details.get("adjustment", ""))
+    if numbers["bias"] > 0:
+        sentences.insert(1, _say_bias(study, done.startswith("unadjusted"), numbers["bias"]))
+    if rehearses and study.estimator.propensity.known is None and study.estimator.omitted_confounding is None:
+        # What released moments will tell of confounding no public number says.
+        low, high = ends(study, sizes, stand_in)
+        low, high = min(low, numbers["half_width"]), max(high, numbers["half_width"])
+        numbers["half_width_range"] = [low, high]
         sentences.insert(
-            1, f"It allows for the declared {declared}, which may move the estimate by {found.interval.bias:.3g}."
+            1,
+            f"It depends on covariates of which nothing is known yet: from ± {low:.3g} where they confound nothing to "
+            f"± {high:.3g} where released moments do not tell how far they do, so that all of the declared size is "
+            f"allowed for; assumed is a correlation of {stand_in.correlation:g}, and that one index of them drives "
+            "treatment and outcome.",
         )
     warnings: list[str] = []
-    done = str(found.details.get("adjustment", ""))
     if done.startswith("unadjusted"):
         warnings.append(
             "at this size and budget covariates would drown in noise and are not used: the estimate is a difference of "
@@ -78,6 +94,13 @@ def expected(
     if effect is not None:
         say_effect(effect, numbers, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+def _say_bias(study: AipwStudy, unadjusted: bool, bias: float) -> str:
+    if study.estimator.omitted_confounding or unadjusted:
+        declared = "omitted confounding" if study.estimator.omitted_confounding else "size of confounding"
+        return f"It allows for the declared {declared}, which may move the estimate by {bias:.3g}."
+    return f"It allows for a bias of {bias:.3g} by what the adjustment leaves open."
 
 
 def _asymptotic(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:

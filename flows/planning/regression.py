@@ -12,10 +12,7 @@ from causalveil.tasks.regression import expected as regression_expected
 from causalveil.tasks.regression.decide import recipe as decided
 from causalveil.tasks.regression.interval import ADJUSTED
 from causalveil.tasks.regression.recipe import RegressionRecipe
-from causalveil.tasks.regression.rehearsed import rehearsed
-
-# Correlations between covariates for which the range of widths is printed.
-RANGE = (0.0, 0.7)
+from causalveil.tasks.regression.rehearsed import ALIKE, ends, rehearsed
 
 
 def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
@@ -29,15 +26,12 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
     """
     foreseen = regression_expected.expected(study, sizes, stand_in)
     found, recipe = foreseen.findings, foreseen.recipe
-    mean = rehearsed(study, sizes, stand_in)
-    alone, alike = (
-        rehearsed(study, sizes, stand_in.model_copy(update={"correlation": correlation}), draws=2).half_width
-        for correlation in RANGE
-    )
+    mean, (alone, alike, skewed) = rehearsed(study, sizes, stand_in), ends(study, sizes, stand_in)
+    every = (alone, alike, skewed, mean.half_width)
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
         "half_width": mean.half_width,
-        "half_width_range": [alone, alike],
+        "half_width_range": [min(every), max(every)],
         "noise_standard_error": mean.noise,
         "sampling_standard_error": mean.sampling,
         "adjustment": found.details["adjustment"],
@@ -48,10 +42,11 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
     features = recipe.columns.features(False)
     sentences = [
         say_interval(study, numbers),
-        f"From {alone:.3g} where covariates are unrelated to {alike:.3g} "
-        f"where any two are correlated by {RANGE[1]:g}; assumed is {stand_in.correlation:g}, and that they explain "
-        f"{stand_in.explained:.0%} of the outcome (`--correlation`, `--explained`, `--deviation`, `--spread`). Skewed "
-        "columns without a declared scale and heavy tails widen it further.",
+        f"It depends on people of whom nothing is known yet: ± {alone:.3g} where covariates are unrelated, {alike:.3g} "
+        f"where any two are correlated by {ALIKE:g}, {skewed:.3g} where numbers are log-normal without a declared "
+        f"scale. Assumed is a correlation of {stand_in.correlation:g}, and that they explain {stand_in.explained:.0%} "
+        "of the outcome (`--correlation`, `--explained`, `--deviation`, `--mean`, `--spread`). Heavy tails widen it "
+        "further.",
         f"Decided from public sizes: {features} column{'s' if features > 1 else ''} of covariates, "
         f"{_decided(recipe, str(found.details['adjustment']))}.",
     ]
@@ -80,6 +75,11 @@ def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]
     elif not recipe.pairs and not study.estimator.trial:
         warnings.append(
             "covariates are adjusted for linearly: squares and products would cost more than they bring at this size."
+        )
+    elif not study.estimator.trial:
+        warnings.append(
+            "covariates are adjusted for by lines, squares and products: what treatment and outcome both follow beyond "
+            "these stays in the estimate, and more units or epsilon do not take it out."
         )
     least = regression_expected.least_share(study, sizes)
     if least is not None and min(stand_in.treated, 1 - stand_in.treated) < least:

@@ -204,9 +204,8 @@ def left_out(
         left = declared * found.deviation
         if outcome.adjusts:
             left = min(left, left * loose + outcome.missing)
-        else:
-            left = max(left, outcome.seen)
-            left = left if loose == 1.0 else min(left, outcome.hidden)
+        elif loose < 1.0:
+            left = min(max(left, outcome.seen), outcome.hidden)
         total += size / units * left
     return total
 

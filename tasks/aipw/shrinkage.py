@@ -198,6 +198,11 @@ def raised_by(raw: FloatArray, values: FloatArray, constant: int) -> FloatArray:
     return found
 
 
+def noise_reach(noise: float, d: int) -> float:
+    """How far the eigenvalues of symmetric noise reach, of this deviation an entry: 2 noise sqrt(d), Wigner's edge."""
+    return 2 * noise * math.sqrt(d)
+
+
 def loose_part(lowest: float, mean: float, d: int, noise: float) -> float:
     """The part of an adjustment by slopes that noise on the second moments, or the floor below them, may spoil.
 
@@ -213,6 +218,6 @@ def loose_part(lowest: float, mean: float, d: int, noise: float) -> float:
         noise: deviation of the noise on each entry.
     """
     floor = SMALLEST_EIGENVALUE * mean
-    if lowest < floor - NOISE_DEVIATIONS * noise and lowest <= NOISE_DEVIATIONS * noise * math.sqrt(d):
+    if lowest < floor - NOISE_DEVIATIONS * noise and lowest <= noise_reach(noise, d):
         return 1.0
     return min(1.0, CUTS + noise**2 * max(d - 2, 0) / max(lowest, floor) ** 2)

@@ -17,6 +17,7 @@ from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.shrinkage import (
     CAUTION,
     WIDE_CAUTION,
+    noise_reach,
     plausible_signal,
     positive_part,
     second_moment_error,
@@ -197,12 +198,15 @@ def bias_without(moments: Moments, caution: float) -> float:
     """What arm means alone may be off by, scaled outcomes: at most |b|_G |D|_1/G, of the slopes and the arms' distance.
 
     The bias is b'D (Cauchy and Schwarz in the metric of the second moments). Both lengths are taken so many deviations
-    above what is seen of them, or below it where ``caution`` is negative.
+    above what is seen of them, or below it where ``caution`` is negative: then in the metric of second moments that are
+    larger by as much as their noise reaches, in which both are shorter.
     """
-    common, units = moments.common, moments.units
-    slopes = plausible_signal(common.cross, moments.values, common.deviation, caution)
+    common, units, values = moments.common, moments.units, moments.values
+    if caution < 0:
+        values = values + noise_reach(moments.noise, len(values))
+    slopes = plausible_signal(common.cross, values, common.deviation, caution)
     along = moments.vectors.T @ moments.difference * units
-    apart = plausible_signal(along, moments.values, moments.difference_noise * units, caution)
+    apart = plausible_signal(along, values, moments.difference_noise * units, caution)
     return moments.limit * math.sqrt(slopes * apart) / units
 
 
@@ -221,7 +225,8 @@ def slopes_from(moments: Moments, summary: ArmSummary, recipe: Recipe) -> tuple[
         limit=min(2.0, LIMIT_DEVIATIONS * size),
         radius=recipe.radius,
         common_factor=shrunk.common_factor,
-        variance=error_variance(moments, shrunk),
+        # Of no slopes the bias is allowed for, and nothing else is left to vary.
+        variance=error_variance(moments, shrunk) if size > 0 else 0.0,
         leaning_factor=shrunk.leaning_factor,
         seen=bias_without(moments, -CAUTION),
         hidden=bias_without(moments, WIDE_CAUTION if shrunk.common_factor > 0 else CAUTION),

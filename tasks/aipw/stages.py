@@ -23,7 +23,7 @@ from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.privacy.mechanisms import Budget, Mechanism
 
 SUMS = "scores"
 
@@ -37,7 +37,7 @@ def release_outcome_model(
     study: AipwStudy, plan: Recipe, fold: int, trained: Pieces, budget: Budget
 ) -> tuple[ArmSummary, OutcomeModel]:
     """The outcome model of one fold from the units of all others: one or two releases."""
-    workers, clip = study.execution.workers, _share_bounds(study)
+    workers, clip = study.execution.workers, share_bounds(study)
     summary = outcome_model.release_summary(trained, plan, fold, clip, budget, workers)
     return slopes.release_model(trained, summary, plan, fold, budget, workers)
 
@@ -52,17 +52,22 @@ def release_propensity(
     """
     mechanism = plan.treated_count_mechanism(fold)
     if mechanism is not None:
-        count = np.array([float(_treated(trained))])
+        count = np.array([float(treated_units(trained))])
         released = mechanism.release(count, plan.slot("share", "propensity", fold), budget)
-        variance = (Noise.of(mechanism, 1).deviation / trained.units) ** 2
-        weight = summary.treated_share_variance / (summary.treated_share_variance + variance)
-        best = weight * float(released[0]) / trained.units + (1 - weight) * summary.treated_share
-        low, high = _share_bounds(study)
-        summary = replace(summary, treated_share=min(max(best, low), high), treated_share_variance=weight * variance)
+        summary = with_count(study, summary, mechanism, float(released[0]), trained.units)
     model = plan.propensity_model(fold)
     if model is None:
         return summary, None
     return summary, model.release(trained.rows, trained.count, budget, study.execution.workers)
+
+
+def with_count(study: AipwStudy, summary: ArmSummary, mechanism: Mechanism, count: float, units: int) -> ArmSummary:
+    """The summary with the treated share that a released count of ``units`` sharpens: by inverse variances."""
+    variance = (Noise.of(mechanism, 1).deviation / units) ** 2
+    weight = summary.treated_share_variance / (summary.treated_share_variance + variance)
+    best = weight * count / units + (1 - weight) * summary.treated_share
+    low, high = share_bounds(study)
+    return replace(summary, treated_share=min(max(best, low), high), treated_share_variance=weight * variance)
 
 
 def nuisances(study: AipwStudy, summary: ArmSummary, model: OutcomeModel, coefficients: FloatArray | None) -> Nuisances:
@@ -76,13 +81,13 @@ def release_scores(plan: Recipe, sums: FloatArray, budget: Budget) -> FloatArray
     return plan.effect_mechanism().release(sums, EFFECT, budget)
 
 
-def _share_bounds(study: AipwStudy) -> tuple[float, float]:
+def share_bounds(study: AipwStudy) -> tuple[float, float]:
     """Within which the treated share is used: the clip, or around a known propensity."""
     known = study.estimator.propensity.known
     return study.estimator.propensity.clip if known is None else (known, known)
 
 
-def _treated(trained: Pieces) -> int:
+def treated_units(trained: Pieces) -> int:
     """Number of treated units: exact."""
     return sum(int(np.count_nonzero(trained.rows(index).t)) for index in range(trained.count))
 

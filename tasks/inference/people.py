@@ -1,7 +1,8 @@
 """The people of whom `plan` speaks: a population that nobody is, as the planner's reader assumes it.
 
-Quasi-random (Kronecker's sequence of square roots of primes): equally correlated normal covariates, cut at the declared
-ranges or into levels of equal size; one index of them drives treatment and outcome. Nothing is read.
+Quasi-random (Kronecker's sequence of square roots of primes), or a seeded sample: equally correlated normal covariates,
+cut at the declared ranges or into levels of equal size; one index of them drives treatment and outcome. Nothing is
+read.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ from causalveil.tasks.machine.arrays import FloatArray
 SPREAD, LOG_ODDS = 0.35, 1.0
 # An outcome that varies more than this, over half its range, is taken to have two values.
 TWO_VALUES = 0.7
+# A mean that lies nearer to an end of the range than so many deviations leaves a normal outcome no room.
+ROOM = 2.0
+# Standard deviation of exp(z), z standard normal.
+LOG_NORMAL = math.sqrt(math.e * (math.e - 1))
+# People of whom this many are in the smaller arm, as far as MOST allow.
+SMALLER, MOST = 256, 32_768
 
 
 def assumed(study: Study, stand_in: StandIn) -> StandIn:
@@ -29,7 +36,14 @@ def assumed(study: Study, stand_in: StandIn) -> StandIn:
     return stand_in.model_copy(update={"deviation": study.outcome.width / 2})
 
 
-def people(study: EffectStudy, stand_in: StandIn, count: int, randomised: bool) -> Rows:
+def people(
+    study: EffectStudy,
+    stand_in: StandIn,
+    count: int,
+    randomised: bool,
+    skewed: bool = False,
+    sample: int | None = None,
+) -> Rows:
     """The stand-in population, as rows of the unit ball.
 
     Args:
@@ -37,9 +51,11 @@ def people(study: EffectStudy, stand_in: StandIn, count: int, randomised: bool) 
         stand_in: what its reader assumes.
         count: how many.
         randomised: whether covariates have nothing to do with treatment.
+        skewed: whether numeric covariates are log-normal from the lower end of their ranges on, not normal.
+        sample: which, by chance as real ones are; None: a quasi-random one, in which arms differ by nothing else.
     """
     kept = blocks(study)
-    normal = _normal(count, len(kept) + 3)
+    normal = _normal(count, len(kept) + 3, sample)
     common, alone = math.sqrt(stand_in.correlation), math.sqrt(1 - stand_in.correlation)
     z = common * normal[:, [0]] + alone * normal[:, 3:]
     index = z.mean(axis=1)
@@ -52,10 +68,8 @@ def people(study: EffectStudy, stand_in: StandIn, count: int, randomised: bool) 
     explained = stand_in.explained
     # Treatment takes part of the index's variance out of the arms.
     within = sum(float(np.var(index[treated == arm])) * float(np.mean(treated == arm)) for arm in (0, 1))
-    u = math.sqrt(explained / within) * index + math.sqrt(1 - explained) * normal[:, 2]
-    if deviation > TWO_VALUES * half:
-        # A normal outcome of this deviation would not fit into the range; one of two values does.
-        u = np.sign(u)
+    outcome = math.sqrt(explained / within) * index + math.sqrt(1 - explained) * normal[:, 2]
+    middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half
     x = np.zeros((count, dimension(study)))
     factor, spread = scale(study), SPREAD if stand_in.spread is None else stand_in.spread
     for place, block in enumerate(kept):
@@ -66,9 +80,33 @@ def people(study: EffectStudy, stand_in: StandIn, count: int, randomised: bool) 
         elif block.covariate.codes is not None:
             x[:, block.start] = np.where(z[:, place] > 0, factor, -factor)
         else:
-            x[:, block.start] = np.clip(spread * z[:, place], -1, 1) * factor
+            number = np.exp(z[:, place]) / LOG_NORMAL - 1 / spread if skewed else z[:, place]
+            x[:, block.start] = np.clip(spread * number, -1, 1) * factor
     x[:, -1] = factor
-    return Rows(x, treated, np.clip(u * deviation / half, -1, 1))
+    return Rows(x, treated, _in_range(outcome, min(max(middle, -1.0), 1.0), deviation / half))
+
+
+def _in_range(outcome: FloatArray, mean: float, deviation: float) -> FloatArray:
+    """Outcomes in [-1, 1] of this mean and deviation, which rise with standard normal ones."""
+    from scipy.special import gammaincinv
+
+    if deviation > TWO_VALUES:
+        # A normal outcome of this deviation would not fit into the range; one of two values does.
+        return np.where(outcome > np.quantile(outcome, (1 - mean) / 2), 1.0, -1.0)
+    room = 1 - abs(mean)
+    if 0 < room < ROOM * deviation:
+        # Nor would one whose mean lies beside an end; one with a tail to the other side does.
+        side, shape = (1.0 if mean < 0 else -1.0), (room / deviation) ** 2
+        tail = gammaincinv(shape, np.clip(_uniform(side * outcome), 1e-12, 1 - 1e-12)) * deviation**2 / room
+        found: FloatArray = side * (tail - 1)
+    else:
+        found = mean + outcome * deviation
+    return found.clip(-1, 1)
+
+
+def enough(stand_in: StandIn, count: int) -> int:
+    """``count`` people, or more where one arm is rare: few would be followed by slopes and weights more than many."""
+    return max(count, min(MOST, math.ceil(SMALLER / min(stand_in.treated, 1 - stand_in.treated))))
 
 
 def _intercept(log_odds: FloatArray, share: float) -> float:
@@ -86,10 +124,12 @@ def _uniform(normal: FloatArray) -> FloatArray:
     return found
 
 
-def _normal(count: int, dimensions: int) -> FloatArray:
-    """Quasi-random standard normals, shape (count, dimensions)."""
+def _normal(count: int, dimensions: int, sample: int | None) -> FloatArray:
+    """Standard normals, shape (count, dimensions): quasi-random, or those of a sample."""
     from scipy.special import ndtri
 
+    if sample is not None:
+        return np.random.default_rng(sample).standard_normal((count, dimensions))
     steps = np.sqrt(np.array(_primes(dimensions), dtype=np.float64))
     found: FloatArray = ndtri((np.outer(np.arange(1, count + 1), steps) % 1.0 * (1 - 2e-9)) + 1e-9)
     return found

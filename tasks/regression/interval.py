@@ -12,7 +12,6 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.release import Variance
-from causalveil.schemas.study import Estimand
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, around
 from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
@@ -35,6 +34,13 @@ LEAST_VARIANCE = 0.25
 COVERS_MODELS = "noise of slopes and weights"
 COVERS_HIDDEN = "what noise hides in directions of the covariates"
 COVERS_LINES = "what lines do not show of skewed columns"
+
+# What no released number shows, and the interval does not hold (proof, section 8).
+VARYING = "effects that differ with covariates, as far as the arms' covariances of them differ"
+BEYOND_LINES = "outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly"
+BEYOND_PRODUCTS = (
+    "outcomes that depend on covariates otherwise than by lines, squares and products, unless treatment follows these"
+)
 
 # What was done beside what any estimator says of it.
 ADJUSTED = "adjusted, with squares and products"
@@ -185,11 +191,8 @@ def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
         return "treatment that was not randomised"
     if not found.choice.adjusted:
         return NOT_COVERED_DECLARED
-    parts = ["confounding by what nobody recorded"]
-    if study.estimand is not Estimand.ATE:
-        parts.append("effects that differ with covariates, as far as the arms' covariances of them differ")
-    if found.features is not None and not products_used(found):
-        parts.append("outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly")
+    parts = ["confounding by what nobody recorded", VARYING]
+    parts.append(BEYOND_PRODUCTS if found.features is not None and products_used(found) else BEYOND_LINES)
     wide = () if found.features is None else found.features.drowned
     if wide:
         parts.append(f"curves in {', '.join(wide)}, whose declared ranges are too wide to see how they vary")

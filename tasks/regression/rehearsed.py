@@ -15,7 +15,7 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.inference.people import people
+from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.regression.decide import choose, recipe
 from causalveil.tasks.regression.interval import ThreeReleases, findings
@@ -24,7 +24,9 @@ from causalveil.tasks.regression.recipe import EFFECT, MOMENTS, SCALES, Regressi
 from causalveil.tasks.regression.scales import scale_sums, scales_from
 from causalveil.tasks.regression.scores import score_sums
 
-PEOPLE, DRAWS = 2048, 6
+PEOPLE, DRAWS, FEW = 2048, 12, 4
+# The correlation of covariates at the wide end of what is expected.
+ALIKE = 0.7
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,17 @@ class Rehearsed:
     bias: float
 
 
-def rehearsed(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, draws: int = DRAWS) -> Rehearsed:
+def rehearsed(
+    study: RegressionStudy, sizes: Sizes, stand_in: StandIn, draws: int = DRAWS, skewed: bool = False
+) -> Rehearsed:
     """What the study says of the stand-in population on average.
+
+    Args:
+        study: the study.
+        sizes: its sizes.
+        stand_in: what its reader assumes.
+        draws: of noise.
+        skewed: as of :func:`~causalveil.tasks.inference.people.people`.
 
     Raises:
         ValueError: the number of units is not known.
@@ -46,9 +57,22 @@ def rehearsed(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, draws: in
     plan = recipe(study, sizes)
     if plan.units is None:
         raise ValueError("what is expected needs the number of units")
-    rows = people(study, stand_in, PEOPLE, study.estimator.trial)
+    rows = people(study, stand_in, enough(stand_in, PEOPLE), study.estimator.trial, skewed)
     found = [_once(study, plan, rows, seed) for seed in range(draws)]
     return Rehearsed(*np.mean(found, axis=0).tolist())
+
+
+def ends(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> tuple[float, float, float]:
+    """Half-widths where covariates are not related, where any two are by ALIKE, and where they are log-normal.
+
+    Raises:
+        ValueError: the number of units is not known.
+    """
+    alone, alike = (
+        rehearsed(study, sizes, stand_in.model_copy(update={"correlation": correlation}), FEW).half_width
+        for correlation in (0.0, ALIKE)
+    )
+    return alone, alike, rehearsed(study, sizes, stand_in, FEW, skewed=True).half_width
 
 
 def _once(study: RegressionStudy, plan: RegressionRecipe, rows: Rows, seed: int) -> tuple[float, ...]:

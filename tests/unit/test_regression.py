@@ -366,3 +366,32 @@ def test_runs_of_pairs_are_the_pairs() -> None:
     for declared in (covariates, dict(reversed(covariates.items()))):
         columns = Columns.of(make_regression(2, covariates=declared))
         assert [(i, j) for i, start, stop in columns.pair_runs for j in range(start, stop)] == columns.pairs
+
+
+def test_effects_that_differ_beside_covariances_that_differ_are_named_as_not_held() -> None:
+    """Section 8 of the proofs, on 100,000 seeded people, a tenth treated, at an epsilon that hides little: the
+    estimate is off by what covariances and slopes of the arms say, no interval knows of it, and the release names it.
+    """
+    random, n = np.random.default_rng(7), 100_000
+    z = np.clip(random.normal(size=(n, 2)) / 4, -1, 1)
+    t = (random.random(n) < 1 / (1 + np.exp(2.6 - 4 * z[:, 0]))).astype(np.uint8)
+    rows = in_rows(z, t, np.clip((t * (1 + 4 * z[:, 0]) + 4 * z[:, 0] + random.normal(size=n)) / 10, -1, 1))
+    found = analysed(make_regression(2, epsilon="16", basis="pairs"), rows)
+    basis = np.column_stack([z, z[:, 0] ** 2, z[:, 0] * z[:, 1], z[:, 1] ** 2])
+    share, arms = t.mean(), [basis[t == arm] - basis[t == arm].mean(axis=0) for arm in (1, 0)]
+    grams = [arm.T @ arm / len(arm) for arm in arms]
+    gram = share * grams[0] + (1 - share) * grams[1]
+    cross = [arm.T @ rows.u[t == 1 - place] / len(arm) for place, arm in enumerate(arms)]
+    slopes = np.linalg.solve(gram, share * cross[0] + (1 - share) * cross[1])
+    weights = np.linalg.solve(gram, basis[t == 1].mean(axis=0) - basis[t == 0].mean(axis=0))
+    off = [
+        part * weights @ (own - gram) @ (np.linalg.solve(own, moments) - slopes)
+        for part, own, moments in zip((1 - share, share), grams, cross, strict=True)
+    ]
+    assert found.details["adjustment"] == "adjusted, with squares and products"
+    # The truth is half an outcome unit.
+    assert found.estimate - 0.5 == pytest.approx(-5 * sum(off), abs=0.02)
+    assert found.interval.upper < 0.5
+    left = str(found.details["not_covered"])
+    assert "effects that differ with covariates, as far as the arms' covariances of them differ" in left
+    assert "otherwise than by lines, squares and products" in left
