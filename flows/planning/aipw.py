@@ -84,7 +84,12 @@ def expected(
             "arm means, and its interval allows for confounding of the declared size alone. More units or epsilon, or "
             "fewer covariates, let it adjust."
         )
-    elif 0 < foreseen.slopes_kept < CLEAR and kind == "treated share":
+    elif done:
+        warnings.append(
+            "covariates are adjusted for linearly: curves and products of them that confound stay in the estimate, and "
+            "the interval makes no allowance for them."
+        )
+    if 0 < foreseen.slopes_kept < CLEAR and kind == "treated share":
         warnings.append(
             "slopes are little larger than their noise here: where covariates lie more unevenly within their bounds "
             "than assumed, the interval is several times wider, or the estimate ends unadjusted."

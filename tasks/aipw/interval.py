@@ -188,8 +188,8 @@ def left_out(
     Arm means differ by at most what the study declares for the case that nothing adjusts them, in standard deviations
     of the outcome within arms. Of a fold with slopes this counts as far as released moments leave the adjustment open,
     and with it what they tell is missing; all of it where the treated share lies beyond its clip, by which both arms'
-    moments are then wrong. Of a fold without slopes all counts, or more if released moments show more, and no more than
-    these can hide if they are believed. A model of treatment alone takes off a part of it that its penalty, its noise
+    moments are then wrong. Of a fold without slopes all counts; if released moments are believed, more if they show
+    more, and no more than these can hide. A model of treatment alone takes off a part of it that its penalty, its noise
     and the clip of scores make unknown, so none is counted. Nothing where treatment was randomised, or where
     ``omitted_confounding`` speaks of all that is left.
     """
@@ -197,11 +197,13 @@ def left_out(
     if estimator.propensity.known is not None or estimator.omitted_confounding:
         return 0.0
     declared = estimator.unadjusted.bias()
+    # What moments that say nothing leave is measured by this alone, and noise has made the smaller ones small.
+    largest = max(found.deviation for found in summaries)
     units, total = sum(recipe.known_sizes), 0.0
     for size, found, models in zip(recipe.known_sizes, summaries, nuisances, strict=True):
         outcome = models.outcome
         loose = 1.0 if _beyond_clip(study, found) else outcome.loose
-        left = declared * found.deviation
+        left = declared * (largest if loose == 1.0 else found.deviation)
         if outcome.adjusts:
             left = min(left, left * loose + outcome.missing)
         elif loose < 1.0:
