@@ -29,7 +29,7 @@ from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
-# Each sample of people is drawn for so many times: weights of one are slow. One of more people is like any other.
+# Each sample of people is drawn for so many times: weights of one are slow.
 MOST, DRAWS, OF_ONE = 8_000, 8, 4
 # Units of a rehearsal of an estimator that is quick, or slow.
 QUICK, SLOW = 30_000, 2_500
@@ -45,6 +45,7 @@ def rehearsed(
     randomised: bool,
     most: int = MOST,
     bias_stays: bool = False,
+    by_chance: bool = False,
 ) -> Widths | None:
     """What the estimator says of the stand-in population on average; None where it has no answer there.
 
@@ -56,16 +57,18 @@ def rehearsed(
         randomised: whether covariates have nothing to do with treatment.
         most: units of a rehearsal, unless one arm is rare.
         bias_stays: whether the allowance for bias is the same for any number of units.
+        by_chance: whether people are samples, whose arms differ by chance too, not one quasi-random population.
     """
     count = min(sizes.units, enough(stand_in, most))
     more = sizes.units / count
     label = study.privacy.level is Level.label
     asked = _with_epsilon(study, math.sqrt(more) if label else more)
     try:
-        enclave, found = MemoryEnclave.of(people(asked, stand_in, count, randomised, sample=0)), []
+        found = []
         for seed in range(DRAWS):
-            if seed and seed % OF_ONE == 0 and count <= MOST:
-                enclave = MemoryEnclave.of(people(asked, stand_in, count, randomised, sample=seed))
+            if seed == 0 or (by_chance and seed % OF_ONE == 0):
+                rows = people(asked, stand_in, count, randomised, sample=seed if by_chance else None)
+                enclave = MemoryEnclave.of(rows)
             run = Run(asked, sizes_of(asked, count), enclave, RehearsalBudget(seed), source=None, rehearsal_seed=seed)
             one = estimate(run, DirectEngine())
             found.append(_smaller(one, more, bias_stays) if label else _scaled(one, more))
