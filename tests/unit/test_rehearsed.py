@@ -21,7 +21,7 @@ from causalveil.tasks.enclave.sizes import sizes_of
         ("balancing", 500, "2"),
         ("balancing", 3_000, "0.5"),
         ("matching-label", 500, "0.5"),
-        ("matching-label", 3_000, "8"),
+        ("matching-label", 500, "8"),
         ("ipw-label", 3_000, "0.5"),
         ("aipw", 3_000, "8"),
         # Sums of more people than are drawn are scaled; what is allowed for does not shrink with them.
