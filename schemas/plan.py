@@ -55,9 +55,9 @@ class StandIn(Frozen):
 
     ``treated``: share of treated units, also everybody's propensity score. ``deviation``: standard deviation
     of the outcome within an arm, in outcome units; None: a quarter of the declared width, in a plan half of it if the
-    outcome is 0 or 1. ``mean``: of the outcome; None: the middle of its declared range. ``explained``: share of its variance that covariates explain; ``correlation``: between any two of
-    them; ``spread``: a numeric covariate's standard deviation over half its declared range, None: each estimator's own
-    guess.
+    outcome is 0 or 1. ``mean``: of the outcome; None: the middle of its declared range. ``explained``: share of its
+    variance that covariates explain; ``correlation``: between any two of them; ``spread``: a numeric covariate's
+    standard deviation over half its declared range, None: each estimator's own guess.
     """
 
     treated: float = 0.5

@@ -91,7 +91,8 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | N
         return _answer(run, stage, weighed[-1][1])
 
     randomised = study.estimator.unadjusted.outcome == 0
-    found = rehearsed(again, study, sizes, stand_in, randomised, most=most_public(study), bias_stays=True, by_chance=True)
+    most = most_public(study)
+    found = rehearsed(again, study, sizes, stand_in, randomised, most, bias_stays=True, by_chance=True)
     return planning.expected(study, sizes, stand_in, effect, found)
 
 

@@ -88,7 +88,8 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: floa
             matched.append((run.enclave, *_match(run, stage)))
         return _answer(run, stage, *matched[-1][1:])
 
-    found = rehearsed(again, study, sizes, stand_in, randomised, most=most_public(study), bias_stays=True, by_chance=True)
+    most = most_public(study)
+    found = rehearsed(again, study, sizes, stand_in, randomised, most, bias_stays=True, by_chance=True)
     return planning.expected(study, sizes, stand_in, effect, found)
 
 
