@@ -36,6 +36,7 @@ RANDOM = {
     "flows/papers/competitors/graphical.py": {"np.random"},  # the same
     "flows/papers/competitors/privsyn.py": {"np.random"},  # synthetic units from noisy tables
     "flows/papers/yuan2026/data.py": {"np.random"},  # the simulated data set of a paper
+    "tasks/inference/people.py": {"np.random"},  # the people that plans speak of
     "tasks/simulate.py": {"np.random"},  # synthetic data
 }
 # Who makes a noise source; it is handed to a budget at once.
