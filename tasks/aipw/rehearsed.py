@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -31,22 +31,12 @@ from causalveil.tasks.aipw.slopes import moments_from, slopes_from
 from causalveil.tasks.aipw.stages import nuisances, release_scores, share_bounds, treated_units, with_count
 from causalveil.tasks.enclave.folds import Pieces, fold_sizes
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.inference.people import enough, people
+from causalveil.tasks.inference.people import Rehearsed, enough, people
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.logistic import fit
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 PEOPLE, DRAWS, FEW = 8_000, 8, 3
-
-
-@dataclass(frozen=True)
-class Rehearsed:
-    """Means over the draws, in outcome units."""
-
-    half_width: float
-    noise: float
-    sampling: float
-    bias: float
 
 
 def rehearsed(study: AipwStudy, sizes: Sizes, stand_in: StandIn, draws: int = DRAWS) -> Rehearsed:

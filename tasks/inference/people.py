@@ -8,6 +8,7 @@ read.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,6 +28,16 @@ ROOM = 2.0
 LOG_NORMAL = math.sqrt(math.e * (math.e - 1))
 # People of whom this many are in the smaller arm, as far as MOST allow.
 SMALLER, MOST = 256, 32_768
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """What a study says of them, in outcome units: means over a rehearsal's draws."""
+
+    half_width: float
+    noise: float
+    sampling: float
+    bias: float
 
 
 def assumed(study: Study, stand_in: StandIn) -> StandIn:

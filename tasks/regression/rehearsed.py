@@ -7,7 +7,6 @@ over. Nothing is read.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.inference.people import enough, people
+from causalveil.tasks.inference.people import Rehearsed, enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.regression.decide import choose, recipe
 from causalveil.tasks.regression.interval import ThreeReleases, findings
@@ -27,16 +26,6 @@ from causalveil.tasks.regression.scores import score_sums
 PEOPLE, DRAWS, FEW = 2048, 12, 4
 # The correlation of covariates at the wide end of what is expected.
 ALIKE = 0.7
-
-
-@dataclass(frozen=True)
-class Rehearsed:
-    """Means over the draws, in outcome units."""
-
-    half_width: float
-    noise: float
-    sampling: float
-    bias: float
 
 
 def rehearsed(
