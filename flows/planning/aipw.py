@@ -9,7 +9,6 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Guarantee
 from causalveil.tasks.aipw import expected as aipw_expected
-from causalveil.tasks.aipw.interval import propensity_kind
 from causalveil.tasks.aipw.rehearsed import ends, rehearsed
 from causalveil.tasks.aipw_asymptotic import stages
 
@@ -33,7 +32,7 @@ def expected(
         return _asymptotic(study, sizes, stand_in, effect)
     foreseen = aipw_expected.expected(study, sizes, stand_in)
     found, recipe, folds = foreseen.findings, foreseen.recipe, study.estimator.folds
-    kind = propensity_kind(study, recipe)
+    kind = str(found.details["propensity_model"])
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
         "half_width": foreseen.half_width,

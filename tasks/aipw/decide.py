@@ -16,7 +16,7 @@ import numpy as np
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import CategoricalCovariate
-from causalveil.tasks.aipw.interval import assembled
+from causalveil.tasks.aipw.interval import are_weighted, assembled
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, summary_from, without_slopes
 from causalveil.tasks.aipw.recipe import EXPLAINED, MEANS_WEIGHT, Recipe, candidates
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange, fold_range, score_range
@@ -33,6 +33,8 @@ DISTANCE, ALIKE = 0.5, 0.5
 MODELS_WIDTH = 1.02
 # Share of nulls in a column that may have them.
 MISSING = 0.05
+# Confidence of the intervals that are compared.
+DECIDED_AT = 0.95
 # By which a recipe is chosen: an outcome's standard deviation within an arm, over its declared range.
 DECLARED_DEVIATION = 0.125
 
@@ -46,7 +48,7 @@ def recipe(study: AipwStudy, sizes: Sizes | None) -> Recipe:
     plans = candidates(study, sizes)
     if len(plans) == 1:
         return plans[0]
-    study = _undeclared(study)
+    study = _as_decided(study)
     stand_in = StandIn(deviation=DECLARED_DEVIATION * study.outcome.width)
     widths = [_foreseen_width(study, plan, *expected_models(study, plan, stand_in)) for plan in plans]
     if plans[0].penalty is not None and study.estimator.propensity.penalty == "auto":
@@ -58,15 +60,29 @@ def recipe(study: AipwStudy, sizes: Sizes | None) -> Recipe:
 def settled(
     study: AipwStudy, plan: Recipe, summaries: Sequence[ArmSummary], models: Sequence[Nuisances]
 ) -> list[Nuisances]:
-    """The models by which folds are scored: slopes that would make the interval wider than arm means are left out.
+    """The models by which folds are scored: what would make the interval wider than arm means is left out.
 
-    Post-processing of released values. Folds lose their slopes in the order of how wide these make the scores.
+    Post-processing of released values. Folds lose their slopes in the order of how wide these make the scores; models
+    of treatment all or none, and only where they cost more than the little that being right by either model is worth.
     """
-    study = _undeclared(study)
+    study = _as_decided(study)
+    best, narrowest = _with_slopes(study, plan, summaries, models)
+    if are_weighted(models):
+        plain = [replace(one, coefficients=None) for one in models]
+        other, width = _with_slopes(study, plan, summaries, plain)
+        if width * MODELS_WIDTH < narrowest:
+            return other
+    return best
+
+
+def _with_slopes(
+    study: AipwStudy, plan: Recipe, summaries: Sequence[ArmSummary], models: Sequence[Nuisances]
+) -> tuple[list[Nuisances], float]:
+    """The models without slopes that widen the interval, and how wide it is foreseen to be."""
     kept = [fold for fold, found in enumerate(models) if found.outcome.adjusts]
     kept.sort(key=lambda fold: fold_range(study, models[fold]).low - fold_range(study, models[fold]).high)
     best = found = list(models)
-    narrowest = _foreseen_width(study, plan, summaries, found) if kept else 0.0
+    narrowest = _foreseen_width(study, plan, summaries, found)
     for fold in kept:
         learnt = models[fold].outcome
         plain = replace(
@@ -76,14 +92,16 @@ def settled(
         width = _foreseen_width(study, plan, summaries, found)
         if width < narrowest:
             best, narrowest = found, width
-    return best
+    return best, narrowest
 
 
-def _undeclared(study: AipwStudy) -> AipwStudy:
-    """The study as far as it decides: declared omitted confounding widens the interval and does nothing else."""
-    if study.estimator.omitted_confounding is None:
-        return study
-    return study.model_copy(update={"estimator": study.estimator.model_copy(update={"omitted_confounding": None})})
+def _as_decided(study: AipwStudy) -> AipwStudy:
+    """The study as far as it decides: declared omitted confounding and confidence widen the interval, no more.
+
+    So intervals of several confidences are of one estimate.
+    """
+    estimator = study.estimator.model_copy(update={"omitted_confounding": None})
+    return study.model_copy(update={"estimator": estimator, "confidence": DECIDED_AT})
 
 
 def _foreseen_width(
@@ -100,7 +118,9 @@ def foreseen_sums(
     bound, units = score_range(study, models), sum(plan.known_sizes)
     share = float(np.mean([one.treated_share for one in summaries]))
     deviation = float(np.mean([one.deviation for one in summaries]))
-    square = deviation**2 * (1 / share + 1 / (1 - share)) / bound.half**2
+    low, high = study.estimator.propensity.bounds
+    used = min(max(share, low), high)
+    square = deviation**2 * (share / used**2 + (1 - share) / (1 - used) ** 2) / bound.half**2
     middle = min(max(-bound.middle / bound.half, -1.0), 1.0)
     return bound, np.array([middle, min(square + middle**2, 1.0)]) * units
 
@@ -108,11 +128,11 @@ def foreseen_sums(
 def expected_models(study: AipwStudy, plan: Recipe, stand_in: StandIn) -> tuple[list[ArmSummary], list[Nuisances]]:
     """What the study would learn of a stand-in population.
 
-    Both arms are centred in the declared range, everybody's score is the treated share, clipped; a fitted propensity
-    model leaves the share's neighbourhood by as much as a log odds of standard deviation 1/2 does.
+    Both arms are centred in the declared range, everybody's score is the treated share; a fitted propensity model
+    leaves the share's neighbourhood by as much as a log odds of standard deviation 1/2 does.
     """
-    clip = study.estimator.propensity.bounds
-    share = min(max(stand_in.treated, clip[0]), clip[1])
+    known = study.estimator.propensity.known
+    share = stand_in.treated if known is None else known
     half = study.outcome.width / 2
     deviation = min(1.0, (stand_in.deviation if stand_in.deviation is not None else half / 2) / half)
     odds: FloatArray | None = None
@@ -124,7 +144,7 @@ def expected_models(study: AipwStudy, plan: Recipe, stand_in: StandIn) -> tuple[
     for fold in range(plan.folds):
         units = plan.trained_on(fold)
         exact = np.array([0.0, 0.0, math.sqrt(2) * share * units, units * deviation**2])
-        summary = summary_from(exact, units, plan, fold, (share, share))
+        summary = summary_from(exact, units, plan, fold, known)
         model = without_slopes(summary, plan)
         if plan.slopes_cost is not None:
             summary, model = _expected_slopes(study, plan, summary, fold)

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.aipw.outcome_model import ArmSummary
 from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange
+from causalveil.tasks.aipw.shrinkage import CUTS
 from causalveil.tasks.enclave.normalise import feature_names
 from causalveil.tasks.inference import bernstein
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
@@ -143,7 +146,7 @@ def findings(
         "score_range": 2 * bound.half * study.outcome.width / 2,
         "score_range_trivial": trivial_range(study),
         "folds": recipe.folds,
-        "propensity_model": propensity_kind(study, recipe),
+        "propensity_model": propensity_kind(study, nuisances),
         "outcome_model": "arm means" if recipe.slopes_cost is None else "ridge with common slopes",
         "not_covered": _not_covered(study, recipe, nuisances),
     }
@@ -157,13 +160,13 @@ def findings(
 def adjustment(recipe: Recipe, nuisances: Sequence[Nuisances]) -> str:
     """What was done about confounding where the propensity is not known."""
     slopes = [models.outcome.adjusts for models in nuisances]
-    if recipe.penalty is not None and not any(slopes):
+    if are_weighted(nuisances) and not any(slopes):
         return WEIGHTED
     if not any(slopes):
-        return UNADJUSTED if recipe.slopes_cost is None else SWITCHED
+        return UNADJUSTED if recipe.slopes_cost is None and recipe.penalty is None else SWITCHED
     if not all(slopes) or max(models.outcome.loose for models in nuisances) > LOOSE:
         return PARTLY
-    return LINEAR if recipe.penalty is None else BOTH
+    return BOTH if are_weighted(nuisances) else LINEAR
 
 
 def an_arm_may_be_empty(study: AipwStudy, summaries: Sequence[ArmSummary]) -> bool:
@@ -187,11 +190,10 @@ def left_out(
 
     Arm means differ by at most what the study declares for the case that nothing adjusts them, in standard deviations
     of the outcome within arms. Of a fold with slopes this counts as far as released moments leave the adjustment open,
-    and with it what they tell is missing; all of it where the treated share lies beyond its clip, by which both arms'
-    moments are then wrong. Of a fold without slopes all counts; if released moments are believed, more if they show
-    more, and no more than these can hide. A model of treatment alone takes off a part of it that its penalty, its noise
-    and the clip of scores make unknown, so none is counted. Nothing where treatment was randomised, or where
-    ``omitted_confounding`` speaks of all that is left.
+    and with it what they tell is missing. Of a fold without slopes all counts; if released moments are believed, more
+    if they show more, and no more than these can hide. A model of treatment alone takes off a part of it that its
+    penalty, its noise and the clip of scores make unknown, so none is counted. Nothing where treatment was randomised,
+    or where ``omitted_confounding`` speaks of all that is left.
     """
     estimator = study.estimator
     if estimator.propensity.known is not None or estimator.omitted_confounding:
@@ -202,7 +204,7 @@ def left_out(
     units, total = sum(recipe.known_sizes), 0.0
     for size, found, models in zip(recipe.known_sizes, summaries, nuisances, strict=True):
         outcome = models.outcome
-        loose = 1.0 if _beyond_clip(study, found) else outcome.loose
+        loose = _open_part(study, found, outcome.loose)
         left = declared * (largest if loose == 1.0 else found.deviation)
         if outcome.adjusts:
             left = min(left, left * loose + outcome.missing)
@@ -212,11 +214,27 @@ def left_out(
     return total
 
 
-def _beyond_clip(study: AipwStudy, summary: ArmSummary) -> bool:
-    """Whether the released treated share lies beyond the bounds within which it is used, by more than its noise."""
+def is_rare(study: AipwStudy, summary: ArmSummary) -> bool:
+    """Whether an arm is so small that the clip cuts many scores of a model of treatment, which then balance little."""
+    low, high = study.estimator.propensity.bounds
+    return not 2 * low <= summary.treated_share <= 1 - 2 * (1 - high)
+
+
+def _open_part(study: AipwStudy, summary: ArmSummary, loose: float) -> float:
+    """``loose``, and what cuts take off beyond it where an arm is small, for its rows lie further out.
+
+    All of it where the share is not seen to be at least half of its clip: scores then say little of the smaller arm.
+    """
     low, high = study.estimator.propensity.bounds
     far = 2 * math.sqrt(summary.treated_share_variance)
-    return not low - far <= summary.observed_share <= high + far
+    if not low / 2 <= summary.observed_share - far <= summary.observed_share + far <= (1 + high) / 2:
+        return 1.0
+    return min(1.0, loose + CUTS * (0.5 / float(summary.parts.min()) - 1))
+
+
+def are_weighted(nuisances: Sequence[Nuisances]) -> bool:
+    """Whether a model of treatment weighs the scores."""
+    return any(models.coefficients is not None for models in nuisances)
 
 
 def _is_partly(recipe: Recipe, nuisances: Sequence[Nuisances]) -> bool:
@@ -254,19 +272,26 @@ def nuisance_variance(
 
     An error e in the slopes moves a fold's mean score by e'D, D the difference of the arms' means of x. An error e in
     an arm's mean moves it by (1 - part/used) e, part the arm's true share and used the one by which it is divided: the
-    product of two errors, which double robustness leaves. Both vanish where a propensity model or a known propensity
-    balances the arms; then part/used - 1 is sampling error, which the scores' own variance holds. Folds are averaged.
+    product of two errors, which double robustness leaves, or what the clip of a rare treatment's share leaves of the
+    error, that of sampling included. Both vanish where a propensity model or a known propensity balances the arms; then
+    part/used - 1 is sampling error, which the scores' own variance holds. Folds are averaged; what their training units
+    have in common errs alike.
     """
-    if study.estimator.propensity.known is not None or recipe.penalty is not None:
+    if study.estimator.propensity.known is not None or (
+        are_weighted(nuisances) and not any(is_rare(study, found) for found in summaries)
+    ):
         return 0.0
-    total, units = 0.0, sum(recipe.known_sizes)
+    total, alike, units = 0.0, np.zeros(2), sum(recipe.known_sizes)
+    low, high = study.estimator.propensity.bounds
     for fold, (found, models) in enumerate(zip(summaries, nuisances, strict=True)):
-        trained = recipe.trained_on(fold)
-        share_variance = found.treated_share_variance + found.treated_share * (1 - found.treated_share) / trained
-        pairs = zip(found.mean_variances, (found.treated_share, 1 - found.treated_share), strict=True)
-        constants = sum(variance * share_variance / part**2 for variance, part in pairs)
-        total += (recipe.known_sizes[fold] / units) ** 2 * (constants + models.outcome.variance)
-    return total
+        trained, share, size = recipe.trained_on(fold), found.treated_share, recipe.known_sizes[fold] / units
+        used = min(max(share, low), high)
+        cut = 1 - found.parts / np.array([used, 1 - used])
+        share_variance = found.treated_share_variance + share * (1 - share) / trained
+        constants = float(np.array(found.mean_variances) @ (share_variance / found.parts**2 + cut**2))
+        total += size**2 * (constants + models.outcome.variance)
+        alike += size * np.abs(cut) * found.deviation / np.sqrt(trained * found.parts)
+    return total + float(alike @ alike)
 
 
 def variance_allowance(estimate: Estimate, noise: Noise, confidence: float) -> float | None:
@@ -287,11 +312,11 @@ def trivial_range(study: AipwStudy) -> float:
     return 2 * study.outcome.width / min(low, 1 - high)
 
 
-def propensity_kind(study: AipwStudy, recipe: Recipe) -> str:
+def propensity_kind(study: AipwStudy, nuisances: Sequence[Nuisances]) -> str:
     """What scores are weighted by."""
     if study.estimator.propensity.known is not None:
         return "known"
-    return "treated share" if recipe.penalty is None else "logistic"
+    return "logistic" if are_weighted(nuisances) else "treated share"
 
 
 def models_in_words(

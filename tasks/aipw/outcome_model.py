@@ -46,12 +46,12 @@ class ArmSummary:
     """What is known of the two arms of a fold's training units. Outcomes are scaled to u in [-1, 1].
 
     Attributes:
-        treated_share: p, the treated units' part of all, within the clip.
+        treated_share: p, the treated units' part of all, clear of 0 and 1 as far as its noise; or the known chance.
         treated_share_variance: of the noise in it.
         means: of u among treated and controls, shrunk, in [-1, 1].
         mean_variances: of the noise in them.
         deviation: standard deviation of u within an arm, in [LEAST_DEVIATION, 1].
-        observed_share: p as released, before the clip; anywhere.
+        observed_share: p as released; anywhere.
     """
 
     treated_share: float
@@ -165,20 +165,22 @@ def slope_sums(pieces: Pieces, summary: ArmSummary, recipe: Recipe, workers: int
     return sums
 
 
-def summary_from(released: FloatArray, units: int, recipe: Recipe, fold: int, clip: tuple[float, float]) -> ArmSummary:
-    """What the released sums say of the arms. Denominators are clipped shares, so that an empty arm does no harm.
+def summary_from(released: FloatArray, units: int, recipe: Recipe, fold: int, known: float | None = None) -> ArmSummary:
+    """What the released sums say of the arms. Denominators are clear of 0, so that an empty arm does no harm; the clip
+    of scores does not cut them, or a rarer treatment would bend all moments.
 
     Args:
         released: :func:`arm_sums` and noise, shape (4,).
         units: in training.
         recipe: of the study.
         fold: which is left out of training.
-        clip: the bounds of the treated share, within (0, 1).
+        known: the chance of treatment, if it is.
     """
     noise = Noise.of(recipe.arm_sums_mechanism(fold), 4).deviation
     treated, controls, count, squares = released.tolist()
     observed = count / math.sqrt(2) / units
-    share = min(max(observed, clip[0]), clip[1])
+    share_variance = (noise / math.sqrt(2) / units) ** 2
+    share = clear_of_ends(observed, share_variance, units) if known is None else known
     means, variances = [], []
     for total, part in ((treated, share), (controls, 1 - share)):
         variance = (noise / (units * part)) ** 2
@@ -188,13 +190,19 @@ def summary_from(released: FloatArray, units: int, recipe: Recipe, fold: int, cl
     within = squares / units - share * means[0] ** 2 - (1 - share) * means[1] ** 2
     return ArmSummary(
         treated_share=share,
-        treated_share_variance=(noise / math.sqrt(2) / units) ** 2,
+        treated_share_variance=share_variance,
         means=(means[0], means[1]),
         mean_variances=(variances[0], variances[1]),
         # The noise of the squares is a floor: a deviation cannot be known better.
         deviation=min(1.0, math.sqrt(max(within, noise / units, LEAST_DEVIATION**2))),
         observed_share=observed,
     )
+
+
+def clear_of_ends(observed: float, variance: float, units: int) -> float:
+    """A released share, no nearer to 0 and 1 than twice its noise or one unit lets it be told from them."""
+    least = min(0.5, max(2 * math.sqrt(variance), 1 / units))
+    return min(max(observed, least), 1 - least)
 
 
 def residual_limit(summary: ArmSummary, recipe: Recipe) -> float:
@@ -208,10 +216,10 @@ def without_slopes(summary: ArmSummary, recipe: Recipe) -> OutcomeModel:
 
 
 def release_summary(
-    pieces: Pieces, recipe: Recipe, fold: int, clip: tuple[float, float], budget: Budget, workers: int = 1
+    pieces: Pieces, recipe: Recipe, fold: int, known: float | None, budget: Budget, workers: int = 1
 ) -> ArmSummary:
     """Release the arm sums of a fold's training units."""
     released = recipe.arm_sums_mechanism(fold).release(
         arm_sums(pieces, workers), recipe.slot("arms", "outcome_model", fold), budget
     )
-    return summary_from(released, pieces.units, recipe, fold, clip)
+    return summary_from(released, pieces.units, recipe, fold, known)

@@ -28,7 +28,7 @@ from causalveil.tasks.aipw.outcome_model import (
 from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.scores import score_range, score_sums
 from causalveil.tasks.aipw.slopes import moments_from, slopes_from
-from causalveil.tasks.aipw.stages import nuisances, release_scores, share_bounds, treated_units, with_count
+from causalveil.tasks.aipw.stages import nuisances, release_scores, treated_units, with_count
 from causalveil.tasks.enclave.folds import Pieces, fold_sizes
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.people import Rehearsed, enough, people
@@ -80,7 +80,7 @@ def _once(study: AipwStudy, plan: Recipe, folds: Sequence[Rows], seed: int, told
         summary, model = _outcome_model(study, plan, fold, trained, budget)
         if not told:
             model = replace(model, loose=1.0, seen=0.0)
-        summary, coefficients = _propensity(study, plan, fold, trained, summary, budget)
+        summary, coefficients = _propensity(plan, fold, trained, summary, budget)
         summaries.append(summary)
         models.append(nuisances(study, summary, model, coefficients))
     models = settled(study, plan, summaries, models)
@@ -99,7 +99,7 @@ def _outcome_model(
     released = plan.arm_sums_mechanism(fold).release(
         arm_sums(trained) * many, plan.slot("arms", "outcome_model", fold), budget
     )
-    summary = summary_from(released, units, plan, fold, share_bounds(study))
+    summary = summary_from(released, units, plan, fold, study.estimator.propensity.known)
     mechanism = plan.slopes_mechanism(fold)
     if mechanism is None:
         return summary, without_slopes(summary, plan)
@@ -109,14 +109,14 @@ def _outcome_model(
 
 
 def _propensity(
-    study: AipwStudy, plan: Recipe, fold: int, trained: Pieces, summary: ArmSummary, budget: RehearsalBudget
+    plan: Recipe, fold: int, trained: Pieces, summary: ArmSummary, budget: RehearsalBudget
 ) -> tuple[ArmSummary, FloatArray | None]:
     mechanism, model = plan.treated_count_mechanism(fold), plan.propensity_model(fold)
     if mechanism is not None:
         units = plan.trained_on(fold)
         count = np.array([treated_units(trained) * units / trained.units])
         released = mechanism.release(count, plan.slot("share", "propensity", fold), budget)
-        summary = with_count(study, summary, mechanism, float(released[0]), units)
+        summary = with_count(summary, mechanism, float(released[0]), units)
     if model is None:
         return summary, None
     return summary, model.perturb(fit(trained.rows, trained.count, trained.units, model.penalty), budget)

@@ -37,8 +37,8 @@ def release_outcome_model(
     study: AipwStudy, plan: Recipe, fold: int, trained: Pieces, budget: Budget
 ) -> tuple[ArmSummary, OutcomeModel]:
     """The outcome model of one fold from the units of all others: one or two releases."""
-    workers, clip = study.execution.workers, share_bounds(study)
-    summary = outcome_model.release_summary(trained, plan, fold, clip, budget, workers)
+    workers, known = study.execution.workers, study.estimator.propensity.known
+    summary = outcome_model.release_summary(trained, plan, fold, known, budget, workers)
     return slopes.release_model(trained, summary, plan, fold, budget, workers)
 
 
@@ -54,20 +54,21 @@ def release_propensity(
     if mechanism is not None:
         count = np.array([float(treated_units(trained))])
         released = mechanism.release(count, plan.slot("share", "propensity", fold), budget)
-        summary = with_count(study, summary, mechanism, float(released[0]), trained.units)
+        summary = with_count(summary, mechanism, float(released[0]), trained.units)
     model = plan.propensity_model(fold)
     if model is None:
         return summary, None
     return summary, model.release(trained.rows, trained.count, budget, study.execution.workers)
 
 
-def with_count(study: AipwStudy, summary: ArmSummary, mechanism: Mechanism, count: float, units: int) -> ArmSummary:
+def with_count(summary: ArmSummary, mechanism: Mechanism, count: float, units: int) -> ArmSummary:
     """The summary with the treated share that a released count of ``units`` sharpens: by inverse variances."""
     variance = (Noise.of(mechanism, 1).deviation / units) ** 2
     weight = summary.treated_share_variance / (summary.treated_share_variance + variance)
-    best = weight * count / units + (1 - weight) * summary.treated_share
-    low, high = share_bounds(study)
-    return replace(summary, treated_share=min(max(best, low), high), treated_share_variance=weight * variance)
+    best = weight * count / units + (1 - weight) * summary.observed_share
+    left = weight * variance
+    share = outcome_model.clear_of_ends(best, left, units)
+    return replace(summary, treated_share=share, treated_share_variance=left, observed_share=best)
 
 
 def nuisances(study: AipwStudy, summary: ArmSummary, model: OutcomeModel, coefficients: FloatArray | None) -> Nuisances:
@@ -79,12 +80,6 @@ def nuisances(study: AipwStudy, summary: ArmSummary, model: OutcomeModel, coeffi
 def release_scores(plan: Recipe, sums: FloatArray, budget: Budget) -> FloatArray:
     """Noise on the sums of scores and squares."""
     return plan.effect_mechanism().release(sums, EFFECT, budget)
-
-
-def share_bounds(study: AipwStudy) -> tuple[float, float]:
-    """Within which the treated share is used: the clip, or around a known propensity."""
-    known = study.estimator.propensity.known
-    return study.estimator.propensity.clip if known is None else (known, known)
 
 
 def treated_units(trained: Pieces) -> int:
