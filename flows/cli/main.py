@@ -47,7 +47,7 @@ from causalveil.flows.papers.commands import replicate_app
 from causalveil.schemas.errors import CausalveilError
 
 # New objects after which Python looks for garbage.
-GARBAGE_AFTER = 50_000
+GARBAGE_AFTER = 400_000
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -1,7 +1,8 @@
 """Has every unit one row? Keyed hashes go to scratch, spread over files by value, and each file is looked at once.
 
 Numbers that rise from row to row, as most tables' do, need less: they are written as they are, and nothing more is
-asked if no two such pieces overlap. Memory holds the hashes of one piece or of one file, whatever the number of units.
+asked if no two such pieces overlap. Of numbers without a gap, which count rows, their ends say all. Memory holds the
+hashes of one piece or of one file, whatever the number of units.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class SeenUnits:
         self._hashes = SeenHashes(folder, units)
         self._key, self._raw = key, folder / "rising"
         self._ends: list[tuple[int, int]] = []
+        # Those of them that are whole, from end to end.
+        self._counts: list[range] = []
 
     def add(self, units: pl.Series) -> None:
         """Take in units, without nulls, in any order and number."""
@@ -43,7 +46,11 @@ class SeenUnits:
         if numbers is None:
             self._hashes.add(keyed_hash(units, self._key))
         elif len(numbers):
-            self._ends.append((int(numbers[0]), int(numbers[-1])))
+            first, last = int(numbers[0]), int(numbers[-1])
+            self._ends.append((first, last))
+            if last - first + 1 == len(numbers):
+                self._counts.append(range(first, last + 1))
+                return
             with self._raw.open("ab") as file:
                 numbers.tofile(file)
 
@@ -55,12 +62,15 @@ class SeenUnits:
         for numbers in self._rising():
             self._hashes.add(keyed_hash(pl.Series(numbers), self._key))
         self._ends.clear()
+        self._counts.clear()
         return self._hashes.repeated()
 
     def _rising(self) -> Iterator[IntArray]:
-        """What was written as it is, in pieces."""
-        # Once they are among the hashes they are not read again.
-        if self._ends:
+        """What was written as it is, and what counts rows, in pieces; once it is among the hashes, nothing."""
+        for count in self._counts:
+            for start in range(count.start, count.stop, FILE_UNITS):
+                yield start + np.arange(min(FILE_UNITS, count.stop - start), dtype=np.int64)
+        if len(self._ends) > len(self._counts):
             with self._raw.open("rb") as file:
                 while len(numbers := np.fromfile(file, dtype=np.int64, count=FILE_UNITS)):
                     yield numbers

@@ -310,6 +310,11 @@ def test_no_units_are_unique(tmp_path: Path) -> None:
 
 PIECES: dict[str, tuple[list[list[int]], int]] = {
     "rising": ([[1, 5, 9], [10, 12], [-(2**63), 0]], 0),
+    "counting": ([[1, 2, 3], [4, 5], [7, 8]], 0),
+    "counting, in a gap": ([[1, 5, 9], [2, 3, 4]], 0),
+    "counting, over a gap": ([[1, 5, 9], [3, 4, 5, 6]], 1),
+    "counting, over another": ([[1, 2, 3], [2, 3, 4]], 2),
+    "counting, then falling over it": ([[1, 2, 3], [5, 4, 3]], 1),
     "rising, in each other's gaps": ([[1, 5, 9], [2, 6, 10]], 0),
     "rising, one in both": ([[1, 5, 9], [2, 5, 10]], 1),
     "rising, end on start": ([[1, 5, 9], [9, 10]], 1),
@@ -337,4 +342,11 @@ def test_units_beyond_64_signed_bits_are_told_apart(tmp_path: Path) -> None:
     seen.add(pl.Series([2**63, 2**64 - 1], dtype=pl.UInt64))
     assert seen.repeated() == 0
     seen.add(pl.Series([1], dtype=pl.UInt64))
+    assert seen.repeated() == 1
+
+
+def test_numbers_that_count_to_the_last_of_64_bits_are_told_apart(tmp_path: Path) -> None:
+    seen = SeenUnits(tmp_path / "seen", 4, bytes(range(16)))
+    seen.add(pl.Series([2**63 - 2, 2**63 - 1], dtype=pl.Int64))
+    seen.add(pl.Series([-(2**63), 2**63 - 1], dtype=pl.Int64))
     assert seen.repeated() == 1
