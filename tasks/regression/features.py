@@ -112,18 +112,26 @@ class Features:
         each (neither BLAS nor a last block of another shape).
         """
         found = np.empty((len(x), self.count))
-        for first, block in self._blocks(x):
+        for first, block in self.blocks(x):
             found[first : first + block.shape[1]] = block.T
         return found
 
-    def by_feature(self, x: FloatArray) -> FloatArray:
-        """The same, one feature after the other: shape (d, rows)."""
-        found = np.empty((self.count, len(x)))
-        for first, block in self._blocks(x):
-            found[:, first : first + block.shape[1]] = block
+    def times(self, x: FloatArray, *vectors: FloatArray) -> list[FloatArray]:
+        """The features of rows x by each vector of shape (d,): arrays of shape (rows,), each row's of that row alone.
+
+        Block by block, since memory for all features of many rows would be taken afresh from the system each time.
+        """
+        found = [np.empty(len(x)) for _ in vectors]
+        rows = np.empty((BLOCK, self.count))
+        for first, block in self.blocks(x):
+            part = rows[: block.shape[1]]
+            part[:] = block.T
+            for vector, products in zip(vectors, found, strict=True):
+                # einsum and not BLAS, so that a row's sum does not depend on where it stands.
+                products[first : first + len(part)] = np.einsum("ij,j->i", part, vector)
         return found
 
-    def _blocks(self, x: FloatArray) -> Iterator[tuple[int, FloatArray]]:
+    def blocks(self, x: FloatArray) -> Iterator[tuple[int, FloatArray]]:
         """A first row and the features of rows from there, shape (d, at most BLOCK); the next ones overwrite them."""
         block, spare = np.zeros((self.count, BLOCK)), np.empty((self.count, BLOCK))
         x, runs = x[:, list(self.columns.kept)], self.columns.pair_runs if self.pairs else []

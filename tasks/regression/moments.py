@@ -38,9 +38,15 @@ def moment_sums(pieces: Pieces, features: Features, workers: int = 1) -> FloatAr
     treated = on_lattice(np.array([-scales.share, 1 - scales.share]) / scales.larger)
 
     def of(rows: Rows) -> FloatArray:
-        xs, rho = features.by_feature(rows.x), on_lattice(scales.residuals(rows))
+        rho = on_lattice(scales.residuals(rows))
         tau = treated[(rows.t != 0).astype(np.intp)]
-        return np.concatenate([xs @ rho, xs @ tau, [rho @ rho], (xs @ xs.T)[upper]])
+        cross, apart, gram = np.zeros(d), np.zeros(d), np.zeros((d, d))
+        for first, xs in features.blocks(rows.x):
+            part = slice(first, first + xs.shape[1])
+            cross += xs @ rho[part]
+            apart += xs @ tau[part]
+            gram += xs @ xs.T
+        return np.concatenate([cross, apart, [rho @ rho], gram[upper]])
 
     sums = exact_sums(pieces, of, moment_numbers(d), workers)
     sums[2 * d + 1 :] *= np.where(upper[0] == upper[1], 1.0, math.sqrt(2))

@@ -46,11 +46,11 @@ def scores(rows: Rows, scales: Scales, features: Features | None, choice: Adjust
     if features is None or not choice.adjusted:
         plain: FloatArray = weight * residual
         return plain
-    xs = features.of(rows.x)
+    by_slopes, by_weights = features.times(rows.x, choice.slopes, choice.weights)
     # The arms' means of the features are (1-p) D and -p D.
     arms = np.where(treated, 1 - p, -p)
-    predicted = np.einsum("ij,j->i", xs, choice.slopes) - arms * float(choice.apart @ choice.slopes)
-    index = np.einsum("ij,j->i", xs, choice.weights) - arms * choice.index
+    predicted = by_slopes - arms * float(choice.apart @ choice.slopes)
+    index = by_weights - arms * choice.index
     treated_lean, control_lean = choice.leaning
     balanced = np.where(treated, 1 - treated_lean * index, 1 + control_lean * index)
     found: FloatArray = weight * balanced * (residual - predicted)
