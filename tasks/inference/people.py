@@ -103,7 +103,9 @@ def _in_range(outcome: FloatArray, mean: float, deviation: float) -> FloatArray:
 
     if deviation > TWO_VALUES:
         # A normal outcome of this deviation would not fit into the range; one of two values does.
-        return np.where(outcome > np.quantile(outcome, (1 - mean) / 2), 1.0, -1.0)
+        two = np.where(outcome > np.quantile(outcome, (1 - mean) / 2), 1.0, -1.0)
+        spread = float(two.std())
+        return mean + (two - mean) * min(1.0, deviation / spread) if spread > 0 else two
     room = 1 - abs(mean)
     if 0 < room < ROOM * deviation:
         # Nor would one whose mean lies beside an end; one with a tail to the other side does.
