@@ -83,6 +83,11 @@ YUAN = Paper(
             "privsyn",
             "the text has more than 1 on all four sets, and about 4 on LaLonde; ours is its authors' definition",
         ),
+        _competitor(
+            "Figure 2: PrivSyn as packaged, epsilon 1",
+            "privsyn_core",
+            "the text has more than 1 on all four sets; here on LaLonde and Synth. It does not say whose code it ran",
+        ),
         _competitor("Figure 2 beside `auto`, label level, epsilon 1", "auto_label"),
         _competitor("Figure 2 beside `auto`, sample level, epsilon 1", "auto_sample"),
         _competitor("Related work: Guha and Reiter, epsilon 1", "guha_reiter", "named, not run, by the paper"),

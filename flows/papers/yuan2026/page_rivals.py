@@ -84,7 +84,8 @@ def parts(rows: Rows) -> list[str]:
         "is its authors' with the settings of their code (all pairs as workload, at first 16 rounds a column, models "
         "of at most 80 MB), but that a fit goes on where the one before ended, by steps with a line search until 20 "
         "gain less than .01 of log-likelihood, 300 at most, where theirs has 1,000 steps without one. Neither is a "
-        "package's. For both continuous columns are cut into 16 equal bins and read back at their middle; an arm that "
+        "package's; *PrivSyn as packaged* is privsyn-core 0.1.1 in an environment of its own, with its own noise. For "
+        "all three continuous columns are cut into 16 equal bins and read back at their middle; an arm that "
         "has fewer than 5 units in the synthetic data is *no answer*.",
         "### Who won where",
         *(part for level in LEVELS for part in _winners(rows, level)),
