@@ -115,7 +115,10 @@ def assembled(
         for words, said in (
             (COVERS, models > 0),
             (COVERS_CONFOUNDING, omitted is not None),
-            (COVERS_DECLARED if _is_partly(recipe, nuisances) else COVERS_OPEN, whole.offset > 0),
+            (
+                COVERS_DECLARED if _allows_for_all(study, summaries, nuisances) else COVERS_OPEN,
+                whole.offset > 0,
+            ),
         )
         if said
     ]
@@ -148,23 +151,29 @@ def findings(
         "folds": recipe.folds,
         "propensity_model": propensity_kind(study, nuisances),
         "outcome_model": "arm means" if recipe.slopes_cost is None else "ridge with common slopes",
-        "not_covered": _not_covered(study, recipe, nuisances),
+        "not_covered": _not_covered(study, summaries, nuisances),
     }
     if study.estimator.propensity.known is None:
-        details["adjustment"] = adjustment(recipe, nuisances)
+        details["adjustment"] = adjustment(study, recipe, summaries, nuisances)
         unbiased = replace(found.whole, value=found.value)
         details["robustness_value"] = robustness_value(unbiased, noise, study.confidence, found.upper, units)
     return EffectFindings(found.value, found.interval, variance, details | models_in_words(study, summaries, nuisances))
 
 
-def adjustment(recipe: Recipe, nuisances: Sequence[Nuisances]) -> str:
-    """What was done about confounding where the propensity is not known."""
-    slopes = [models.outcome.adjusts for models in nuisances]
-    if are_weighted(nuisances) and not any(slopes):
+def adjustment(
+    study: AipwStudy, recipe: Recipe, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
+) -> str:
+    """What was done about confounding where the propensity is not known.
+
+    A fold whose released moments show that lines have next to nothing to adjust for is adjusted linearly, too.
+    """
+    folds = _open_folds(study, summaries, nuisances)
+    lines = [models.outcome.adjusts or fold.left < fold.declared for models, fold in zip(nuisances, folds, strict=True)]
+    if are_weighted(nuisances) and not any(lines):
         return WEIGHTED
-    if not any(slopes):
+    if not any(lines):
         return UNADJUSTED if recipe.slopes_cost is None and recipe.penalty is None else SWITCHED
-    if not all(slopes) or max(models.outcome.loose for models in nuisances) > LOOSE:
+    if not all(lines) or any(fold.left > LOOSE * fold.declared for fold in folds):
         return PARTLY
     return BOTH if are_weighted(nuisances) else LINEAR
 
@@ -198,20 +207,31 @@ def left_out(
     estimator = study.estimator
     if estimator.propensity.known is not None or estimator.omitted_confounding:
         return 0.0
-    declared = estimator.unadjusted.bias()
+    parts = (fold.left for fold in _open_folds(study, summaries, nuisances))
+    return sum(size * left for size, left in zip(recipe.known_sizes, parts, strict=True)) / sum(recipe.known_sizes)
+
+
+class OpenFold(NamedTuple):
+    """What a fold leaves of confounding, and all that the study declares; scaled outcomes."""
+
+    left: float
+    declared: float
+
+
+def _open_folds(study: AipwStudy, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]) -> list[OpenFold]:
     # What moments that say nothing leave is measured by this alone, and noise has made the smaller ones small.
-    largest = max(found.deviation for found in summaries)
-    units, total = sum(recipe.known_sizes), 0.0
-    for size, found, models in zip(recipe.known_sizes, summaries, nuisances, strict=True):
+    largest, folds = max(found.deviation for found in summaries), []
+    for found, models in zip(summaries, nuisances, strict=True):
         outcome = models.outcome
         loose = _open_part(study, found, outcome.loose)
-        left = declared * (largest if loose == 1.0 else found.deviation)
+        left = declared = study.estimator.unadjusted.bias() * (largest if loose == 1.0 else found.deviation)
         if outcome.adjusts:
-            left = min(left, left * loose + outcome.missing)
+            # Of what shrinkage took off nothing is known where noise drowns it.
+            left = min(left, left * max(loose, 1 - outcome.common_factor) + outcome.missing)
         elif loose < 1.0:
             left = min(max(left, outcome.seen), outcome.hidden)
-        total += size / units * left
-    return total
+        folds.append(OpenFold(left, declared))
+    return folds
 
 
 def is_rare(study: AipwStudy, summary: ArmSummary) -> bool:
@@ -237,17 +257,17 @@ def are_weighted(nuisances: Sequence[Nuisances]) -> bool:
     return any(models.coefficients is not None for models in nuisances)
 
 
-def _is_partly(recipe: Recipe, nuisances: Sequence[Nuisances]) -> bool:
-    """Whether less than all was adjusted for, so that the declared size is allowed for, or much of it."""
-    return adjustment(recipe, nuisances) not in (LINEAR, BOTH)
+def _allows_for_all(study: AipwStudy, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]) -> bool:
+    """Whether confounding of the declared size lies within the interval, whatever its form."""
+    return all(fold.left >= fold.declared for fold in _open_folds(study, summaries, nuisances))
 
 
-def _not_covered(study: AipwStudy, recipe: Recipe, nuisances: Sequence[Nuisances]) -> str:
+def _not_covered(study: AipwStudy, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]) -> str:
     if study.estimator.propensity.known is not None:
         return NOT_COVERED_KNOWN
-    if study.estimator.omitted_confounding is None and _is_partly(recipe, nuisances):
-        return NOT_COVERED_DECLARED
-    return NOT_COVERED if study.estimator.omitted_confounding is None else NOT_COVERED_BEYOND
+    if study.estimator.omitted_confounding is not None:
+        return NOT_COVERED_BEYOND
+    return NOT_COVERED_DECLARED if _allows_for_all(study, summaries, nuisances) else NOT_COVERED
 
 
 def _estimate(released: FloatArray, bound: ScoreRange, units: int, half_outcome: float) -> Estimate:

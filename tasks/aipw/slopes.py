@@ -183,8 +183,11 @@ def error_variance(moments: Moments, shrunk: Shrunk) -> float:
     values, vectors, noise = moments.values, moments.vectors, moments.noise
     weights = shrunk.common_factor + shrunk.leaning_factor * moments.lean
     along = (vectors.T @ moments.shrunk_difference) / values
-    # |G^-1 D|^2, D the difference of the arms' means, less what noise adds to it on average.
-    reach = max(0.0, float(np.sum(((vectors.T @ moments.difference) ** 2 - moments.difference_noise**2) / values**2)))
+    # |G^-1 D|^2, D the difference of the arms' means, less what noise adds to it on average, and a deviation more: that
+    # noise hides how far the arms lie apart does not free slopes of error.
+    square, added = (vectors.T @ moments.difference) ** 2, moments.difference_noise**2
+    spread = float(np.sum((2 * added**2 + 4 * added * np.maximum(square - added, 0.0)) / values**4))
+    reach = max(0.0, float(np.sum((square - added) / values**2))) + CAUTION * math.sqrt(spread)
     levers = weights * (moments.centres @ vectors @ along)
     variance = noise**2 * float(weights @ weights) * reach + (noise / MEANS_WEIGHT) ** 2 * float(levers @ levers)
     variance += second_moment_error(shrunk.slopes @ vectors / moments.limit, along, reach, noise, moments.second_factor)
