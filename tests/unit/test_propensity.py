@@ -190,7 +190,12 @@ def test_at_label_level_the_fit_is_public_and_uses_every_unit() -> None:
     split_stage(study, rehearsed)
     budget = RehearsalBudget(0)
     released = propensity.propensity_stage(study, sizes_of(study, 400), rehearsed, budget)
-    np.testing.assert_array_equal(released, fit(rows, 0.1))
+    # Columns are scaled by what they are, which is public; a column that does not vary is made 1.
+    deviation = rows.x.std(axis=0)
+    size = np.where(deviation > 1e-9, deviation * np.sqrt(len(deviation)), np.abs(rows.x.mean(axis=0)))
+    expected = fit(Rows(rows.x / size, rows.t, rows.u), 0.1) / size
+    np.testing.assert_allclose(released, expected, rtol=1e-7, atol=1e-9)
+    assert not np.allclose(released, fit(Rows(rows.x[:200], rows.t[:200], rows.u[:200]), 0.1), atol=1e-3)
     assert budget.charges == []
 
 
