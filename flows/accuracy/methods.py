@@ -54,7 +54,7 @@ def _regression(population: KnownPopulation) -> Mapping[str, Any]:
 
 
 def _aipw(population: KnownPopulation) -> Mapping[str, Any]:
-    return {"name": "aipw", "propensity": {"known": 0.5}} if population.trial else {"name": "aipw"}
+    return {"name": "aipw", "propensity": {"known": population.chance}} if population.trial else {"name": "aipw"}
 
 
 def _balancing(population: KnownPopulation) -> Mapping[str, Any]:

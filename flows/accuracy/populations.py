@@ -51,6 +51,11 @@ class KnownPopulation:
         """The only numbers of units that there are; empty: any."""
         return ()
 
+    @property
+    def chance(self) -> float:
+        """Everybody's of treatment, in a trial."""
+        return 0.5
+
     def truth_in(self, run: int) -> float:
         """The effect that intervals of run ``run`` should hold."""
         del run

@@ -65,6 +65,11 @@ class PublicTable(KnownPopulation):
         """The table's number of rows."""
         return (self.frames[0].height,)
 
+    @property
+    def chance(self) -> float:
+        """The share that the trial treated."""
+        return float(self.frames[0]["t"].mean())  # type: ignore[arg-type]
+
     def truth_in(self, run: int) -> float:
         """The effect in the draw of run ``run``, or least squares on it."""
         return self.truths[run % len(self.truths)]
