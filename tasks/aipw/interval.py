@@ -43,6 +43,8 @@ NOT_COVERED_BEYOND = "confounding, clipping, misspecification and shrinkage that
 NOT_COVERED_KNOWN = "treatment that was not randomised as the known propensity says"
 BOTH = "adjusted by a model of treatment, and linearly"
 WEIGHTED = "partly adjusted, by a model of treatment alone"
+# Slopes of which shrinkage kept so much are mostly signal: what was taken off is in their variance.
+MOSTLY_KEPT = 0.5
 # Of an adjustment: "partly" if more of it is open.
 LOOSE = 0.1
 COVERS_OPEN = "what cuts and noisy second moments leave of the adjustment"
@@ -226,8 +228,8 @@ def _open_folds(study: AipwStudy, summaries: Sequence[ArmSummary], nuisances: Se
         loose = _open_part(study, found, outcome.loose)
         left = declared = study.estimator.unadjusted.bias() * (largest if loose == 1.0 else found.deviation)
         if outcome.adjusts:
-            # Of what shrinkage took off nothing is known where noise drowns it.
-            left = min(left, left * max(loose, 1 - outcome.common_factor) + outcome.missing)
+            # Of what shrinkage took off nothing is known where noise drowns most of it.
+            left = min(left, left * max(loose, 1 - outcome.common_factor / MOSTLY_KEPT) + outcome.missing)
         elif loose < 1.0:
             left = min(max(left, outcome.seen), outcome.hidden)
         folds.append(OpenFold(left, declared))
