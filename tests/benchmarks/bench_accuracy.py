@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 
-from causalveil.flows.accuracy.cells import AccuracyCell, least_squares_error, run_cell
+from causalveil.flows.accuracy.cells import ESTIMATORS, AccuracyCell, least_squares_error, run_cell
 from causalveil.flows.accuracy.populations import POPULATIONS
 
 CELLS = (
@@ -25,7 +25,6 @@ CELLS = (
     ("skewed6", 10_000, "1"),
     ("logged6", 10_000, "1"),
 )
-ESTIMATORS = ("regression", "aipw", "difference_in_means")
 LABEL_CELLS = (
     *((name, 3_000, "1") for name in ("toeplitz18", "flags15", "binary11", "curved8", "rare10", "trial6", "skewed6")),
     *(("rare10", 3_000, epsilon) for epsilon in ("0.1", "4")),
@@ -41,7 +40,7 @@ def main(runs: int) -> None:
     sys.stdout.write("|---" * (len(ESTIMATORS) + 2) + "|\n")
     for name, units, epsilon in CELLS:
         population = POPULATIONS[name]
-        found = [run_cell(population, {"name": each}, units, epsilon, runs=runs) for each in ESTIMATORS]
+        found = [run_cell(population, each(population), units, epsilon, runs=runs) for each in ESTIMATORS.values()]
         plain = f"{least_squares_error(population, units, runs):.3f}"
         cells = " | ".join([f"{population.title}, {units:,}, {epsilon}", *map(said, found), plain])
         sys.stdout.write(f"| {cells} |\n")
