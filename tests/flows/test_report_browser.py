@@ -25,7 +25,7 @@ NAMES = (
         "pooled fixed",
         "pooled long",
     ),
-    *("balancing", "balance", "attenuated", "no scores", "protocol", "withheld", "pooled protocol"),
+    *("balancing", "balance", "attenuated", "no scores", "as they are", "protocol", "withheld", "pooled protocol"),
     *(f"regression {place}" for place in range(5)),
 )
 
