@@ -68,7 +68,7 @@ class PublicTable(KnownPopulation):
     @property
     def chance(self) -> float:
         """The share that the trial treated."""
-        return float(self.frames[0]["t"].mean())  # type: ignore[arg-type]
+        return float(self.frames[0]["t"].to_numpy().mean())
 
     def truth_in(self, run: int) -> float:
         """The effect in the draw of run ``run``, or least squares on it."""

@@ -74,6 +74,11 @@ def expected(study: AipwStudy, sizes: Sizes, stand_in: StandIn, effect: float | 
     return planning.expected(study, sizes, stand_in, effect)
 
 
+def warned(study: AipwStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
+    """The warnings of :func:`expected` without an effect: they need no rehearsal."""
+    return list(planning.expected(study, sizes, stand_in, None, rehearses=False)["warnings"])
+
+
 def formula(study: AipwStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
     """Expected half-width without a rehearsal; None where the stand-in population cannot be analysed."""
     found: float | None = planning.expected(study, sizes, stand_in, None, rehearses=False).get("half_width")

@@ -11,14 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators.rehearsed import SLOW, rehearsed
+from causalveil.flows.estimators.rehearsed import SLOW, rehearsed, weighed_once
 from causalveil.flows.planning import balancing as planning
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.balancing import stages, weights
-from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.balancing.weights import Balance
 from causalveil.tasks.inference.assemble import EffectFindings
 
 
@@ -30,11 +30,17 @@ def declare(study: BalancingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
 
 def estimate(run: Run[BalancingStudy], stage: Engine) -> EffectFindings:
     """The order of the stages."""
-    study, enclave = run.study, run.enclave
     enter(run, stage)
-    found = stage(weights.weigh_stage, study, enclave)
-    statistics = stage(stages.perturb_stage, study, enclave, found, run.budget)
-    return stage(stages.interval_stage, study, found, statistics)
+    return _answer(run, stage, _weigh(run, stage))
+
+
+def _weigh(run: Run[BalancingStudy], stage: Engine) -> Balance:
+    return stage(weights.weigh_stage, run.study, run.enclave)
+
+
+def _answer(run: Run[BalancingStudy], stage: Engine, found: Balance) -> EffectFindings:
+    statistics = stage(stages.perturb_stage, run.study, run.enclave, found, run.budget)
+    return stage(stages.interval_stage, run.study, found, statistics)
 
 
 def expected(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
@@ -46,19 +52,14 @@ def expected(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: flo
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
     """
-    weighed: list[tuple[Enclave, weights.Balance]] = []
-
-    def again(run: Run[BalancingStudy], stage: Engine) -> EffectFindings:
-        """Weights are public and slow: once for all draws of the same people."""
-        if not weighed or weighed[-1][0] is not run.enclave:
-            weighed.append((run.enclave, stage(weights.weigh_stage, run.study, run.enclave)))
-        balance = weighed[-1][1]
-        statistics = stage(stages.perturb_stage, run.study, run.enclave, balance, run.budget)
-        return stage(stages.interval_stage, run.study, balance, statistics)
-
     randomised = study.estimator.allowance == 0
-    found = rehearsed(again, study, sizes, stand_in, randomised, most=SLOW, by_chance=True)
+    found = rehearsed(weighed_once(_weigh, _answer), study, sizes, stand_in, randomised, most=SLOW, by_chance=True)
     return planning.expected(study, sizes, stand_in, effect, found)
+
+
+def warned(study: BalancingStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
+    """The warnings of :func:`expected` without an effect: they need no rehearsal."""
+    return list(planning.expected(study, sizes, stand_in, None)["warnings"])
 
 
 def formula(study: BalancingStudy, sizes: Sizes, stand_in: StandIn) -> float | None:

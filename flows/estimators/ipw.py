@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators.rehearsed import most_public, rehearsed
+from causalveil.flows.estimators.rehearsed import most_public, rehearsed, weighed_once
 from causalveil.flows.planning import ipw as planning
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.ipw import IpwStudy
@@ -24,7 +24,6 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.balancing.weights import Balance
 from causalveil.tasks.enclave import split
-from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.ipw import interval, perturb, public_scores, weights
 from causalveil.tasks.machine.arrays import FloatArray
@@ -80,16 +79,7 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | N
     # Elsewhere scores and noise on them are what the formulas say.
     if study.privacy.level is not Level.label:
         return planning.expected(study, sizes, stand_in, effect, None)
-    weighed: list[tuple[Enclave, Balance]] = []
-
-    def again(run: Run[IpwStudy], stage: Engine) -> EffectFindings:
-        """Public weights serve all draws of the same people."""
-        if not public_scores.has_public_scores(run.study):
-            return estimate(run, stage)
-        if not weighed or weighed[-1][0] is not run.enclave:
-            weighed.append((run.enclave, _weigh(run, stage)))
-        return _answer(run, stage, weighed[-1][1])
-
+    again = weighed_once(_weigh, _answer) if public_scores.has_public_scores(study) else estimate
     randomised = study.estimator.unadjusted.outcome == 0
     most = most_public(study)
     found = rehearsed(again, study, sizes, stand_in, randomised, most, bias_stays=True, by_chance=True)
@@ -97,9 +87,7 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | N
 
 
 def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
-    """The warnings of :func:`expected` without an effect."""
-    if study.privacy.level is Level.label:
-        return list(expected(study, sizes, stand_in, None)["warnings"])
+    """The warnings of :func:`expected` without an effect: they need no rehearsal."""
     return list(planning.expected(study, sizes, stand_in, None, alternatives=False)["warnings"])
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.estimators.rehearsed import QUICK, most_public, rehearsed
+from causalveil.flows.estimators.rehearsed import QUICK, most_public, rehearsed, weighed_once
 from causalveil.flows.planning import matching as planning
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.matching import MatchingStudy
@@ -24,7 +24,6 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.balancing import imbalance
 from causalveil.tasks.enclave import split
-from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval, perturb, respond, weights
@@ -45,8 +44,7 @@ def declare(study: MatchingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
 
 def estimate(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
     """The order of the stages."""
-    reuse, coefficients = _match(run, stage)
-    return _answer(run, stage, reuse, coefficients)
+    return _answer(run, stage, _match(run, stage))
 
 
 def _match(run: Run[MatchingStudy], stage: Engine) -> tuple[Reuse, FloatArray]:
@@ -62,7 +60,8 @@ def _match(run: Run[MatchingStudy], stage: Engine) -> tuple[Reuse, FloatArray]:
     return reuse, coefficients
 
 
-def _answer(run: Run[MatchingStudy], stage: Engine, reuse: Reuse, coefficients: FloatArray) -> EffectFindings:
+def _answer(run: Run[MatchingStudy], stage: Engine, matched: tuple[Reuse, FloatArray]) -> EffectFindings:
+    reuse, coefficients = matched
     sums = stage(perturb.perturb_stage, run.study, run.enclave, reuse, run.budget)
     return stage(interval.interval_stage, run.study, run.sizes, reuse, coefficients, sums)
 
@@ -80,17 +79,14 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: floa
     if study.privacy.level is not Level.label:
         found = rehearsed(estimate, study, sizes, stand_in, randomised, most=QUICK)
         return planning.expected(study, sizes, stand_in, effect, found)
-    matched: list[tuple[Enclave, Reuse, FloatArray]] = []
-
-    def again(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
-        """A public matching serves all draws of the same people."""
-        if not matched or matched[-1][0] is not run.enclave:
-            matched.append((run.enclave, *_match(run, stage)))
-        return _answer(run, stage, *matched[-1][1:])
-
-    most = most_public(study)
+    most, again = most_public(study), weighed_once(_match, _answer)
     found = rehearsed(again, study, sizes, stand_in, randomised, most, bias_stays=True, by_chance=True)
     return planning.expected(study, sizes, stand_in, effect, found)
+
+
+def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
+    """The warnings of :func:`expected` without an effect: they need no rehearsal."""
+    return list(planning.expected(study, sizes, stand_in, None)["warnings"])
 
 
 def formula(study: MatchingStudy, sizes: Sizes, stand_in: StandIn) -> float | None:

@@ -11,24 +11,25 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
-from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.planning.sentences import Widths
+from causalveil.flows.engine.engine import DirectEngine, Engine
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.enclave.enclave import Enclave, MemoryEnclave
 from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.people import enough, people
+from causalveil.tasks.inference.people import Rehearsed, enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
+S = TypeVar("S", bound=EffectStudy)
+W = TypeVar("W")
 # Each sample of people is drawn for so many times: weights of one are slow.
 MOST, DRAWS, OF_ONE = 8_000, 8, 4
 # Units of a rehearsal of an estimator that is quick, or slow.
@@ -46,7 +47,7 @@ def rehearsed(
     most: int = MOST,
     bias_stays: bool = False,
     by_chance: bool = False,
-) -> Widths | None:
+) -> Rehearsed | None:
     """What the estimator says of the stand-in population on average; None where it has no answer there.
 
     Args:
@@ -74,7 +75,26 @@ def rehearsed(
             found.append(_smaller(one, more, bias_stays) if label else _scaled(one, more))
     except CausalveilError:
         return None
-    return Widths(*np.mean(found, axis=0).tolist())
+    return Rehearsed(*np.mean(found, axis=0).tolist())
+
+
+def weighed_once(
+    weigh: Callable[[Run[S], Engine], W], answer: Callable[[Run[S], Engine, W], EffectFindings]
+) -> Callable[[Run[S], Engine], EffectFindings]:
+    """The order of the stages, public weights computed once for all draws of the same people.
+
+    Args:
+        weigh: what needs no draw and is slow.
+        answer: what is drawn, and said.
+    """
+    last: list[tuple[Enclave, W]] = []
+
+    def again(run: Run[S], stage: Engine) -> EffectFindings:
+        if not last or last[0][0] is not run.enclave:
+            last[:] = [(run.enclave, weigh(run, stage))]
+        return answer(run, stage, last[0][1])
+
+    return again
 
 
 def most_public(study: EffectStudy) -> int:

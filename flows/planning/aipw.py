@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.planning.sentences import say_effect, say_interval
+from causalveil.flows.planning.sentences import put_into, say_effect, say_interval
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Guarantee
@@ -47,12 +47,8 @@ def expected(
     }
     if rehearses:
         mean = rehearsed(study, sizes, stand_in)
-        numbers |= {
-            "half_width": mean.half_width,
-            "noise_standard_error": mean.noise,
-            "sampling_standard_error": mean.sampling,
-            "bias": mean.bias,
-        }
+        put_into(numbers, mean)
+        numbers["bias"] = mean.bias
     sentences = [
         say_interval(study, numbers),
         f"Cross-fitting: each unit trains the models of {folds - 1} of {folds} folds and is scored in its own, so it "

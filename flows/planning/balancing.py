@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.planning.sentences import Widths, say_effect, say_interval
+from causalveil.flows.planning.sentences import put_into, say_effect, say_interval
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.balancing import expected as balancing_expected
+from causalveil.tasks.inference.people import Rehearsed
 
 
 def expected(
-    study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Widths | None = None
+    study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Rehearsed | None = None
 ) -> dict[str, Any]:
     """Expected half-width and its parts; sentences for people, numbers for scripts.
 
@@ -33,7 +34,7 @@ def expected(
         "bias": found.interval.bias,
     }
     if rehearsed is not None:
-        rehearsed.put_into(numbers)
+        put_into(numbers, rehearsed)
     sentences = [say_interval(study, numbers)]
     if study.estimator.allowance > 0:
         sentences.append(

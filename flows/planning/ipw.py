@@ -5,11 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from causalveil.flows.planning.sentences import Widths, say_imbalance, say_interval
+from causalveil.flows.planning.sentences import put_into, say_imbalance, say_interval
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Variant
+from causalveil.tasks.inference.people import Rehearsed
 from causalveil.tasks.ipw import expected as ipw_expected
 from causalveil.tasks.ipw import public_scores
 from causalveil.tasks.ipw.interval import ENOUGH
@@ -21,7 +22,7 @@ def expected(
     sizes: Sizes,
     stand_in: StandIn,
     effect: float | None,
-    rehearsed: Widths | None = None,
+    rehearsed: Rehearsed | None = None,
     *,
     alternatives: bool = True,
 ) -> dict[str, Any]:
@@ -45,7 +46,7 @@ def expected(
         "whole_range": foreseen.whole_range,
     }
     if rehearsed is not None:
-        rehearsed.put_into(numbers)
+        put_into(numbers, rehearsed)
     sentences = [
         say_interval(study, numbers),
     ]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.planning.sentences import Widths, say_imbalance, say_interval
+from causalveil.flows.planning.sentences import put_into, say_imbalance, say_interval
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
+from causalveil.tasks.inference.people import Rehearsed
 from causalveil.tasks.matching import expected as matching_expected
 
 # Noise on a score, against its range of 1, beyond which neighbours are hardly near each other.
@@ -16,7 +17,7 @@ BLURRED = 0.1
 
 
 def expected(
-    study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Widths | None = None
+    study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, rehearsed: Rehearsed | None = None
 ) -> dict[str, Any]:
     """Expected half-width and its parts, caps, what randomised treatments leave; sentences and numbers.
 
@@ -43,7 +44,7 @@ def expected(
         "largest_weight": float(reuse.largest_weight),
     }
     if rehearsed is not None:
-        rehearsed.put_into(numbers)
+        put_into(numbers, rehearsed)
     sentences = [
         say_interval(study, numbers),
         f"A treated unit may serve {reuse.caps[0]} times, a control {reuse.caps[1]} times, if scores have nothing to "

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.inference.people import Rehearsed
 
 # The warning of arms that are compared as they are.
 UNADJUSTED = (
@@ -15,22 +15,13 @@ UNADJUSTED = (
 )
 
 
-@dataclass(frozen=True)
-class Widths:
-    """What a rehearsal came to on average, in outcome units."""
-
-    half_width: float
-    noise: float
-    sampling: float
-    bias: float
-
-    def put_into(self, numbers: dict[str, Any]) -> None:
-        """In place of what formulas expect."""
-        numbers |= {
-            "half_width": self.half_width,
-            "noise_standard_error": self.noise,
-            "sampling_standard_error": self.sampling,
-        }
+def put_into(numbers: dict[str, Any], found: Rehearsed) -> None:
+    """What a rehearsal came to, in place of what formulas expect."""
+    numbers |= {
+        "half_width": found.half_width,
+        "noise_standard_error": found.noise,
+        "sampling_standard_error": found.sampling,
+    }
 
 
 def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:

@@ -99,14 +99,16 @@ def _ipw() -> Estimator[IpwStudy]:
 def _matching() -> Estimator[MatchingStudy]:
     from causalveil.flows.estimators import matching
 
-    return Estimator(MatchingStudy, matching.declare, matching.estimate, matching.expected, matching.formula)
+    return Estimator(
+        MatchingStudy, matching.declare, matching.estimate, matching.expected, matching.formula, matching.warned
+    )
 
 
 @_entry(AipwStudy)
 def _aipw() -> Estimator[AipwStudy]:
     from causalveil.flows.estimators import aipw
 
-    return Estimator(AipwStudy, aipw.declare, aipw.estimate, aipw.expected, aipw.formula)
+    return Estimator(AipwStudy, aipw.declare, aipw.estimate, aipw.expected, aipw.formula, aipw.warned)
 
 
 @_entry(DifferenceStudy)
@@ -129,7 +131,9 @@ def _regression() -> Estimator[RegressionStudy]:
 def _balancing() -> Estimator[BalancingStudy]:
     from causalveil.flows.estimators import balancing
 
-    return Estimator(BalancingStudy, balancing.declare, balancing.estimate, balancing.expected, balancing.formula)
+    return Estimator(
+        BalancingStudy, balancing.declare, balancing.estimate, balancing.expected, balancing.formula, balancing.warned
+    )
 
 
 @_entry(RegressionProtocol)

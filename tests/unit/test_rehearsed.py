@@ -6,6 +6,7 @@ import pytest
 
 from causalveil.flows.accuracy.cells import run_cell
 from causalveil.flows.accuracy.later import LATER
+from causalveil.flows.accuracy.measure import study_of
 from causalveil.flows.accuracy.methods import METHODS
 from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.flows.estimators.rehearsed import SLOW
@@ -68,3 +69,13 @@ def test_what_depends_on_unknown_confounding_is_a_range_between_two_public_ends(
     assert not 0.85 < cell.planned / cell.half_width < 1.15
     assert f"± {low:.3g}" in said["sentences"][1]
     assert f"{high:.3g}" in said["sentences"][1]
+
+
+@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.level])
+def test_a_run_warns_of_what_plan_warns_of_without_a_rehearsal(method: str) -> None:
+    """Noise that drowns a study of 400 people, and one of few covariates that it does not."""
+    for name, epsilon in (("flags15", "0.1"), ("normals2", "8")):
+        study = study_of(POPULATIONS[name], METHODS[method], epsilon)
+        estimator, sizes = estimator_of(study), sizes_of(study, 400)
+        plan = estimator.expected(study, sizes, StandIn(), None)
+        assert estimator.warnings(study, sizes, StandIn()) == tuple(plan["warnings"])
