@@ -44,6 +44,11 @@ class Propensity(Frozen):
         """Between which values every score lies."""
         return self.clip if self.known is None else (self.known, self.known)
 
+    def clipped(self, score: float) -> float:
+        """``score``, or the nearer of these bounds."""
+        low, high = self.bounds
+        return min(max(score, low), high)
+
 
 class OutcomeModelSettings(Frozen):
     """The outcome model. Rows of covariates longer than ``radius`` are cut to it while the model is learnt and used:

@@ -16,7 +16,8 @@ import numpy as np
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import CategoricalCovariate
-from causalveil.tasks.aipw.interval import are_weighted, assembled
+from causalveil.tasks.aipw.adjustment import are_weighted
+from causalveil.tasks.aipw.interval import assembled
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, summary_from, without_slopes
 from causalveil.tasks.aipw.recipe import EXPLAINED, MEANS_WEIGHT, Recipe, candidates
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange, fold_range, score_range
@@ -118,8 +119,7 @@ def foreseen_sums(
     bound, units = score_range(study, models), sum(plan.known_sizes)
     share = float(np.mean([one.treated_share for one in summaries]))
     deviation = float(np.mean([one.deviation for one in summaries]))
-    low, high = study.estimator.propensity.bounds
-    used = min(max(share, low), high)
+    used = study.estimator.propensity.clipped(share)
     square = deviation**2 * (share / used**2 + (1 - share) / (1 - used) ** 2) / bound.half**2
     middle = min(max(-bound.middle / bound.half, -1.0), 1.0)
     return bound, np.array([middle, min(square + middle**2, 1.0)]) * units

@@ -15,38 +15,22 @@ import numpy as np
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
+from causalveil.tasks.aipw.adjustment import AipwAdjustment, adjustment, are_weighted, is_rare
 from causalveil.tasks.aipw.outcome_model import ArmSummary
 from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange
-from causalveil.tasks.aipw.shrinkage import CUTS
 from causalveil.tasks.enclave.normalise import feature_names
 from causalveil.tasks.inference import bernstein
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
 from causalveil.tasks.inference.confounding import (
     COVERS_CONFOUNDING,
     COVERS_DECLARED,
-    LINEAR,
-    NOT_COVERED_DECLARED,
-    PARTLY,
-    SWITCHED,
-    UNADJUSTED,
     bias_ratio,
     robustness_value,
 )
 from causalveil.tasks.inference.variance_allowance import allowance
 from causalveil.tasks.machine.arrays import FloatArray
 
-NOT_COVERED = (
-    "confounding; clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model"
-)
-NOT_COVERED_BEYOND = "confounding, clipping, misspecification and shrinkage that leave more than the declared shares"
-NOT_COVERED_KNOWN = "treatment that was not randomised as the known propensity says"
-BOTH = "adjusted by a model of treatment, and linearly"
-WEIGHTED = "partly adjusted, by a model of treatment alone"
-# Slopes of which shrinkage kept so much are mostly signal: what was taken off is in their variance.
-MOSTLY_KEPT = 0.5
-# Of an adjustment: "partly" if more of it is open.
-LOOSE = 0.1
 COVERS_OPEN = "what cuts and noisy second moments leave of the adjustment"
 COVERS = "noise of the outcome model and the treated share, to first order"
 
@@ -61,6 +45,7 @@ class Assembled(NamedTuple):
         upper: upper bound on the sampling variance.
         whole: the estimate as it was before.
         noise: of the scores' sums.
+        adjustment: what was done about confounding.
     """
 
     value: float
@@ -69,6 +54,7 @@ class Assembled(NamedTuple):
     upper: float
     whole: Estimate
     noise: Noise
+    adjustment: AipwAdjustment
 
     @property
     def half_width(self) -> float:
@@ -102,13 +88,13 @@ def assembled(
     models = nuisance_variance(study, recipe, summaries, nuisances) * (study.outcome.width / 2) ** 2
     # Both are symmetric around zero and independent: their variances add up.
     whole = replace(estimate, noise=math.hypot(estimate.noise, math.sqrt(models) / noise.deviation))
-    omitted = study.estimator.omitted_confounding
+    omitted, adjusted = study.estimator.omitted_confounding, adjustment(study, recipe, summaries, nuisances)
     whole = replace(
         whole,
         allowance=None if quick else variance_allowance(whole, noise, study.confidence),
         bias=bias_ratio(omitted, units),
-        offset=left_out(study, recipe, summaries, nuisances) * (study.outcome.width / 2),
-        drowned=an_arm_may_be_empty(study, summaries),
+        offset=adjusted.bias * (study.outcome.width / 2),
+        drowned=adjusted.drowned,
     )
     width = study.outcome.width
     value, interval, variance, upper = assemble(whole, noise, study.confidence, (-width, width))
@@ -117,10 +103,7 @@ def assembled(
         for words, said in (
             (COVERS, models > 0),
             (COVERS_CONFOUNDING, omitted is not None),
-            (
-                COVERS_DECLARED if _allows_for_all(study, summaries, nuisances) else COVERS_OPEN,
-                whole.offset > 0,
-            ),
+            (COVERS_DECLARED if adjusted.allows_for_all else COVERS_OPEN, whole.offset > 0),
         )
         if said
     ]
@@ -129,7 +112,7 @@ def assembled(
         half = bernstein.half_width(released, noise, recipe.known_sizes, study.confidence, recipe.rounding)
         value, interval = around(estimate.value, half * bound.half * width / 2, study.confidence, (-width, width))
         interval = interval.model_copy(update={"coverage": Coverage.finite_sample})
-    return Assembled(value, interval, variance, upper, whole, noise)
+    return Assembled(value, interval, variance, upper, whole, noise, adjusted)
 
 
 def findings(
@@ -153,123 +136,13 @@ def findings(
         "folds": recipe.folds,
         "propensity_model": propensity_kind(study, nuisances),
         "outcome_model": "arm means" if recipe.slopes_cost is None else "ridge with common slopes",
-        "not_covered": _not_covered(study, summaries, nuisances),
+        "not_covered": found.adjustment.not_covered,
     }
-    if study.estimator.propensity.known is None:
-        details["adjustment"] = adjustment(study, recipe, summaries, nuisances)
+    if found.adjustment.words is not None:
+        details["adjustment"] = found.adjustment.words
         unbiased = replace(found.whole, value=found.value)
         details["robustness_value"] = robustness_value(unbiased, noise, study.confidence, found.upper, units)
     return EffectFindings(found.value, found.interval, variance, details | models_in_words(study, summaries, nuisances))
-
-
-def adjustment(
-    study: AipwStudy, recipe: Recipe, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
-) -> str:
-    """What was done about confounding where the propensity is not known.
-
-    A fold whose released moments show that lines have next to nothing to adjust for is adjusted linearly, too.
-    """
-    folds = _open_folds(study, summaries, nuisances)
-    lines = [models.outcome.adjusts or fold.left < fold.declared for models, fold in zip(nuisances, folds, strict=True)]
-    if are_weighted(nuisances) and not any(lines):
-        return WEIGHTED
-    if not any(lines):
-        return UNADJUSTED if recipe.slopes_cost is None and recipe.penalty is None else SWITCHED
-    if not all(lines) or any(fold.left > LOOSE * fold.declared for fold in folds):
-        return PARTLY
-    return BOTH if are_weighted(nuisances) else LINEAR
-
-
-def an_arm_may_be_empty(study: AipwStudy, summaries: Sequence[ArmSummary]) -> bool:
-    """Whether the released treated share does not tell an arm from an empty one, whose mean nobody has seen.
-
-    A share of 0 is taken for one with probability 1 - confidence at most. Not asked where the propensity is known.
-    """
-    from scipy.special import ndtri
-
-    if study.estimator.propensity.known is not None:
-        return False
-    share = sum(found.observed_share for found in summaries) / len(summaries)
-    variance = sum(found.treated_share_variance for found in summaries) / len(summaries) ** 2
-    return min(share, 1 - share) <= float(ndtri(study.confidence)) * math.sqrt(variance)
-
-
-def left_out(
-    study: AipwStudy, recipe: Recipe, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
-) -> float:
-    """The bias that is allowed for, scaled outcomes.
-
-    Arm means differ by at most what the study declares for the case that nothing adjusts them, in standard deviations
-    of the outcome within arms. Of a fold with slopes this counts as far as released moments leave the adjustment open,
-    and with it what they tell is missing. Of a fold without slopes all counts; if released moments are believed, more
-    if they show more, and no more than these can hide. A model of treatment alone takes off a part of it that its
-    penalty, its noise and the clip of scores make unknown, so none is counted. Nothing where treatment was randomised,
-    or where ``omitted_confounding`` speaks of all that is left.
-    """
-    estimator = study.estimator
-    if estimator.propensity.known is not None or estimator.omitted_confounding:
-        return 0.0
-    parts = (fold.left for fold in _open_folds(study, summaries, nuisances))
-    return sum(size * left for size, left in zip(recipe.known_sizes, parts, strict=True)) / sum(recipe.known_sizes)
-
-
-class OpenFold(NamedTuple):
-    """What a fold leaves of confounding, and all that the study declares; scaled outcomes."""
-
-    left: float
-    declared: float
-
-
-def _open_folds(study: AipwStudy, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]) -> list[OpenFold]:
-    # What moments that say nothing leave is measured by this alone, and noise has made the smaller ones small.
-    largest, folds = max(found.deviation for found in summaries), []
-    for found, models in zip(summaries, nuisances, strict=True):
-        outcome = models.outcome
-        loose = _open_part(study, found, outcome.loose)
-        left = declared = study.estimator.unadjusted.bias() * (largest if loose == 1.0 else found.deviation)
-        if outcome.adjusts:
-            # Of what shrinkage took off nothing is known where noise drowns most of it.
-            left = min(left, left * max(loose, 1 - outcome.common_factor / MOSTLY_KEPT) + outcome.missing)
-        elif loose < 1.0:
-            left = min(max(left, outcome.seen), outcome.hidden)
-        folds.append(OpenFold(left, declared))
-    return folds
-
-
-def is_rare(study: AipwStudy, summary: ArmSummary) -> bool:
-    """Whether an arm is so small that the clip cuts many scores of a model of treatment, which then balance little."""
-    low, high = study.estimator.propensity.bounds
-    return not 2 * low <= summary.treated_share <= 1 - 2 * (1 - high)
-
-
-def _open_part(study: AipwStudy, summary: ArmSummary, loose: float) -> float:
-    """``loose``, and what cuts take off beyond it where an arm is small, for its rows lie further out.
-
-    All of it where the share is not seen to be at least half of its clip: scores then say little of the smaller arm.
-    """
-    low, high = study.estimator.propensity.bounds
-    far = 2 * math.sqrt(summary.treated_share_variance)
-    if not low / 2 <= summary.observed_share - far <= summary.observed_share + far <= (1 + high) / 2:
-        return 1.0
-    return min(1.0, loose + CUTS * (0.5 / float(summary.parts.min()) - 1))
-
-
-def are_weighted(nuisances: Sequence[Nuisances]) -> bool:
-    """Whether a model of treatment weighs the scores."""
-    return any(models.coefficients is not None for models in nuisances)
-
-
-def _allows_for_all(study: AipwStudy, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]) -> bool:
-    """Whether confounding of the declared size lies within the interval, whatever its form."""
-    return all(fold.left >= fold.declared for fold in _open_folds(study, summaries, nuisances))
-
-
-def _not_covered(study: AipwStudy, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]) -> str:
-    if study.estimator.propensity.known is not None:
-        return NOT_COVERED_KNOWN
-    if study.estimator.omitted_confounding is not None:
-        return NOT_COVERED_BEYOND
-    return NOT_COVERED_DECLARED if _allows_for_all(study, summaries, nuisances) else NOT_COVERED
 
 
 def _estimate(released: FloatArray, bound: ScoreRange, units: int, half_outcome: float) -> Estimate:
@@ -304,10 +177,9 @@ def nuisance_variance(
     ):
         return 0.0
     total, alike, units = 0.0, np.zeros(2), sum(recipe.known_sizes)
-    low, high = study.estimator.propensity.bounds
     for fold, (found, models) in enumerate(zip(summaries, nuisances, strict=True)):
         trained, share, size = recipe.trained_on(fold), found.treated_share, recipe.known_sizes[fold] / units
-        used = min(max(share, low), high)
+        used = study.estimator.propensity.clipped(share)
         cut = 1 - found.parts / np.array([used, 1 - used])
         share_variance = found.treated_share_variance + share * (1 - share) / trained
         constants = float(np.array(found.mean_variances) @ (share_variance / found.parts**2 + cut**2))

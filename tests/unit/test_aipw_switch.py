@@ -16,9 +16,9 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.aipw import stages
+from causalveil.tasks.aipw.adjustment import adjustment
 from causalveil.tasks.aipw.decide import MODELS_WIDTH, recipe, settled
 from causalveil.tasks.aipw.expected import expected
-from causalveil.tasks.aipw.interval import left_out
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
 from causalveil.tasks.aipw.scores import score_range
 from causalveil.tasks.aipw.shrinkage import CUTS, loose_part, plausible_signal, shrinkage_factor
@@ -127,10 +127,10 @@ def test_confounding_that_is_seen_is_allowed_for_beyond_the_declared_size() -> N
     for seen, hidden, allowed in ((0.0, math.inf, declared), (0.3, 0.5, 0.3), (0.0, 0.05, 0.05)):
         plain = OutcomeModel((0.0, 0.0), np.zeros(2), 0.0, 1.0, 0.0, seen=seen, hidden=hidden)
         models = [stages.nuisances(study, summary, plain, None)] * 2
-        assert left_out(study, plan, [summary] * 2, models) == pytest.approx(allowed)
+        assert adjustment(study, plan, [summary] * 2, models).bias == pytest.approx(allowed)
         # Moments that say nothing show nothing beyond what is declared, and hide no less.
         models = [stages.nuisances(study, summary, replace(plain, loose=1.0), None)] * 2
-        assert left_out(study, plan, [summary] * 2, models) == pytest.approx(declared)
+        assert adjustment(study, plan, [summary] * 2, models).bias == pytest.approx(declared)
 
 
 @pytest.mark.parametrize(("population", "epsilon"), [("heavy24", "2"), ("toeplitz18", "2")])
