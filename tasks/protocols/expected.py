@@ -125,7 +125,8 @@ def expected_part(study: RegressionProtocol, joint: JointRecipe, index: int, siz
         choice = unadjusted(study.estimator, scales, study.estimand, units, noise)
     else:
         features = cell.features(scales)
-        choice, _ = adjusted_by(question, cell, scales, features, expected_moments(question, cell, units, scales))
+        moments = expected_moments(question, cell, units, scales, features)
+        choice, _ = adjusted_by(question, cell, scales, features, moments)
     # Scores have one deviation, which is 1/k of where they are cut; of one side its share of that.
     alone = joint.sides > 1
     scores = np.array([0.0, units / choice.cut**2])

@@ -19,7 +19,7 @@ from causalveil.schemas.study import Estimand
 from causalveil.tasks.aipw.shrinkage import positive_part
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.regression.moments import JointMoments
-from causalveil.tasks.regression.scales import Scales
+from causalveil.tasks.regression.scales import Scales, farthest_score
 from causalveil.tasks.regression.spectrum import Spectrum, gram_variance
 
 # 1 - p (1 - p) D'G^-1 D is what treatment leaves of the covariates' variance; it is taken to be at least so much.
@@ -156,8 +156,9 @@ def unadjusted(
 def _plain(
     estimator: RegressionEstimator, scales: Scales, estimand: Estimand, features: int, cut: float, deviation: float
 ) -> Adjustment:
-    """No slopes, no weights, and an allowance."""
+    """No slopes, no weights, and an allowance. Scores are cut no further out than they can lie."""
     nothing = np.zeros(features)
+    cut = min(cut, farthest_score(scales, (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)) / deviation)
     declared = estimator.unadjusted
     relative = scales.spread / scales.limit
     bias = 0.0 if estimator.trial else relative * declared.bias()
@@ -175,6 +176,7 @@ def adjust(
     possible: bool = True,
     constant: bool = False,
     columns: int = 0,
+    length: float = 1.0,
 ) -> tuple[Adjustment, Seen]:
     """Slopes and weights from released moments, or neither where the interval would be wider for them.
 
@@ -188,10 +190,15 @@ def adjust(
         possible: whether the smaller arm bears an adjustment.
         constant: whether the last feature is a constant, which takes up the others' means.
         columns: how many of the first features are columns of covariates.
+        length: no row of features is longer.
     """
     if constant:
         centred, coefficients = moments.centred()
-        found, seen = adjust(estimator, scales, centred, estimand, units, noise, possible, columns=columns)
+        # Of a row in the unit ball, its features less their projection on the constant.
+        length = math.sqrt(1 + float(coefficients @ coefficients))
+        found, seen = adjust(
+            estimator, scales, centred, estimand, units, noise, possible, columns=columns, length=length
+        )
         slopes, weights = (np.append(vector, -float(coefficients @ vector)) for vector in (found.slopes, found.weights))
         return replace(found, slopes=slopes, weights=weights, apart=np.append(found.apart, 0.0)), seen
     p, between, d = scales.share, scales.between, len(moments.cross)
@@ -212,7 +219,17 @@ def adjust(
     # H of the noisy weights: what balancing costs in variance.
     cost = distance + weight_noise * trace
     squares = ((1 + lean[0] ** 2 * cost) / p + (1 + lean[1] ** 2 * cost) / (1 - p)) * (residual + slope_noise * trace)
-    cut = score_cut(units, noise, p)
+    wide = score_cut(units, noise, p)
+    moved = float(weights @ moments.apart)
+    index = moved - weight_noise * trace
+    # Both are in use: of a study the latter, of a protocol the former.
+    farthest = farthest_score(
+        scales,
+        lean,
+        (length * float(np.linalg.norm(slopes)), abs(float(slopes @ moments.apart))),
+        (length * float(np.linalg.norm(weights)), max(abs(moved), abs(index))),
+    )
+    cut = min(wide, farthest / math.sqrt(squares))
 
     # The mean of b'E W E h, E symmetric with independent entries of variance e^2 kappa, twice that on the diagonal.
     gram_noise = moments.gram_error**2
@@ -248,7 +265,7 @@ def adjust(
         slopes=slopes,
         weights=weights,
         apart=moments.apart,
-        index=float(weights @ moments.apart) - weight_noise * trace,
+        index=index,
         correction=correction,
         leaning=lean,
         reach=cut * math.sqrt(squares),
@@ -257,7 +274,7 @@ def adjust(
         bias=bias,
         adjusted=True,
     )
-    plain = _plain(estimator, scales, estimand, d, cut, math.sqrt(moments.square / between))
+    plain = _plain(estimator, scales, estimand, d, wide, math.sqrt(moments.square / between))
     # A column whose variance noise hides is not adjusted for, and shows nothing of what it confounds.
     own_variances = np.diagonal(moments.gram)[:columns]
     least = 0.0 if estimator.trial else HIDDEN_DEVIATIONS * math.sqrt(2) * moments.gram_error

@@ -47,7 +47,7 @@ def recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself)
     if sizes is None:
         return full
     if judged(full).noise_ratio(full.columns.features(False)) > PARTLY:
-        return arms_recipe(study, sizes)
+        return arms_recipe(study, sizes, judged)
     # Judged as if products stay: where they would be left out again, their noise is not worth it.
     choice, width = _expected_choice(study, judged(full), keep=True)
     if full.pairs and study.estimator.basis == "auto":
@@ -55,7 +55,7 @@ def recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself)
         plain, narrow = _expected_choice(study, judged(linear))
         if width > PAIRS_WIDTH * narrow:
             full, choice, width = linear, plain, narrow
-    arms = arms_recipe(study, sizes)
+    arms = arms_recipe(study, sizes, judged)
     if not choice.adjusted:
         return arms
     # The scores of a study that adjusts have less than half of the budget that they would have alone.
@@ -70,9 +70,14 @@ def _expected_choice(study: RegressionStudy, plan: RegressionRecipe, keep: bool 
     """
     units = plan.units or 1
     scales = expected_scales(study, plan, units, StandIn())
-    moments = None if plan.moments is None else expected_moments(study, plan, units, scales)
-    _, choice, _ = choose(study, plan, scales, moments, keep)
-    return choice, expected_width(choice, units, plan.effect_noise().deviation)
+    noise = plan.effect_noise().deviation
+    if plan.moments is None:
+        choice = unadjusted(study.estimator, scales, study.estimand, units, noise)
+    else:
+        features = plan.features(scales)
+        moments = expected_moments(study, plan, units, scales, features)
+        choice, _ = adjusted_by(study, plan, scales, features, moments, keep)
+    return choice, expected_width(choice, units, noise)
 
 
 def choose(
@@ -80,7 +85,6 @@ def choose(
     plan: RegressionRecipe,
     scales: Scales,
     moments: JointMoments | None,
-    keep: bool = False,
     drawn: int | None = None,
 ) -> tuple[Features | None, Adjustment, Seen | None]:
     """What is adjusted for: post-processing of the first two releases.
@@ -96,8 +100,33 @@ def choose(
     if moments is None:
         plain = unadjusted(study.estimator, scales, study.estimand, plan.units, noise)
         return None, plain, None
+    features = features_of(study, plan, scales)
+    return features, *adjusted_by(study, plan, scales, features, moments, drawn=drawn)
+
+
+def features_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) -> Features:
+    """What release 2 is of: squares and products only where what release 1 says still makes them worth their noise.
+
+    Few treated, or rare levels whose products hardly vary, make them dearer than the stand-in population of the recipe
+    says. No charge depends on it, and no row but by release 1.
+
+    Raises:
+        ValueError: the number of units is not known.
+    """
     features = plan.features(scales)
-    return features, *adjusted_by(study, plan, scales, features, moments, keep, drawn)
+    if not features.pairs or study.estimator.basis != "auto":
+        return features
+    linear = replace(plan, pairs=False).features(scales)
+    wide, narrow = (_width_by(study, plan, scales, one) for one in (features, linear))
+    return features if wide <= PAIRS_WIDTH * narrow else linear
+
+
+def _width_by(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features) -> float:
+    """Expected half-width, in units of L, by features that stay, of people who are else as the stand-in says."""
+    units = plan.units or 1
+    moments = expected_moments(study, plan, units, scales, features)
+    choice, _ = adjusted_by(study, plan, scales, features, moments, keep=True)
+    return expected_width(choice, units, plan.effect_noise().deviation)
 
 
 def adjusted_by(
@@ -175,9 +204,10 @@ def _expected_columns(columns: Columns) -> FloatArray:
     return np.concatenate([first, np.full(len(columns.numbers), square)])
 
 
-def expected_moments(study: RegressionStudy, plan: RegressionRecipe, units: int, scales: Scales) -> JointMoments:
+def expected_moments(
+    study: RegressionStudy, plan: RegressionRecipe, units: int, scales: Scales, features: Features
+) -> JointMoments:
     """What release 2 says of it: lengths with their noise, so that what is taken off later is there."""
-    features = plan.features(scales)
     d, noise = features.count, plan.moments_noise(features.count)
     variance = 1 / (features.cut**2 * d)
     square = (scales.spread / scales.limit) ** 2
@@ -194,7 +224,7 @@ def expected_moments(study: RegressionStudy, plan: RegressionRecipe, units: int,
         cross=cross * other,
         apart=apart * one,
         square=square,
-        gram=variance * np.eye(d),
+        gram=variance * np.diag(features.variances),
         cross_error=cross_error,
         apart_error=apart_error,
         gram_error=noise / units * math.sqrt(0.5),

@@ -9,7 +9,7 @@ import numpy as np
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.regression.decide import choose, expected_moments, expected_scales, recipe
+from causalveil.tasks.regression.decide import choose, expected_moments, expected_scales, features_of, recipe
 from causalveil.tasks.regression.interval import ThreeReleases, findings
 from causalveil.tasks.regression.recipe import RegressionRecipe
 
@@ -39,7 +39,9 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn = StandIn()
     if plan.units is None:
         raise ValueError("what is expected needs the number of units")
     scales = expected_scales(study, plan, plan.units, stand_in)
-    moments = None if plan.moments is None else expected_moments(study, plan, plan.units, scales)
+    moments = None
+    if plan.moments is not None:
+        moments = expected_moments(study, plan, plan.units, scales, features_of(study, plan, scales))
     features, choice, seen = choose(study, plan, scales, moments)
     # Scores have one deviation, which is 1/k of where they are cut.
     scores = np.array([0.0, plan.units / choice.cut**2])

@@ -25,6 +25,8 @@ from causalveil.tasks.regression.skewed import CURVES_UNSEEN, Skewed, drowned
 HAIR = 1 - 2.0**-40
 # Standardised numbers are cut here before they are squared or multiplied, and squares are divided by their spread.
 CURVE_CUT, CURVE_SPREAD = 2.5, 1.3
+# No level is taken to be rarer; a deviation that noise hides is taken to be so much of the declared range.
+RARE_LEVEL, TYPICAL = 1e-3, 0.125
 # Rows whose features are made at a time: few enough for a processor's cache, with products.
 BLOCK = 512
 
@@ -69,6 +71,35 @@ class Features:
         beside = np.arange(self.columns.features(self.pairs), self.count)
         places: IntArray = np.concatenate([np.arange(self.columns.features(False)), beside])
         return places
+
+    @cached_property
+    def variances(self) -> FloatArray:
+        """Expected mean squares of the standardised features after every cut, from release 1 alone, shape (d,).
+
+        1 but for numbers whose deviation noise hides, which are taken to have TYPICAL of the declared range, and for
+        columns of 0 and c: rare levels lie far out and are cut, with their products still more.
+        """
+        found, lines = np.ones(self.count), self.columns.features(False)
+        hidden = drowned(self.scales, self.columns)
+        typical = TYPICAL * 2 * self.columns.span / self.scales.deviation[hidden]
+        found[:lines][hidden] = np.minimum(typical, 1.0) ** 2
+        flags = np.setdiff1d(np.arange(lines), self.columns.numbers)
+        share = np.clip(self.scales.centre[flags] / self.columns.span, RARE_LEVEL, 1 - RARE_LEVEL)
+        ends = np.sqrt(np.stack([(1 - share) / share, share / (1 - share)]))
+        parts = np.stack([share, 1 - share])
+        # A row's other lines have a square of 1 each.
+        longest = self.cut * math.sqrt(len(self.lines))
+        within = np.minimum(ends, longest * ends / np.sqrt(ends**2 + len(self.lines) - 1))
+        found[flags] = np.sum(parts * within**2, axis=0)
+        if self.pairs:
+            short = found[:lines].copy()
+            found[lines : lines + len(self.columns.curved)] = short[list(self.columns.curved)] ** 2
+            short[flags] = np.sum(parts * np.minimum(ends, CURVE_CUT) ** 2, axis=0)
+            place = lines + len(self.columns.curved)
+            for first, start, stop in self.columns.pair_runs:
+                found[place : place + stop - start] = short[first] * short[start:stop]
+                place += stop - start
+        return found
 
     @property
     def groups(self) -> list[slice | IntArray]:

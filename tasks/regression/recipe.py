@@ -32,6 +32,9 @@ from causalveil.tasks.regression.skewed import Skewed
 # Shares of scales, moments and scores: of mu^2 where there is a delta, of epsilon without one.
 GAUSSIAN_SHARES = (Decimal("0.12"), Decimal("0.48"), Decimal("0.40"))
 PURE_SHARES = (Decimal("0.15"), Decimal("0.55"), Decimal("0.30"))
+# Share of the scales where nothing is adjusted for: scores are cut at a multiple of the spread, which noise raises, so
+# little of it costs more in the scores than it saves.
+ARMS_SHARE = Decimal("0.25")
 ADJUSTED, PARTLY, PAIRS = 0.7, 2.5, 0.6
 # Rows are cut at c sqrt(d): c is larger where there is little noise, up to the second number.
 CUTS = (1.25, 2.0)
@@ -191,14 +194,17 @@ def full_recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = it
     return replace(full, pairs=pairs, partly=judged(full).noise_ratio(columns.features(False)) > ADJUSTED)
 
 
-def arms_recipe(study: RegressionStudy, sizes: Sizes) -> RegressionRecipe:
+def arms_recipe(study: RegressionStudy, sizes: Sizes, judged: Judged = itself) -> RegressionRecipe:
     """Arms and scores alone: nothing is adjusted for.
+
+    ``judged``: as for :func:`full_recipe`. In a protocol the arms have what they would have beside moments: how many
+    subgroups a budget serves must not depend on whether it adjusts.
 
     Raises:
         StudyError: a budget of so many digits that it cannot be divided exactly.
     """
     total = study.privacy.cost
-    first = _shares(total)[0]
+    first = ARMS_SHARE if judged is itself else _shares(total)[0]
     costs = divide(total, {"scales": first, "effect": 1 - first})
     return RegressionRecipe(sizes.units, Columns.of(study), **costs, moments=None, pairs=False, partly=False)
 

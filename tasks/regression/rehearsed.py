@@ -16,7 +16,7 @@ from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.people import Rehearsed, enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.regression.decide import choose, recipe
+from causalveil.tasks.regression.decide import choose, features_of, recipe
 from causalveil.tasks.regression.interval import ThreeReleases, findings
 from causalveil.tasks.regression.moments import moment_sums, moments_from
 from causalveil.tasks.regression.recipe import EFFECT, MOMENTS, SCALES, RegressionRecipe
@@ -72,7 +72,7 @@ def _once(study: RegressionStudy, plan: RegressionRecipe, rows: Rows, seed: int)
     scales = scales_from(released, units, plan.scales_noise(), columns)
     mechanism, moments = plan.moments_mechanism(), None
     if mechanism is not None:
-        features = plan.features(scales)
+        features = features_of(study, plan, scales)
         released = mechanism.release(moment_sums(pieces, features) * many, MOMENTS, budget)
         moments = moments_from(released, units, plan.moments_noise(features.count), features)
     used, choice, seen = choose(study, plan, scales, moments, drawn=min(units, len(rows)))

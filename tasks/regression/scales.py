@@ -176,3 +176,24 @@ def columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[Flo
     floors = errors * columns.span
     floors[places] = error / math.sqrt(columns.covariates + 1)
     return centre, np.minimum(np.sqrt(np.maximum(variances, VARIANCE_DEVIATIONS * floors)), 1.0), errors
+
+
+def farthest_score(
+    scales: Scales, lean: tuple[float, float], slopes: tuple[float, float], weights: tuple[float, float]
+) -> float:
+    """No |w r_b| of a unit is larger, in units of L: outcomes lie in [-1, 1], features in the unit ball.
+
+    Args:
+        scales: of release 1.
+        lean: (k1, k0).
+        slopes: at most how much b'xs is, and b'D.
+        weights: the same of h.
+    """
+    p = scales.share
+    arms = zip(lean, (p, 1 - p), scales.means, strict=True)
+    return max(
+        (1 + k * (weights[0] + (1 - part) * weights[1]))
+        / part
+        * ((1 + abs(mean)) / scales.limit + slopes[0] + (1 - part) * slopes[1])
+        for k, part, mean in arms
+    )

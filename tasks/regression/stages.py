@@ -12,7 +12,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.regression import interval
 from causalveil.tasks.regression.adjustment import Adjustment, Seen
-from causalveil.tasks.regression.decide import choose, recipe
+from causalveil.tasks.regression.decide import choose, features_of, recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.interval import ThreeReleases
 from causalveil.tasks.regression.moments import JointMoments, moment_sums, moments_from
@@ -41,7 +41,7 @@ def release_moments(
     mechanism = plan.moments_mechanism()
     if mechanism is None:
         return None
-    features = plan.features(scales)
+    features = features_of(study, plan, scales)
     released = mechanism.release(moment_sums(pieces, features, study.execution.workers), MOMENTS, budget)
     return moments_from(released, pieces.units, plan.moments_noise(features.count), features)
 

@@ -16,14 +16,18 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import Estimand
+from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.regression.adjustment import adjust, biased_quantile, leaning, score_cut
 from causalveil.tasks.regression.columns import Columns
-from causalveil.tasks.regression.decide import recipe
+from causalveil.tasks.regression.decide import PAIRS_WIDTH, choose, expected_scales, features_of, recipe
 from causalveil.tasks.regression.expected import expected, least_share
 from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.interval import ADJUSTED
 from causalveil.tasks.regression.moments import JointMoments, moment_sums, moments_from
+from causalveil.tasks.regression.recipe import MOMENTS, SCALES
 from causalveil.tasks.regression.scales import Scales, scale_sums, scales_from
 from causalveil.tasks.regression.scores import scores
 from causalveil.tasks.regression.spectrum import Spectrum, gram_variance
@@ -255,16 +259,59 @@ def test_the_least_share_is_where_adjusting_begins() -> None:
 @pytest.mark.parametrize("p", [1, 6, 20])
 @pytest.mark.parametrize("delta", ["1e-6", "0"])
 def test_more_people_or_epsilon_never_widen_what_is_expected(p: int, delta: str) -> None:
-    """No cliff: along n from 100 to 1e7 and epsilon from .1 to 8 the expected half-width never rises by 2 %."""
+    """No cliff: along n from 100 to 1e7 and epsilon from .1 to 8 the expected half-width never rises by 2 %, or by what
+    adjusting for more may cost where squares and products enter."""
     sizes, budgets = [10 ** (k / 4) for k in range(8, 29)], ["0.1", "0.25", "0.5", "1", "2", "4", "8"]
-    widths = np.array(
-        [
-            [expected(study, sizes_of(study, round(n))).half_width for n in sizes]
-            for study in (make_regression(p, epsilon=budget, delta=delta) for budget in budgets)
-        ]
-    )
-    assert np.all(widths[:, 1:] <= 1.02 * widths[:, :-1])
-    assert np.all(widths[1:] <= 1.02 * widths[:-1])
+    found = [
+        [expected(study, sizes_of(study, round(n))) for n in sizes]
+        for study in (make_regression(p, epsilon=budget, delta=delta) for budget in budgets)
+    ]
+    widths = np.array([[one.half_width for one in row] for row in found])
+    entered = np.array([[one.findings.details["adjustment"] == ADJUSTED for one in row] for row in found])
+    for wide, pairs in ((widths, entered), (widths.T, entered.T)):
+        allowed = np.where(pairs[1:] & ~pairs[:-1], PAIRS_WIDTH, 1.02)
+        assert np.all(wide[1:] <= allowed * wide[:-1])
+
+
+@pytest.mark.parametrize(("epsilon", "units"), [("0.2", 400), ("2", 4_000), ("40", 20_000)])
+def test_no_score_lies_beyond_where_scores_are_cut_at_most(epsilon: str, units: int) -> None:
+    """Rows at the corners of what is declared, whatever noise made of slopes and weights: nothing is cut that a wider
+    cut would keep, with and without an adjustment, with products and a constant."""
+    study, rng = make_regression(3, epsilon=epsilon), np.random.default_rng(5)
+    plan, adjusted = recipe(study, sizes_of(study, units)), []
+    for seed in range(6):
+        rows = in_rows(rng.uniform(-1, 1, (units, 3)), rng.integers(0, 2, units), rng.uniform(-1, 1, units))
+        pieces, budget = Pieces(lambda _, rows=rows: rows, 1, units), RehearsalBudget(seed)
+        columns = None if plan.moments is None else plan.columns
+        released = plan.scales_mechanism().release(scale_sums(pieces, columns), SCALES, budget)
+        scales = scales_from(released, units, plan.scales_noise(), columns)
+        mechanism, moments = plan.moments_mechanism(), None
+        if mechanism is not None:
+            features = features_of(study, plan, scales)
+            released = mechanism.release(moment_sums(pieces, features), MOMENTS, budget)
+            moments = moments_from(released, units, plan.moments_noise(features.count), features)
+        used, choice, _ = choose(study, plan, scales, moments)
+        corners = in_rows(
+            rng.choice([-1.0, 1.0], (2_000, 3)), rng.integers(0, 2, 2_000), rng.choice([-1.0, 1.0], 2_000)
+        )
+        reached = float(np.abs(scores(corners, scales, used, choice)).max())
+        capped = choice.cut < score_cut(units, plan.effect_noise().deviation, scales.share) * (1 - 1e-9)
+        assert not capped or reached <= choice.reach * (1 + 1e-9)
+        adjusted.append((choice.adjusted, capped))
+    assert any(capped for _, capped in adjusted)
+
+
+def test_products_enter_only_where_the_first_release_shows_that_they_pay() -> None:
+    """Few treated, or a rare level: products are not worth their noise there, and charges are the same."""
+    study = make_regression(5, epsilon="1")
+    plan = recipe(study, sizes_of(study, 60_000))
+    assert plan.pairs
+    assert plan.moments is not None
+    counts = [
+        features_of(study, plan, expected_scales(study, plan, 60_000, StandIn(treated=share))).count
+        for share in (0.5, 0.05)
+    ]
+    assert counts == [plan.columns.features(True), plan.columns.features(False)]
 
 
 def test_an_unadjusted_study_of_a_trial_finds_its_effect() -> None:
