@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,12 +30,14 @@ from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.privacy import Level
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.public_people import PublicPeople, thinned
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 Row = dict[str, Any]
@@ -132,22 +135,44 @@ def measure(job: Job) -> list[Row]:
     return _plain(job) if job.method in PLAIN else _private(job)
 
 
+def sees_people(job: Job) -> bool:
+    """Whether `plan` sees covariates and treatments of the people of a run: of each run others."""
+    method = METHODS[job.method]
+    if method.level != Level.label:
+        return False
+    study = study_of(tables(job.folders)[job.population], method, EPSILONS[0])
+    return estimator_of(study).reads(study) > 0
+
+
 def planned(job: Job) -> list[Row]:
-    """What `plan` expects of each row of a job if the reader's assumptions are right, and how often it warns."""
+    """What `plan` expects of each row of a job if the reader's assumptions are right, and how often it warns.
+
+    Where it sees public columns, it sees those of each run, and its mean stands beside that of the runs.
+    """
     method, population = METHODS[job.method], tables(job.folders)[job.population]
-    found = []
-    for epsilon in EPSILONS if method.level else ():
-        study = study_of(population, method, epsilon)
-        row: Row = {"epsilon": float(epsilon), "planned": math.nan, "low": math.nan, "high": math.nan, "warned": 0}
-        try:
-            stand_in = stand_in_of(job.population, job.folders)
-            said = estimator_of(study).expected(study, sizes_of(study, job.units), stand_in, None)
-            row |= {"planned": _number(said["half_width"]), "warned": len(said["warnings"])}
-            row |= dict(zip(("low", "high"), map(_number, said.get("half_width_range", ())), strict=False))
-        except CausalveilError:
-            row["warned"] = 1
-        found.append(row)
-    return found
+    told: dict[str, list[Row]] = {epsilon: [] for epsilon in EPSILONS if method.level}
+    for people in _people_of(job) if sees_people(job) else (None,):
+        for epsilon, rows in told.items():
+            row: Row = {"planned": math.nan, "low": math.nan, "high": math.nan, "warned": 1}
+            with suppress(CausalveilError):
+                study, stand_in = study_of(population, method, epsilon), stand_in_of(job.population, job.folders)
+                said = estimator_of(study).foresee(study, sizes_of(study, job.units), stand_in, None, people)
+                row |= {"planned": said["half_width"], "warned": len(said["warnings"])}
+                row |= dict(zip(("low", "high"), said.get("half_width_range", ()), strict=False))
+            rows.append(row)
+    return [
+        {"epsilon": float(epsilon), "warned": max(row["warned"] for row in rows)}
+        | {name: _number(float(np.mean([row[name] for row in rows]))) for name in ("planned", "low", "high")}
+        for epsilon, rows in told.items()
+    ]
+
+
+def _people_of(job: Job) -> Iterator[PublicPeople]:
+    population = tables(job.folders)[job.population]
+    study = study_of(population, METHODS[job.method], EPSILONS[0])
+    most = estimator_of(study).reads(study)
+    for run in range(job.seed, job.seed + job.runs):
+        yield PublicPeople(thinned(rows_of(study, population, job.units, run), most))
 
 
 def study_of(population: KnownPopulation, method: Method, epsilon: str) -> EffectStudy:

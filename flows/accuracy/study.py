@@ -13,7 +13,7 @@ from pathlib import Path
 
 from causalveil.flows.accuracy import drawn, page
 from causalveil.flows.accuracy.later import LATER
-from causalveil.flows.accuracy.measure import Job, Row, measure, planned
+from causalveil.flows.accuracy.measure import Job, Row, measure, planned, sees_people
 from causalveil.flows.accuracy.methods import METHODS, UNITS
 from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.flows.accuracy.public_data import TITLES, PublicTable
@@ -52,8 +52,13 @@ def jobs(
 
 
 def kept(folder: Path, job: Job, what: Callable[[Job], list[Row]]) -> Path:
-    """Where the rows of a job are kept; other runs and seeds have other files. A plan depends on neither."""
+    """Where the rows of a job are kept; other runs and seeds have other files.
+
+    A plan depends on neither unless it sees the runs' people.
+    """
     if what is planned:
+        if sees_people(job):
+            return folder / f"plan-{job.name}-{job.runs}-{job.seed}.csv"
         return folder / f"plan-{job.name}.csv"
     return folder / f"{job.name}-{job.runs}-{job.seed}.csv"
 

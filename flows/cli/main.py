@@ -191,7 +191,7 @@ def plan(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Show what STUDY would cost and how wide its interval would be. Reads no row."""
+    """Show what STUDY would cost and how wide its interval would be. Reads no private column."""
     from causalveil.flows.planning import curves, expected
     from causalveil.flows.planning.outlook import budget_of
     from causalveil.flows.sequence.study import known_sizes, plan_study
@@ -203,7 +203,8 @@ def plan(
     )
     specification, declared = plan_study(study, units)
     stand_in = assumed(specification, stand_in)
-    foreseen = expected.expected(specification, declared, stand_in, effect)
+    people = expected.people_of(study, specification, declared)
+    foreseen = expected.expected(specification, declared, stand_in, effect, people)
     budget = budget_of(study, specification, declared)
     budget.add_to(foreseen)
     if sweep is not None:

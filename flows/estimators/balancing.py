@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
+from causalveil.flows.estimators.foreseen import foreseen, most_read, rows_balanced
 from causalveil.flows.estimators.rehearsed import SLOW, rehearsed, weighed_once
 from causalveil.flows.planning import balancing as planning
 from causalveil.flows.sequence.run import Run, enter
@@ -20,6 +21,7 @@ from causalveil.schemas.privacy import Charge
 from causalveil.tasks.balancing import stages, weights
 from causalveil.tasks.balancing.weights import Balance
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.public_people import PublicPeople
 
 
 def declare(study: BalancingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
@@ -43,7 +45,9 @@ def _answer(run: Run[BalancingStudy], stage: Engine, found: Balance) -> EffectFi
     return stage(stages.interval_stage, run.study, found, statistics)
 
 
-def expected(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(
+    study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, people: PublicPeople | None = None
+) -> dict[str, Any]:
     """What ``plan`` says: formulas tell what is done, a rehearsal how wide it gets.
 
     Args:
@@ -51,10 +55,20 @@ def expected(study: BalancingStudy, sizes: Sizes, stand_in: StandIn, effect: flo
         sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
+        people: whom the run has, where their covariates and treatments are public.
     """
     randomised = study.estimator.allowance == 0
-    found = rehearsed(weighed_once(_weigh, _answer), study, sizes, stand_in, randomised, most=SLOW, by_chance=True)
+    again = weighed_once(_weigh, _answer)
+    if people is not None:
+        own = foreseen(again, study, sizes, stand_in, people, most=rows_balanced(study))
+        return planning.expected(study, sizes, stand_in, effect, own)
+    found = rehearsed(again, study, sizes, stand_in, randomised, most=SLOW, by_chance=True)
     return planning.expected(study, sizes, stand_in, effect, found)
+
+
+def reads(study: BalancingStudy) -> int:
+    """How many people's public covariates and treatments :func:`expected` wants at most."""
+    return most_read(study)
 
 
 def warned(study: BalancingStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:

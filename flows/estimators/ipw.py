@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
+from causalveil.flows.estimators.foreseen import foreseen, most_read, rows_weighed
 from causalveil.flows.estimators.rehearsed import most_public, rehearsed, weighed_once
 from causalveil.flows.planning import ipw as planning
 from causalveil.flows.sequence.run import Run, enter
@@ -25,6 +26,7 @@ from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.balancing.weights import Balance
 from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.ipw import interval, perturb, public_scores, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
@@ -67,7 +69,9 @@ def _answer(run: Run[IpwStudy], stage: Engine, found: Balance) -> EffectFindings
     return stage(public_scores.public_interval_stage, run.study, found, statistics)
 
 
-def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(
+    study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, people: PublicPeople | None = None
+) -> dict[str, Any]:
     """What ``plan`` says: formulas tell what is done, a rehearsal how wide it gets.
 
     Args:
@@ -75,15 +79,24 @@ def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | N
         sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
+        people: whom the run has, where their covariates and treatments are public.
     """
     # Elsewhere scores and noise on them are what the formulas say.
     if study.privacy.level is not Level.label:
         return planning.expected(study, sizes, stand_in, effect, None)
     again = weighed_once(_weigh, _answer) if public_scores.has_public_scores(study) else estimate
     randomised = study.estimator.unadjusted.outcome == 0
+    if people is not None and public_scores.has_public_scores(study):
+        own = foreseen(again, study, sizes, stand_in, people, rows_weighed(study), bias_stays=True)
+        return planning.expected(study, sizes, stand_in, effect, own)
     most = most_public(study)
     found = rehearsed(again, study, sizes, stand_in, randomised, most, bias_stays=True, by_chance=True)
     return planning.expected(study, sizes, stand_in, effect, found)
+
+
+def reads(study: IpwStudy) -> int:
+    """How many people's public covariates and treatments :func:`expected` wants at most."""
+    return most_read(study) if public_scores.has_public_scores(study) else 0
 
 
 def warned(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.engine.engine import Engine
+from causalveil.flows.estimators.foreseen import foreseen, most_read, rows_weighed
 from causalveil.flows.estimators.rehearsed import QUICK, most_public, rehearsed, weighed_once
 from causalveil.flows.planning import matching as planning
 from causalveil.flows.sequence.run import Run, enter
@@ -25,9 +26,11 @@ from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.balancing import imbalance
 from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval, perturb, respond, weights
 from causalveil.tasks.matching import scores as matching_scores
+from causalveil.tasks.matching.scores import OUTCOME, traversal
 from causalveil.tasks.matching.weights import Reuse
 
 
@@ -66,7 +69,15 @@ def _answer(run: Run[MatchingStudy], stage: Engine, matched: tuple[Reuse, FloatA
     return stage(interval.interval_stage, run.study, run.sizes, reuse, coefficients, sums)
 
 
-def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def _answer_anew(run: Run[MatchingStudy], stage: Engine, matched: tuple[Reuse, FloatArray]) -> EffectFindings:
+    """The same of the same people with outcomes that they did not have when they were matched."""
+    run.enclave.save(OUTCOME, run.enclave.gather("u")[traversal(run.enclave)])
+    return _answer(run, stage, matched)
+
+
+def expected(
+    study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, people: PublicPeople | None = None
+) -> dict[str, Any]:
     """What ``plan`` says: formulas tell what is done, a rehearsal how wide it gets.
 
     Args:
@@ -74,14 +85,24 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         sizes: its sizes.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
+        people: whom the run has, where their covariates and treatments are public.
     """
     randomised = study.estimator.unadjusted.outcome == 0
     if study.privacy.level is not Level.label:
         found = rehearsed(estimate, study, sizes, stand_in, randomised, most=QUICK)
         return planning.expected(study, sizes, stand_in, effect, found)
-    most, again = most_public(study), weighed_once(_match, _answer)
+    again = weighed_once(_match, _answer_anew)
+    if people is not None:
+        own = foreseen(again, study, sizes, stand_in, people, rows_weighed(study), bias_stays=True)
+        return planning.expected(study, sizes, stand_in, effect, own)
+    most = most_public(study)
     found = rehearsed(again, study, sizes, stand_in, randomised, most, bias_stays=True, by_chance=True)
     return planning.expected(study, sizes, stand_in, effect, found)
+
+
+def reads(study: MatchingStudy) -> int:
+    """How many people's public covariates and treatments :func:`expected` wants at most."""
+    return most_read(study) if study.privacy.level is Level.label else 0
 
 
 def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:

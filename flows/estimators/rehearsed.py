@@ -21,11 +21,12 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.enclave.enclave import Enclave, MemoryEnclave
+from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import Rehearsed, enough, people
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 S = TypeVar("S", bound=EffectStudy)
@@ -63,7 +64,7 @@ def rehearsed(
     count = min(sizes.units, enough(stand_in, most))
     more = sizes.units / count
     label = study.privacy.level is Level.label
-    asked = _with_epsilon(study, math.sqrt(more) if label else more)
+    asked = asked_of(study, more)
     try:
         found = []
         for seed in range(DRAWS):
@@ -72,7 +73,7 @@ def rehearsed(
                 enclave = MemoryEnclave.of(rows)
             run = Run(asked, sizes_of(asked, count), enclave, RehearsalBudget(seed), source=None, rehearsal_seed=seed)
             one = estimate(run, DirectEngine())
-            found.append(_smaller(one, more, bias_stays) if label else _scaled(one, more))
+            found.append(smaller(one, more, bias_stays) if label else _scaled(one, more))
     except CausalveilError:
         return None
     return Rehearsed(*np.mean(found, axis=0).tolist())
@@ -87,11 +88,12 @@ def weighed_once(
         weigh: what needs no draw and is slow.
         answer: what is drawn, and said.
     """
-    last: list[tuple[Enclave, W]] = []
+    last: list[tuple[FloatArray, W]] = []
 
     def again(run: Run[S], stage: Engine) -> EffectFindings:
-        if not last or last[0][0] is not run.enclave:
-            last[:] = [(run.enclave, weigh(run, stage))]
+        x = run.enclave.load("x", 0)
+        if not last or last[0][0] is not x:
+            last[:] = [(x, weigh(run, stage))]
         return answer(run, stage, last[0][1])
 
     return again
@@ -102,6 +104,11 @@ def most_public(study: EffectStudy) -> int:
     return min(PUBLIC, NUMBERS // dimension(study))
 
 
+def asked_of(study: EffectStudy, more: float) -> EffectStudy:
+    """What fewer units are asked, that ``more`` times as many may be foreseen by them."""
+    return _with_epsilon(study, math.sqrt(more) if study.privacy.level is Level.label else more)
+
+
 def _with_epsilon(study: EffectStudy, more: float) -> EffectStudy:
     """So much more epsilon that each unit's noise is as if there were ``more`` times the units."""
     if more <= 1:
@@ -110,7 +117,7 @@ def _with_epsilon(study: EffectStudy, more: float) -> EffectStudy:
     return study.model_copy(update={"privacy": study.privacy.model_copy(update={"epsilon": epsilon})})
 
 
-def _smaller(found: EffectFindings, more: float, bias_stays: bool) -> tuple[float, ...]:
+def smaller(found: EffectFindings, more: float, bias_stays: bool) -> tuple[float, ...]:
     """The same numbers where noise and sampling error fall alike."""
     interval, variance, root = found.interval, found.variance, math.sqrt(more)
     half = (interval.upper - interval.lower) / 2

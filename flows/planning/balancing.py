@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.planning.sentences import put_into, say_effect, say_interval
+from causalveil.flows.planning.sentences import put_into, say_effect, say_imbalance, say_interval, say_people
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.balancing import expected as balancing_expected
-from causalveil.tasks.inference.people import Rehearsed
+from causalveil.tasks.inference.people import Foreseen, Rehearsed
 
 
 def expected(
@@ -36,7 +36,12 @@ def expected(
     if rehearsed is not None:
         put_into(numbers, rehearsed)
     sentences = [say_interval(study, numbers)]
-    if study.estimator.allowance > 0:
+    if isinstance(rehearsed, Foreseen):
+        numbers["bias"] = rehearsed.bias
+        sentences.append(say_people(rehearsed, stand_in))
+        if rehearsed.bias > 0:
+            sentences.append(say_imbalance(rehearsed))
+    elif study.estimator.allowance > 0:
         sentences.append(
             f"Weights as of covariates that move log odds of treatment by a deviation of "
             f"{balancing_expected.OVERLAP:g} and explain {balancing_expected.EXPLAINED:.0%} of the outcome's variance "

@@ -1,27 +1,65 @@
-"""What can be expected of a study before a row is read: what `plan` says beside its charges.
+"""What can be expected of a study before it runs: what `plan` says beside its charges.
 
-The stand-in for the population is the reader's, never the data's.
+The stand-in for what is private is the reader's, never the data's.
 """
 
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.flows.sequence.study import data_folder
 from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.contract import find_contract
 from causalveil.schemas.documents import validate
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.plan import Plan, Sizes, StandIn
-from causalveil.schemas.study import Study
+from causalveil.schemas.study import EffectStudy, Study
+from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.enclave.public_columns import public_rows
 from causalveil.tasks.inference.people import assumed
+from causalveil.tasks.inference.public_people import PublicPeople
 
 # What a study without a delta is compared with: small enough for a million units.
 SUGGESTED_DELTA = Decimal("1e-6")
 NOT_WORTH = 1.05
 
 
-def expected(study: Study, plan: Plan, stand_in: StandIn, effect: float | None = None) -> dict[str, Any]:
+def people_of(path: Path, study: Study, plan: Plan) -> PublicPeople | None:
+    """Covariates and treatments of the study's units where the contract lists them as public and they lie in place.
+
+    None elsewhere, and where a file does not hold what is declared: a run would say so. No outcome is read.
+
+    Args:
+        path: of the study file.
+        study: the study.
+        plan: its plan.
+    """
+    most = estimator_of(study).reads(study)
+    if plan.sizes is None or most == 0 or not isinstance(study, EffectStudy):
+        return None
+    folder = data_folder(path, study)
+    try:
+        contract = find_contract(folder)
+        if (
+            contract is None
+            or contract.rows is not None
+            or not {study.treatment, *study.covariates} <= set(contract.public)
+        ):
+            return None
+        layout = read_layout(study, folder)
+        if layout.units != plan.sizes.units:
+            return None
+        return PublicPeople(public_rows(study, folder, layout, most))
+    except CausalveilError:
+        return None
+
+
+def expected(
+    study: Study, plan: Plan, stand_in: StandIn, effect: float | None = None, people: PublicPeople | None = None
+) -> dict[str, Any]:
     """What the study's estimator can be expected to give; sentences for people, numbers for scripts.
 
     Args:
@@ -29,6 +67,7 @@ def expected(study: Study, plan: Plan, stand_in: StandIn, effect: float | None =
         plan: its plan; without a number of units there are no numbers.
         stand_in: the population that the reader assumes.
         effect: an effect in outcome units that the reader hopes to see.
+        people: the run's own, where their covariates and treatments are public.
     """
     why = [] if study.choice is None else [f"{study.choice}."]
     if plan.sizes is None:
@@ -40,7 +79,7 @@ def expected(study: Study, plan: Plan, stand_in: StandIn, effect: float | None =
             "warnings": [],
         }
     stand_in = assumed(study, stand_in)
-    found = dict(estimator_of(study).expected(study, plan.sizes, stand_in, effect))
+    found = dict(estimator_of(study).foresee(study, plan.sizes, stand_in, effect, people))
     found["sentences"] = [*why, *found["sentences"]]
     width = None if study.privacy.delta > 0 else _half_width_with_delta(study, plan.sizes, stand_in)
     if width is not None and found.get("half_width") is not None:

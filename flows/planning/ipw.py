@@ -5,12 +5,12 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from causalveil.flows.planning.sentences import put_into, say_imbalance, say_interval
+from causalveil.flows.planning.sentences import put_into, say_imbalance, say_interval, say_people
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Variant
-from causalveil.tasks.inference.people import Rehearsed
+from causalveil.tasks.inference.people import Foreseen, Rehearsed
 from causalveil.tasks.ipw import expected as ipw_expected
 from causalveil.tasks.ipw import public_scores
 from causalveil.tasks.ipw.interval import ENOUGH
@@ -50,9 +50,11 @@ def expected(
     sentences = [
         say_interval(study, numbers),
     ]
+    if isinstance(rehearsed, Foreseen):
+        sentences.append(say_people(rehearsed, stand_in))
     if rehearsed is not None and public_scores.has_public_scores(study) and public_scores.allows_imbalance(study):
         numbers["bias"] = rehearsed.bias
-        sentences.append(say_imbalance(rehearsed.bias))
+        sentences.append(say_imbalance(rehearsed))
     warnings: list[str] = []
     if study.privacy.level is not Level.label:
         norm = coefficient_bound(study.estimator.penalty)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.planning.sentences import put_into, say_imbalance, say_interval
+from causalveil.flows.planning.sentences import put_into, say_imbalance, say_interval, say_people
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
-from causalveil.tasks.inference.people import Rehearsed
+from causalveil.tasks.inference.people import Foreseen, Rehearsed
 from causalveil.tasks.matching import expected as matching_expected
 
 # Noise on a score, against its range of 1, beyond which neighbours are hardly near each other.
@@ -45,15 +45,18 @@ def expected(
     }
     if rehearsed is not None:
         put_into(numbers, rehearsed)
-    sentences = [
-        say_interval(study, numbers),
-        f"A treated unit may serve {reuse.caps[0]} times, a control {reuse.caps[1]} times, if scores have nothing to "
-        f"do with treatment; the busiest would then weigh {float(reuse.largest_weight):.3g}, and noise grows with "
-        "that: the release prints the weight that it used.",
-    ]
+    sentences = [say_interval(study, numbers)]
+    if isinstance(rehearsed, Foreseen):
+        sentences.append(say_people(rehearsed, stand_in))
+    else:
+        sentences.append(
+            f"A treated unit may serve {reuse.caps[0]} times, a control {reuse.caps[1]} times, if scores have nothing "
+            f"to do with treatment; the busiest would then weigh {float(reuse.largest_weight):.3g}, and noise grows "
+            "with that: the release prints the weight that it used."
+        )
     if rehearsed is not None and study.allows_imbalance:
         numbers["bias"] = rehearsed.bias
-        sentences.append(say_imbalance(rehearsed.bias))
+        sentences.append(say_imbalance(rehearsed))
     warnings: list[str] = []
     if study.privacy.level is not Level.label:
         numbers |= _sample_level(study, foreseen, sentences, warnings)

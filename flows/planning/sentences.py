@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.inference.people import Rehearsed
+from causalveil.tasks.inference.people import Foreseen, Rehearsed
 
 # The warning of arms that are compared as they are.
 UNADJUSTED = (
@@ -22,6 +23,8 @@ def put_into(numbers: dict[str, Any], found: Rehearsed) -> None:
         "noise_standard_error": found.noise,
         "sampling_standard_error": found.sampling,
     }
+    if isinstance(found, Foreseen):
+        numbers |= {"treated": found.treated, "half_width_range": [found.low, found.high]}
 
 
 def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
@@ -33,8 +36,21 @@ def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
     )
 
 
-def say_imbalance(bias: float) -> str:
+def say_people(found: Foreseen, stand_in: StandIn) -> str:
+    """Of whom the plan speaks, and what decides between the ends of its range."""
+    return (
+        "Covariates and treatments are public, so weights, their noise and the imbalance that they leave are those of "
+        f"the people in the data folder. No outcome was read: the half-width comes to between {found.low:.4g} and "
+        f"{found.high:.4g}, by how far what covariates explain of the outcome (assumed: {stand_in.explained:.0%}) "
+        "follows what treatment follows, and by how large the effect is."
+    )
+
+
+def say_imbalance(found: Rehearsed) -> str:
     """What the interval allows for of public weights' imbalance, and for whom that was expected."""
+    bias = found.bias
+    if isinstance(found, Foreseen):
+        return f"It allows for a bias of {bias:.3g} by what imbalance the weights leave."
     return (
         f"It allows for a bias of {bias:.3g} by what imbalance is left where treatment follows a line in the "
         "covariates. Where it follows curves or products more is left, measured and allowed for: the interval may be "

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.flows.planning.expected import expected as expected_of
+from causalveil.flows.planning.expected import people_of
 from causalveil.flows.planning.outlook import budget_of
 from causalveil.flows.sequence.study import plan_study
 from causalveil.schemas.amounts import amount_text
@@ -52,7 +53,7 @@ def plan(
     treated: float = 0.5,
     deviation: float | None = None,
 ) -> StudyPlan:
-    """Plan a study: every charge, and how wide its interval would be. Reads no row.
+    """Plan a study: every charge, and how wide its interval would be. Reads no private column.
 
     Args:
         path: the study file.
@@ -73,7 +74,8 @@ def plan(
     if deviation is not None and not deviation >= 0:
         raise StudyError(f"deviation must be at least 0, not {deviation:g}")
     study, declared = plan_study(path, units)
-    found = expected_of(study, declared, StandIn(treated=treated, deviation=deviation), effect)
+    people = people_of(Path(path), study, declared)
+    found = expected_of(study, declared, StandIn(treated=treated, deviation=deviation), effect, people)
     budget = budget_of(Path(path), study, declared)
     budget.add_to(found)
     return StudyPlan(

@@ -26,6 +26,7 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.study import Study
+from causalveil.tasks.inference.public_people import PublicPeople
 
 S = TypeVar("S", bound=Study)
 
@@ -48,9 +49,10 @@ class Estimator(Generic[S]):
         estimate: the order of the stages, the same on every engine, on files and in memory.
         expected: what can be expected of sizes, a stand-in population and the effect that the reader hopes to see:
             ``sentences`` and ``warnings`` for people, numbers by name for scripts. ``half_width`` is among them if the
-            estimator has an interval.
+            estimator has an interval. Of a study whose covariates and treatments are public, the run's own people too.
         formula: the expected half-width by formulas alone, where ``expected`` rehearses: quick and smooth, for a choice
             among estimators and for searches over epsilon.
+        most_read: how many people of such a study ``expected`` wants at most; None: it knows nothing of them.
         warned: the warnings of ``expected`` alone, without an effect, where it has numbers that no warning speaks of: a
             run says nothing else of them.
     """
@@ -58,9 +60,22 @@ class Estimator(Generic[S]):
     study: type[S]
     declare: Callable[[S, Sizes | None], tuple[Charge, ...]]
     estimate: Callable[[Run[S], Engine], Result]
-    expected: Callable[[S, Sizes, StandIn, float | None], Mapping[str, Any]]
+    expected: Callable[..., Mapping[str, Any]]
     formula: Callable[[S, Sizes, StandIn], float | None] | None = None
     warned: Callable[[S, Sizes, StandIn], Sequence[str]] | None = None
+    most_read: Callable[[S], int] | None = None
+
+    def foresee(
+        self, study: S, sizes: Sizes, stand_in: StandIn, effect: float | None, people: PublicPeople | None = None
+    ) -> Mapping[str, Any]:
+        """``expected``, of the run's own people where there are any."""
+        if people is None:
+            return self.expected(study, sizes, stand_in, effect)
+        return self.expected(study, sizes, stand_in, effect, people)
+
+    def reads(self, study: S) -> int:
+        """How many people's covariates and treatments a plan may look at; 0: none."""
+        return 0 if self.most_read is None else self.most_read(study)
 
     def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[str, ...]:
         """What ``expected`` warns of where nobody names an effect."""
@@ -92,7 +107,7 @@ def _entry(study: type[S]) -> Callable[[Callable[[], Estimator[S]]], Callable[[]
 def _ipw() -> Estimator[IpwStudy]:
     from causalveil.flows.estimators import ipw
 
-    return Estimator(IpwStudy, ipw.declare, ipw.estimate, ipw.expected, ipw.formula, ipw.warned)
+    return Estimator(IpwStudy, ipw.declare, ipw.estimate, ipw.expected, ipw.formula, ipw.warned, ipw.reads)
 
 
 @_entry(MatchingStudy)
@@ -100,7 +115,13 @@ def _matching() -> Estimator[MatchingStudy]:
     from causalveil.flows.estimators import matching
 
     return Estimator(
-        MatchingStudy, matching.declare, matching.estimate, matching.expected, matching.formula, matching.warned
+        MatchingStudy,
+        matching.declare,
+        matching.estimate,
+        matching.expected,
+        matching.formula,
+        matching.warned,
+        matching.reads,
     )
 
 
@@ -132,7 +153,13 @@ def _balancing() -> Estimator[BalancingStudy]:
     from causalveil.flows.estimators import balancing
 
     return Estimator(
-        BalancingStudy, balancing.declare, balancing.estimate, balancing.expected, balancing.formula, balancing.warned
+        BalancingStudy,
+        balancing.declare,
+        balancing.estimate,
+        balancing.expected,
+        balancing.formula,
+        balancing.warned,
+        balancing.reads,
     )
 
 

@@ -179,8 +179,19 @@ def curve_places(columns: Columns) -> tuple[IntArray, IntArray]:
     return places[:, 0], places[:, 1]
 
 
+def features_of(study: EffectStudy) -> int:
+    """How many there are before cells and logarithms of skewed columns."""
+    columns = Columns.of(study)
+    first, _ = curve_places(columns)
+    return len(columns.kept) + len(first) + 2 + NUMBER_OF_BINS
+
+
 def learn_features(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFeatures, Rows]:
     """Scales and index from a sample of rows, and that sample."""
+    return enclave.once(("features", tuple(sorted(study.covariates)), units), lambda: _learn(study, enclave, units))
+
+
+def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFeatures, Rows]:
     columns = Columns.of(study)
     first, second = curve_places(columns)
     kept: IntArray = np.array(columns.kept, dtype=np.int64)

@@ -143,6 +143,17 @@ class MemoryEnclave(Enclave):
         """One segment of a direction study: shape (n, 2); hashes ascend, and their low words break ties."""
         return cls([{"xy": pairs, "h": hashes}])
 
+    def with_outcomes(self, outcomes: FloatArray) -> MemoryEnclave:
+        """The same people with other outcomes; what was left and is known of public columns alone stays.
+
+        Args:
+            outcomes: of the one segment, shape (n,).
+        """
+        other = MemoryEnclave([])
+        other.segments, other._parts = 1, [{**self._parts[0], "u": _read_only(outcomes)}]
+        other._left, other._known = self._left, self._known
+        return other
+
     @property
     def units(self) -> int:
         """Rows of all segments."""

@@ -16,7 +16,7 @@ from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy, Study
 from causalveil.tasks.enclave.normalise import blocks, dimension, scale
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 
 # A covariate's standard deviation over half its declared range, and what the index adds to log odds per deviation.
 SPREAD, LOG_ODDS = 0.35, 1.0
@@ -38,6 +38,20 @@ class Rehearsed:
     noise: float
     sampling: float
     bias: float
+
+
+@dataclass(frozen=True)
+class Foreseen(Rehearsed):
+    """What it says of its own people with stand-in outcomes of several kinds.
+
+    Attributes:
+        low, high: the least and the largest half-width that one kind of outcomes comes to.
+        treated: the share of the treated.
+    """
+
+    low: float
+    high: float
+    treated: float
 
 
 def assumed(study: Study, stand_in: StandIn) -> StandIn:
@@ -74,13 +88,7 @@ def people(
     odds = 0.0 if randomised else LOG_ODDS
     chance = 1 / (1 + np.exp(-odds * index - _intercept(odds * index, stand_in.treated)))
     treated = (_uniform(normal[:, 1]) < chance).astype(np.uint8)
-    half = study.outcome.width / 2
-    deviation = half / 2 if stand_in.deviation is None else stand_in.deviation
-    explained = stand_in.explained
-    # Treatment takes part of the index's variance out of the arms.
-    within = sum(float(np.var(index[treated == arm])) * float(np.mean(treated == arm)) for arm in (0, 1))
-    outcome = math.sqrt(explained / within) * index + math.sqrt(1 - explained) * normal[:, 2]
-    middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half
+    outcome = _outcomes(study, stand_in, index, treated, normal[:, 2])
     x = np.zeros((count, dimension(study)))
     factor, spread = scale(study), SPREAD if stand_in.spread is None else stand_in.spread
     for place, block in enumerate(kept):
@@ -94,7 +102,54 @@ def people(
             number = np.exp(z[:, place]) / LOG_NORMAL - 1 / spread if skewed else z[:, place]
             x[:, block.start] = np.clip(spread * number, -1, 1) * factor
     x[:, -1] = factor
-    return Rows(x, treated, _in_range(outcome, min(max(middle, -1.0), 1.0), deviation / half))
+    return Rows(x, treated, outcome)
+
+
+def stand_in_outcomes(
+    study: EffectStudy,
+    stand_in: StandIn,
+    index: FloatArray,
+    treated: ByteArray,
+    sample: int,
+    followed: bool,
+    effect: float,
+) -> FloatArray:
+    """Outcomes of people whose covariates and treatments are known, shape (n,) in [-1, 1].
+
+    Args:
+        study: the study.
+        stand_in: what its reader assumes of the outcome.
+        index: what treatment follows, shape (n,).
+        treated: their treatments, shape (n,).
+        sample: the seed of what covariates do not explain.
+        followed: whether what they explain follows the index; else it has nothing to do with it.
+        effect: of treatment, in deviations of the outcome within arms.
+    """
+    random = np.random.default_rng(sample)
+    spread = float(index.std())
+    same = followed and spread > 0
+    explains = (index - index.mean()) / spread if same else random.standard_normal(len(index))
+    return _outcomes(study, stand_in, explains, treated, random.standard_normal(len(index)), effect)
+
+
+def _outcomes(
+    study: EffectStudy,
+    stand_in: StandIn,
+    index: FloatArray,
+    treated: ByteArray,
+    alone: FloatArray,
+    effect: float = 0.0,
+) -> FloatArray:
+    """What an index and chance make of the outcome, in [-1, 1]."""
+    half = study.outcome.width / 2
+    deviation = half / 2 if stand_in.deviation is None else stand_in.deviation
+    explained = stand_in.explained
+    # Treatment takes part of the index's variance out of the arms.
+    within = sum(float(np.var(index[treated == arm])) * float(np.mean(treated == arm)) for arm in (0, 1))
+    outcome = math.sqrt(explained / within) * index + math.sqrt(1 - explained) * alone
+    outcome += effect * (treated - np.mean(treated))
+    middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half
+    return _in_range(outcome, min(max(middle, -1.0), 1.0), deviation / half)
 
 
 def _in_range(outcome: FloatArray, mean: float, deviation: float) -> FloatArray:

@@ -1,0 +1,103 @@
+"""What a study whose covariates and treatments are public says of its own people, with outcomes that nobody has.
+
+Weights, their noise and the imbalance that they leave are then those of the run. Outcomes are stood in for, of several
+kinds, since how far they follow what treatment follows is known to nobody yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.estimators.rehearsed import PUBLIC, QUICK, SLOW, asked_of, smaller
+from causalveil.flows.sequence.run import Run
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.balancing.features import features_of, learn_features
+from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.enclave.normalise import dimension
+from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.people import Foreseen, stand_in_outcomes
+from causalveil.tasks.inference.public_people import PublicPeople
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+
+# Draws of each kind of outcomes, and how much more those count that follow what treatment follows: covariates that
+# nobody thought to confound would not have been declared.
+DRAWS, FOLLOW = 6, 2.0
+# Effects, in deviations of the outcome within arms: squared differences between arms hold a part of them.
+EFFECTS = (0.0, 1.0)
+CHUNK, WORK, NUMBERS = 8_192, 2 * 10**8, 6_000_000
+
+
+def foreseen(
+    estimate: Callable[[Run[Any], DirectEngine], EffectFindings],
+    study: EffectStudy,
+    sizes: Sizes,
+    stand_in: StandIn,
+    people: PublicPeople,
+    most: int,
+    bias_stays: bool = False,
+) -> Foreseen | None:
+    """What the estimator says of these people on average; None where it has no answer there.
+
+    Args:
+        estimate: the order of its stages, public weights computed once.
+        study: the study.
+        sizes: its sizes.
+        stand_in: what the reader assumes of the outcome.
+        people: whom the run has.
+        most: how many are rehearsed.
+        bias_stays: whether the allowance for bias is the same for any number of units.
+    """
+    public = people.enclave(most)
+    more = sizes.units / public.units
+    asked = asked_of(study, more)
+    try:
+        index = public.once(("index", study.name), lambda: _index(study, public))
+        treated = public.load("t", 0)
+        means = []
+        for place, (followed, effect) in enumerate(product((True, False), EFFECTS)):
+            found = []
+            for seed in range(DRAWS * place, DRAWS * (place + 1)):
+                outcomes = stand_in_outcomes(study, stand_in, index, treated, seed, followed, effect)
+                enclave = public.with_outcomes(outcomes)
+                budget = RehearsalBudget(seed)
+                run = Run(asked, sizes_of(asked, public.units), enclave, budget, source=None, rehearsal_seed=seed)
+                found.append(smaller(estimate(run, DirectEngine()), more, bias_stays))
+            means.append(np.mean(found, axis=0))
+    except CausalveilError:
+        return None
+    widths = [float(one[0]) for one in means]
+    half_width, noise, sampling, bias = np.average(means, axis=0, weights=np.repeat([FOLLOW, 1.0], len(EFFECTS)))
+    return Foreseen(
+        float(half_width), float(noise), float(sampling), float(bias), min(widths), max(widths), people.treated
+    )
+
+
+def most_read(study: EffectStudy) -> int:
+    """People whose public columns are read for a plan."""
+    return max(rows_balanced(study), rows_weighed(study))
+
+
+def rows_balanced(study: EffectStudy) -> int:
+    """People whose balancing weights are rehearsed: rows times features squared stay below WORK."""
+    wide = features_of(study)
+    return min(max(WORK // wide**2, SLOW), QUICK)
+
+
+def rows_weighed(study: EffectStudy) -> int:
+    """People whose weights are made one by one: their columns have NUMBERS numbers at most."""
+    return min(PUBLIC, NUMBERS // dimension(study))
+
+
+def _index(study: EffectStudy, public: MemoryEnclave) -> FloatArray:
+    features, _ = learn_features(study, public, public.units)
+    x = public.load("x", 0)
+    return np.concatenate([features(x[first : first + CHUNK])[1] for first in range(0, len(x), CHUNK)])

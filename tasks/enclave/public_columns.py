@@ -1,0 +1,89 @@
+"""Covariates and treatments of people where these are public: what a plan may read of them, and a run's outcomes not.
+
+An even part of large data is read: row groups at even distances, and every k-th row of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.plan import Layout, Partition
+from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.enclave.normalise import binary, columns, encode
+from causalveil.tasks.enclave.partitions import arrow_frame, parquet_errors, unreadable
+from causalveil.tasks.enclave.rows import Rows
+
+# Rows of which columns are decoded at most, unless one row group has more.
+READ = 2_000_000
+BATCH = 1 << 16
+
+
+def public_rows(study: EffectStudy, folder: Path, layout: Layout, most: int) -> Rows:
+    """Covariates and treatments of at most so many units of a folder, evenly; outcomes are not opened and are 0.
+
+    Args:
+        study: the study, whose treatment and covariates are public.
+        folder: the data folder.
+        layout: its partitions.
+        most: how many units.
+
+    Raises:
+        DataError: a file cannot be read, or holds what the contract does not allow.
+    """
+    names = [study.treatment, *sorted(study.covariates)]
+    parts = list[pl.DataFrame]()
+    chosen = _groups(folder, layout)
+    step = -(-sum(rows for _, _, rows in chosen) // most)
+    passed = 0
+    for partition, group, rows in chosen:
+        start = passed
+        for frame in _frames(folder, partition, group, names):
+            first = -start % step
+            if first < frame.height:
+                parts.append(frame[first::step])
+            start += frame.height
+        passed += rows
+    frame = pl.concat(parts)
+    treated = binary(frame[study.treatment], study.treatment_codes)
+    if treated.null_count():
+        raise DataError(f"column '{study.treatment}' holds something that is not one of its two codes")
+    x = encode(study, columns(study, frame), slice(0, frame.height))
+    return Rows(x, treated.to_numpy(), np.zeros(frame.height))
+
+
+def _groups(folder: Path, layout: Layout) -> list[tuple[Partition, int, int]]:
+    """Partition, place and rows of the row groups to be read, in their order."""
+    import pyarrow.parquet as pq
+
+    found = list[tuple[Partition, int, int]]()
+    for partition in layout.partitions:
+        failed = False
+        try:
+            footer = pq.read_metadata(folder / partition.path)
+            found += [(partition, group, footer.row_group(group).num_rows) for group in range(footer.num_row_groups)]
+        except parquet_errors():
+            failed = True
+        if failed:
+            raise DataError(unreadable(partition.path))
+    every = max(1.0, layout.units / READ)
+    places = sorted({int(place) for place in np.arange(0, len(found), every)})
+    return [found[place] for place in places if found[place][2]]
+
+
+def _frames(folder: Path, partition: Partition, group: int, names: list[str]) -> Iterator[pl.DataFrame]:
+    import pyarrow.parquet as pq
+
+    failed = False
+    try:
+        with pq.ParquetFile(folder / partition.path) as file:
+            for batch in file.iter_batches(BATCH, row_groups=[group], columns=names):
+                yield arrow_frame(batch, names)
+    except parquet_errors():
+        failed = True
+    if failed:
+        raise DataError(unreadable(partition.path))
