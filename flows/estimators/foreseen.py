@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.estimators.rehearsed import PUBLIC, QUICK, SLOW, asked_of, smaller
+from causalveil.flows.estimators.rehearsed import EFFECTS, PUBLIC, QUICK, SLOW, asked_of, smaller
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Sizes, StandIn
@@ -31,8 +31,6 @@ from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 # Draws of each kind of outcomes, and how much more those count that follow what treatment follows: covariates that
 # nobody thought to confound would not have been declared.
 DRAWS, FOLLOW = 6, 2.0
-# Effects, in deviations of the outcome within arms: squared differences between arms hold a part of them.
-EFFECTS = (0.0, 1.0)
 CHUNK, WORK, NUMBERS = 8_192, 2 * 10**8, 6_000_000
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.estimators.foreseen import foreseen, most_read, rows_weighed
-from causalveil.flows.estimators.rehearsed import QUICK, most_public, rehearsed, weighed_once
+from causalveil.flows.estimators.rehearsed import most_public, rehearsed, weighed_once
 from causalveil.flows.planning import matching as planning
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.matching import MatchingStudy
@@ -89,7 +89,7 @@ def expected(
     """
     randomised = study.estimator.unadjusted.outcome == 0
     if study.privacy.level is not Level.label:
-        found = rehearsed(estimate, study, sizes, stand_in, randomised, most=QUICK)
+        found = rehearsed(estimate, study, sizes, stand_in, randomised, most=most_public(study), epsilon_stays=True)
         return planning.expected(study, sizes, stand_in, effect, found)
     again = weighed_once(_match, _answer_anew)
     if people is not None:

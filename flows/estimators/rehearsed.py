@@ -2,14 +2,15 @@
 
 A study of more units than are rehearsed has fewer with more epsilon. At label level epsilon grows with the square root:
 noise over sampling error is then the same, by which weights are chosen, and the interval is narrower by that root. At
-other levels it grows in proportion: noise is then the same in every release, and sampling error alone is scaled. What
-is allowed for bias stays.
+other levels it grows in proportion: noise is then the same in every release, and sampling error alone is scaled, unless
+epsilon is also what each unit's own treatment is randomised by. What is allowed for bias stays.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -32,7 +33,9 @@ from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 S = TypeVar("S", bound=EffectStudy)
 W = TypeVar("W")
 # Each sample of people is drawn for so many times: weights of one are slow.
-MOST, DRAWS, OF_ONE = 8_000, 8, 4
+MOST, DRAWS, OF_ONE, FEWEST = 8_000, 8, 4, 2
+# Effects, in deviations of the outcome within arms: where arms are mixed, or compared, an effect looks like spread.
+EFFECTS = (0.0, 1.0)
 # Units of a rehearsal of an estimator that is quick, or slow.
 QUICK, SLOW = 30_000, 2_500
 # Of one whose public weights serve all draws, and how many numbers they may have in all.
@@ -48,6 +51,7 @@ def rehearsed(
     most: int = MOST,
     bias_stays: bool = False,
     by_chance: bool = False,
+    epsilon_stays: bool = False,
 ) -> Rehearsed | None:
     """What the estimator says of the stand-in population on average; None where it has no answer there.
 
@@ -60,23 +64,32 @@ def rehearsed(
         most: units of a rehearsal, unless one arm is rare.
         bias_stays: whether the allowance for bias is the same for any number of units.
         by_chance: whether people are samples, whose arms differ by chance too, not one quasi-random population.
+        epsilon_stays: whether epsilon stays as it is since each unit's treatment is randomised by a part of it.
     """
     count = min(sizes.units, enough(stand_in, most))
     more = sizes.units / count
-    label = study.privacy.level is Level.label
-    asked = asked_of(study, more)
+    asked = study if epsilon_stays else asked_of(study, more)
+    # A draw of many people differs little from the next.
+    draws = max(FEWEST, min(DRAWS, DRAWS * QUICK // count))
+    means = []
     try:
-        found = []
-        for seed in range(DRAWS):
-            if seed == 0 or (by_chance and seed % OF_ONE == 0):
-                rows = people(asked, stand_in, count, randomised, sample=seed if by_chance else None)
-                enclave = MemoryEnclave.of(rows)
-            run = Run(asked, sizes_of(asked, count), enclave, RehearsalBudget(seed), source=None, rehearsal_seed=seed)
-            one = estimate(run, DirectEngine())
-            found.append(smaller(one, more, bias_stays) if label else _scaled(one, more))
+        for effect in EFFECTS if epsilon_stays else EFFECTS[:1]:
+            found = []
+            for seed in range(draws):
+                if seed == 0 or (by_chance and seed % OF_ONE == 0):
+                    sample = seed if by_chance else None
+                    enclave = MemoryEnclave.of(people(asked, stand_in, count, randomised, sample=sample, effect=effect))
+                run = Run(asked, sizes_of(asked, count), enclave, RehearsalBudget(seed), None, rehearsal_seed=seed)
+                one = estimate(run, DirectEngine())
+                if study.privacy.level is Level.label:
+                    found.append(smaller(one, more, bias_stays))
+                else:
+                    found.append(_scaled(one, more, more if epsilon_stays else 1.0))
+            means.append(np.mean(found, axis=0))
     except CausalveilError:
         return None
-    return Rehearsed(*np.mean(found, axis=0).tolist())
+    mean, widths = Rehearsed(*np.mean(means, axis=0).tolist()), [float(one[0]) for one in means]
+    return replace(mean, low=min(widths), high=max(widths)) if epsilon_stays else mean
 
 
 def weighed_once(
@@ -126,13 +139,19 @@ def smaller(found: EffectFindings, more: float, bias_stays: bool) -> tuple[float
     return fixed + (half - fixed) / root, noise / root, sampling / root, fixed + (interval.bias - fixed) / root
 
 
-def _scaled(found: EffectFindings, more: float) -> tuple[float, ...]:
-    """Half-width, standard errors of noise and sampling, and bias, for ``more`` times the units."""
+def _scaled(found: EffectFindings, more: float, quieter: float) -> tuple[float, ...]:
+    """Half-width, standard errors of noise and sampling, and bias, for ``more`` times the units.
+
+    Args:
+        found: by what was rehearsed.
+        more: units of the study over those.
+        quieter: the noise of the rehearsal over that of the study.
+    """
     interval, variance = found.interval, found.variance
     half = (interval.upper - interval.lower) / 2
     noise, sampling = math.sqrt(variance.noise), math.sqrt(variance.sampling)
     total = math.hypot(noise, sampling)
-    less = sampling / math.sqrt(more)
+    soft, less = noise / quieter, sampling / math.sqrt(more)
     if not interval.whole_range and total > 0:
-        half = interval.bias + (half - interval.bias) * math.hypot(noise, less) / total
-    return half, noise, less, interval.bias
+        half = interval.bias + (half - interval.bias) * math.hypot(soft, less) / total
+    return half, soft, less, interval.bias

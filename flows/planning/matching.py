@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.planning.sentences import put_into, say_imbalance, say_interval, say_people
+from causalveil.flows.planning.sentences import put_into, say_effects, say_imbalance, say_interval, say_people
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
@@ -59,6 +59,8 @@ def expected(
         sentences.append(say_imbalance(rehearsed))
     warnings: list[str] = []
     if study.privacy.level is not Level.label:
+        if rehearsed is not None:
+            sentences.insert(1, say_effects(rehearsed))
         numbers |= _sample_level(study, foreseen, sentences, warnings)
     if foreseen.whole_range:
         warnings.append("expect the whole declared range as interval.")

@@ -23,8 +23,10 @@ def put_into(numbers: dict[str, Any], found: Rehearsed) -> None:
         "noise_standard_error": found.noise,
         "sampling_standard_error": found.sampling,
     }
+    if found.low is not None:
+        numbers["half_width_range"] = [found.low, found.high]
     if isinstance(found, Foreseen):
-        numbers |= {"treated": found.treated, "half_width_range": [found.low, found.high]}
+        numbers["treated"] = found.treated
 
 
 def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
@@ -43,6 +45,14 @@ def say_people(found: Foreseen, stand_in: StandIn) -> str:
         f"the people in the data folder. No outcome was read: the half-width comes to between {found.low:.4g} and "
         f"{found.high:.4g}, by how far what covariates explain of the outcome (assumed: {stand_in.explained:.0%}) "
         "follows what treatment follows, and by how large the effect is."
+    )
+
+
+def say_effects(found: Rehearsed) -> str:
+    """What decides between the ends of the range where arms are those of randomised treatments."""
+    return (
+        f"It comes to between {found.low:.4g} and {found.high:.4g}, by how large the effect is, from none to a "
+        "deviation of the outcome within arms: randomised treatments mix the arms, and an effect widens them."
     )
 
 

@@ -32,12 +32,21 @@ SMALLER, MOST = 256, 32_768
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """What a study says of them, in outcome units: means over a rehearsal's draws."""
+    """What a study says of them, in outcome units: means over a rehearsal's draws.
+
+    Attributes:
+        half_width: of the interval.
+        noise, sampling: standard errors.
+        bias: what it allows for.
+        low, high: the least and the largest half-width that one kind of outcomes comes to; None: there is one kind.
+    """
 
     half_width: float
     noise: float
     sampling: float
     bias: float
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
@@ -45,13 +54,10 @@ class Foreseen(Rehearsed):
     """What it says of its own people with stand-in outcomes of several kinds.
 
     Attributes:
-        low, high: the least and the largest half-width that one kind of outcomes comes to.
         treated: the share of the treated.
     """
 
-    low: float
-    high: float
-    treated: float
+    treated: float = 0.5
 
 
 def assumed(study: Study, stand_in: StandIn) -> StandIn:
@@ -68,6 +74,7 @@ def people(
     randomised: bool,
     skewed: bool = False,
     sample: int | None = None,
+    effect: float = 0.0,
 ) -> Rows:
     """The stand-in population, as rows of the unit ball.
 
@@ -78,6 +85,7 @@ def people(
         randomised: whether covariates have nothing to do with treatment.
         skewed: whether numeric covariates are log-normal from the lower end of their ranges on, not normal.
         sample: which, by chance as real ones are; None: a quasi-random one, in which arms differ by nothing else.
+        effect: of treatment, in deviations of the outcome within arms.
     """
     kept = blocks(study)
     normal = _normal(count, len(kept) + 3, sample)
@@ -88,7 +96,7 @@ def people(
     odds = 0.0 if randomised else LOG_ODDS
     chance = 1 / (1 + np.exp(-odds * index - _intercept(odds * index, stand_in.treated)))
     treated = (_uniform(normal[:, 1]) < chance).astype(np.uint8)
-    outcome = _outcomes(study, stand_in, index, treated, normal[:, 2])
+    outcome = _outcomes(study, stand_in, index, treated, normal[:, 2], effect)
     x = np.zeros((count, dimension(study)))
     factor, spread = scale(study), SPREAD if stand_in.spread is None else stand_in.spread
     for place, block in enumerate(kept):

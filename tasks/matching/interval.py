@@ -213,6 +213,7 @@ def _corrected(
             "confidence": study.confidence,
             "covers": covers,
             "whole_range": (lower, top) == (-width, width),
+            "bias": interval.bias / factor,
         }
     )
     variance = Variance(sampling=variance.sampling / factor**2, noise=variance.noise / factor**2)
