@@ -24,6 +24,8 @@ from causalveil.tasks.regression.scales import Scales, scales_from
 # Of the stand-in population: the share of an arm's variance that covariates explain, and the arms' distance in their
 # metric; 0 in a trial.
 EXPLAINED, DISTANCE = 0.3, 1.0
+# Its outcomes' deviation, of the declared range: ranges leave room for the few that lie far out.
+SPREAD = 1 / 16
 # Squares and products enter where they make the expected interval at most this much wider.
 PAIRS_WIDTH = 1.05
 # Products are seen to confound from so many deviations of noise and sampling.
@@ -64,12 +66,12 @@ def recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself)
 
 
 def _expected_choice(study: RegressionStudy, plan: RegressionRecipe, keep: bool = False) -> tuple[Adjustment, float]:
-    """What a recipe would come to in the stand-in population, and how wide its interval would be, in units of L.
+    """What a recipe would come to in the stand-in population, and how wide its interval would be; outcomes in [-1, 1].
 
     ``keep``: squares and products stay even if the interval is narrower without.
     """
     units = plan.units or 1
-    scales = expected_scales(study, plan, units, StandIn())
+    scales = expected_scales(study, plan, units, StandIn(deviation=SPREAD * study.outcome.width))
     noise = plan.effect_noise().deviation
     if plan.moments is None:
         choice = unadjusted(study.estimator, scales, study.estimand, units, noise)
@@ -77,7 +79,7 @@ def _expected_choice(study: RegressionStudy, plan: RegressionRecipe, keep: bool 
         features = plan.features(scales)
         moments = expected_moments(study, plan, units, scales, features)
         choice, _ = adjusted_by(study, plan, scales, features, moments, keep)
-    return choice, expected_width(choice, units, noise)
+    return choice, scales.limit * expected_width(choice, units, noise)
 
 
 def choose(

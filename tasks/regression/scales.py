@@ -157,8 +157,11 @@ def arm_mean(total: float, share: float, error: float) -> tuple[float, float]:
 
 
 def sure_spread(within: float, error: float) -> float:
-    """The standard deviation of u within arms; the noise of the squares is a floor: it cannot be known better."""
-    return min(1.0, math.sqrt(max(within, error, LEAST_SPREAD**2)))
+    """The standard deviation of u within arms, for which the interval of an unadjusted study allows.
+
+    Half a deviation of the noise of the squares is added, and one is a floor: it cannot be known better.
+    """
+    return min(1.0, math.sqrt(max(within + error / 2, error, LEAST_SPREAD**2)))
 
 
 def columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[FloatArray, FloatArray, FloatArray]:
