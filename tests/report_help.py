@@ -9,14 +9,14 @@ from typing import Any
 from causalveil.flows.api import run_study
 from causalveil.schemas.release import load_release_text
 from causalveil.schemas.sites.pooled import POOLED, Published
-from causalveil.tasks.regression.interval import ADJUSTED, CURVED, LINEAR, PARTLY, SWITCHED, UNADJUSTED
+from causalveil.tasks.regression.interval import CURVED, LINEAR, PARTLY, RICHER, SWITCHED, UNADJUSTED
 from tests.pooled_help import call_of, hospitals
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import merge, write_study
 
 LONG = "a_column_with_a_name_that_goes_on_and_on_as_names_in_warehouses_do_" + "x" * 40
 # What a regression says it did.
-ADJUSTMENTS = (ADJUSTED, LINEAR, PARTLY, UNADJUSTED, SWITCHED)
+ADJUSTMENTS = (*RICHER.values(), LINEAR, PARTLY, UNADJUSTED, SWITCHED)
 # What a withheld answer has none of.
 WITHHELD = ("estimate", "interval", "simultaneous", "noise_error", "sampling_error", "bias", "spread")
 BALANCE = (("before", 1.234), ("after", 0.0123), ("noise", 0.0456))

@@ -9,10 +9,20 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.inference.confounding import LINEAR
 from causalveil.tasks.regression import expected as regression_expected
+from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe as decided
-from causalveil.tasks.regression.interval import ADJUSTED
+from causalveil.tasks.regression.interval import RICHER
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.rehearsed import ALIKE, ends, rehearsed
+
+BASIS_IN_WORDS = {
+    Basis.linear: "covariates are adjusted for linearly: squares, or products, would cost more than they bring at this "
+    "size.",
+    Basis.squares: "covariates are adjusted for by lines and squares: products would cost more than they bring at this "
+    "size. What treatment and outcome both follow beyond lines and squares stays in the estimate.",
+    Basis.pairs: "covariates are adjusted for by lines, squares and products: what treatment and outcome both follow "
+    "beyond these stays in the estimate, and more units or epsilon do not take it out.",
+}
 
 
 def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
@@ -39,7 +49,7 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
         "whole_range": found.interval.whole_range,
         "bias": mean.bias,
     }
-    features = recipe.columns.features(False)
+    features = recipe.columns.features(Basis.linear)
     sentences = [
         say_interval(study, numbers),
         f"It depends on people of whom nothing is known yet: ± {alone:.3g} where covariates are unrelated, {alike:.3g} "
@@ -72,15 +82,8 @@ def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]
             "noise hides some directions of the covariates; what they show of confounding is allowed for, and what "
             "lies in one of them alone is not seen."
         )
-    elif not recipe.pairs and not study.estimator.trial:
-        warnings.append(
-            "covariates are adjusted for linearly: squares and products would cost more than they bring at this size."
-        )
     elif not study.estimator.trial:
-        warnings.append(
-            "covariates are adjusted for by lines, squares and products: what treatment and outcome both follow beyond "
-            "these stays in the estimate, and more units or epsilon do not take it out."
-        )
+        warnings.append(BASIS_IN_WORDS[recipe.basis])
     least = regression_expected.least_share(study, sizes)
     if least is not None and min(stand_in.treated, 1 - stand_in.treated) < least:
         warnings.append(
@@ -92,6 +95,6 @@ def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]
 
 def _decided(recipe: RegressionRecipe, expected: str) -> str:
     """What the recipe allows, where the stand-in population alone would be adjusted linearly."""
-    if recipe.pairs and expected == LINEAR:
-        return f"{ADJUSTED} unless released moments say that these widen the interval"
+    if recipe.basis in RICHER and expected == LINEAR:
+        return f"{RICHER[recipe.basis]} unless released moments say that these widen the interval"
     return expected

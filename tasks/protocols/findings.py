@@ -15,6 +15,7 @@ from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.gates import balance_of, gated, results
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.parts import Part, table
+from causalveil.tasks.regression.interval import BEYOND
 
 TRIAL = "treatment that was not randomised"
 
@@ -78,8 +79,7 @@ def not_covered(study: ProtocolStudy, joint: JointRecipe, trial: bool) -> str:
     parts = ["confounding by what nobody recorded"]
     if study.estimand is not Estimand.ATE:
         parts.append("effects that differ with covariates, as far as the arms' covariances of them differ")
-    if not joint.one.pairs:
-        parts.append("outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly")
+    parts.append(BEYOND[joint.one.basis])
     if any(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes):
         parts.append("what negative controls show, but in the calibrated intervals")
     return "; ".join(parts)

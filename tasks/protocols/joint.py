@@ -97,7 +97,7 @@ class JointRecipe:
         """Of sensitivity sqrt(8) (section 2); None: nothing is adjusted for."""
         if self.one.moments is None:
             return None
-        most = self.moment_numbers(self.one.columns.features(self.one.pairs) + len(self.one.columns.unscaled) + 1)
+        most = self.moment_numbers(self.one.columns.features(self.one.basis) + len(self.one.columns.unscaled) + 1)
         return vector_mechanism(self._sums(most, math.sqrt(8)), self.one.moments)
 
     def effect_mechanism(self) -> Mechanism:

@@ -5,10 +5,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import combinations
 
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy
 from causalveil.tasks.enclave.normalise import blocks, feature_names, scale
+
+
+class Basis(IntEnum):
+    """What the outcome may depend on: columns, their squares too, products of two as well."""
+
+    linear = 0
+    squares = 1
+    pairs = 2
 
 
 @dataclass(frozen=True)
@@ -93,9 +102,21 @@ class Columns:
                 runs.append((i, j, j + 1))
         return runs
 
-    def features(self, pairs: bool) -> int:
-        """The number of features: columns alone, or with squares and products."""
-        if not pairs:
-            return len(self.kept)
+    def runs(self, basis: Basis) -> list[tuple[int, int, int]]:
+        """The products of a basis, as ``pair_runs``."""
+        return self.pair_runs if basis is Basis.pairs else []
+
+    def bases(self, richest: Basis) -> list[Basis]:
+        """The bases up to ``richest``, that first; of two with the same features the plainer."""
+        return [
+            basis
+            for basis in sorted(Basis, reverse=True)
+            if basis <= richest and (basis is Basis.linear or self.features(basis) > self.features(Basis(basis - 1)))
+        ]
+
+    def features(self, basis: Basis) -> int:
+        """The number of features."""
+        if basis is not Basis.pairs:
+            return len(self.kept) + (len(self.curved) if basis is Basis.squares else 0)
         alike = sum(math.comb(size, 2) for size in Counter(self.owners).values())
         return len(self.kept) + len(self.curved) + math.comb(len(self.kept), 2) - alike

@@ -7,6 +7,7 @@ expected is that of a stand-in population, stated here.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.adjustment import Adjustment, Seen, adjust, expected_width, unadjusted
-from causalveil.tasks.regression.columns import Columns
+from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.recipe import PARTLY, Judged, RegressionRecipe, arms_recipe, full_recipe, itself
@@ -26,7 +27,7 @@ from causalveil.tasks.regression.scales import Scales, scales_from
 EXPLAINED, DISTANCE = 0.3, 1.0
 # Its outcomes' deviation, of the declared range: ranges leave room for the few that lie far out.
 SPREAD = 1 / 16
-# Squares and products enter where they make the expected interval at most this much wider.
+# A richer basis is taken where it makes the expected interval at most this much wider.
 PAIRS_WIDTH = 1.05
 # Products are seen to confound from so many deviations of noise and sampling.
 SURE = 3.0
@@ -48,15 +49,13 @@ def recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself)
     full = full_recipe(study, sizes, judged)
     if sizes is None:
         return full
-    if judged(full).noise_ratio(full.columns.features(False)) > PARTLY:
+    if judged(full).noise_ratio(full.columns.features(Basis.linear)) > PARTLY:
         return arms_recipe(study, sizes, judged)
     # Judged as if products stay: where they would be left out again, their noise is not worth it.
-    choice, width = _expected_choice(study, judged(full), keep=True)
-    if full.pairs and study.estimator.basis == "auto":
-        linear = replace(full, pairs=False)
-        plain, narrow = _expected_choice(study, judged(linear))
-        if width > PAIRS_WIDTH * narrow:
-            full, choice, width = linear, plain, narrow
+    bases = full.columns.bases(full.basis) if study.estimator.basis == "auto" else [full.basis]
+    found = [_expected_choice(study, judged(replace(full, basis=basis)), keep=True) for basis in bases]
+    place = _richest([width for _, width in found])
+    full, (choice, width) = replace(full, basis=bases[place]), found[place]
     arms = arms_recipe(study, sizes, judged)
     if not choice.adjusted:
         return arms
@@ -107,7 +106,7 @@ def choose(
 
 
 def features_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) -> Features:
-    """What release 2 is of: squares and products only where what release 1 says still makes them worth their noise.
+    """What release 2 is of: a richer basis only where what release 1 says still makes it worth its noise.
 
     Few treated, or rare levels whose products hardly vary, make them dearer than the stand-in population of the recipe
     says. No charge depends on it, and no row but by release 1.
@@ -116,11 +115,16 @@ def features_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) 
         ValueError: the number of units is not known.
     """
     features = plan.features(scales)
-    if not features.pairs or study.estimator.basis != "auto":
+    if features.basis is Basis.linear or study.estimator.basis != "auto":
         return features
-    linear = replace(plan, pairs=False).features(scales)
-    wide, narrow = (_width_by(study, plan, scales, one) for one in (features, linear))
-    return features if wide <= PAIRS_WIDTH * narrow else linear
+    bases = plan.columns.bases(features.basis)
+    found = [replace(plan, basis=basis).features(scales) for basis in bases]
+    return found[_richest([_width_by(study, plan, scales, one) for one in found])]
+
+
+def _richest(widths: Sequence[float]) -> int:
+    """The first whose expected interval is little wider than those after it, the plainer ones."""
+    return next(place for place in range(len(widths)) if widths[place] <= PAIRS_WIDTH * min(widths[place:]))
 
 
 def _width_by(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features) -> float:
@@ -144,14 +148,16 @@ def adjusted_by(
 
     Squares and products that turn out to widen the interval are left out: where covariates are correlated their moments
     have small eigenvalues that noise hides. Where they are seen to confound, what they would move the estimate by
-    beyond noise is allowed for, so that they stay wherever they matter, or wherever ``keep`` says so.
+    beyond noise is allowed for, so that they stay wherever they matter, or wherever ``keep`` says so. Both are
+    held against lines first: of correlated columns squares show so much of what products confound that the rest is not
+    seen, and is not small. Where products go, squares that cost next to nothing stay.
 
     Raises:
         ValueError: the number of units is not known.
     """
     if plan.units is None:
         raise ValueError("an adjustment needs the number of units")
-    units, linear, noise = plan.units, plan.columns.features(False), plan.effect_noise().deviation
+    units, linear, noise = plan.units, plan.columns.features(Basis.linear), plan.effect_noise().deviation
     possible = plan.bears(scales, linear, plan.cut(linear))
 
     def of(some: JointMoments) -> tuple[Adjustment, Seen]:
@@ -168,19 +174,27 @@ def adjusted_by(
         )
 
     choice, seen = of(moments)
-    if features.pairs and study.estimator.basis == "auto" and not keep:
-        lines = features.lines
-        plain, shown = of(moments.of(lines))
+    if features.basis is Basis.linear or study.estimator.basis != "auto" or keep:
+        return choice, seen
+
+    def plainer(basis: Basis) -> tuple[Adjustment, Seen]:
+        places = features.places(basis)
+        plain, shown = of(moments.of(places))
+        wide = plain.spread_over(places, features.count)
         if choice.adjusted and plain.adjusted and not study.estimator.trial:
-            wide = plain.spread_over(lines, features.count)
-            if abs(moments.left_alike(lines, wide.slopes, wide.weights, scales.between, drawn or units)) > SURE:
-                # Products are seen to confound: what they took off beyond their noise, lines leave.
+            alike = moments.left_alike(places, wide.slopes, wide.weights, scales.between, drawn or units)
+            if abs(alike) > SURE:
+                # What is left out is seen to confound: what it took off beyond its noise, this basis leaves.
                 left = _taken_off(choice) - _taken_off(plain)
                 beyond = math.sqrt(max(left**2 - choice.second_order - plain.second_order, 0.0))
-                plain = replace(plain, bias=plain.bias + beyond)
-        if expected_width(choice, units, noise) > PAIRS_WIDTH * expected_width(plain, units, noise):
-            choice, seen = plain.spread_over(lines, features.count), shown
-    return choice, seen
+                wide = replace(wide, bias=wide.bias + beyond)
+        return wide, shown
+
+    lines, *squares = [plainer(basis) for basis in reversed(plan.columns.bases(features.basis)[1:])]
+    if expected_width(choice, units, noise) <= PAIRS_WIDTH * expected_width(lines[0], units, noise):
+        return choice, seen
+    found = [*squares, lines]
+    return found[_richest([expected_width(one, units, noise) for one, _ in found])]
 
 
 def _taken_off(choice: Adjustment) -> float:

@@ -9,6 +9,7 @@ import numpy as np
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import choose, expected_moments, expected_scales, features_of, recipe
 from causalveil.tasks.regression.interval import ThreeReleases, findings
 from causalveil.tasks.regression.recipe import RegressionRecipe
@@ -53,7 +54,7 @@ def least_share(study: RegressionStudy, sizes: Sizes) -> float | None:
     plan = recipe(study, sizes)
     if plan.units is None or plan.moments is None:
         return None
-    features = plan.columns.features(False)
+    features = plan.columns.features(Basis.linear)
     low, high = 0.0, 0.5
     if not plan.bears(expected_scales(study, plan, plan.units, StandIn(treated=high)), features, plan.cut(features)):
         return None

@@ -17,7 +17,7 @@ import numpy as np
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import BITS
-from causalveil.tasks.regression.columns import Columns
+from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.scales import Scales
 from causalveil.tasks.regression.skewed import CURVES_UNSEEN, Skewed, drowned
 
@@ -42,7 +42,7 @@ class Features:
 
     columns: Columns
     scales: Scales
-    pairs: bool
+    basis: Basis
     cut: float
     constant: bool = False
     bent: bool = False
@@ -63,14 +63,18 @@ class Features:
     @property
     def count(self) -> int:
         """d."""
-        return self.columns.features(self.pairs) + self.constant + (self.skewed.count if self.bent else 0)
+        return self.columns.features(self.basis) + self.constant + (self.skewed.count if self.bent else 0)
 
     @property
     def lines(self) -> IntArray:
         """Places of all features but squares and products."""
-        beside = np.arange(self.columns.features(self.pairs), self.count)
-        places: IntArray = np.concatenate([np.arange(self.columns.features(False)), beside])
-        return places
+        return self.places(Basis.linear)
+
+    def places(self, basis: Basis) -> IntArray:
+        """Places of the features of a basis no richer than its own, and of what stands behind them."""
+        beside = np.arange(self.columns.features(self.basis), self.count)
+        found: IntArray = np.concatenate([np.arange(self.columns.features(basis)), beside])
+        return found
 
     @cached_property
     def variances(self) -> FloatArray:
@@ -79,7 +83,7 @@ class Features:
         1 but for numbers whose deviation noise hides, which are taken to have TYPICAL of the declared range, and for
         columns of 0 and c: rare levels lie far out and are cut, with their products still more.
         """
-        found, lines = np.ones(self.count), self.columns.features(False)
+        found, lines = np.ones(self.count), self.columns.features(Basis.linear)
         hidden = drowned(self.scales, self.columns)
         typical = TYPICAL * 2 * self.columns.span / self.scales.deviation[hidden]
         found[:lines][hidden] = np.minimum(typical, 1.0) ** 2
@@ -91,12 +95,12 @@ class Features:
         longest = self.cut * math.sqrt(len(self.lines))
         within = np.minimum(ends, longest * ends / np.sqrt(ends**2 + len(self.lines) - 1))
         found[flags] = np.sum(parts * within**2, axis=0)
-        if self.pairs:
+        if self.basis > Basis.linear:
             short = found[:lines].copy()
             found[lines : lines + len(self.columns.curved)] = short[list(self.columns.curved)] ** 2
             short[flags] = np.sum(parts * np.minimum(ends, CURVE_CUT) ** 2, axis=0)
             place = lines + len(self.columns.curved)
-            for first, start, stop in self.columns.pair_runs:
+            for first, start, stop in self.columns.runs(self.basis):
                 found[place : place + stop - start] = short[first] * short[start:stop]
                 place += stop - start
         return found
@@ -107,7 +111,7 @@ class Features:
 
         Products of correlated columns are long where columns are; cut with them, lines would bend there.
         """
-        first, last = self.columns.features(False), self.columns.features(self.pairs)
+        first, last = self.columns.features(Basis.linear), self.columns.features(self.basis)
         return [slice(None)] if first == last else [self.lines, slice(first, last)]
 
     @property
@@ -116,7 +120,7 @@ class Features:
         found = np.zeros(self.count)
         found[self.skewed.places] = CURVES_UNSEEN if self.bent else self.skewed.unseen
         if self.bent:
-            first = self.columns.features(self.pairs)
+            first = self.columns.features(self.basis)
             found[first : first + self.skewed.count] = CURVES_UNSEEN
         return found
 
@@ -165,7 +169,7 @@ class Features:
     def blocks(self, x: FloatArray) -> Iterator[tuple[int, FloatArray]]:
         """A first row and the features of rows from there, shape (d, at most BLOCK); the next ones overwrite them."""
         block, spare = np.zeros((self.count, BLOCK)), np.empty((self.count, BLOCK))
-        x, runs = x[:, list(self.columns.kept)], self.columns.pair_runs if self.pairs else []
+        x, runs = x[:, list(self.columns.kept)], self.columns.runs(self.basis)
         for first in range(0, len(x), BLOCK):
             rows = x[first : first + BLOCK]
             self._fill(rows, runs, block, spare)
@@ -176,7 +180,7 @@ class Features:
 
         ``runs``: of products, as the columns say them; ``spare``: memory of the same shape.
         """
-        lines, last = self.columns.features(False), self.columns.features(self.pairs)
+        lines, last = self.columns.features(Basis.linear), self.columns.features(self.basis)
         z = block[:lines, : len(x)]
         np.subtract(x.T, self.scales.centre[:, None], out=z)
         z /= self.scales.deviation[:, None]
@@ -184,7 +188,7 @@ class Features:
             logarithms, beside = self.skewed.curves(x)
             z[self.skewed.places] = logarithms.T
             block[last : last + self.skewed.count, : len(x)] = beside.T
-        if self.pairs:
+        if self.basis > Basis.linear:
             short = np.clip(block[:lines], -CURVE_CUT, CURVE_CUT)
             place = lines + len(self.columns.curved)
             block[lines:place] = (short[list(self.columns.curved)] ** 2 - 1) / CURVE_SPREAD

@@ -23,6 +23,7 @@ from causalveil.tasks.inference.confounding import (
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.adjustment import Adjustment, Seen
+from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import Scales
@@ -37,13 +38,19 @@ COVERS_LINES = "what lines do not show of skewed columns"
 
 # What no released number shows, and the interval does not hold (proof, section 8).
 VARYING = "effects that differ with covariates, as far as the arms' covariances of them differ"
-BEYOND_LINES = "outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly"
-BEYOND_PRODUCTS = (
-    "outcomes that depend on covariates otherwise than by lines, squares and products, unless treatment follows these"
-)
+BEYOND = {
+    Basis.linear: "outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly",
+    Basis.squares: (
+        "outcomes that depend on covariates otherwise than by lines and squares, unless treatment follows these"
+    ),
+    Basis.pairs: (
+        "outcomes that depend on covariates otherwise than by lines, squares and products, unless treatment follows"
+        " these"
+    ),
+}
 
 # What was done beside what any estimator says of it.
-ADJUSTED = "adjusted, with squares and products"
+RICHER = {Basis.squares: "adjusted linearly, with squares", Basis.pairs: "adjusted, with squares and products"}
 CURVED = "adjusted linearly, skewed columns by two curves each"
 
 
@@ -74,19 +81,20 @@ def in_words(recipe: RegressionRecipe, found: ThreeReleases) -> str:
         return SWITCHED
     if found.seen is not None and found.seen.hidden:
         return PARTLY
-    if products_used(found):
-        return ADJUSTED
+    basis = used_basis(found)
+    if basis in RICHER:
+        return RICHER[basis]
     if recipe.partly:
         return PARTLY
     return CURVED if found.features.bent else LINEAR
 
 
-def products_used(found: ThreeReleases) -> bool:
-    """Whether squares and products have slopes and weights; released ones that widen the interval have none."""
-    if found.features is None or not found.features.pairs:
-        return False
-    others = np.delete(found.choice.slopes, found.features.lines)
-    return bool(np.any(others != 0))
+def used_basis(found: ThreeReleases) -> Basis:
+    """The plainest basis that holds all slopes: released squares and products that widen the interval have none."""
+    if found.features is None:
+        return Basis.linear
+    sloped = np.flatnonzero(found.choice.slopes)
+    return next(basis for basis in Basis if np.isin(sloped, found.features.places(basis)).all())
 
 
 @dataclass(frozen=True)
@@ -192,7 +200,7 @@ def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
     if not found.choice.adjusted:
         return NOT_COVERED_DECLARED
     parts = ["confounding by what nobody recorded", VARYING]
-    parts.append(BEYOND_PRODUCTS if found.features is not None and products_used(found) else BEYOND_LINES)
+    parts.append(BEYOND[used_basis(found)])
     wide = () if found.features is None else found.features.drowned
     if wide:
         parts.append(f"curves in {', '.join(wide)}, whose declared ranges are too wide to see how they vary")

@@ -6,7 +6,8 @@ Noise on the Gram matrix's eigenvalues over the mean one,
 
 says what can be learnt: up to ADJUSTED the arms are adjusted for all d features, up to PARTLY the smaller eigenvalues
 drown and what they hide is allowed for, beyond it nothing is adjusted for and the whole budget goes into arm means.
-Squares and products enter where rho stays below PAIRS with them. Derivation: ``docs/proofs/regression.md``, section 7.
+Squares, and products too, enter where rho stays below PAIRS with them. Derivation: ``docs/proofs/regression.md``,
+section 7.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.division import divide
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
-from causalveil.tasks.regression.columns import Columns
+from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import moment_numbers
 from causalveil.tasks.regression.scales import ARM_NUMBERS, Scales, column_numbers
@@ -68,7 +69,7 @@ class RegressionRecipe:
         scales: cost of release 1.
         moments: cost of release 2; None: nothing is adjusted for.
         effect: cost of release 3.
-        pairs: whether squares and products enter, if the arms' sizes allow it.
+        basis: the richest that may enter, if the arms' sizes allow it.
         partly: whether the smaller eigenvalues are expected to drown.
     """
 
@@ -77,7 +78,7 @@ class RegressionRecipe:
     scales: PrivacyCost
     moments: PrivacyCost | None
     effect: PrivacyCost
-    pairs: bool
+    basis: Basis
     partly: bool
 
     def scales_mechanism(self) -> Mechanism:
@@ -95,7 +96,7 @@ class RegressionRecipe:
         """Of sensitivity sqrt(8) (section 2), and rounding for as many numbers as there may be."""
         if self.moments is None:
             return None
-        numbers = moment_numbers(self.columns.features(self.pairs) + len(self.columns.unscaled) + 1)
+        numbers = moment_numbers(self.columns.features(self.basis) + len(self.columns.unscaled) + 1)
         return vector_mechanism(sums_sensitivity(numbers, self.units, math.sqrt(8)), self.moments)
 
     def effect_mechanism(self) -> Mechanism:
@@ -125,17 +126,21 @@ class RegressionRecipe:
         return Noise(noise.scale, 1.0) if isinstance(mechanism, Laplace) else noise
 
     def features(self, scales: Scales) -> Features:
-        """Squares and products enter if the smaller arm bears them too."""
-        pairs = self.pairs and self.bears(scales, self.columns.features(True), CUTS[0])
+        """The richest basis that the smaller arm bears too."""
+        bases = [
+            basis
+            for basis in self.columns.bases(self.basis)
+            if basis is Basis.linear or self.bears(scales, self.columns.features(basis), CUTS[0])
+        ]
         skewed = Skewed.of(scales, self.columns).count
-        for crossed, most in ((True, BENT_PAIRS), (False, BENT)):
-            count = self.columns.features(crossed) + skewed + 1
-            possible = skewed > 0 and (pairs or not crossed) and self.noise_ratio(count) <= most
-            if possible and self.bears(scales, count, CUTS[0]):
-                return Features(self.columns, scales, crossed, self.cut(count), constant=True, bent=True)
-        features = self.columns.features(pairs)
-        constant = pairs and self.noise_ratio(features) <= CONSTANT
-        return Features(self.columns, scales, pairs, self.cut(features), constant)
+        for basis in bases if skewed else []:
+            count = self.columns.features(basis) + skewed + 1
+            most = BENT if basis is Basis.linear else BENT_PAIRS
+            if self.noise_ratio(count) <= most and self.bears(scales, count, CUTS[0]):
+                return Features(self.columns, scales, basis, self.cut(count), constant=True, bent=True)
+        features = self.columns.features(bases[0])
+        constant = bases[0] > Basis.linear and self.noise_ratio(features) <= CONSTANT
+        return Features(self.columns, scales, bases[0], self.cut(features), constant)
 
     def bears(self, scales: Scales, features: int, cut: float) -> bool:
         """Whether noise on the arms' distance leaves something to adjust by."""
@@ -147,7 +152,7 @@ class RegressionRecipe:
     def cut(self, features: int) -> float:
         """c of rows with d features; products have long rows that a cut would bend."""
         narrow = min(max(CUTS[0] * math.sqrt(QUIET / self.noise_ratio(features)), CUTS[0]), CUTS[1])
-        return narrow if features == self.columns.features(False) else PAIRS_CUT * narrow
+        return narrow if features == self.columns.features(Basis.linear) else PAIRS_CUT * narrow
 
     def noise_ratio(self, features: int) -> float:
         """rho of d features; infinite where there is no release 2."""
@@ -188,11 +193,17 @@ def full_recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = it
     total, columns = study.privacy.cost, Columns.of(study)
     shares = dict(zip(("scales", "moments", "effect"), _shares(total), strict=True))
     units = None if sizes is None else sizes.units
-    full = RegressionRecipe(units, columns, **divide(total, shares), pairs=False, partly=False)
-    pairs = study.estimator.basis == "pairs" or (
-        study.estimator.basis == "auto" and judged(full).noise_ratio(columns.features(True)) <= PAIRS
-    )
-    return replace(full, pairs=pairs, partly=judged(full).noise_ratio(columns.features(False)) > ADJUSTED)
+    full = RegressionRecipe(units, columns, **divide(total, shares), basis=Basis.linear, partly=False)
+    if study.estimator.basis == "auto":
+        quiet = (
+            basis
+            for basis in columns.bases(Basis.pairs)
+            if basis is Basis.linear or judged(full).noise_ratio(columns.features(basis)) <= PAIRS
+        )
+        basis = next(quiet)
+    else:
+        basis = columns.bases(Basis[study.estimator.basis])[0]
+    return replace(full, basis=basis, partly=judged(full).noise_ratio(columns.features(Basis.linear)) > ADJUSTED)
 
 
 def arms_recipe(study: RegressionStudy, sizes: Sizes, judged: Judged = itself) -> RegressionRecipe:
@@ -207,7 +218,7 @@ def arms_recipe(study: RegressionStudy, sizes: Sizes, judged: Judged = itself) -
     total = study.privacy.cost
     first = ARMS_SHARE if judged is itself else _shares(total)[0]
     costs = divide(total, {"scales": first, "effect": 1 - first})
-    return RegressionRecipe(sizes.units, Columns.of(study), **costs, moments=None, pairs=False, partly=False)
+    return RegressionRecipe(sizes.units, Columns.of(study), **costs, moments=None, basis=Basis.linear, partly=False)
 
 
 def _shares(total: PrivacyCost) -> tuple[Decimal, Decimal, Decimal]:

@@ -19,6 +19,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise
 from causalveil.tasks.regression.adjustment import Adjustment
+from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import moment_sums
@@ -47,7 +48,7 @@ def cases(delta: str) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     # Shares of the budget are beyond what some thousand runs can tell.
     dear = replace(made, scales=study.privacy.cost, moments=study.privacy.cost, effect=study.privacy.cost)
     scales = Scales(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.2, np.zeros(2), np.full(2, 0.1), np.zeros(2))
-    features = Features(made.columns, scales, False, 1.25)
+    features = Features(made.columns, scales, Basis.linear, 1.25)
     nothing = np.zeros(2)
     choice = Adjustment(nothing, nothing, nothing, 0.0, 0.0, (0.5, 0.5), 1.0, 4.0, 0.0, 0.0, False)
     moments = dear.moments_mechanism()
@@ -107,7 +108,7 @@ def test_a_gram_matrix_that_weighs_more_is_caught() -> None:
     mechanism, _ = cases(DELTA)["moments"]
     made = recipe(make_regression(2, basis="linear"), sizes_of(make_regression(2), UNITS))
     scales = Scales(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.2, np.zeros(2), np.full(2, 0.1), np.zeros(2))
-    features = Features(made.columns, scales, False, 1.25)
+    features = Features(made.columns, scales, Basis.linear, 1.25)
     exact = [moment_sums(in_memory([table(z, 1, 0.0)]), features) for z in ([1.0, 0.0], [0.0, 1.0])]
     weighted = [np.concatenate([value[:5], 8 * value[5:]]) for value in exact]
     budget, way = OpenBudget(SeededNoise(3)), weighted[0] - weighted[1]

@@ -20,7 +20,7 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.adjustment import Adjustment
-from causalveil.tasks.regression.columns import Columns
+from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import moment_sums
@@ -107,15 +107,15 @@ def test_scales_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: i
 
 @settings(max_examples=100, deadline=None)
 @given(
-    st.data(), st.integers(1, 3), st.sampled_from(["refuse", "indicator"]), st.booleans(),
+    st.data(), st.integers(1, 3), st.sampled_from(["refuse", "indicator"]), st.sampled_from(Basis),
     st.floats(0.005, 0.995), st.floats(0.003, 0.6),
 )  # fmt: skip
 def test_moments_of_neighbours_are_as_close_as_declared(
-    data: st.DataObject, n: int, missing: str, pairs: bool, share: float, deviation: float
+    data: st.DataObject, n: int, missing: str, basis: Basis, share: float, deviation: float
 ) -> None:
     study = study_of(missing, basis="pairs")
     plan = plan_of(study)
-    features = Features(plan.columns, scales_of(study, share, deviation=deviation), pairs, 1.25)
+    features = Features(plan.columns, scales_of(study, share, deviation=deviation), basis, 1.25)
     rows, other = data.draw(table(study, n)), data.draw(table(study, 1))
     difference = moved(lambda p: moment_sums(p, features), rows, other)
     assert np.linalg.norm(difference) <= bound(plan.moments_mechanism())
@@ -126,7 +126,7 @@ def test_moments_of_neighbours_are_as_close_as_declared(
 def test_scores_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: int, reach: float, delta: str) -> None:
     study = study_of(delta=delta)
     plan, scales = plan_of(study), scales_of(study)
-    features = Features(plan.columns, scales, False, 1.25)
+    features = Features(plan.columns, scales, Basis.linear, 1.25)
     some = st.lists(st.floats(-3, 3), min_size=features.count, max_size=features.count).map(np.array)
     choice = Adjustment(
         slopes=data.draw(some), weights=data.draw(some), apart=data.draw(some), index=0.4, correction=0.0,
@@ -153,7 +153,7 @@ def test_bounds_are_attained() -> None:
     # Opposite rows beyond the cut, in one arm, with residuals of one sign: the products and tau.
     share = 0.5
     scales = scales_of(study, share, shift=0.0, deviation=0.01)
-    features = Features(plan.columns, scales, False, 1.25)
+    features = Features(plan.columns, scales, Basis.linear, 1.25)
     difference = moved(
         lambda p: moment_sums(p, features), row([s, 0, 0, 0, 0, 0, s], 1, -1.0), row([-s, 0, 0, 0, 0, 0, -s], 1, -1.0)
     )
@@ -195,11 +195,11 @@ def test_no_pair_of_rows_beats_the_moments_bound() -> None:
     assert 7.9 <= largest <= 8 + 1e-12
 
 
-@pytest.mark.parametrize("pairs", [False, True])
-def test_features_stay_in_the_unit_ball(pairs: bool) -> None:
+@pytest.mark.parametrize("basis", Basis)
+def test_features_stay_in_the_unit_ball(basis: Basis) -> None:
     study = study_of("indicator", basis="pairs")
     plan = plan_of(study)
-    features = Features(plan.columns, scales_of(study, deviation=0.001), pairs, 1.25)
+    features = Features(plan.columns, scales_of(study, deviation=0.001), basis, 1.25)
     x = np.random.default_rng(0).uniform(-1, 1, (2_000, dimension(study)))
     length = np.linalg.norm(features.of(x), axis=1)
     assert 0.99 < length.max() <= 1.0
@@ -213,7 +213,7 @@ def test_sums_do_not_depend_on_order_or_partition() -> None:
     rows = Rows(x, random.integers(0, 2, n).astype(np.uint8), random.uniform(-1, 1, n))
     order = random.permutation(n)
     other = Rows(rows.x[order], rows.t[order], rows.u[order])
-    features = Features(plan.columns, scales, False, 1.25)
+    features = Features(plan.columns, scales, Basis.linear, 1.25)
     choice = Adjustment(
         np.full(features.count, 0.3), np.full(features.count, 0.7), np.zeros(features.count), 0.0, 0.0, (0.7, 0.3), 3.0,
         5.0, 0.0, 0.0, True,

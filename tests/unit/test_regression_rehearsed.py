@@ -11,6 +11,7 @@ from causalveil.flows.planning.regression import expected
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.people import assumed, people
+from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.rehearsed import rehearsed
 from tests.regression_help import make_regression
@@ -63,7 +64,7 @@ def test_plan_speaks_of_products_wherever_a_run_may_use_them() -> None:
     for units in (1_000, 3_000, 6_000, 10_000, 20_000, 40_000, 80_000):
         sizes = sizes_of(study, units)
         said = " ".join(expected(study, sizes, StandIn(), None)["sentences"])
-        allowed.append(recipe(study, sizes).pairs)
+        allowed.append(recipe(study, sizes).basis is Basis.pairs)
         assert ("squares and products" in said) is allowed[-1]
     assert allowed[-1]
     assert not allowed[0]

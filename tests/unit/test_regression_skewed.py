@@ -8,7 +8,7 @@ import pytest
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.models.lattice_sums import BITS
-from causalveil.tasks.regression.columns import Columns
+from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.scales import Scales, scale_sums, scales_from
 from causalveil.tasks.regression.skewed import Skewed, drowned
@@ -69,7 +69,7 @@ def test_two_curves_span_the_column_and_its_logarithm(sigma: float) -> None:
     log = sigma * random.normal(size=N)
     z = mapped(np.exp(log), 0, TOP / 4)[:, None]
     columns, scales = scales_of(z, make_regression(1))
-    features = Features(columns, scales, pairs=False, cut=100.0, constant=True, bent=True)
+    features = Features(columns, scales, basis=Basis.linear, cut=100.0, constant=True, bent=True)
     assert features.count == 3
     rows = in_rows(z, np.zeros(N), np.zeros(N))
     curves = features.of(rows.x)
@@ -85,7 +85,9 @@ def test_curves_of_any_row_lie_in_the_ball() -> None:
     columns, scales = scales_of(mapped(np.exp(random.normal(size=(N, 3))), 0, TOP), make_regression(3))
     z = np.concatenate([random.uniform(-1, 1, (500, 3)), random.choice([-1.0, 1.0], (100, 3))])
     for constant in (False, True):
-        features = Features(columns, scales, pairs=constant, cut=1.25, constant=constant, bent=True)
+        features = Features(
+            columns, scales, basis=Basis.pairs if constant else Basis.linear, cut=1.25, constant=constant, bent=True
+        )
         xs = features.of(in_rows(z, np.zeros(len(z)), np.zeros(len(z))).x)
         assert xs.shape == (600, features.count)
         assert (xs**2).sum(axis=1).max() <= 1
