@@ -62,6 +62,22 @@ def test_more_epsilon_or_more_units_never_widen(name: str) -> None:
                 assert after <= before * (1.03 if name == "regression" else 1.001)
 
 
+@pytest.mark.parametrize("treated", [0.5, 0.1])
+@pytest.mark.parametrize("name", ["ipw", "matching"])
+def test_more_epsilon_or_more_units_never_widen_at_level_label(name: str, treated: float) -> None:
+    """From 100 to 10,000 people by the root of 10, so that by which people a rehearsal is of hardly counts."""
+    epsilons, sizes, width = ("0.1", "0.5", "1", "4", "16"), (100, 316, 1_000, 3_162, 10_000), {}
+    study = study_of(name, level="label", delta="0")
+    for i, epsilon in enumerate(epsilons):
+        asked = with_epsilon(study, Decimal(epsilon))
+        for j, units in enumerate(sizes):
+            width[i, j] = half_width(asked, sizes_of(asked, units), StandIn(treated=treated))
+    for (i, j), wide in width.items():
+        for more in ((i + 1, j), (i, j + 1)):
+            assert width.get(more, 0.0) <= wide * (1 + 1e-3), (epsilons[i], sizes[j], more)
+    assert width[len(epsilons) - 1, len(sizes) - 1] < width[0, 0] / 5
+
+
 def test_the_least_epsilon_is_found_where_a_width_rises_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     """1/epsilon below 1, then a step up by 3 that a wider epsilon pays back: plain bisection would land behind it."""
     study = study_of("ipw")
