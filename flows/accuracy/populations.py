@@ -19,6 +19,8 @@ from causalveil.schemas.plan import StandIn
 from causalveil.tasks.machine.arrays import FloatArray
 
 SEED = 20261121
+# A column of a third standardised moment beyond this has a tail.
+SKEWED = 1.5
 # No study has so many runs.
 STAND_IN_RUN = 10**9
 Draw = Callable[[np.random.Generator, int], tuple[FloatArray, FloatArray, FloatArray]]
@@ -72,7 +74,9 @@ class KnownPopulation:
 
     def stand_in(self) -> StandIn:
         """What a planner would have to guess, of 20,000 other people."""
-        frame = self.draw(20_000, run=STAND_IN_RUN)
+        return self._stand_in_of(self.draw(20_000, run=STAND_IN_RUN))
+
+    def _stand_in_of(self, frame: pl.DataFrame) -> StandIn:
         t, y = frame["t"].to_numpy(), frame["y"].to_numpy()
         share = float(t.mean())
         within = share * float(np.var(y[t == 1])) + (1 - share) * float(np.var(y[t == 0]))
@@ -113,12 +117,24 @@ class KnownPopulation:
 
 
 def _explained(x: FloatArray, t: Any, y: Any) -> float:
-    """Share of the outcome's variance within arms that a line, squares and products explain."""
+    """Share of the outcome's variance within arms that lines, squares, products and logarithms of tails explain."""
     products = [x[:, i] * x[:, j] for i in range(x.shape[1]) for j in range(i + 1)]
-    basis = np.column_stack([np.ones(len(x)), t, x, *products])
+    logarithms = [_logarithm(column) for column in x.T if abs(_third(column)) > SKEWED]
+    basis = np.column_stack([np.ones(len(x)), t, x, *products, *logarithms])
     arms = np.column_stack([np.ones(len(x)), t])
     left, plain = (y - one @ np.linalg.lstsq(one, y, rcond=None)[0] for one in (basis, arms))
     return float(1 - np.var(left) / np.var(plain))
+
+
+def _third(column: FloatArray) -> float:
+    deviation = float(column.std())
+    return float(np.mean((column - column.mean()) ** 3)) / deviation**3 if deviation > 0 else 0.0
+
+
+def _logarithm(column: FloatArray) -> FloatArray:
+    distance = column - column.min() if _third(column) > 0 else column.max() - column
+    found: FloatArray = np.log1p(20 * distance / distance.mean())
+    return found
 
 
 def _correlation(x: FloatArray) -> float:

@@ -22,6 +22,7 @@ from causalveil.flows.papers.schroeder2025.data import RHC_COVARIATES, RHC_FILE,
 from causalveil.flows.papers.yuan2026.data import load
 from causalveil.schemas.documents import read_yaml
 from causalveil.schemas.errors import DataError
+from causalveil.schemas.plan import StandIn
 from causalveil.tasks.machine.arrays import FloatArray
 
 # Columns of a file of IHDP before its covariates: treatment, outcome, counterfactual, mu0, mu1.
@@ -74,6 +75,12 @@ class PublicTable(KnownPopulation):
         """The effect in the draw of run ``run``, or least squares on it."""
         return self.truths[run % len(self.truths)]
 
+    def stand_in(self) -> StandIn:
+        """What a planner would have to guess, on average over the draws that runs are of."""
+        if self.simulated is not None:
+            return super().stand_in()
+        return _average([self._stand_in_of(frame) for frame in self.frames])
+
     def draw(self, units: int, run: int) -> pl.DataFrame:
         """All rows in an order of the run's own, from which halves and folds are cut; ``units`` is theirs."""
         del units
@@ -82,6 +89,13 @@ class PublicTable(KnownPopulation):
         if self.simulated is not None:
             frame = self.simulated(random, frame[random.integers(0, frame.height, frame.height)])
         return frame[random.permutation(frame.height)].with_columns(unit=np.arange(frame.height))
+
+
+def _average(found: Sequence[StandIn]) -> StandIn:
+    """Of several draws of one table."""
+    each = [one.model_dump() for one in found]
+    known = {name: [one[name] for one in each] for name in each[0] if each[0][name] is not None}
+    return StandIn(**{name: float(np.mean(values)) for name, values in known.items()})
 
 
 def public_tables(folders: Sequence[Path]) -> tuple[dict[str, PublicTable], list[str]]:

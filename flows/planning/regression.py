@@ -13,7 +13,7 @@ from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe as decided
 from causalveil.tasks.regression.interval import RICHER
 from causalveil.tasks.regression.recipe import RegressionRecipe
-from causalveil.tasks.regression.rehearsed import ALIKE, ends, rehearsed
+from causalveil.tasks.regression.rehearsed import ends, rehearsed
 
 BASIS_IN_WORDS = {
     Basis.linear: "covariates are adjusted for linearly: squares, or products, would cost more than they bring at this "
@@ -36,8 +36,8 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
     """
     foreseen = regression_expected.expected(study, sizes, stand_in)
     found, recipe = foreseen.findings, foreseen.recipe
-    mean, (alone, alike, skewed) = rehearsed(study, sizes, stand_in), ends(study, sizes, stand_in)
-    every = (alone, alike, skewed, mean.half_width)
+    mean, others = rehearsed(study, sizes, stand_in), ends(study, sizes, stand_in)
+    every = (*others.values(), mean.half_width)
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
         "half_width": mean.half_width,
@@ -52,10 +52,10 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
     features = recipe.columns.features(Basis.linear)
     sentences = [
         say_interval(study, numbers),
-        f"It depends on people of whom nothing is known yet: ± {alone:.3g} where covariates are unrelated, {alike:.3g} "
-        f"where any two are correlated by {ALIKE:g}, {skewed:.3g} where numbers are log-normal without a declared "
-        f"scale. Assumed is a correlation of {stand_in.correlation:g}, and that they explain {stand_in.explained:.0%} "
-        "of the outcome (`--correlation`, `--explained`, `--deviation`, `--mean`, `--spread`). Heavy tails widen it "
+        f"It depends on people of whom nothing is known yet, from ± {min(every):.3g} to ± {max(every):.3g}: "
+        + ", ".join(f"{width:.3g} where {where}" for where, width in others.items())
+        + f". Assumed is a correlation of {stand_in.correlation:g}, and that they explain {stand_in.explained:.0%} of "
+        "the outcome (`--correlation`, `--explained`, `--deviation`, `--mean`, `--spread`). Heavy tails widen it "
         "further.",
         f"Decided from public sizes: {features} column{'s' if features > 1 else ''} of covariates, "
         f"{_decided(recipe, str(found.details['adjustment']))}.",

@@ -24,6 +24,8 @@ SPREAD, LOG_ODDS = 0.35, 1.0
 TWO_VALUES = 0.7
 # A mean that lies nearer to an end of the range than so many deviations leaves a normal outcome no room.
 ROOM = 2.0
+# Share of people who have a flag, where levels are of unequal size.
+RARE = 0.1
 # Standard deviation of exp(z), z standard normal.
 LOG_NORMAL = math.sqrt(math.e * (math.e - 1))
 # People of whom this many are in the smaller arm, as far as MOST allow.
@@ -75,6 +77,7 @@ def people(
     skewed: bool = False,
     sample: int | None = None,
     effect: float = 0.0,
+    uneven: bool = False,
 ) -> Rows:
     """The stand-in population, as rows of the unit ball.
 
@@ -86,29 +89,35 @@ def people(
         skewed: whether numeric covariates are log-normal from the lower end of their ranges on, not normal.
         sample: which, by chance as real ones are; None: a quasi-random one, in which arms differ by nothing else.
         effect: of treatment, in deviations of the outcome within arms.
+        uneven: whether each level has half as many people as the one before it, and a flag RARE of them.
     """
     kept = blocks(study)
     normal = _normal(count, len(kept) + 3, sample)
     common, alone = math.sqrt(stand_in.correlation), math.sqrt(1 - stand_in.correlation)
     z = common * normal[:, [0]] + alone * normal[:, 3:]
+    x = np.zeros((count, dimension(study)))
+    factor, spread = scale(study), SPREAD if stand_in.spread is None else stand_in.spread
+    for place, block in enumerate(kept):
+        own = z[:, place]
+        if isinstance(block.covariate, CategoricalCovariate) or block.covariate.codes is not None:
+            slots = len(block.covariate.slots) if isinstance(block.covariate, CategoricalCovariate) else 2
+            level = np.searchsorted(_edges(slots, uneven), _uniform(own))
+            if isinstance(block.covariate, CategoricalCovariate):
+                x[np.arange(count), block.start + level] = factor
+            else:
+                x[:, block.start] = np.where(level > 0, factor, -factor)
+            # Within a level nobody differs in what is recorded.
+            many = np.maximum(np.bincount(level, minlength=slots), 1)
+            z[:, place] = (np.bincount(level, own, minlength=slots) / many)[level]
+        else:
+            number = np.exp(own) / LOG_NORMAL - 1 / spread if skewed else own
+            x[:, block.start] = np.clip(spread * number, -1, 1) * factor
     index = z.mean(axis=1)
     index /= index.std()
     odds = 0.0 if randomised else LOG_ODDS
     chance = 1 / (1 + np.exp(-odds * index - _intercept(odds * index, stand_in.treated)))
     treated = (_uniform(normal[:, 1]) < chance).astype(np.uint8)
     outcome = _outcomes(study, stand_in, index, treated, normal[:, 2], effect)
-    x = np.zeros((count, dimension(study)))
-    factor, spread = scale(study), SPREAD if stand_in.spread is None else stand_in.spread
-    for place, block in enumerate(kept):
-        if isinstance(block.covariate, CategoricalCovariate):
-            slots = len(block.covariate.slots)
-            level = np.minimum((_uniform(z[:, place]) * slots).astype(np.intp), slots - 1)
-            x[np.arange(count), block.start + level] = factor
-        elif block.covariate.codes is not None:
-            x[:, block.start] = np.where(z[:, place] > 0, factor, -factor)
-        else:
-            number = np.exp(z[:, place]) / LOG_NORMAL - 1 / spread if skewed else z[:, place]
-            x[:, block.start] = np.clip(spread * number, -1, 1) * factor
     x[:, -1] = factor
     return Rows(x, treated, outcome)
 
@@ -178,6 +187,17 @@ def _in_range(outcome: FloatArray, mean: float, deviation: float) -> FloatArray:
     else:
         found = mean + outcome * deviation
     return found.clip(-1, 1)
+
+
+def _edges(slots: int, uneven: bool) -> FloatArray:
+    """Where the uniform distribution is cut into levels, shape (slots - 1,)."""
+    if not uneven:
+        return np.arange(1, slots) / slots
+    if slots == 2:
+        return np.array([1 - RARE])
+    shares = 0.5 ** np.arange(1, slots + 1)
+    found: FloatArray = np.cumsum(shares)[:-1] / shares.sum()
+    return found
 
 
 def enough(stand_in: StandIn, count: int) -> int:

@@ -10,11 +10,13 @@ import math
 
 import numpy as np
 
+from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.study import CategoricalCovariate, Covariate
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.inference.people import Rehearsed, enough, people
+from causalveil.tasks.inference.people import RARE, Rehearsed, enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.regression.decide import choose, features_of, recipe
 from causalveil.tasks.regression.interval import ThreeReleases, findings
@@ -24,13 +26,13 @@ from causalveil.tasks.regression.scales import scale_sums, scales_from
 from causalveil.tasks.regression.scores import score_sums
 
 PEOPLE, DRAWS, FEW = 2048, 12, 4
+# More of them where levels are rare.
+OF_LEVELS = 8192
 # The correlation of covariates at the wide end of what is expected.
 ALIKE = 0.7
 
 
-def rehearsed(
-    study: RegressionStudy, sizes: Sizes, stand_in: StandIn, draws: int = DRAWS, skewed: bool = False
-) -> Rehearsed:
+def rehearsed(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, draws: int = DRAWS) -> Rehearsed:
     """What the study says of the stand-in population on average.
 
     Args:
@@ -38,30 +40,53 @@ def rehearsed(
         sizes: its sizes.
         stand_in: what its reader assumes.
         draws: of noise.
-        skewed: as of :func:`~causalveil.tasks.inference.people.people`.
 
     Raises:
         ValueError: the number of units is not known.
     """
+    return _mean(study, sizes, people(study, stand_in, enough(stand_in, PEOPLE), study.estimator.trial), draws)
+
+
+def ends(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> dict[str, float]:
+    """Half-widths of populations that are not as assumed, each by what it is, in words that follow *where*.
+
+    Raises:
+        ValueError: the number of units is not known.
+    """
+    count, trial = enough(stand_in, PEOPLE), study.estimator.trial
+    alone = stand_in.model_copy(update={"correlation": 0.0})
+    alike = stand_in.model_copy(update={"correlation": ALIKE})
+    kinds = {
+        "covariates are unrelated": people(study, alone, count, trial),
+        f"any two are correlated by {ALIKE:g}": people(study, alike, count, trial),
+    }
+    if not trial:
+        kinds["they have nothing to do with treatment"] = people(study, alone, count, randomised=True)
+    if any(_unscaled(one) for one in study.covariates.values()):
+        kinds["numbers are log-normal without a declared scale"] = people(study, stand_in, count, trial, skewed=True)
+    if any(_has_levels(one) for one in study.covariates.values()):
+        many = max(count, OF_LEVELS)
+        kinds[f"{RARE:.0%} have a flag and each level is half as frequent as the one before it"] = people(
+            study, stand_in, many, trial, uneven=True
+        )
+    return {words: _mean(study, sizes, rows, FEW).half_width for words, rows in kinds.items()}
+
+
+def _unscaled(covariate: Covariate) -> bool:
+    """Whether it is a number that nobody says how to scale."""
+    return not _has_levels(covariate) and getattr(covariate, "scale", None) in (None, NumberScale.linear)
+
+
+def _has_levels(covariate: Covariate) -> bool:
+    return isinstance(covariate, CategoricalCovariate) or covariate.codes is not None
+
+
+def _mean(study: RegressionStudy, sizes: Sizes, rows: Rows, draws: int) -> Rehearsed:
     plan = recipe(study, sizes)
     if plan.units is None:
         raise ValueError("what is expected needs the number of units")
-    rows = people(study, stand_in, enough(stand_in, PEOPLE), study.estimator.trial, skewed)
     found = [_once(study, plan, rows, seed) for seed in range(draws)]
     return Rehearsed(*np.mean(found, axis=0).tolist())
-
-
-def ends(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> tuple[float, float, float]:
-    """Half-widths where covariates are not related, where any two are by ALIKE, and where they are log-normal.
-
-    Raises:
-        ValueError: the number of units is not known.
-    """
-    alone, alike = (
-        rehearsed(study, sizes, stand_in.model_copy(update={"correlation": correlation}), FEW).half_width
-        for correlation in (0.0, ALIKE)
-    )
-    return alone, alike, rehearsed(study, sizes, stand_in, FEW, skewed=True).half_width
 
 
 def _once(study: RegressionStudy, plan: RegressionRecipe, rows: Rows, seed: int) -> tuple[float, ...]:

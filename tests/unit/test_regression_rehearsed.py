@@ -9,11 +9,12 @@ from causalveil.flows.accuracy.cells import run_cell
 from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.flows.planning.regression import expected
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.people import assumed, people
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe
-from causalveil.tasks.regression.rehearsed import rehearsed
+from causalveil.tasks.regression.rehearsed import ends, rehearsed
 from tests.regression_help import make_regression
 
 
@@ -36,6 +37,49 @@ def test_people_are_as_assumed_and_within_the_declared_ranges() -> None:
     within = np.mean([rows.u[rows.t == arm].std() for arm in (0, 1)])
     assert within == pytest.approx(1.0 / 5, rel=0.1)
     assert rows.x[:, 3:6].mean(axis=0) / rows.x[0, -1] == pytest.approx(np.full(3, 1 / 3), abs=0.02)
+
+
+def test_what_covariates_explain_is_a_function_of_what_is_recorded() -> None:
+    """Of flags alone, which leave out how far each person is from the next level; and levels of unequal size."""
+    study = make_regression(
+        0, covariates={name: {"levels": ["a", "b"]} for name in "pqrs"} | {"z": {"levels": [*"abcd"]}}
+    )
+    guess = StandIn(explained=0.8, correlation=0.0, deviation=1.0)
+    rows = people(study, guess, 4096, randomised=True)
+    basis = np.column_stack([rows.x, rows.t])
+    left = rows.u - basis @ np.linalg.lstsq(basis, rows.u, rcond=None)[0]
+    assert left.var() / rows.u.var() == pytest.approx(0.2, abs=0.02)
+    shares = people(study, guess, 4096, randomised=True, uneven=True).x.mean(axis=0) / rows.x[0, -1]
+    assert shares[:8] == pytest.approx([0.9, 0.1] * 4, abs=0.01)
+    assert shares[8:12] == pytest.approx(np.array([8, 4, 2, 1]) / 15, abs=0.01)
+
+
+def test_the_range_is_over_what_may_be_true_of_the_declared_columns() -> None:
+    guess, unlike = StandIn(), ("unrelated", "correlated by", "nothing to do with", "log-normal", "half as frequent")
+    columns = {
+        "flags alone": ({"a": {"levels": ["x", "y"]}}, {}, {0, 1, 2, 4}),
+        "numbers alone": ({"a": {"lower": 0, "upper": 1}}, {}, {0, 1, 2, 3}),
+        "a declared scale": ({"a": {"lower": 1, "upper": 9, "scale": "log"}}, {}, {0, 1, 2}),
+        "a trial": ({"a": {"lower": 0, "upper": 1}}, {"trial": True}, {0, 1, 3}),
+    }
+    for name, (covariates, settings, told) in columns.items():
+        study = make_regression(0, covariates=covariates, **settings)
+        sizes = sizes_of(study, 3_000)
+        found = ends(study, sizes, guess)
+        assert {place for place, words in enumerate(unlike) if any(words in where for where in found)} == told, name
+        said = expected(study, sizes, guess, None)
+        assert said["half_width_range"][0] <= min(found.values()), name
+        assert said["half_width_range"][1] >= max(found.values()), name
+        assert all(where in said["sentences"][1] for where in found), name
+
+
+def test_covariates_that_confound_nothing_are_the_narrow_end_where_released_moments_decide() -> None:
+    """Curves alone confound: 3,000 people, epsilon .5, 10 runs; no correlation of straight confounders is as narrow."""
+    population = POPULATIONS["curved8"]
+    cell = run_cell(population, {"name": "regression"}, 3_000, "0.5", runs=10)
+    study = parse_study(population.study({"name": "regression"}, "0.5", "1e-6"))
+    low, high = expected(study, sizes_of(study, 3_000), population.stand_in(), None)["half_width_range"]
+    assert low < cell.half_width < high
 
 
 @pytest.mark.parametrize(
