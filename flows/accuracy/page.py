@@ -39,9 +39,11 @@ def parts(
     yield (
         f"Over all populations, sizes and budgets. *Below {LEAST}*: cells whose 95 % interval holds the truth less "
         "often by more than two Monte-Carlo errors. Tables whose truth is not known (LaLonde, RHC and fertility as "
-        "they are) count for widths alone. *Or in its range*: `plan` of `regression` and `aipw` prints between which "
-        "half-widths the answer depends on what nobody knows of the covariates yet; the share of cells within "
-        f"{PLAN:.0%} or with the mean measured half-width between these two."
+        "they are) count for widths alone. *Plan* at level label sees the runs' own covariates and treatments, which "
+        "are public there, and no outcome; elsewhere it sees no row, and what a reader states of the population is "
+        "taken to be right. *Or in its range*: many a plan prints between which half-widths the answer depends on what "
+        f"nobody knows yet; the share of cells within {PLAN:.0%} or with the mean measured half-width between these "
+        "two, and how far they lie apart: the median of high over low, and the widest."
     )
     private = [row for row in rows if METHODS[row["method"]].level]
     yield markdown_table([_named(method) | summary(some) for method, some in _by(private, "method")], {"cells": ".0f"})

@@ -70,6 +70,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     """Of some cells: how many, how many are short, the worst, and what `plan` said of them."""
     told = [row for row in rows if known(row)]
     ratios = sorted(ratio(row) for row in rows if row["runs"] and not math.isnan(ratio(row)))
+    ranges = sorted(row["planned_high"] / row["planned_low"] for row in rows if row.get("planned_low", math.nan) > 0)
     worst = min(told, key=lambda row: row["coverage_95"], default=None)
     return {
         "cells": len(rows),
@@ -81,4 +82,6 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
         "plan / measured, median": ratios[len(ratios) // 2] if ratios else math.nan,
         f"within {PLAN:.0%}": sum(map(honest, rows)) / len(ratios) if ratios else math.nan,
         "or in its range": sum(map(foretold, rows)) / len(ratios) if ratios else math.nan,
+        "range, high / low": ranges[len(ranges) // 2] if ranges else math.nan,
+        "widest": ranges[-1] if ranges else math.nan,
     }
