@@ -42,7 +42,7 @@ from causalveil.tasks.enclave.segments import VALUES, LoadedSegment, read_segmen
 from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.machine.arrays_on_disk import new_array, save_array
-from causalveil.tasks.machine.distribute import distribute, map_partitions
+from causalveil.tasks.machine.distribute import distribute, while_more_come
 from causalveil.tasks.machine.progress import tell
 from causalveil.tasks.privacy.keys import key_of
 
@@ -206,8 +206,6 @@ def scaled_outcome(study: EffectStudy, outcome: pl.Series) -> FloatArray:
 def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
     """Write x.npy, t.npy, u.npy and h.npy of one segment, rows ascending by keyed hash.
 
-    x goes to disk chunk by chunk, on ``study.execution.workers`` threads.
-
     Raises:
         DataError: a value that admission refuses.
     """
@@ -284,47 +282,41 @@ def write_segments(
     key = key_of(run_id, seed).subkey(HASH_LABEL)
     work = readings(layout, len(study.columns))
 
+    def write_one(segment: LoadedSegment) -> None:
+        write(segment, segment_folder(scratch, segment.number), key)
+
     def normalise(index: int) -> None:
         with ExitStack() as held:
             for partition in work[index].partitions:
                 held.enter_context(held_to(admission, folder, partition))
-            for segment in read_segments(folder, work[index], study.columns):
-                write(segment, segment_folder(scratch, segment.number), key)
+            segments = read_segments(folder, work[index], study.columns)
+            while_more_come(write_one, segments, study.execution.workers)
         tell(index + 1, len(work))
 
-    # In one process one after the other: a segment may have threads of its own, and memory holds one.
+    # In one process one after the other: memory holds as many segments as there are threads.
     distribute(normalise, len(work), workers=1)
 
 
 def write_covariates(study: EffectStudy, prepared: Sequence[CovariateValues], order: IntArray, path: Path) -> None:
-    """Encode the rows in ``order`` and write them to ``path``; each thread has spans of rows and one buffer.
+    """Encode the rows in ``order`` and write them to ``path``, chunk by chunk.
 
     Rows are encoded as they stand in the columns and put in order afterwards, since a row that is together is found
     in memory three times as fast as its values are in their columns. Where all rows encoded take more memory than
-    a segment may, because categories have many levels, each span's values are looked up.
+    a segment may, because categories have many levels, each chunk's values are looked up.
     """
     d, rows = dimension(study), len(order)
-    spans = np.array_split(np.arange(0, rows, CHUNK_ROWS), study.execution.workers)
     whole = np.empty((rows, d)) if rows * d <= MOST_ENCODED else None
-
-    def encode_span(index: int) -> None:
-        if whole is not None:
-            for first in spans[index].tolist():
-                encode(study, prepared, slice(first, min(first + CHUNK_ROWS, rows)), whole[first:])
-
-    map_partitions(encode_span, len(spans), study.execution.workers)
+    if whole is not None:
+        for first in range(0, rows, CHUNK_ROWS):
+            encode(study, prepared, slice(first, min(first + CHUNK_ROWS, rows)), whole[first:])
+    buffer = np.empty((CHUNK_ROWS, d))
     with new_array(path, (rows, d), np.float64) as write:
-
-        def write_span(index: int) -> None:
-            buffer = np.empty((CHUNK_ROWS, d))
-            for first in spans[index].tolist():
-                chosen = order[first : first + CHUNK_ROWS]
-                if whole is None:
-                    write(first, encode(study, prepared, chosen, buffer))
-                else:
-                    write(first, np.take(whole, chosen, axis=0, out=buffer[: len(chosen)], mode="clip"))
-
-        map_partitions(write_span, len(spans), study.execution.workers)
+        for first in range(0, rows, CHUNK_ROWS):
+            chosen = order[first : first + CHUNK_ROWS]
+            if whole is None:
+                write(first, encode(study, prepared, chosen, buffer))
+            else:
+                write(first, np.take(whole, chosen, axis=0, out=buffer[: len(chosen)], mode="clip"))
 
 
 def _features(name: str, covariate: Covariate, *, indicated: bool) -> tuple[str, ...]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import io
+import mmap
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +18,29 @@ from numpy.typing import NDArray
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.machine.write import whole_file
 
+# Of a .npy file of version 1.0, before its header: magic, version, the header's length in two bytes.
+_PREFIX = 10
+
 
 def load_array(path: Path) -> NDArray[Any]:
-    """Map an array of any shape read-only: pages are read when touched and may be dropped again by the system."""
-    # A plain view of the map: numpy.memmap's own slicing costs microseconds more.
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+    """Map an array of any shape read-only: pages are read when touched and may be dropped again by the system.
+
+    As ``numpy.load`` does it, which takes ten times as long to parse the same header again and again.
+    """
+    with path.open("rb", buffering=0) as file:
+        first = file.read(_PREFIX)
+        shape, dtype, start = _parsed(first + file.read(int.from_bytes(first[-2:], "little")))
+        held = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return np.ndarray(shape, dtype, buffer=held, offset=start)
+
+
+@lru_cache(maxsize=256)
+def _parsed(header: bytes) -> tuple[tuple[int, ...], np.dtype[Any], int]:
+    """Shape, type and first byte of the array behind a header of :func:`new_array`."""
+    stream = io.BytesIO(header)
+    np.lib.format.read_magic(stream)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    return shape, dtype, len(header)
 
 
 def save_array(path: Path, array: NDArray[Any]) -> None:

@@ -13,8 +13,9 @@ there, ``FlowBudget`` refuses.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -140,3 +141,27 @@ def map_partitions(function: Callable[[int], T], count: int, workers: int) -> li
             finally:
                 for future in futures:
                     future.cancel()
+
+
+def while_more_come(function: Callable[[T], None], items: Iterable[T], workers: int) -> None:
+    """Call ``function`` with each of ``items`` while this thread reads the next ones; at most ``workers`` are held.
+
+    An error, of the reader too, ends it; items not yet begun are dropped.
+    """
+    # A worker of a cluster is one of many on its machine.
+    if workers <= 1 or on_worker():
+        for item in items:
+            function(item)
+        return
+    with ThreadPoolExecutor(max_workers=workers - 1) as pool:
+        begun: deque[Future[None]] = deque()
+        try:
+            for item in items:
+                if len(begun) == workers - 1:
+                    begun.popleft().result()
+                begun.append(pool.submit(function, item))
+            while begun:
+                begun.popleft().result()
+        finally:
+            for future in begun:
+                future.cancel()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -45,6 +46,9 @@ MAX_ITERATIONS = 200
 # A Newton step is taken for the last where the gradient's square is at most this share of the tolerance.
 FORESEEN = 0.01
 MAX_HALVINGS = 60
+# Of the fit to a sample; and how many passes over the table such a sample may serve.
+SAMPLE_TOLERANCE = 1e-7
+MAX_BY_SAMPLE = 6
 # Of a column's size: what deviates less does not vary.
 SMALLEST_DEVIATION = 1e-6
 UNIT_ROUNDOFF = 2.0**-53
@@ -53,6 +57,9 @@ BALL_SLACK = 1 + 2.0**-40
 # Largest value of s sigmoid(-s), rounded up, and where it is taken: W(1/e) and 1 + W(1/e) of Lambert's W.
 PEAK = 0.2784645427610739
 PEAK_AT = 1.2784645427610737
+
+# Of J, with or without the latter: gradient, shape (d,), and Hessian, shape (d, d).
+Derivatives = tuple[FloatArray, FloatArray]
 
 
 def coefficient_bound(penalty: float) -> float:
@@ -194,41 +201,83 @@ def fit(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, 
     Raises:
         ConvergenceError: the tolerance was not reached.
     """
-    start = _start(rows, segments, units, penalty)
 
-    def evaluate(w: FloatArray, curved: bool) -> tuple[FloatArray, FloatArray]:
+    def evaluate(w: FloatArray, curved: bool) -> Derivatives:
         parts = distribute(lambda index: _chunk_sums(rows(index), w, curved), segments, workers)
         return _derivatives(parts, w, units, penalty)
 
-    return _newton(evaluate, start, TOLERANCE, 2 * coefficient_bound(penalty) + 1)
+    largest = 2 * coefficient_bound(penalty) + 1
+    sample = _sample(rows, segments, units)
+    size, start = sum(map(len, sample)), np.zeros(sample[0].x.shape[1])
+    if size * 4 <= units:
+
+        def sampled(w: FloatArray, curved: bool) -> Derivatives:
+            with one_thread():
+                return _derivatives([_chunk_sums(part, w, curved) for part in sample], w, size, penalty)
+
+        with suppress(ConvergenceError):
+            start = _newton(sampled, start, SAMPLE_TOLERANCE, float("inf"))
+        found = _newton_by_sample(evaluate, sampled, start, largest)
+        if found is not None:
+            return found
+    return _newton(evaluate, start, TOLERANCE, largest)
 
 
-def _start(rows: Callable[[int], Rows], segments: int, units: int, penalty: float) -> FloatArray:
-    """Where to begin: the fit to the first rows, so that the whole table is passed over a few times only.
+def _sample(rows: Callable[[int], Rows], segments: int, units: int) -> list[Rows]:
+    """The first rows. The fit to them is where to begin, so that the whole table is passed over a few times only.
 
     It costs no privacy, since the sensitivity speaks of any w whose gradient is small.
     """
-    sample = next((part for part in map(rows, range(segments)) if len(part) > 0), None)
-    if sample is None:
+    found: list[Rows] = []
+    left = min(max(units // 50, 4 * CHUNK), 16 * CHUNK)
+    for part in map(rows, range(segments)):
+        if left and len(part):
+            found.append(part[:left])
+            left -= len(found[-1])
+        if not left:
+            break
+    if not found:
         raise ConvergenceError("there are no training units to fit a propensity model to")
-    size = min(len(sample), 4 * CHUNK)
-    zero = np.zeros(sample.x.shape[1])
-    if size * 4 > units:
-        return zero
-    head = Rows(sample.x[:size], sample.t[:size], sample.u[:size])
+    return found
 
-    def evaluate(w: FloatArray, curved: bool) -> tuple[FloatArray, FloatArray]:
-        return _derivatives([_chunk_sums(head, w, curved)], w, size, penalty)
 
-    try:
-        with one_thread():
-            return _newton(evaluate, zero, 1e-7, float("inf"))
-    except ConvergenceError:
-        return zero
+def _newton_by_sample(
+    evaluate: Callable[[FloatArray, bool], Derivatives],
+    sampled: Callable[[FloatArray, bool], Derivatives],
+    start: FloatArray,
+    largest: float,
+) -> FloatArray | None:
+    """Newton's method with one Hessian of the whole table: how it changes from there on is what a sample says.
+
+    Most of a pass over the table is its Hessian. The sample stands in for changes only, which are small, so that each
+    step divides the gradient by hundreds or more. Where it does not, the answer is None; arguments as of ``_newton``.
+    """
+    gradient, hessian = evaluate(start, True)
+    before, curve = sampled(start, True)
+    apart, w = hessian - curve, start
+    for _ in range(MAX_BY_SAMPLE):
+        size = float(np.linalg.norm(gradient))
+        trial: FloatArray = w - np.linalg.solve(curve + apart, gradient)
+        slope, curve = sampled(trial, True)
+        expected = gradient + slope - before + apart @ (trial - w)
+        step: FloatArray = np.linalg.solve(curve + apart, expected)
+        w = trial - step
+        gradient, _ = evaluate(w, False)
+        if _done(w, gradient, TOLERANCE, largest):
+            return w
+        # What is not a number is not smaller either.
+        if not float(np.linalg.norm(gradient)) <= size / 4:
+            break
+        before, curve = sampled(w, True)
+    return None
+
+
+def _done(w: FloatArray, gradient: FloatArray, tolerance: float, largest: float) -> bool:
+    return float(np.linalg.norm(gradient)) <= tolerance and float(np.linalg.norm(w)) <= largest
 
 
 def _newton(
-    evaluate: Callable[[FloatArray, bool], tuple[FloatArray, FloatArray]],
+    evaluate: Callable[[FloatArray, bool], Derivatives],
     start: FloatArray,
     tolerance: float,
     largest: float,
@@ -248,15 +297,11 @@ def _newton(
     Raises:
         ConvergenceError: the tolerance was not reached.
     """
-
-    def done(w: FloatArray, gradient: FloatArray) -> bool:
-        return float(np.linalg.norm(gradient)) <= tolerance and float(np.linalg.norm(w)) <= largest
-
     w = start
     gradient, hessian = evaluate(w, True)
     for _ in range(MAX_ITERATIONS):
         size = float(np.linalg.norm(gradient))
-        if done(w, gradient):
+        if _done(w, gradient, tolerance, largest):
             return w
         step = np.linalg.solve(hessian, gradient)
         for halving in range(MAX_HALVINGS):
@@ -264,7 +309,7 @@ def _newton(
             trial = w - share * step
             last = halving == 0 and size * size <= FORESEEN * tolerance
             gradient, hessian = evaluate(trial, not last)
-            if last and not done(trial, gradient):
+            if last and not _done(trial, gradient, tolerance, largest):
                 gradient, hessian = evaluate(trial, True)
             if float(np.linalg.norm(gradient)) <= max((1 - share / 4) * size, tolerance):
                 break

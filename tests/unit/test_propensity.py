@@ -73,6 +73,29 @@ def test_neither_partitions_nor_workers_nor_the_start_matter(size: int) -> None:
     np.testing.assert_allclose(fit(rows, 0.01, parts=4), one, atol=2 * propensity.TOLERANCE / 0.01)
 
 
+@pytest.mark.parametrize(("leading", "passes"), [("alike", 4), ("another", None)])
+def test_a_sample_saves_passes_and_decides_nothing(
+    leading: str, passes: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, penalty = random_rows(200_000, 6, 4), 0.01
+    if leading == "another":
+        # The first rows, which are the sample, are all treated and all alike: what they say is wrong everywhere.
+        rows.x[: 4 * propensity.CHUNK] = rows.x[0]
+        rows.t[: 4 * propensity.CHUNK] = 1
+    whole = []
+    derivatives = propensity._derivatives
+
+    def counted(parts, w, units, penalty):
+        whole.extend([units] if units == len(rows) else [])
+        return derivatives(parts, w, units, penalty)
+
+    monkeypatch.setattr(propensity, "_derivatives", counted)
+    w = fit(rows, penalty, parts=4)
+    gradient = rows.x.T @ (expit(rows.x @ w) - rows.t) / len(rows) + penalty * w
+    assert np.linalg.norm(gradient) <= 1.01 * propensity.TOLERANCE
+    assert passes is None or len(whole) <= passes
+
+
 @pytest.mark.parametrize("penalty", [1e-6, 1e-4])
 def test_separable_and_one_armed_tables_converge(penalty: float) -> None:
     rows = random_rows(60, 3, 2)
