@@ -257,11 +257,10 @@ def _newton_by_sample(
     apart, w = hessian - curve, start
     for _ in range(MAX_BY_SAMPLE):
         size = float(np.linalg.norm(gradient))
-        trial: FloatArray = w - np.linalg.solve(curve + apart, gradient)
+        trial = w - np.linalg.solve(curve + apart, gradient)
         slope, curve = sampled(trial, True)
         expected = gradient + slope - before + apart @ (trial - w)
-        step: FloatArray = np.linalg.solve(curve + apart, expected)
-        w = trial - step
+        w = np.asarray(trial - np.linalg.solve(curve + apart, expected), dtype=np.float64)
         gradient, _ = evaluate(w, False)
         if _done(w, gradient, TOLERANCE, largest):
             return w
