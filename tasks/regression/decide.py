@@ -21,6 +21,7 @@ from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.recipe import PARTLY, Judged, RegressionRecipe, arms_recipe, full_recipe, itself
 from causalveil.tasks.regression.scales import Scales, scales_from
+from causalveil.tasks.regression.skewed import drowned
 
 # Of the stand-in population: the share of an arm's variance that covariates explain, and the arms' distance in their
 # metric; 0 in a trial.
@@ -49,14 +50,19 @@ def recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself)
     full = full_recipe(study, sizes, judged)
     if sizes is None:
         return full
-    if judged(full).noise_ratio(full.columns.features(Basis.linear)) > PARTLY:
-        return arms_recipe(study, sizes, judged)
+    arms = arms_recipe(study, sizes, judged)
+    # A protocol's subgroups are counted by release 1, whatever it has.
+    ways = [full, full_recipe(study, sizes, judged, few=True)] if judged is itself else [full]
+    possible = [way for way in ways if judged(way).noise_ratio(way.columns.features(Basis.linear)) <= PARTLY]
+    if not possible:
+        return arms
+    # By lines alone, which any basis has.
+    full = min(possible, key=lambda way: _expected_choice(study, judged(replace(way, basis=Basis.linear)))[1])
     # Judged as if products stay: where they would be left out again, their noise is not worth it.
     bases = full.columns.bases(full.basis) if study.estimator.basis == "auto" else [full.basis]
     found = [_expected_choice(study, judged(replace(full, basis=basis)), keep=True) for basis in bases]
     place = _richest([width for _, width in found])
     full, (choice, width) = replace(full, basis=bases[place]), found[place]
-    arms = arms_recipe(study, sizes, judged)
     if not choice.adjusted:
         return arms
     # The scores of a study that adjusts have less than half of the budget that they would have alone.
@@ -118,6 +124,9 @@ def features_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) 
     if features.basis is Basis.linear or study.estimator.basis != "auto":
         return features
     bases = plan.columns.bases(features.basis)
+    if drowned(scales, plan.columns).any():
+        # Of a number whose deviation noise hides, the square is a constant, which moves the arms' means.
+        return replace(plan, basis=Basis.linear).features(scales)
     found = [replace(plan, basis=basis).features(scales) for basis in bases]
     return found[_richest([_width_by(study, plan, scales, one) for one in found])]
 

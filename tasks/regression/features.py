@@ -80,13 +80,14 @@ class Features:
     def variances(self) -> FloatArray:
         """Expected mean squares of the standardised features after every cut, from release 1 alone, shape (d,).
 
-        1 but for numbers whose deviation noise hides, which are taken to have TYPICAL of the declared range, and for
-        columns of 0 and c: rare levels lie far out and are cut, with their products still more.
+        1 but for numbers whose deviation noise hides, which are taken to have TYPICAL of the declared range or half of
+        what noise leaves possible, and for columns of 0 and c: rare levels lie far out and are cut, with their products
+        still more.
         """
         found, lines = np.ones(self.count), self.columns.features(Basis.linear)
         hidden = drowned(self.scales, self.columns)
         typical = TYPICAL * 2 * self.columns.span / self.scales.deviation[hidden]
-        found[:lines][hidden] = np.minimum(typical, 1.0) ** 2
+        found[:lines][hidden] = np.minimum(typical, 0.5) ** 2
         flags = np.setdiff1d(np.arange(lines), self.columns.numbers)
         share = np.clip(self.scales.centre[flags] / self.columns.span, RARE_LEVEL, 1 - RARE_LEVEL)
         ends = np.sqrt(np.stack([(1 - share) / share, share / (1 - share)]))

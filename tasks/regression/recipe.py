@@ -31,9 +31,11 @@ from causalveil.tasks.regression.scales import ARM_NUMBERS, Scales, column_numbe
 from causalveil.tasks.regression.skewed import Skewed
 
 # Shares of scales, moments and scores: of mu^2 where there is a delta, of epsilon without one. All later noise is a
-# multiple of what release 1 says of spreads, which its own noise raises: where people or budget are few that counts.
-GAUSSIAN_SHARES = (Decimal("0.20"), Decimal("0.45"), Decimal("0.35"))
-PURE_SHARES = (Decimal("0.25"), Decimal("0.50"), Decimal("0.25"))
+# multiple of what release 1 says of spreads, which its own noise raises: where people or budget are few, it has more.
+GAUSSIAN_SHARES = (Decimal("0.12"), Decimal("0.48"), Decimal("0.40"))
+PURE_SHARES = (Decimal("0.15"), Decimal("0.55"), Decimal("0.30"))
+GAUSSIAN_SHARES_OF_FEW = (Decimal("0.20"), Decimal("0.45"), Decimal("0.35"))
+PURE_SHARES_OF_FEW = (Decimal("0.25"), Decimal("0.50"), Decimal("0.25"))
 # Share of the scales where nothing is adjusted for: scores are cut at a multiple of the spread, which noise raises, so
 # little of it costs more in the scores than it saves.
 ARMS_SHARE = Decimal("0.25")
@@ -179,19 +181,22 @@ def itself(recipe: RegressionRecipe) -> RegressionRecipe:
     return recipe
 
 
-def full_recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself) -> RegressionRecipe:
+def full_recipe(
+    study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself, few: bool = False
+) -> RegressionRecipe:
     """Three releases. A study whose number of units is unknown is taken for a large one.
 
     Args:
         study: the study.
         sizes: its sizes.
         judged: as for :func:`~causalveil.tasks.regression.decide.recipe`.
+        few: whether the shares are those of few people, or little budget.
 
     Raises:
         StudyError: a budget of so many digits that it cannot be divided exactly.
     """
     total, columns = study.privacy.cost, Columns.of(study)
-    shares = dict(zip(("scales", "moments", "effect"), _shares(total), strict=True))
+    shares = dict(zip(("scales", "moments", "effect"), _shares(total, few), strict=True))
     units = None if sizes is None else sizes.units
     full = RegressionRecipe(units, columns, **divide(total, shares), basis=Basis.linear, partly=False)
     if study.estimator.basis == "auto":
@@ -216,10 +221,12 @@ def arms_recipe(study: RegressionStudy, sizes: Sizes, judged: Judged = itself) -
         StudyError: a budget of so many digits that it cannot be divided exactly.
     """
     total = study.privacy.cost
-    first = ARMS_SHARE if judged is itself else _shares(total)[0]
+    first = ARMS_SHARE if judged is itself else _shares(total, few=False)[0]
     costs = divide(total, {"scales": first, "effect": 1 - first})
     return RegressionRecipe(sizes.units, Columns.of(study), **costs, moments=None, basis=Basis.linear, partly=False)
 
 
-def _shares(total: PrivacyCost) -> tuple[Decimal, Decimal, Decimal]:
-    return GAUSSIAN_SHARES if total.delta > 0 else PURE_SHARES
+def _shares(total: PrivacyCost, few: bool) -> tuple[Decimal, Decimal, Decimal]:
+    if total.delta > 0:
+        return GAUSSIAN_SHARES_OF_FEW if few else GAUSSIAN_SHARES
+    return PURE_SHARES_OF_FEW if few else PURE_SHARES

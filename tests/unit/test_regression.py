@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -309,6 +310,16 @@ def test_no_score_lies_beyond_where_scores_are_cut_at_most(epsilon: str, units: 
         assert not capped or reached <= choice.reach * (1 + 1e-9)
         adjusted.append((choice.adjusted, capped))
     assert any(capped for _, capped in adjusted)
+
+
+def test_the_first_release_has_more_where_people_are_few_and_totals_are_the_same() -> None:
+    study = make_regression(5, epsilon="1", delta="0")
+    few, many = recipe(study, sizes_of(study, 1_500)), recipe(study, sizes_of(study, 300_000))
+    assert few.moments is not None
+    assert many.moments is not None
+    assert few.scales.epsilon == Decimal("0.25") > many.scales.epsilon == Decimal("0.15")
+    for plan in (few, many):
+        assert sum(charge.epsilon for charge in plan.charges()) == 1
 
 
 def test_products_enter_only_where_the_first_release_shows_that_they_pay() -> None:
