@@ -60,7 +60,7 @@ def expected(
     randomised = study.estimator.allowance == 0
     again = weighed_once(_weigh, _answer)
     if people is not None:
-        own = foreseen(again, study, sizes, stand_in, people, most=rows_balanced(study))
+        own = foreseen(again, study, sizes, stand_in, people, rows_balanced(study), randomised)
         return planning.expected(study, sizes, stand_in, effect, own)
     found = rehearsed(again, study, sizes, stand_in, randomised, most=SLOW, by_chance=True)
     return planning.expected(study, sizes, stand_in, effect, found)

@@ -31,7 +31,7 @@ from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 # Draws of each kind of outcomes, and how much more those count that follow what treatment follows: covariates that
 # nobody thought to confound would not have been declared.
 DRAWS, FOLLOW = 6, 2.0
-CHUNK, WORK, NUMBERS = 8_192, 2 * 10**8, 6_000_000
+CHUNK, WORK, NUMBERS = 8_192, 5 * 10**8, 6_000_000
 
 
 def foreseen(
@@ -41,6 +41,7 @@ def foreseen(
     stand_in: StandIn,
     people: PublicPeople,
     most: int,
+    randomised: bool,
     bias_stays: bool = False,
 ) -> Foreseen | None:
     """What the estimator says of these people on average; None where it has no answer there.
@@ -52,6 +53,7 @@ def foreseen(
         stand_in: what the reader assumes of the outcome.
         people: whom the run has.
         most: how many are rehearsed.
+        randomised: whether treatment follows nothing, so that what it seems to follow is chance.
         bias_stays: whether the allowance for bias is the same for any number of units.
     """
     public = people.enclave(most)
@@ -60,8 +62,8 @@ def foreseen(
     try:
         index = public.once(("index", study.name), lambda: _index(study, public))
         treated = public.load("t", 0)
-        means = []
-        for place, (followed, effect) in enumerate(product((True, False), EFFECTS)):
+        means, kinds = [], list(product((False,) if randomised else (True, False), EFFECTS))
+        for place, (followed, effect) in enumerate(kinds):
             found = []
             for seed in range(DRAWS * place, DRAWS * (place + 1)):
                 outcomes = stand_in_outcomes(study, stand_in, index, treated, seed, followed, effect)
@@ -73,7 +75,8 @@ def foreseen(
     except CausalveilError:
         return None
     widths = [float(one[0]) for one in means]
-    half_width, noise, sampling, bias = np.average(means, axis=0, weights=np.repeat([FOLLOW, 1.0], len(EFFECTS)))
+    counts = [FOLLOW if followed else 1.0 for followed, _ in kinds]
+    half_width, noise, sampling, bias = np.average(means, axis=0, weights=counts)
     return Foreseen(
         float(half_width), float(noise), float(sampling), float(bias), min(widths), max(widths), people.treated
     )

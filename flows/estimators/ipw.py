@@ -87,7 +87,7 @@ def expected(
     again = weighed_once(_weigh, _answer) if public_scores.has_public_scores(study) else estimate
     randomised = study.estimator.unadjusted.outcome == 0
     if people is not None and public_scores.has_public_scores(study):
-        own = foreseen(again, study, sizes, stand_in, people, rows_weighed(study), bias_stays=True)
+        own = foreseen(again, study, sizes, stand_in, people, rows_weighed(study), randomised, bias_stays=True)
         return planning.expected(study, sizes, stand_in, effect, own)
     most = most_public(study)
     found = rehearsed(again, study, sizes, stand_in, randomised, most, bias_stays=True, by_chance=True)

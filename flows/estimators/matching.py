@@ -93,7 +93,7 @@ def expected(
         return planning.expected(study, sizes, stand_in, effect, found)
     again = weighed_once(_match, _answer_anew)
     if people is not None:
-        own = foreseen(again, study, sizes, stand_in, people, rows_weighed(study), bias_stays=True)
+        own = foreseen(again, study, sizes, stand_in, people, rows_weighed(study), randomised, bias_stays=True)
         return planning.expected(study, sizes, stand_in, effect, own)
     most = most_public(study)
     found = rehearsed(again, study, sizes, stand_in, randomised, most, bias_stays=True, by_chance=True)
