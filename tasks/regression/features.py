@@ -27,8 +27,8 @@ HAIR = 1 - 2.0**-40
 CURVE_CUT, CURVE_SPREAD = 2.5, 1.3
 # No level is taken to be rarer; a deviation that noise hides is taken to be so much of the declared range.
 RARE_LEVEL, TYPICAL = 1e-3, 0.125
-# Rows whose features are made at a time: few enough for a processor's cache, with products.
-BLOCK = 512
+# Rows whose features are made at a time: few enough for a processor's cache with products, and enough for a call.
+BLOCK = 1_024
 
 
 @dataclass(frozen=True)
@@ -158,23 +158,26 @@ class Features:
         Block by block, since memory for all features of many rows would be taken afresh from the system each time.
         """
         found = [np.empty(len(x)) for _ in vectors]
-        rows = np.empty((BLOCK, self.count))
-        for first, block in self.blocks(x):
-            part = rows[: block.shape[1]]
-            part[:] = block.T
+        terms = np.empty((self.count, BLOCK))
+        for first, rows, block in self._whole_blocks(x):
             for vector, products in zip(vectors, found, strict=True):
-                # einsum and not BLAS, so that a row's sum does not depend on where it stands.
-                products[first : first + len(part)] = np.einsum("ij,j->i", part, vector)
+                # Feature after feature and not BLAS, so that a row's sum does not depend on where it stands.
+                sums = np.add.reduce(np.multiply(block, vector[:, None], out=terms), axis=0)
+                products[first : first + rows] = sums[:rows]
         return found
 
     def blocks(self, x: FloatArray) -> Iterator[tuple[int, FloatArray]]:
         """A first row and the features of rows from there, shape (d, at most BLOCK); the next ones overwrite them."""
+        yield from ((first, block[:, :rows]) for first, rows, block in self._whole_blocks(x))
+
+    def _whole_blocks(self, x: FloatArray) -> Iterator[tuple[int, int, FloatArray]]:
+        """The same in blocks of one shape, and how many of their BLOCK rows count: others hold anything."""
         block, spare = np.zeros((self.count, BLOCK)), np.empty((self.count, BLOCK))
         x, runs = x[:, list(self.columns.kept)], self.columns.runs(self.basis)
         for first in range(0, len(x), BLOCK):
             rows = x[first : first + BLOCK]
             self._fill(rows, runs, block, spare)
-            yield first, block[:, : len(rows)]
+            yield first, len(rows), block
 
     def _fill(self, x: FloatArray, runs: list[tuple[int, int, int]], block: FloatArray, spare: FloatArray) -> None:
         """The features of the kept columns of rows x, one a row of ``block``, shape (d, BLOCK), every step in place.
@@ -203,12 +206,11 @@ class Features:
             part = block[places]
             length = np.sqrt(np.add.reduce(np.multiply(part, part, out=spare[: len(part)]), axis=0))
             share = self.cut * math.sqrt(len(part)) / self.radius
-            part *= HAIR / np.maximum(length / share, self.radius)
-            # A row of finite length has finite entries: only others have to be looked at one by one.
-            cut = np.clip(part, -1.0, 1.0, out=part) if np.isfinite(length).all() else bounded(part)
             # Multiples of 2^-BITS: to scale by a power of two rounds nothing.
-            cut *= step
+            part *= HAIR * step / np.maximum(length / share, self.radius)
+            # A row of finite length has entries that are finite and no longer than it, so that they are cut already.
+            cut = part if np.isfinite(length).all() else bounded(part / step) * step
             np.trunc(cut, out=cut)
-            np.divide(cut, step, out=cut)
+            np.multiply(cut, 1 / step, out=cut)
             if not np.may_share_memory(cut, block):
                 block[places] = cut

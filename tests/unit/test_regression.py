@@ -25,7 +25,7 @@ from causalveil.tasks.regression.adjustment import adjust, biased_quantile, lean
 from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.decide import PAIRS_WIDTH, choose, expected_scales, features_of, recipe
 from causalveil.tasks.regression.expected import expected, least_share
-from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.features import BLOCK, Features
 from causalveil.tasks.regression.interval import RICHER
 from causalveil.tasks.regression.moments import JointMoments, moment_sums, moments_from
 from causalveil.tasks.regression.recipe import MOMENTS, SCALES
@@ -438,11 +438,17 @@ def test_a_row_has_the_same_features_alone_and_among_others(epsilon: str) -> Non
     released = np.random.default_rng(3).normal(0, 1, plan.scale_numbers)
     scales = scales_from(np.abs(released) * 5_000, 20_000, plan.scales_noise(), plan.columns)
     features = plan.features(scales)
-    x = np.random.default_rng(4).uniform(-1, 1, (1_100, 7)) / math.sqrt(7)
-    together = features.of(x)
-    assert together.shape == (1_100, features.count)
-    for first, last in ((0, 1), (511, 514), (1_099, 1_100), (300, 900)):
+    # The last block holds one row.
+    n = 2 * BLOCK + 1
+    x = np.random.default_rng(4).uniform(-1, 1, (n, 7)) / math.sqrt(7)
+    vectors = np.random.default_rng(5).normal(size=(2, features.count))
+    together, sums = features.of(x), features.times(x, *vectors)
+    assert together.shape == (n, features.count)
+    for first, last in ((0, 1), (BLOCK - 1, BLOCK + 2), (n - 1, n), (300, 900), (300, BLOCK + 301)):
         np.testing.assert_array_equal(features.of(x[first:last]), together[first:last])
+        for alone, among, vector in zip(features.times(x[first:last], *vectors), sums, vectors, strict=True):
+            np.testing.assert_array_equal(alone, among[first:last])
+            np.testing.assert_allclose(alone, together[first:last] @ vector, atol=1e-13)
 
 
 def test_runs_of_pairs_are_the_pairs() -> None:
