@@ -40,6 +40,8 @@ PURE_SHARES_OF_FEW = (Decimal("0.25"), Decimal("0.50"), Decimal("0.25"))
 # little of it costs more in the scores than it saves.
 ARMS_SHARE = Decimal("0.25")
 ADJUSTED, PARTLY, PAIRS = 0.7, 2.5, 0.6
+# With squares alone rho of the lines beside them has to stay below this.
+BESIDE = 0.2
 # Rows are cut at c sqrt(d): c is larger where there is little noise, up to the second number.
 CUTS = (1.25, 2.0)
 # Rows with products are cut so much further out.
@@ -156,6 +158,16 @@ class RegressionRecipe:
         narrow = min(max(CUTS[0] * math.sqrt(QUIET / self.noise_ratio(features)), CUTS[0]), CUTS[1])
         return narrow if features == self.columns.features(Basis.linear) else PAIRS_CUT * narrow
 
+    def allows(self, basis: Basis) -> bool:
+        """Whether noise is small enough for a basis.
+
+        Each column has less of a row that holds squares too. Where these are left out again, as of correlated columns,
+        that is all that they bring, so lines have to bear it. Products enter where noise is so small that they do.
+        """
+        lines, features = self.columns.features(Basis.linear), self.columns.features(basis)
+        borne = basis is not Basis.squares or self.noise_ratio(lines) * features / lines <= BESIDE
+        return basis is Basis.linear or (borne and self.noise_ratio(features) <= PAIRS)
+
     def noise_ratio(self, features: int) -> float:
         """rho of d features; infinite where there is no release 2."""
         if self.moments is None:
@@ -200,12 +212,7 @@ def full_recipe(
     units = None if sizes is None else sizes.units
     full = RegressionRecipe(units, columns, **divide(total, shares), basis=Basis.linear, partly=False)
     if study.estimator.basis == "auto":
-        quiet = (
-            basis
-            for basis in columns.bases(Basis.pairs)
-            if basis is Basis.linear or judged(full).noise_ratio(columns.features(basis)) <= PAIRS
-        )
-        basis = next(quiet)
+        basis = next(basis for basis in columns.bases(Basis.pairs) if judged(full).allows(basis))
     else:
         basis = columns.bases(Basis[study.estimator.basis])[0]
     return replace(full, basis=basis, partly=judged(full).noise_ratio(columns.features(Basis.linear)) > ADJUSTED)
