@@ -52,7 +52,9 @@ def people_of(path: Path, study: Study, plan: Plan) -> PublicPeople | None:
         layout = read_layout(study, folder)
         if layout.units != plan.sizes.units:
             return None
-        return PublicPeople(public_rows(study, folder, layout, most))
+        people = PublicPeople(public_rows(study, folder, layout, most))
+        # A run refuses people of one arm.
+        return people if 0 < people.treated < 1 else None
     except CausalveilError:
         return None
 

@@ -69,8 +69,23 @@ def test_where_the_people_are_not_at_hand_a_plan_speaks_of_people_who_nobody_is(
     path = write_study(tmp_path / "b", frame=frame, study={"estimator": estimator}, contract=OWNER)
     assert not any(OF_PEOPLE in sentence for sentence in plan_of(path).sentences)
     # What a run would refuse is a run's to refuse.
-    wrong = frame.with_columns(treated=pl.lit(7))
-    assert not any(OF_PEOPLE in sentence for sentence in said_of(tmp_path / "c", "ipw", wrong)["sentences"])
+    for place, wrong in enumerate(
+        (
+            frame.with_columns(treated=pl.lit(7)),
+            frame.with_columns(treated=pl.lit(1)),
+            frame.with_columns(age=pl.struct("age")),
+            frame.with_columns(age=pl.lit("x")),
+            frame.drop("age"),
+        )
+    ):
+        said = said_of(tmp_path / f"wrong{place}", "ipw", wrong)["sentences"]
+        assert not any(OF_PEOPLE in sentence for sentence in said), place
+    damaged = write_study(tmp_path / "d", frame=frame, study=LABEL | {"estimator": estimator}, contract=OWNER)
+    file = tmp_path / "d" / "part-0.parquet"
+    content = bytearray(file.read_bytes())
+    content[20:600] = bytes(580)
+    file.write_bytes(bytes(content))
+    assert not any(OF_PEOPLE in sentence for sentence in plan_of(damaged).sentences)
 
 
 def test_an_even_part_of_large_data_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
