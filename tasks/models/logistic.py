@@ -217,7 +217,10 @@ def fit(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, 
 
         with suppress(ConvergenceError):
             start = _newton(sampled, start, SAMPLE_TOLERANCE, float("inf"))
-        found = _newton_by_sample(evaluate, sampled, start, largest)
+        found = None
+        # A sample's change may make the Hessian singular, which that of the whole table never is.
+        with suppress(np.linalg.LinAlgError):
+            found = _newton_by_sample(evaluate, sampled, start, largest)
         if found is not None:
             return found
     return _newton(evaluate, start, TOLERANCE, largest)
