@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from itertools import combinations
 
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy
@@ -118,5 +119,9 @@ class Columns:
         """The number of features."""
         if basis is not Basis.pairs:
             return len(self.kept) + (len(self.curved) if basis is Basis.squares else 0)
-        alike = sum(math.comb(size, 2) for size in Counter(self.owners).values())
-        return len(self.kept) + len(self.curved) + math.comb(len(self.kept), 2) - alike
+        return len(self.kept) + len(self.curved) + math.comb(len(self.kept), 2) - self._alike
+
+    @cached_property
+    def _alike(self) -> int:
+        """Pairs of columns of one covariate, which have no product."""
+        return sum(math.comb(size, 2) for size in Counter(self.owners).values())

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -47,6 +48,24 @@ def recipe(study: RegressionStudy, sizes: Sizes | None, judged: Judged = itself)
     Raises:
         StudyError: a budget of so many digits that it cannot be divided exactly.
     """
+    return _recipe(_Asked(study, sizes, judged))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """Arguments of :func:`recipe`, which every stage asks for anew; a study holds mappings and has no hash itself."""
+
+    study: RegressionStudy
+    sizes: Sizes | None
+    judged: Judged
+
+    def __hash__(self) -> int:
+        return hash((self.sizes, self.judged))
+
+
+@lru_cache(maxsize=32)
+def _recipe(asked: _Asked) -> RegressionRecipe:
+    study, sizes, judged = asked.study, asked.sizes, asked.judged
     full = full_recipe(study, sizes, judged)
     if sizes is None:
         return full

@@ -60,12 +60,12 @@ class Features:
         places = (place for place in self.columns.unscaled if place not in skewed)
         return tuple(self.columns.names[place] for place in places if hidden[place])
 
-    @property
+    @cached_property
     def count(self) -> int:
         """d."""
         return self.columns.features(self.basis) + self.constant + (self.skewed.count if self.bent else 0)
 
-    @property
+    @cached_property
     def lines(self) -> IntArray:
         """Places of all features but squares and products."""
         return self.places(Basis.linear)
@@ -106,7 +106,7 @@ class Features:
                 place += stop - start
         return found
 
-    @property
+    @cached_property
     def groups(self) -> list[slice | IntArray]:
         """Features that are cut to c times the root of their number together: products, and all others.
 
@@ -125,7 +125,7 @@ class Features:
             found[first : first + self.skewed.count] = CURVES_UNSEEN
         return found
 
-    @property
+    @cached_property
     def radius(self) -> float:
         """Longer rows are cut to it."""
         return self.cut * math.sqrt(self.count)

@@ -451,6 +451,19 @@ def test_a_row_has_the_same_features_alone_and_among_others(epsilon: str) -> Non
             np.testing.assert_allclose(alone, together[first:last] @ vector, atol=1e-13)
 
 
+def test_what_a_study_does_is_decided_once() -> None:
+    study, sizes = make_regression(6), sizes_of(make_regression(6), 20_000)
+    found = recipe(study, sizes)
+    assert recipe(make_regression(6), sizes) is found, "every stage asks for it anew"
+    for other in (
+        make_regression(6, epsilon="3.5"),
+        make_regression(5),
+        make_regression(6, unadjusted={"outcome": 0.1}),
+    ):
+        assert recipe(other, sizes) is not found
+    assert recipe(study, sizes_of(study, 20_001)).units == 20_001
+
+
 def test_runs_of_pairs_are_the_pairs() -> None:
     covariates = {"sex": {"levels": ["f", "m"]}, "a": {"lower": 0, "upper": 1}, "ward": {"levels": ["u", "v", "w"]}}
     for declared in (covariates, dict(reversed(covariates.items()))):
