@@ -21,6 +21,7 @@ from causalveil.tasks.machine.distribute import (
     distributing_by,
     gathered,
     on_worker,
+    while_more_come,
     worker_part,
     worker_parts,
 )
@@ -83,6 +84,43 @@ def test_nothing_can_be_drawn_on_a_worker(kind: str, tmp_path: Path) -> None:
 def test_executions_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Execution.model_validate(wrong)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_items_are_worked_on_while_more_are_read_and_few_are_held(workers: int) -> None:
+    read, done, held = [], [], []
+
+    def items():
+        for item in range(12):
+            read.append(item)
+            held.append(len(read) - len(done))
+            yield item
+
+    while_more_come(done.append, items(), workers)
+    assert sorted(done) == list(range(12))
+    assert max(held) <= workers
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("where", ["reader", "work"])
+def test_an_error_of_the_reader_or_of_the_work_ends_it(where: str, workers: int) -> None:
+    done = []
+
+    def items():
+        yield from range(5)
+        if where == "reader":
+            raise CausalveilError("a file that was changed")
+        yield from range(5, 50)
+
+    def work(item: int) -> None:
+        if where == "work" and item == 5:
+            raise CausalveilError("a file that was changed")
+        done.append(item)
+
+    with pytest.raises(CausalveilError, match="was changed"):
+        while_more_come(work, items(), workers)
+    assert set(range(5)) - set(done) <= set(range(5 - workers, 5))
+    assert len(done) <= 5 + workers
 
 
 LATER = """
