@@ -235,8 +235,10 @@ def _sample(rows: Callable[[int], Rows], segments: int, units: int) -> list[Rows
     left = min(max(units // 50, 4 * CHUNK), 16 * CHUNK)
     for part in map(rows, range(segments)):
         if left and len(part):
-            found.append(part[:left])
-            left -= len(found[-1])
+            head = part[:left]
+            # Copied, so that no file stays open for a few rows of each of many small segments.
+            found.append(Rows(head.x.copy(), head.t.copy(), head.u.copy()))
+            left -= len(head)
         if not left:
             break
     if not found:
