@@ -162,10 +162,13 @@ def test_a_deployment_and_a_run_name_no_command(operator: httpx.Client, name: st
     assert refused.status_code == httpx.codes.UNPROCESSABLE_ENTITY
 
     # And were the server to let it pass: what would the worker run?
+    from prefect.settings import PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS, temporary_settings
     from prefect.workers.process import ProcessJobConfiguration
 
     template = operator.get("/work_pools/causalveil").raise_for_status().json()["base_job_template"]
-    found: Any = asyncio.run(ProcessJobConfiguration.from_template_and_values(template, variables, client=None))
+    # A busy machine starts the server that Prefect asks for templates more slowly than Prefect waits.
+    with temporary_settings({PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS: 240}):
+        found: Any = asyncio.run(ProcessJobConfiguration.from_template_and_values(template, variables, client=None))
     assert found.command is None
     assert found.working_dir is None
     assert found.env == {}
