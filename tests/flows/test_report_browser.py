@@ -26,7 +26,7 @@ NAMES = (
         "pooled long",
     ),
     *("balancing", "balance", "attenuated", "no scores", "as they are", "protocol", "withheld", "pooled protocol"),
-    *(f"regression {place}" for place in range(5)),
+    *(f"regression {place}" for place in range(len(ADJUSTMENTS))),
 )
 
 
