@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests import browser
+from tests.report_help import ADJUSTMENTS
 
 NAMES = (
     *("effect", "raises", "open", "drowned", "label", "simulated", "hostile", "matching", "folds", "confounding"),
