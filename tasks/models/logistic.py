@@ -26,6 +26,7 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import distribute, one_thread
+from causalveil.tasks.models.newton import Derivatives, newton, newton_by_sample
 from causalveil.tasks.privacy.mechanisms import (
     Budget,
     GaussianClassic,
@@ -42,13 +43,8 @@ SLOT = Slot(name="propensity", stage="propensity", scope=Scope.train)
 TOLERANCE = 1e-10
 # Rows per chunk. The rounding error of a chunk's dot products grows with it and is charged.
 CHUNK = 8_192
-MAX_ITERATIONS = 200
-# A Newton step is taken for the last where the gradient's square is at most this share of the tolerance.
-FORESEEN = 0.01
-MAX_HALVINGS = 60
-# Of the fit to a sample; and how many passes over the table such a sample may serve.
+# Of the fit to a sample.
 SAMPLE_TOLERANCE = 1e-7
-MAX_BY_SAMPLE = 6
 # Of a column's size: what deviates less does not vary.
 SMALLEST_DEVIATION = 1e-6
 UNIT_ROUNDOFF = 2.0**-53
@@ -57,9 +53,6 @@ BALL_SLACK = 1 + 2.0**-40
 # Largest value of s sigmoid(-s), rounded up, and where it is taken: W(1/e) and 1 + W(1/e) of Lambert's W.
 PEAK = 0.2784645427610739
 PEAK_AT = 1.2784645427610737
-
-# Of J, with or without the latter: gradient, shape (d,), and Hessian, shape (d, d).
-Derivatives = tuple[FloatArray, FloatArray]
 
 
 def coefficient_bound(penalty: float) -> float:
@@ -216,14 +209,11 @@ def fit(rows: Callable[[int], Rows], segments: int, units: int, penalty: float, 
                 return _derivatives([_chunk_sums(part, w, curved) for part in sample], w, size, penalty)
 
         with suppress(ConvergenceError):
-            start = _newton(sampled, start, SAMPLE_TOLERANCE, float("inf"))
-        found = None
-        # A sample's change may make the Hessian singular, which that of the whole table never is.
-        with suppress(np.linalg.LinAlgError):
-            found = _newton_by_sample(evaluate, sampled, start, largest)
+            start = newton(sampled, start, SAMPLE_TOLERANCE, float("inf"))
+        found = newton_by_sample(evaluate, sampled, start, TOLERANCE, largest)
         if found is not None:
             return found
-    return _newton(evaluate, start, TOLERANCE, largest)
+    return newton(evaluate, start, TOLERANCE, largest)
 
 
 def _sample(rows: Callable[[int], Rows], segments: int, units: int) -> list[Rows]:
@@ -234,91 +224,16 @@ def _sample(rows: Callable[[int], Rows], segments: int, units: int) -> list[Rows
     found: list[Rows] = []
     left = min(max(units // 50, 4 * CHUNK), 16 * CHUNK)
     for part in map(rows, range(segments)):
-        if left and len(part):
+        if len(part):
             head = part[:left]
             # Copied, so that no file stays open for a few rows of each of many small segments.
             found.append(Rows(head.x.copy(), head.t.copy(), head.u.copy()))
             left -= len(head)
-        if not left:
+        if left == 0:
             break
     if not found:
         raise ConvergenceError("there are no training units to fit a propensity model to")
     return found
-
-
-def _newton_by_sample(
-    evaluate: Callable[[FloatArray, bool], Derivatives],
-    sampled: Callable[[FloatArray, bool], Derivatives],
-    start: FloatArray,
-    largest: float,
-) -> FloatArray | None:
-    """Newton's method with one Hessian of the whole table: how it changes from there on is what a sample says.
-
-    Most of a pass over the table is its Hessian. The sample stands in for changes only, which are small, so that each
-    step divides the gradient by hundreds or more. Where it does not, the answer is None; arguments as of ``_newton``.
-    """
-    gradient, hessian = evaluate(start, True)
-    before, curve = sampled(start, True)
-    apart, w = hessian - curve, start
-    for _ in range(MAX_BY_SAMPLE):
-        size = float(np.linalg.norm(gradient))
-        trial = w - np.linalg.solve(curve + apart, gradient)
-        slope, curve = sampled(trial, True)
-        expected = gradient + slope - before + apart @ (trial - w)
-        w = np.asarray(trial - np.linalg.solve(curve + apart, expected), dtype=np.float64)
-        gradient, _ = evaluate(w, False)
-        if _done(w, gradient, TOLERANCE, largest):
-            return w
-        # What is not a number is not smaller either.
-        if not float(np.linalg.norm(gradient)) <= size / 4:
-            break
-        before, curve = sampled(w, True)
-    return None
-
-
-def _done(w: FloatArray, gradient: FloatArray, tolerance: float, largest: float) -> bool:
-    return float(np.linalg.norm(gradient)) <= tolerance and float(np.linalg.norm(w)) <= largest
-
-
-def _newton(
-    evaluate: Callable[[FloatArray, bool], Derivatives],
-    start: FloatArray,
-    tolerance: float,
-    largest: float,
-) -> FloatArray:
-    """Newton's method, each step halved until the gradient shrinks as it must for a small enough step.
-
-    The Newton step s descends on ||grad J||: its derivative along s is -||grad J||; J is strongly convex, so
-    the only stationary point of ||grad J|| is the minimiser. Two thirds of an evaluation are its Hessian, which the
-    last one does without: near the minimiser a step squares the gradient, so that the last can be foreseen.
-
-    Args:
-        evaluate: gradient and, where asked for, Hessian at a point.
-        start: the first point.
-        tolerance: of the gradient's norm.
-        largest: of the solution's norm.
-
-    Raises:
-        ConvergenceError: the tolerance was not reached.
-    """
-    w = start
-    gradient, hessian = evaluate(w, True)
-    for _ in range(MAX_ITERATIONS):
-        size = float(np.linalg.norm(gradient))
-        if _done(w, gradient, tolerance, largest):
-            return w
-        step = np.linalg.solve(hessian, gradient)
-        for halving in range(MAX_HALVINGS):
-            share = 0.5**halving
-            trial = w - share * step
-            last = halving == 0 and size * size <= FORESEEN * tolerance
-            gradient, hessian = evaluate(trial, not last)
-            if last and not _done(trial, gradient, tolerance, largest):
-                gradient, hessian = evaluate(trial, True)
-            if float(np.linalg.norm(gradient)) <= max((1 - share / 4) * size, tolerance):
-                break
-        w = trial
-    raise ConvergenceError("the propensity model did not reach its declared tolerance; raise 'penalty'")
 
 
 def _chunk_sums(rows: Rows, w: FloatArray, curved: bool) -> tuple[FloatArray, FloatArray]:

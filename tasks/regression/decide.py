@@ -100,9 +100,7 @@ def _expected_choice(study: RegressionStudy, plan: RegressionRecipe, keep: bool 
     if plan.moments is None:
         choice = unadjusted(study.estimator, scales, study.estimand, units, noise)
     else:
-        features = plan.features(scales)
-        moments = expected_moments(study, plan, units, scales, features)
-        choice, _ = adjusted_by(study, plan, scales, features, moments, keep)
+        choice = _expected_adjustment(study, plan, scales, plan.features(scales), keep)
     return choice, scales.limit * expected_width(choice, units, noise)
 
 
@@ -142,11 +140,10 @@ def features_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) 
     features = plan.features(scales)
     if features.basis is Basis.linear or study.estimator.basis != "auto":
         return features
-    bases = plan.columns.bases(features.basis)
     if drowned(scales, plan.columns).any():
         # Of a number whose deviation noise hides, the square is a constant, which moves the arms' means.
         return replace(plan, basis=Basis.linear).features(scales)
-    found = [replace(plan, basis=basis).features(scales) for basis in bases]
+    found = [replace(plan, basis=basis).features(scales) for basis in plan.columns.bases(features.basis)]
     return found[_richest([_width_by(study, plan, scales, one) for one in found])]
 
 
@@ -157,10 +154,16 @@ def _richest(widths: Sequence[float]) -> int:
 
 def _width_by(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features) -> float:
     """Expected half-width, in units of L, by features that stay, of people who are else as the stand-in says."""
-    units = plan.units or 1
-    moments = expected_moments(study, plan, units, scales, features)
-    choice, _ = adjusted_by(study, plan, scales, features, moments, keep=True)
-    return expected_width(choice, units, plan.effect_noise().deviation)
+    choice = _expected_adjustment(study, plan, scales, features, keep=True)
+    return expected_width(choice, plan.units or 1, plan.effect_noise().deviation)
+
+
+def _expected_adjustment(
+    study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features, keep: bool
+) -> Adjustment:
+    """What these features would do if release 2 were that of the stand-in population."""
+    moments = expected_moments(study, plan, plan.units or 1, scales, features)
+    return adjusted_by(study, plan, scales, features, moments, keep)[0]
 
 
 def adjusted_by(
