@@ -40,8 +40,9 @@ PURE_SHARES_OF_FEW = (Decimal("0.25"), Decimal("0.50"), Decimal("0.25"))
 # little of it costs more in the scores than it saves.
 ARMS_SHARE = Decimal("0.25")
 ADJUSTED, PARTLY, PAIRS = 0.7, 2.5, 0.6
-# With squares alone rho of the lines beside them has to stay below this.
-BESIDE = 0.2
+# With squares alone rho of the lines beside them has to stay below this, and rho^2 sqrt(n) below the second: what noise
+# does to slopes and weights together is about rho^2, what sampling does 1/sqrt(n).
+BESIDE, BESIDE_SAMPLING = 0.2, 7.0
 # Rows are cut at c sqrt(d): c is larger where there is little noise, up to the second number.
 CUTS = (1.25, 2.0)
 # Rows with products are cut so much further out.
@@ -164,17 +165,22 @@ class RegressionRecipe:
         Each column has less of a row that holds squares too. Where these are left out again, as of correlated columns,
         that is all that they bring, so lines have to bear it. Products enter where noise is so small that they do.
         """
-        lines, features = self.columns.features(Basis.linear), self.columns.features(basis)
-        borne = basis is not Basis.squares or self.noise_ratio(lines) * features / lines <= BESIDE
-        return basis is Basis.linear or (borne and self.noise_ratio(features) <= PAIRS)
+        if basis is Basis.linear:
+            return True
+        features, borne = self.columns.features(basis), True
+        if basis is Basis.squares:
+            beside = self.noise_ratio(features, self.columns.features(Basis.linear))
+            borne = beside <= BESIDE and beside**2 * math.sqrt(self.units or 0) <= BESIDE_SAMPLING
+        return borne and self.noise_ratio(features) <= PAIRS
 
-    def noise_ratio(self, features: int) -> float:
-        """rho of d features; infinite where there is no release 2."""
+    def noise_ratio(self, features: int, of: int | None = None) -> float:
+        """rho of d features; infinite where there is no release 2. ``of``: of so many among them alone."""
         if self.moments is None:
             return math.inf
         if self.units is None:
             return 0.0
-        return math.sqrt(2) * self.moments_noise(features) * math.sqrt(features) * CUTS[0] ** 2 * features / self.units
+        noise = math.sqrt(2) * self.moments_noise(features) * CUTS[0] ** 2 * features / self.units
+        return noise * math.sqrt(features if of is None else of)
 
     def charges(self) -> Iterator[Charge]:
         """Every draw in the order in which it is made."""
