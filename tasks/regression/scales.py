@@ -23,8 +23,9 @@ from causalveil.tasks.regression.columns import Columns
 ARM_NUMBERS = 4
 # By what their exact sums are multiplied.
 ARM_WEIGHTS = (1.0, 1.0, math.sqrt(2), 1.0)
-# The arms' means are shrunk as if they had this standard deviation around the middle of the declared range.
-PRIOR_MEAN_DEVIATION = 0.5
+# An arm's mean is half believed if its noise has this standard deviation, and hardly with a little more, since scores
+# reach as far as it lies from the middle of the declared range.
+PRIOR_MEAN_DEVIATION, BELIEF_POWER = 0.5, 4
 # Residuals are cut at so many of their standard deviations while moments are taken.
 CUT_DEVIATIONS = 3.0
 # No spread is taken to be smaller, in units of the outcome's half range.
@@ -152,7 +153,7 @@ def sure_share(share: float, error: float) -> float:
 def arm_mean(total: float, share: float, error: float) -> tuple[float, float]:
     """The shrunk mean of u in an arm of this share from its noisy sum over n, and the standard error of its noise."""
     variance = (error / share) ** 2
-    kept = PRIOR_MEAN_DEVIATION**2 / (PRIOR_MEAN_DEVIATION**2 + variance)
+    kept = 1 / (1 + (variance / PRIOR_MEAN_DEVIATION**2) ** BELIEF_POWER)
     return kept * min(max(total / share, -1.0), 1.0), min(math.sqrt(variance), PRIOR_MEAN_DEVIATION)
 
 

@@ -29,7 +29,7 @@ from causalveil.tasks.regression.features import BLOCK, Features
 from causalveil.tasks.regression.interval import RICHER
 from causalveil.tasks.regression.moments import JointMoments, moment_sums, moments_from
 from causalveil.tasks.regression.recipe import MOMENTS, SCALES
-from causalveil.tasks.regression.scales import Scales, scale_sums, scales_from
+from causalveil.tasks.regression.scales import Scales, arm_mean, scale_sums, scales_from
 from causalveil.tasks.regression.scores import scores
 from causalveil.tasks.regression.spectrum import Spectrum, gram_variance
 from tests.aipw_help import in_memory
@@ -382,6 +382,24 @@ def test_squares_are_adjusted_for_long_before_products() -> None:
     # 0.1 of u is 0.5 of the outcome's range of 10.
     assert squares.interval.lower < 0.5 < squares.interval.upper
     assert abs(lines.estimate - 0.5) > 4 * abs(squares.estimate - 0.5)
+
+
+def test_without_delta_many_columns_enter_alone_until_they_bear_to_share_a_row() -> None:
+    """50 normals, 300,000 people: at epsilon 8 squares had made the interval of the lines beside them 2.6 times wider.
+
+    Noise without delta grows with how many numbers it is on, and beside little sampling it is all of the interval.
+    """
+    study = parse_study(POPULATIONS["normals50"].study({"name": "regression"}, "8", "0"))
+    assert isinstance(study, RegressionStudy)
+    assert recipe(study, sizes_of(study, 300_000)).basis is Basis.linear
+    assert recipe(study, sizes_of(study, 3_000_000)).basis is Basis.squares
+
+
+def test_means_that_noise_drowns_are_the_middle_and_clear_ones_are_kept() -> None:
+    """A score reaches as far as an arm's mean lies from the middle: where that is noise alone, it is noise more."""
+    assert abs(arm_mean(0.5, 0.5, 0.5)[0]) < 0.01
+    assert arm_mean(0.5, 0.5, 0.25) == pytest.approx((0.5, 0.5))
+    assert arm_mean(0.4, 0.5, 0.1)[0] == pytest.approx(0.8, rel=1e-3)
 
 
 def test_columns_whose_ranges_are_far_too_wide_are_allowed_for() -> None:
