@@ -9,6 +9,7 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Guarantee
 from causalveil.tasks.aipw import expected as aipw_expected
+from causalveil.tasks.aipw.adjustment import WEIGHTED
 from causalveil.tasks.aipw.rehearsed import ends, rehearsed
 from causalveil.tasks.aipw_asymptotic import stages
 
@@ -78,6 +79,12 @@ def expected(
             "at this size and budget covariates would drown in noise and are not used: the estimate is a difference of "
             "arm means, and its interval allows for confounding of the declared size alone. More units or epsilon, or "
             "fewer covariates, let it adjust."
+        )
+    elif done == WEIGHTED:
+        warnings.append(
+            "a model of treatment alone adjusts: what its penalty, its noise and the clip of scores leave of confounding "
+            "no released number tells, so the interval allows for all that is declared at any number of units and epsilon"
+            + (". With a delta above 0 released moments can tell." if study.privacy.delta == 0 else ".")
         )
     elif done:
         warnings.append(

@@ -219,20 +219,33 @@ def candidates(study: AipwStudy, sizes: Sizes | None) -> tuple[Recipe, ...]:
         effect_cost=study.privacy.cost,
         constant=sum(isinstance(covariate, CategoricalCovariate) for covariate in study.covariates.values()),
     )
+    counted = _slopes_count(study, blank)
+    ways = (True, False) if counted else (False,)
     if estimator.budget_shares != "auto":
         declared = estimator.budget_shares
         shares = (declared.propensity, declared.outcome_model, declared.effect)
-        found = [_divide(study, blank, shares, slopes=slopes) for slopes in (True, False)]
+        found = [_divide(study, blank, shares, slopes=slopes) for slopes in ways]
     elif estimator.propensity.penalty != "auto":
-        found = [_divide(study, blank, BOTH_MODELS, slopes=slopes) for slopes in (True, False)]
+        found = [_divide(study, blank, BOTH_MODELS, slopes=slopes) for slopes in ways]
     elif estimator.propensity.known is not None:
         found = [*_with_slopes(study, blank), _divide(study, blank, KNOWN_MEANS, slopes=False)]
     else:
-        both = _divide(study, blank, BOTH_MODELS)
-        found = [both] if both.penalty is not None and both.slopes_cost is not None else []
-        found += _with_slopes(study, blank)
+        both = _divide(study, blank, BOTH_MODELS, slopes=counted)
+        found = [both] if both.penalty is not None and (both.slopes_cost is not None or not counted) else []
+        found += _with_slopes(study, blank) if counted else []
         found.append(_divide(study, blank, ARM_MEANS, slopes=False))
     return tuple(found) if sizes is not None else (found[0],)
+
+
+def _slopes_count(study: AipwStudy, blank: Recipe) -> bool:
+    """Whether slopes can narrow an interval.
+
+    Without delta only the trace of several columns' second moments would be released, by which no slopes are believed:
+    all of the declared size is allowed for beside them, in deviations of the outcome, and these would be known the
+    worse for what slopes cost (``docs/proofs/aipw.md``, section 11).
+    """
+    believed = study.privacy.delta > 0 or blank.columns == 2
+    return believed or study.estimator.propensity.known is not None or study.estimator.unadjusted.bias() == 0
 
 
 def _with_slopes(study: AipwStudy, blank: Recipe) -> list[Recipe]:

@@ -20,6 +20,7 @@ from causalveil.tasks.aipw.adjustment import adjustment
 from causalveil.tasks.aipw.decide import MODELS_WIDTH, recipe, settled
 from causalveil.tasks.aipw.expected import expected
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
+from causalveil.tasks.aipw.recipe import candidates
 from causalveil.tasks.aipw.scores import score_range
 from causalveil.tasks.aipw.shrinkage import CUTS, loose_part, plausible_signal, shrinkage_factor
 from causalveil.tasks.enclave.rows import Rows
@@ -57,6 +58,48 @@ def test_more_people_or_budget_never_widen_what_is_expected(p: int, delta: str, 
     for (i, j), width in widths.items():
         for more in ((i + 1, j), (i, j + 1)):
             assert widths.get(more, 0.0) <= width * MODELS_WIDTH, (EPSILONS[i], UNITS[j], more)
+
+
+@pytest.mark.parametrize(
+    ("p", "deviation", "treated", "fewest"), [(2, 1 / 50, 0.5, 300), (6, 1 / 45, 0.5, 300), (6, 1 / 14, 0.012, 3_000)]
+)
+def test_without_delta_what_is_paid_for_a_model_widens_nothing_where_it_does_not_help(
+    p: int, deviation: float, treated: float, fewest: int
+) -> None:
+    """Ranges far wider than the outcome's deviation, few treated: a thousandfold of people, epsilon .1 to 8.
+
+    With slopes, of which no interval without delta believes anything, arms got a tenth of what they have alone: the
+    deviation by which confounding is allowed for rose with their noise, and steps widened by up to 2.1 times.
+    """
+    widths: dict[tuple[int, int], float] = {}
+    models = 0
+    for i, epsilon in enumerate(("0.1", "0.2", "0.5", "1", "2", "4", "8")):
+        study = make_aipw(p, epsilon=epsilon, delta="0")
+        stand_in = StandIn(deviation=deviation * study.outcome.width, treated=treated)
+        for j in range(13):
+            found = expected(study, sizes_of(study, round(fewest * 10 ** (j / 4))), stand_in)
+            widths[i, j] = found.half_width
+            models += found.recipe.penalty is not None
+    assert 0 < models < len(widths)
+    for (i, j), width in widths.items():
+        assert max(widths.get((i + 1, j), 0.0), widths.get((i, j + 1), 0.0)) <= 1.02 * width
+
+
+def test_slopes_are_paid_for_only_where_an_interval_can_count_them() -> None:
+    """Without delta: of one covariate, in a trial, or where no confounding is allowed for."""
+    alone: dict[str, Any] = {"epsilon": "8", "delta": "0", "propensity": {"penalty": 0.01}}
+    none = {"unadjusted": {"outcome": 0, "distance": 0}}
+    for p, changes, learnt in (
+        (2, alone, False),
+        (2, {"epsilon": "8", "delta": "0"}, False),
+        (2, alone | {"delta": "1e-6"}, True),
+        (1, alone, True),
+        (2, alone | none, True),
+        (2, {"epsilon": "8", "delta": "0", "propensity": {"known": 0.5}}, True),
+    ):
+        study = make_aipw(p, **changes)
+        ways = candidates(study, sizes_of(study, 1_000_000))
+        assert any(way.slopes_cost is not None for way in ways) == learnt, (p, changes)
 
 
 def test_an_estimate_that_adjusts_for_nothing_says_so_and_allows_for_it() -> None:
