@@ -28,7 +28,12 @@ OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "a share that is paid for": ({"name": "aipw", "budget_shares": SHARES}, {"epsilon": "0.3"}, 5),
     "three folds": ({"name": "aipw", "folds": 3}, {"epsilon": "0.7"}, 4),
     "known": ({"name": "aipw", "propensity": {"known": 0.5}}, {"epsilon": "0.7"}, 3),
-    "pure": ({"name": "aipw", "propensity": {"penalty": 0.1}}, {"epsilon": "19", "delta": 0}, 7),
+    "pure": ({"name": "aipw", "propensity": {"penalty": 0.1}}, {"epsilon": "19", "delta": 0}, 5),
+    "pure, with slopes": (
+        {"name": "aipw", "propensity": {"penalty": 0.1}, "unadjusted": {"outcome": 0, "distance": 0}},
+        {"epsilon": "19", "delta": 0},
+        7,
+    ),
     "difference": ({"name": "difference_in_means"}, {"epsilon": "0.7"}, 1),
     "difference, label, pure": ({"name": "difference_in_means"}, {"epsilon": "0.7", "level": "label", "delta": 0}, 1),
 }
