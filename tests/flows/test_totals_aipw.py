@@ -20,6 +20,7 @@ CONTRACT: dict[str, Any] = {
     "caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}},
 }
 SHARES = {"propensity": "0.2", "outcome_model": "0.3", "effect": "0.5"}
+SLOPES = {"propensity": "0", "outcome_model": "0.6", "effect": "0.4"}
 # Estimator, privacy, and how many draws: models of each fold, and one effect.
 OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "small": ({"name": "aipw"}, {"epsilon": "0.3"}, 3),
@@ -29,10 +30,10 @@ OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
     "three folds": ({"name": "aipw", "folds": 3}, {"epsilon": "0.7"}, 4),
     "known": ({"name": "aipw", "propensity": {"known": 0.5}}, {"epsilon": "0.7"}, 3),
     "pure": ({"name": "aipw", "propensity": {"penalty": 0.1}}, {"epsilon": "19", "delta": 0}, 5),
-    "pure, with slopes": (
-        {"name": "aipw", "propensity": {"penalty": 0.1}, "unadjusted": {"outcome": 0, "distance": 0}},
+    "pure, slopes of a trial": (
+        {"name": "aipw", "propensity": {"known": 0.5}, "budget_shares": SLOPES},
         {"epsilon": "19", "delta": 0},
-        7,
+        5,
     ),
     "difference": ({"name": "difference_in_means"}, {"epsilon": "0.7"}, 1),
     "difference, label, pure": ({"name": "difference_in_means"}, {"epsilon": "0.7", "level": "label", "delta": 0}, 1),
