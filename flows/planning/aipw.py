@@ -82,8 +82,9 @@ def expected(
         )
     elif done == WEIGHTED:
         warnings.append(
-            "a model of treatment alone adjusts: what its penalty, its noise and the clip of scores leave of confounding "
-            "no released number tells, so the interval allows for all that is declared at any number of units and epsilon"
+            "a model of treatment alone adjusts: what its penalty, its noise and the clip of scores leave of "
+            "confounding no released number tells, so the interval allows for all that is declared at any number of "
+            "units and epsilon"
             + (". With a delta above 0 released moments can tell." if study.privacy.delta == 0 else ".")
         )
     elif done:

@@ -7,6 +7,7 @@ by a factor of two either way fails.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,9 +41,9 @@ def table(draw: st.DrawFn, size: int, d: int = 3) -> Rows:
 
 
 def plan(delta: str = "1e-6", n: int = 100_000, radius: float = 0.5) -> Recipe:
-    """Without an allowance, beside which slopes without delta count for nothing and are not learnt."""
-    none = {"outcome": 0, "distance": 0}
-    study = make_aipw(2, delta=delta, outcome_model={"model": "ridge", "radius": radius}, unadjusted=none)
+    """Without delta of a study that allows for nothing: beside an allowance it would learn no slopes."""
+    none: dict[str, Any] = {"unadjusted": {"outcome": 0, "distance": 0}} if delta == "0" else {}
+    study = make_aipw(2, delta=delta, outcome_model={"model": "ridge", "radius": radius}, **none)
     found = recipe(study, sizes_of(study, n))
     assert found.slopes_cost is not None
     return found
