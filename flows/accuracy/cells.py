@@ -6,7 +6,7 @@ computes an estimate of its own but ordinary least squares, which is private to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,16 +16,20 @@ from causalveil.flows.accuracy.populations import KnownPopulation
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.privacy import Level
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.inference.public_people import PublicPeople, thinned
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 # Noise of run k has this seed plus k.
 NOISE_SEED = 10**6
+# Of so many runs' people `plan` looks at the public columns, where these are public.
+PLANS = 5
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class AccuracyCell:
         bias: mean error.
         coverage: share of intervals that hold the truth.
         half_width: mean half-width.
-        planned: what `plan` expects of it.
+        planned: what `plan` expects of it; at label level of the people of the first runs, on average.
         said: how often the release said what of its adjustment.
     """
 
@@ -88,16 +92,34 @@ def run_cell(
         widths.append((found.interval.upper - found.interval.lower) / 2)
         words = str(found.details.get("adjustment", ""))
         said[words] = said.get(words, 0) + 1
-    planned = estimator_of(study).expected(study, sizes_of(study, units), population.stand_in(), None)["half_width"]
+    sizes, seen = sizes_of(study, units), seen_people(study, population, units, range(min(runs, PLANS)))
+    plans = [estimator_of(study).foresee(study, sizes, population.stand_in(), None, people) for people in seen]
     return AccuracyCell(
         runs=runs,
         error=float(np.sqrt(np.mean(np.square(errors)))),
         bias=float(np.mean(errors)),
         coverage=hits / runs,
         half_width=float(np.mean(widths)),
-        planned=float(planned),
+        planned=float(np.mean([plan["half_width"] for plan in plans])),
         said=said,
     )
+
+
+def people_read(study: EffectStudy) -> int:
+    """Of how many people `plan` looks at covariates and treatments; 0 where these are private."""
+    return estimator_of(study).reads(study) if study.privacy.level is Level.label else 0
+
+
+def seen_people(
+    study: EffectStudy, population: KnownPopulation, units: int, runs: range
+) -> Iterator[PublicPeople | None]:
+    """Whose covariates and treatments `plan` looks at: the people of each run, or nobody's where these are private."""
+    most = people_read(study)
+    if most == 0:
+        yield None
+        return
+    for run in runs:
+        yield PublicPeople(thinned(rows_of(study, population, units, run), most))
 
 
 def rows_of(study: EffectStudy, population: KnownPopulation, units: int, run: int) -> Rows:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.flows.accuracy.cells import NOISE_SEED, rows_of
+from causalveil.flows.accuracy.cells import NOISE_SEED, people_read, rows_of, seen_people
 from causalveil.flows.accuracy.later import LATER
 from causalveil.flows.accuracy.methods import CONFIDENCES, EPSILONS, METHODS, Method
 from causalveil.flows.accuracy.not_private import PLAIN
@@ -30,14 +30,12 @@ from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.privacy import Level
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.public_people import PublicPeople, thinned
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
 Row = dict[str, Any]
@@ -138,10 +136,7 @@ def measure(job: Job) -> list[Row]:
 def sees_people(job: Job) -> bool:
     """Whether `plan` sees covariates and treatments of the people of a run: of each run others."""
     method = METHODS[job.method]
-    if method.level != Level.label:
-        return False
-    study = study_of(tables(job.folders)[job.population], method, EPSILONS[0])
-    return estimator_of(study).reads(study) > 0
+    return bool(method.level) and people_read(study_of(tables(job.folders)[job.population], method, EPSILONS[0])) > 0
 
 
 def planned(job: Job) -> list[Row]:
@@ -151,7 +146,9 @@ def planned(job: Job) -> list[Row]:
     """
     method, population = METHODS[job.method], tables(job.folders)[job.population]
     told: dict[str, list[Row]] = {epsilon: [] for epsilon in EPSILONS if method.level}
-    for people in _people_of(job) if sees_people(job) else (None,):
+    runs = range(job.seed, job.seed + job.runs)
+    first = study_of(population, method, EPSILONS[0]) if method.level else None
+    for people in () if first is None else seen_people(first, population, job.units, runs):
         for epsilon, rows in told.items():
             row: Row = {"planned": math.nan, "low": math.nan, "high": math.nan, "warned": 1}
             with suppress(CausalveilError):
@@ -165,14 +162,6 @@ def planned(job: Job) -> list[Row]:
         | {name: _number(float(np.mean([row[name] for row in rows]))) for name in ("planned", "low", "high")}
         for epsilon, rows in told.items()
     ]
-
-
-def _people_of(job: Job) -> Iterator[PublicPeople]:
-    population = tables(job.folders)[job.population]
-    study = study_of(population, METHODS[job.method], EPSILONS[0])
-    most = estimator_of(study).reads(study)
-    for run in range(job.seed, job.seed + job.runs):
-        yield PublicPeople(thinned(rows_of(study, population, job.units, run), most))
 
 
 def study_of(population: KnownPopulation, method: Method, epsilon: str) -> EffectStudy:

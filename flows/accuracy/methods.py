@@ -81,7 +81,7 @@ METHODS: dict[str, Method] = {
         Method("aipw", "aipw", "sample", DELTA, 0.3, _aipw),
         Method("difference", "difference_in_means", "sample", DELTA, 0.3, _difference),
         Method("matching-label", "matching", "label", "0", 0.3, _matching, slow=True),
-        Method("regression-pure", "regression", "sample", "0", 0.3, _regression),
+        Method("regression-pure", "regression", "sample", "0", 1.0, _regression),
         Method("ipw-label", "ipw", "label", "0", 0.3, _ipw),
         Method("difference-label", "difference_in_means", "label", "0", 0.3, _difference),
         Method("aipw-pure", "aipw", "sample", "0", 0.2, _aipw),
