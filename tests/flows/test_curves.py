@@ -15,6 +15,7 @@ import pytest
 from causalveil.flows.cli.main import main
 from causalveil.flows.planning import curves
 from causalveil.flows.planning.curves import half_width, least_epsilon, with_epsilon
+from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import STUDIES, parse_study
@@ -39,7 +40,8 @@ def test_the_answer_is_enough_and_the_next_smaller_amount_is_not(name: str) -> N
     sizes = sizes_of(study, 50_000)
     wanted = 1.3 * half_width(with_epsilon(study, Decimal("1.37")), sizes, stand_in)
     epsilon, expected = least_epsilon(study, sizes, stand_in, wanted)
-    assert expected == half_width(with_epsilon(study, epsilon), sizes, stand_in) <= wanted
+    said = estimator_of(study).foresee(with_epsilon(study, epsilon), sizes, stand_in, None)
+    assert expected == said["half_width"] <= wanted
     assert len(epsilon.normalize().as_tuple().digits) <= 3
     digits = epsilon.as_tuple()
     smaller = epsilon - Decimal((0, (1,), digits.exponent))
@@ -54,7 +56,7 @@ def test_more_epsilon_or_more_units_never_widen(name: str) -> None:
     """
     rows = curves.curves(study_of(name), 20_000, StandIn())
     width = {(row["epsilon"], row["units"]): row["half_width"] for row in rows}
-    assert len(width) > 50
+    assert len(width) > 30
     for fixed, moving in ((0, 1), (1, 0)):
         for value in {key[fixed] for key in width}:
             line = sorted((key[moving], width[key]) for key in width if key[fixed] == value)

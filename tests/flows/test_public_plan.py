@@ -14,13 +14,17 @@ from causalveil.flows.accuracy.measure import stand_in_of, study_of
 from causalveil.flows.accuracy.methods import METHODS
 from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.flows.api import plan as plan_of
+from causalveil.flows.planning.curves import target
+from causalveil.flows.planning.expected import people_of
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.rehearse import rehearse_effect
-from causalveil.schemas.plan import Layout
+from causalveil.flows.sequence.study import known_sizes, plan_study
+from causalveil.schemas.plan import Layout, StandIn
 from causalveil.tasks.enclave import public_columns
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.public_columns import public_rows
 from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.inference.people import assumed
 from causalveil.tasks.inference.public_people import PublicPeople, thinned
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.studies import people, resolved, write_study
@@ -57,6 +61,19 @@ def test_public_columns_are_looked_at_and_outcomes_are_not(name: str, tmp_path: 
     older = frame.with_columns(age=pl.when(pl.col("treated") == 1).then(40 + pl.col("age") / 3).otherwise("age"))
     confounded = said_of(tmp_path / "c", name, older.with_columns(pl.col("age").cast(frame.schema["age"])))
     assert confounded["half_width"] > 1.05 * said["half_width"]
+
+
+def test_the_epsilon_for_a_width_is_the_one_at_which_a_plan_says_that_width(tmp_path: Path) -> None:
+    """By the same people: what their weights leave of imbalance no formula knows."""
+    frame, changes = people(400), LABEL | {"estimator": ESTIMATORS["ipw"]}
+    path = write_study(tmp_path / "a", frame=frame, study=changes, contract=OWNER)
+    study, declared = plan_study(path, None)
+    seen, wanted = people_of(path, study, declared), 0.8 * plan_of(path).expected["half_width"]
+    found = target(study, known_sizes(declared), assumed(study, StandIn()), wanted, seen)
+    privacy = LABEL["privacy"] | {"epsilon": found["epsilon"]}
+    said = said_of(tmp_path / "b", "ipw", frame, privacy=privacy)
+    assert found["expected"] == pytest.approx(said["half_width"], rel=1e-9)
+    assert found["expected"] <= wanted
 
 
 def test_where_the_people_are_not_at_hand_a_plan_speaks_of_people_who_nobody_is(tmp_path: Path) -> None:
