@@ -18,6 +18,7 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy
+from causalveil.tasks.aipw.shrinkage import LEAST_DEVIATION
 from causalveil.tasks.enclave.folds import fold_sizes
 from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.inference.assemble import Noise
@@ -50,6 +51,9 @@ PENALTIES = tuple(10 ** (exponent / 4) for exponent in range(-24, 5))
 # outcome's half range; slopes get the rest.
 ARM_PARTS = (Decimal("0.1"), Decimal("0.2"), Decimal("0.3"), Decimal("0.4"))
 ARM_NOISE = 0.02
+# Slopes that no interval counts are learnt where they cost it nothing: noise in the mean square is then, at half of
+# this, a quarter of the least variance that is taken for one.
+FREE_NOISE = LEAST_DEVIATION**2 / 2
 
 
 class Cut(NamedTuple):
@@ -219,32 +223,31 @@ def candidates(study: AipwStudy, sizes: Sizes | None) -> tuple[Recipe, ...]:
         effect_cost=study.privacy.cost,
         constant=sum(isinstance(covariate, CategoricalCovariate) for covariate in study.covariates.values()),
     )
-    counted = _slopes_count(study, blank)
-    ways = (True, False) if counted else (False,)
+    counted = _slopes_count(study)
     if estimator.budget_shares != "auto":
         declared = estimator.budget_shares
         shares = (declared.propensity, declared.outcome_model, declared.effect)
-        found = [_divide(study, blank, shares, slopes=slopes) for slopes in ways]
+        found = [_divide(study, blank, shares, slopes=slopes) for slopes in (True, False)]
     elif estimator.propensity.penalty != "auto":
-        found = [_divide(study, blank, BOTH_MODELS, slopes=slopes) for slopes in ways]
+        found = [_divide(study, blank, BOTH_MODELS, slopes=slopes) for slopes in (True, False)]
     elif estimator.propensity.known is not None:
         found = [*_with_slopes(study, blank), _divide(study, blank, KNOWN_MEANS, slopes=False)]
     else:
-        both = _divide(study, blank, BOTH_MODELS, slopes=counted)
+        both = _divide(study, blank, BOTH_MODELS)
         found = [both] if both.penalty is not None and (both.slopes_cost is not None or not counted) else []
-        found += _with_slopes(study, blank) if counted else []
+        found += _with_slopes(study, blank) if counted else [_divide(study, blank, OUTCOME_MODEL, slopes=False)]
         found.append(_divide(study, blank, ARM_MEANS, slopes=False))
     return tuple(found) if sizes is not None else (found[0],)
 
 
-def _slopes_count(study: AipwStudy, blank: Recipe) -> bool:
+def _slopes_count(study: AipwStudy) -> bool:
     """Whether slopes can narrow an interval.
 
-    Without delta only the trace of several columns' second moments would be released, by which no slopes are believed:
-    all of the declared size is allowed for beside them, in deviations of the outcome, and these would be known the
-    worse for what slopes cost (``docs/proofs/aipw.md``, section 11).
+    Without delta only the trace of several columns' second moments is released, by which no slopes are believed: all of
+    the declared size is allowed for beside them, in deviations of the outcome, and these are known the worse for what
+    slopes cost (``docs/proofs/aipw.md``, section 11).
     """
-    believed = study.privacy.delta > 0 or blank.columns == 2
+    believed = study.privacy.delta > 0 or dimension(study) == 2
     return believed or study.estimator.propensity.known is not None or study.estimator.unadjusted.bias() == 0
 
 
@@ -286,11 +289,14 @@ def _divide(
     chosen = replace(
         blank, arms_cost=costs["arms"], propensity_cost=costs.get("propensity"), effect_cost=costs["effect"]
     )
-    part = _arm_part(study.privacy.cost, outcome / meets["arms"], chosen.trained_or_unknown(0))
+    counted, units = _slopes_count(study), chosen.trained_or_unknown(0)
+    noise = ARM_NOISE if counted else FREE_NOISE
+    part = _arm_part(study.privacy.cost, outcome / meets["arms"], units, noise)
     costs = divide(study.privacy.cost, {"arms": outcome * part, "slopes": outcome * (1 - part), **rest}, meets)
     split = replace(chosen, arms_cost=costs["arms"], slopes_cost=costs["slopes"], effect_cost=costs["effect"])
     signal = _signal(split)
-    if slopes and signal >= LEAST_SIGNAL:
+    free = counted or units is None or _deviation(4, split.arms_cost) / (units / 2) <= noise
+    if slopes and free and signal >= LEAST_SIGNAL:
         best = min(CUTS, key=lambda cut: _cut_error(study, cut, signal, chosen.columns - 1))
         chosen = replace(split, residuals=best.residual_sds, radius=_radius(study, best.row_sds))
     if chosen.propensity_cost is not None:
@@ -298,10 +304,10 @@ def _divide(
     return chosen
 
 
-def _arm_part(request: PrivacyCost, outcome: Decimal, units: int | None) -> Decimal:
-    """The least part of a fold's share for outcomes that keeps the noise of arm means small; at most 0.4."""
+def _arm_part(request: PrivacyCost, outcome: Decimal, units: int | None, noise: float) -> Decimal:
+    """The least part of a fold's share for outcomes that keeps arm means' ``noise`` small; at most 0.4."""
     for part in ARM_PARTS:
-        if units is None or _deviation(4, portion(request, outcome * part)) / (units / 2) <= ARM_NOISE:
+        if units is None or _deviation(4, portion(request, outcome * part)) / (units / 2) <= noise:
             return part
     return ARM_PARTS[-1]
 

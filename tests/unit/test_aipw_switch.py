@@ -22,9 +22,10 @@ from causalveil.tasks.aipw.expected import expected
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
 from causalveil.tasks.aipw.recipe import candidates
 from causalveil.tasks.aipw.scores import score_range
-from causalveil.tasks.aipw.shrinkage import CUTS, loose_part, plausible_signal, shrinkage_factor
+from causalveil.tasks.aipw.shrinkage import CUTS, LEAST_DEVIATION, loose_part, plausible_signal, shrinkage_factor
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.aipw_help import analysed, confounded, in_folds, in_memory, make_aipw
 
@@ -85,21 +86,24 @@ def test_without_delta_what_is_paid_for_a_model_widens_nothing_where_it_does_not
         assert max(widths.get((i + 1, j), 0.0), widths.get((i, j + 1), 0.0)) <= 1.02 * width
 
 
-def test_slopes_are_paid_for_only_where_an_interval_can_count_them() -> None:
-    """Without delta: of one covariate, in a trial, or where no confounding is allowed for."""
-    alone: dict[str, Any] = {"epsilon": "8", "delta": "0", "propensity": {"penalty": 0.01}}
+def test_slopes_that_no_interval_counts_are_learnt_only_where_arms_lose_nothing_by_them() -> None:
+    """Without delta and of more than one covariate: noise in the arms' mean square is then below any variance."""
     none = {"unadjusted": {"outcome": 0, "distance": 0}}
-    for p, changes, learnt in (
-        (2, alone, False),
-        (2, {"epsilon": "8", "delta": "0"}, False),
-        (2, alone | {"delta": "1e-6"}, True),
-        (1, alone, True),
-        (2, alone | none, True),
-        (2, {"epsilon": "8", "delta": "0", "propensity": {"known": 0.5}}, True),
+    for p, n, changes, learnt in (
+        (2, 30_000, {}, False),
+        (2, 30_000, {"propensity": {"penalty": 0.01}}, False),
+        (2, 1_000_000, {}, True),
+        (2, 30_000, {"delta": "1e-6"}, True),
+        (1, 30_000, {}, True),
+        (2, 30_000, none, True),
+        (2, 30_000, {"propensity": {"known": 0.5}}, True),
     ):
-        study = make_aipw(p, **changes)
-        ways = candidates(study, sizes_of(study, 1_000_000))
-        assert any(way.slopes_cost is not None for way in ways) == learnt, (p, changes)
+        study = make_aipw(p, **{"epsilon": "8", "delta": "0", **changes})
+        ways = candidates(study, sizes_of(study, n))
+        assert any(way.slopes_cost is not None for way in ways) == learnt, (p, n, changes)
+        if learnt and n > 30_000:
+            noise = Noise.of(ways[0].arm_sums_mechanism(0), 4).deviation
+            assert noise / ways[0].trained_on(0) < LEAST_DEVIATION**2 / 4
 
 
 def test_an_estimate_that_adjusts_for_nothing_says_so_and_allows_for_it() -> None:
