@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 
-from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import CategoricalCovariate, Covariate
@@ -18,6 +17,7 @@ from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.people import RARE, Rehearsed, enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.decide import choose, features_of, recipe
 from causalveil.tasks.regression.interval import ThreeReleases, findings
 from causalveil.tasks.regression.moments import moment_sums, moments_from
@@ -62,7 +62,7 @@ def ends(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> dict[str, f
     }
     if not trial:
         kinds["they have nothing to do with treatment"] = people(study, alone, count, randomised=True)
-    if any(_unscaled(one) for one in study.covariates.values()):
+    if Columns.of(study).unscaled:
         kinds["numbers are log-normal without a declared scale"] = people(study, stand_in, count, trial, skewed=True)
     if any(_has_levels(one) for one in study.covariates.values()):
         many = max(count, OF_LEVELS)
@@ -70,11 +70,6 @@ def ends(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> dict[str, f
             study, stand_in, many, trial, uneven=True
         )
     return {words: _mean(study, sizes, rows, FEW).half_width for words, rows in kinds.items()}
-
-
-def _unscaled(covariate: Covariate) -> bool:
-    """Whether it is a number that nobody says how to scale."""
-    return not _has_levels(covariate) and getattr(covariate, "scale", None) in (None, NumberScale.linear)
 
 
 def _has_levels(covariate: Covariate) -> bool:

@@ -45,6 +45,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "ipw": {},
     "aipw": {"estimator": {"name": "aipw"}},
     "regression": {"estimator": {"name": "regression"}},
+    "regression-lines": {"estimator": {"name": "regression", "basis": "linear"}},
     "asymptotic": {
         "estimator": {"name": "aipw", "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}},
     },

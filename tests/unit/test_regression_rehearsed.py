@@ -60,6 +60,7 @@ def test_the_range_is_over_what_may_be_true_of_the_declared_columns() -> None:
         "flags alone": ({"a": {"levels": ["x", "y"]}}, {}, {0, 1, 2, 4}),
         "numbers alone": ({"a": {"lower": 0, "upper": 1}}, {}, {0, 1, 2, 3}),
         "a declared scale": ({"a": {"lower": 1, "upper": 9, "scale": "log"}}, {}, {0, 1, 2}),
+        "a line, as declared": ({"a": {"lower": 1, "upper": 9, "scale": "linear"}}, {}, {0, 1, 2}),
         "a trial": ({"a": {"lower": 0, "upper": 1}}, {"trial": True}, {0, 1, 3}),
     }
     for name, (covariates, settings, told) in columns.items():
