@@ -7,6 +7,7 @@ stand-in population at the study's own size and budget. No row is read.
 from __future__ import annotations
 
 from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.asked.auto import AutoEstimator, options
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile
@@ -85,8 +86,8 @@ def chosen(studies: list[Study], asked: StudyFile, units: int | None) -> Study:
 def reason(study: Study, studies: list[Study], widths: list[float | None], units: int | None) -> str:
     """Why this one, in a sentence for people."""
     name, privacy = study.estimator.name, study.privacy
-    facts = f"level {privacy.level}, epsilon {privacy.epsilon:f}"
-    facts += f", delta {privacy.delta:g}" if privacy.level is not Level.label else ""
+    facts = f"level {privacy.level}, epsilon {amount_text(privacy.epsilon)}"
+    facts += f", delta {amount_text(privacy.delta)}" if privacy.level is not Level.label else ""
     facts += f", {units:,} units" if units is not None else ""
     others = [
         f"{other.estimator.name} {width:.3g}"
