@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.tasks.aipw.outcome_model import ArmSummary
@@ -113,7 +113,11 @@ class AipwAdjustment:
 
 
 def adjustment(
-    study: AipwStudy, recipe: Recipe, summaries: Sequence[ArmSummary], nuisances: Sequence[Nuisances]
+    study: AipwStudy,
+    recipe: Recipe,
+    summaries: Sequence[ArmSummary],
+    nuisances: Sequence[Nuisances],
+    deviation: float | None = None,
 ) -> AipwAdjustment:
     """What these released models do about confounding.
 
@@ -122,7 +126,10 @@ def adjustment(
         recipe: its charges and sizes.
         summaries: of each fold's training units.
         nuisances: by which each fold is scored.
+        deviation: of the outcome within arms, where it is known better than by the summaries.
     """
+    if deviation is not None:
+        summaries = [replace(found, deviation=deviation) for found in summaries]
     # What moments that say nothing leave is measured by this alone, and noise has made the smaller ones small.
     largest = max(found.deviation for found in summaries)
     parts = zip(recipe.known_sizes, summaries, nuisances, strict=True)

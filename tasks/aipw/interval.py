@@ -19,6 +19,7 @@ from causalveil.tasks.aipw.adjustment import AipwAdjustment, adjustment, are_wei
 from causalveil.tasks.aipw.outcome_model import ArmSummary
 from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange
+from causalveil.tasks.aipw.shrinkage import LEAST_DEVIATION
 from causalveil.tasks.enclave.normalise import feature_names
 from causalveil.tasks.inference import bernstein
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
@@ -88,7 +89,9 @@ def assembled(
     models = nuisance_variance(study, recipe, summaries, nuisances) * (study.outcome.width / 2) ** 2
     # Both are symmetric around zero and independent: their variances add up.
     whole = replace(estimate, noise=math.hypot(estimate.noise, math.sqrt(models) / noise.deviation))
-    omitted, adjusted = study.estimator.omitted_confounding, adjustment(study, recipe, summaries, nuisances)
+    # What is decided rests on the arms alone, so that what scores tell favours no way of adjusting.
+    sharper = None if quick else _deviation_by_scores(study, recipe, summaries, nuisances, estimate, noise)
+    omitted, adjusted = study.estimator.omitted_confounding, adjustment(study, recipe, summaries, nuisances, sharper)
     whole = replace(
         whole,
         allowance=None if quick else variance_allowance(whole, noise, study.confidence),
@@ -158,6 +161,34 @@ def _estimate(released: FloatArray, bound: ScoreRange, units: int, half_outcome:
         # Of numbers in [-1, 1].
         largest_variance=unit**2 / units,
     )
+
+
+def _deviation_by_scores(
+    study: AipwStudy,
+    recipe: Recipe,
+    summaries: Sequence[ArmSummary],
+    nuisances: Sequence[Nuisances],
+    estimate: Estimate,
+    noise: Noise,
+) -> float | None:
+    """The outcome's deviation within arms as the scores tell it, scaled; None where the arm sums tell it better.
+
+    Without slopes and weights Var Gamma is that of outcomes around their arms' means times p/w^2 + (1 - p)/(1 - w)^2, w
+    the share that divides scores. The noise in it, one deviation, is added.
+    """
+    if are_weighted(nuisances) or any(models.outcome.adjusts for models in nuisances):
+        return None
+    units, half = sum(recipe.known_sizes), study.outcome.width / 2
+    factor = arms_noise = 0.0
+    for fold, found in enumerate(summaries):
+        part, used = recipe.known_sizes[fold] / units, study.estimator.propensity.clipped(found.treated_share)
+        factor += part * (found.treated_share / used**2 + (1 - found.treated_share) / (1 - used) ** 2)
+        arms_noise += (part * Noise.of(recipe.arm_sums_mechanism(fold), 4).deviation / recipe.trained_on(fold)) ** 2
+    unit = units / factor / half**2
+    scores_noise = noise.deviation * estimate.variance_noise * unit
+    if scores_noise**2 > arms_noise:
+        return None
+    return min(1.0, math.sqrt(max(estimate.variance * unit, scores_noise, LEAST_DEVIATION**2)))
 
 
 def nuisance_variance(
