@@ -52,10 +52,13 @@ def test_coverage_of_a_confounded_population(confidence: float) -> None:
     [(2, 3_000, "0.5", "1e-5"), (5, 20_000, "1", "1e-6"), (20, 60_000, "1", "1e-6"), (3, 20_000, "2", "0")],
 )
 def test_coverage_over_sizes_and_budgets(p: int, n: int, epsilon: str, delta: str) -> None:
-    """400 runs each: Monte-Carlo error 1.1 %; within three points of 95 %, two for the approximations."""
+    """400 runs each: Monte-Carlo error 1.1 %; at most four points below 95 %, three and one for the approximations.
+
+    Intervals that allow for what cuts, noisy slopes or the declared confounding may leave cover more.
+    """
     found, error, spread = coverage(400, n, p=p, epsilon=epsilon, delta=delta)
     print(f"p {p}, n {n}, eps {epsilon}: coverage {found:.3f}, mean error {error:.4f}, spread {spread:.3f}")
-    assert abs(found - 0.95) <= 0.04
+    assert found >= 0.91
 
 
 def test_half_the_noise_in_the_books_is_caught() -> None:
