@@ -174,7 +174,7 @@ def _deviation_by_scores(
     """The outcome's deviation within arms as the scores tell it, scaled; None where the arm sums tell it better.
 
     Without slopes and weights Var Gamma is that of outcomes around their arms' means times p/w^2 + (1 - p)/(1 - w)^2, w
-    the share that divides scores. The noise in it, one deviation, is added.
+    the share that divides scores. Half a deviation of the noise in its square is added, and one is a floor.
     """
     if are_weighted(nuisances) or any(models.outcome.adjusts for models in nuisances):
         return None
@@ -188,7 +188,7 @@ def _deviation_by_scores(
     scores_noise = noise.deviation * estimate.variance_noise * unit
     if scores_noise**2 > arms_noise:
         return None
-    return min(1.0, math.sqrt(max(estimate.variance * unit, scores_noise, LEAST_DEVIATION**2)))
+    return min(1.0, math.sqrt(max(estimate.variance * unit + scores_noise / 2, scores_noise, LEAST_DEVIATION**2)))
 
 
 def nuisance_variance(
