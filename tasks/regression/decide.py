@@ -25,8 +25,8 @@ from causalveil.tasks.regression.scales import Scales, scales_from
 from causalveil.tasks.regression.skewed import drowned
 
 # Of the stand-in population: the share of an arm's variance that covariates explain, and the arms' distance in their
-# metric; 0 in a trial.
-EXPLAINED, DISTANCE = 0.3, 1.0
+# metric. In a trial the distance is 0, and covariates are declared for nothing but what they explain.
+EXPLAINED, EXPLAINED_IN_TRIAL, DISTANCE = 0.3, 0.5, 1.0
 # Its outcomes' deviation, of the declared range: ranges leave room for the few that lie far out.
 SPREAD = 1 / 16
 # A richer basis is taken where it makes the expected interval at most this much wider.
@@ -260,10 +260,11 @@ def expected_moments(
     square = (scales.spread / scales.limit) ** 2
     cross_error = plan.own_noise(noise) / units
     apart_error = noise / units * scales.larger / scales.between
-    distance = 0.0 if study.estimator.trial else DISTANCE**2
+    trial = study.estimator.trial
+    distance, explained = (0.0, EXPLAINED_IN_TRIAL) if trial else (DISTANCE**2, EXPLAINED)
     # In the metric of all units, which the arms' distance widens.
     apart = math.sqrt(variance * distance / (1 + scales.between * distance) + d * apart_error**2)
-    cross = math.sqrt(variance * EXPLAINED * square + d * cross_error**2)
+    cross = math.sqrt(variance * explained * square + d * cross_error**2)
     one, other = np.zeros(d), np.zeros(d)
     one[0] = 1.0
     other[:2] = (ALIKE, math.sqrt(1 - ALIKE**2)) if d > 1 else 1.0
