@@ -36,6 +36,9 @@ KURTOSIS, CUT_FACTOR = 15.0, 0.182
 LEAST_CUT, MOST_CUT = 4.0, 60.0
 # No squared length is divided by less.
 TINY = 1e-300
+# Of an outcome of two values chances are taken to leave this part of the confounding that is taken off, for each
+# deviation between the arms: they follow an S, and no line (section 8).
+CHANCES_UNSEEN = 0.07
 # Slopes of the two arms are taken to differ by this part of their own length.
 SLOPES_DIFFER = 0.5
 
@@ -287,6 +290,8 @@ def adjust(
         # What lines leave is no more than all that is declared, and no reason to leave everything.
         lines = moments.unseen * slopes * moments.apart
         unseen = max(float(lines[lines > 0].sum()), -float(lines[lines < 0].sum()))
+        if scales.at_ends:
+            unseen += CHANCES_UNSEEN * math.sqrt(distance) * abs(float(slopes @ moments.apart) + correction)
         # Nor are columns that noise hides, while others are seen: the estimate is better for these.
         found = replace(found, bias=found.bias + min(unseen, plain.bias) + share * plain.bias)
     total = moments.gram - between * np.outer(moments.apart, moments.apart)

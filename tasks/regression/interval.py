@@ -35,6 +35,7 @@ LEAST_VARIANCE = 0.25
 COVERS_MODELS = "noise of slopes and weights"
 COVERS_HIDDEN = "what noise hides in directions of the covariates"
 COVERS_LINES = "what lines do not show of skewed columns"
+COVERS_CHANCES = "chances of an outcome of two values, which follow no line"
 
 # What no released number shows, and the interval does not hold (proof, section 8).
 VARYING = "effects that differ with covariates, as far as the arms' covariances of them differ"
@@ -175,6 +176,8 @@ def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRelea
         also.append(COVERS_HIDDEN)
     if bias > 0 and choice.adjusted and found.features is not None and found.features.skewed.count:
         also.append(COVERS_LINES)
+    if bias > 0 and choice.adjusted and scales.at_ends:
+        also.append(COVERS_CHANCES)
     interval = interval.model_copy(update={"bias": bias, "covers": (*NOISY[:2], *also)})
     effect_noise = noise.deviation * effect.unit / recipe.units
     details: dict[str, float | int | str | bool] = {

@@ -26,6 +26,8 @@ ARM_WEIGHTS = (1.0, 1.0, math.sqrt(2), 1.0)
 # An arm's mean is half believed if its noise has this standard deviation, and hardly with a little more, since scores
 # reach as far as it lies from the middle of the declared range.
 PRIOR_MEAN_DEVIATION, BELIEF_POWER = 0.5, 4
+# Outcomes with a mean square above this, in half ranges, lie at both ends of their range, as 0 and 1 do.
+AT_ENDS = 0.9
 # Residuals are cut at so many of their standard deviations while moments are taken.
 CUT_DEVIATIONS = 3.0
 # No spread is taken to be smaller, in units of the outcome's half range.
@@ -70,6 +72,12 @@ class Scales:
     def between(self) -> float:
         """p (1 - p)."""
         return self.share * (1 - self.share)
+
+    @property
+    def at_ends(self) -> bool:
+        """Whether outcomes have two values, the ends of their declared range, or nearly."""
+        one, other = self.means
+        return self.spread**2 + self.share * one**2 + (1 - self.share) * other**2 > AT_ENDS
 
     @property
     def limit(self) -> float:
