@@ -1,9 +1,7 @@
 """What is adjusted for: outcome slopes b and balancing weights h, from the moments of release 2 alone.
 
-With W the inverse of the Gram matrix within arms, b = W q are the slopes of the outcome and h = W D those of weights
-that balance the arms; both unshrunk. The estimate errs by e_b' G e_h, the product of their errors: noise on q, on D and
-on the Gram matrix enters to second order, and is computed here. Post-processing: ``docs/proofs/regression.md``,
-sections 4 to 6.
+Both or neither, whichever makes the narrower interval, with where scores are cut and what is allowed for.
+Post-processing: ``docs/proofs/regression.md``, sections 4 to 6.
 """
 
 from __future__ import annotations
@@ -16,16 +14,11 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.aipw.shrinkage import positive_part
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.regression.fitted import FittedMoments, gram_bias, noise_variance
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.scales import Scales, farthest_score
-from causalveil.tasks.regression.spectrum import Spectrum, gram_variance
 
-# 1 - p (1 - p) D'G^-1 D is what treatment leaves of the covariates' variance; it is taken to be at least so much.
-LEAST_WITHIN = 0.2
-# Covariates are taken to explain at most 1 minus this of the residuals' mean square.
-LEAST_RESIDUAL = 0.05
 # What floored directions may hide is so many times the product of what they are seen to have.
 FLOORED_TIMES = 3.5
 # A column varies if its released variance is so many deviations of its noise above 0.
@@ -34,13 +27,9 @@ HIDDEN_DEVIATIONS = 1.0
 # cut than a wider one would lose to noise (section 5).
 KURTOSIS, CUT_FACTOR = 15.0, 0.182
 LEAST_CUT, MOST_CUT = 4.0, 60.0
-# No squared length is divided by less.
-TINY = 1e-300
 # Of an outcome of two values chances are taken to leave this part of the confounding that is taken off, for each
 # deviation between the arms: they follow an S, and no line (section 8).
 CHANCES_UNSEEN = 0.07
-# Slopes of the two arms are taken to differ by this part of their own length.
-SLOPES_DIFFER = 0.5
 
 
 def leaning(estimand: Estimand, share: float) -> tuple[float, float]:
@@ -204,64 +193,23 @@ def adjust(
         )
         slopes, weights = (np.append(vector, -float(coefficients @ vector)) for vector in (found.slopes, found.weights))
         return replace(found, slopes=slopes, weights=weights, apart=np.append(found.apart, 0.0)), seen
-    p, between, d = scales.share, scales.between, len(moments.cross)
-    spectrum = Spectrum.of(moments.gram, moments.gram_error)
-    inverse = spectrum.inverse
-    # Sherman and Morrison: the arms' distance, its noise taken off, leaves the Gram matrix within arms.
-    sure = positive_part(moments.apart, moments.apart_error)
-    g = inverse @ sure
-    within = inverse + between * np.outer(g, g) / max(1 - between * float(sure @ g), LEAST_WITHIN)
-    trace, trace_square = float(np.trace(within)), float(np.sum(within**2))
-    slopes, weights = within @ moments.cross, within @ moments.apart
-
-    slope_noise, weight_noise = moments.cross_error**2, moments.apart_error**2
-    distance = max(0.0, float(weights @ moments.apart) - weight_noise * trace)
-    explained = max(0.0, float(slopes @ moments.cross) - slope_noise * trace)
-    residual = max(moments.square - explained, LEAST_RESIDUAL * moments.square)
-    lean = leaning(estimand, p)
+    p, fitted, lean = scales.share, FittedMoments.of(moments, scales.between), leaning(estimand, scales.share)
+    slopes, weights, spectrum = fitted.slopes, fitted.weights, fitted.spectrum
     # H of the noisy weights: what balancing costs in variance.
-    cost = distance + weight_noise * trace
-    squares = ((1 + lean[0] ** 2 * cost) / p + (1 + lean[1] ** 2 * cost) / (1 - p)) * (residual + slope_noise * trace)
+    cost = fitted.distance + fitted.weight_noise * fitted.trace
+    squares = (1 + lean[0] ** 2 * cost) / p + (1 + lean[1] ** 2 * cost) / (1 - p)
+    squares *= fitted.residual + fitted.slope_noise * fitted.trace
     wide = score_cut(units, noise, p)
-    moved = float(weights @ moments.apart)
-    index = moved - weight_noise * trace
+    index = fitted.moved - fitted.weight_noise * fitted.trace
     # Both are in use: of a study the latter, of a protocol the former.
     farthest = farthest_score(
         scales,
         lean,
         (length * float(np.linalg.norm(slopes)), abs(float(slopes @ moments.apart))),
-        (length * float(np.linalg.norm(weights)), max(abs(moved), abs(index))),
+        (length * float(np.linalg.norm(weights)), max(abs(fitted.moved), abs(index))),
     )
     cut = min(wide, farthest / math.sqrt(squares))
-
-    # The mean of b'E W E h, E symmetric with independent entries of variance e^2 kappa, twice that on the diagonal.
-    gram_noise = moments.gram_error**2
-    one, other = spectrum.along(slopes), spectrum.along(weights)
-    turned = spectrum.vectors.T @ within @ spectrum.vectors
-    correction = float((one * other) @ (spectrum.kept * (1 + np.eye(d))) @ np.diagonal(turned))
-    correction += float(one @ (spectrum.kept * turned * (1 - np.eye(d))) @ other)
-    correction *= gram_noise
-    kept = gram_noise * float(spectrum.kept.mean())
-    slope_size = max(float(slopes @ slopes) - slope_noise * trace_square, 0.0)
-    weight_size = max(float(weights @ weights) - weight_noise * trace_square, 0.0)
-    second_order = slope_noise * weight_noise + kept * (slope_noise * weight_size + slope_size * weight_noise)
-    second_order *= trace_square
-    second_order += kept**2 * gram_variance(_of_size(slopes, slope_size), _of_size(weights, weight_size), within)
-    second_order += correction**2 / 4
-    # Where slopes differ between arms, noise in D moves the estimate by (p k0 - (1-p) k1) (b1 - b0)'e.
-    second_order += (p * lean[1] - (1 - p) * lean[0]) ** 2 * SLOPES_DIFFER**2 * slope_size * weight_noise
-
-    # A shift of the features' means moves the estimate by (b'shift)(h'shift), and with an arm's error e by k h'shift e.
-    shifted = moments.shifts**2
-    of_weights = float(shifted @ weights**2)
-    second_order += float(shifted @ slopes**2) * of_weights + 2 * float(shifted @ (slopes * weights)) ** 2
-    arms = sum((k * error / scales.limit) ** 2 for k, error in zip(lean, scales.mean_errors, strict=True))
-    second_order += of_weights * arms
-    # The arms' means of the features come from D: its noise e moves an arm's error by k h'e of it.
-    parts = zip(lean, (1 - p, p), scales.mean_errors, strict=True)
-    arms = sum((k * part * error / scales.limit) ** 2 for k, part, error in parts)
-    second_order += arms * weight_noise * float(weights @ weights)
-
+    correction = gram_bias(fitted, moments)
     drowned = spectrum.along(moments.cross) * spectrum.along(moments.apart) / spectrum.values * spectrum.floored
     bias = 0.0 if estimator.trial else FLOORED_TIMES * abs(float(drowned.sum()))
     found = Adjustment(
@@ -273,11 +221,11 @@ def adjust(
         leaning=lean,
         reach=cut * math.sqrt(squares),
         cut=cut,
-        second_order=second_order,
+        second_order=noise_variance(fitted, moments, scales, lean, correction),
         bias=bias,
         adjusted=True,
     )
-    plain = _plain(estimator, scales, estimand, d, wide, math.sqrt(moments.square / between))
+    plain = _plain(estimator, scales, estimand, len(slopes), wide, math.sqrt(moments.square / scales.between))
     # A column whose variance noise hides is not adjusted for, and shows nothing of what it confounds.
     own_variances = np.diagonal(moments.gram)[:columns]
     least = 0.0 if estimator.trial else HIDDEN_DEVIATIONS * math.sqrt(2) * moments.gram_error
@@ -287,21 +235,34 @@ def adjust(
     if not possible or share == 1.0 or expected_width(found, units, noise) > expected_width(plain, units, noise):
         found = plain
     elif not estimator.trial:
-        # What lines leave is no more than all that is declared, and no reason to leave everything.
-        lines = moments.unseen * slopes * moments.apart
-        unseen = max(float(lines[lines > 0].sum()), -float(lines[lines < 0].sum()))
-        if scales.at_ends:
-            unseen += CHANCES_UNSEEN * math.sqrt(distance) * abs(float(slopes @ moments.apart) + correction)
-        # Nor are columns that noise hides, while others are seen: the estimate is better for these.
-        found = replace(found, bias=found.bias + min(unseen, plain.bias) + share * plain.bias)
-    total = moments.gram - between * np.outer(moments.apart, moments.apart)
+        # What lines leave is no more than all that is declared, and no reason to leave everything. Nor are columns that
+        # noise hides, while others are seen: the estimate is better for these.
+        unseen = min(_left(scales, moments, fitted, correction), plain.bias)
+        found = replace(found, bias=found.bias + unseen + share * plain.bias)
+    return found, _seen(scales, moments, fitted, found.weights, hidden)
+
+
+def _left(scales: Scales, moments: JointMoments, fitted: FittedMoments, correction: float) -> float:
+    """What lines leave of confounding that they see: of skewed columns, and of an outcome of two values."""
+    lines = moments.unseen * fitted.slopes * moments.apart
+    unseen = max(float(lines[lines > 0].sum()), -float(lines[lines < 0].sum()))
+    if scales.at_ends:
+        taken_off = abs(float(fitted.slopes @ moments.apart) + correction)
+        unseen += CHANCES_UNSEEN * math.sqrt(fitted.distance) * taken_off
+    return unseen
+
+
+def _seen(scales: Scales, moments: JointMoments, fitted: FittedMoments, weights: FloatArray, hidden: int) -> Seen:
+    """``weights``: those in use; ``hidden``: number of columns whose own variance is not told from 0."""
+    spectrum, noise = fitted.spectrum, fitted.weight_noise
+    total = moments.gram - scales.between * np.outer(moments.apart, moments.apart)
     own = np.sqrt(np.maximum(np.diagonal(total), spectrum.floor * float(spectrum.values.mean())))
-    after = moments.apart - total @ found.weights
-    seen = Seen(
-        distance=distance,
+    after = moments.apart - total @ weights
+    return Seen(
+        distance=fitted.distance,
         # The variance of D'W D with normal noise on D: 4 s^2 |W D|^2 + 2 s^4 tr W^2.
-        distance_error=math.sqrt(4 * weight_noise * weight_size + 2 * weight_noise**2 * trace_square),
-        explained=min(explained / moments.square, 1.0),
+        distance_error=math.sqrt(4 * noise * fitted.weight_size + 2 * noise**2 * fitted.trace_square),
+        explained=min(fitted.explained / moments.square, 1.0),
         before=moments.apart / own,
         after=after / own,
         error=moments.apart_error / own,
@@ -309,13 +270,6 @@ def adjust(
         floor=spectrum.floor,
         hidden=hidden,
     )
-    return found, seen
-
-
-def _of_size(vector: FloatArray, square: float) -> FloatArray:
-    """The vector with this squared length."""
-    found: FloatArray = vector * math.sqrt(square / max(float(vector @ vector), TINY))
-    return found
 
 
 def expected_width(choice: Adjustment, units: int, noise: float) -> float:
