@@ -17,9 +17,10 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.aipw.adjustment import are_weighted
+from causalveil.tasks.aipw.candidates import EXPLAINED, candidates
 from causalveil.tasks.aipw.interval import assembled
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, summary_from, without_slopes
-from causalveil.tasks.aipw.recipe import EXPLAINED, MEANS_WEIGHT, Recipe, candidates
+from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange, fold_range, score_range
 from causalveil.tasks.aipw.shrinkage import SMALLEST_EIGENVALUE, are_told, loose_part, raised_by
 from causalveil.tasks.aipw.slopes import Moments, slopes_from

@@ -17,10 +17,10 @@ from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.aipw import stages
 from causalveil.tasks.aipw.adjustment import adjustment
+from causalveil.tasks.aipw.candidates import candidates
 from causalveil.tasks.aipw.decide import MODELS_WIDTH, recipe, settled
 from causalveil.tasks.aipw.expected import expected
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
-from causalveil.tasks.aipw.recipe import candidates
 from causalveil.tasks.aipw.scores import score_range
 from causalveil.tasks.aipw.shrinkage import CUTS, LEAST_DEVIATION, loose_part, plausible_signal, shrinkage_factor
 from causalveil.tasks.enclave.rows import Rows
