@@ -12,7 +12,7 @@ Every unit is in all three releases, which compose to the study's total.
 from __future__ import annotations
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.planning.regression import expected, warned
+from causalveil.flows.planning.regression import expected, formula, warned
 from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
@@ -22,7 +22,7 @@ from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.regression import stages
 from causalveil.tasks.regression.interval import ThreeReleases
 
-__all__ = ["declare", "estimate", "expected", "warned"]
+__all__ = ["declare", "estimate", "expected", "formula", "warned"]
 
 
 def declare(study: RegressionStudy, sizes: Sizes | None) -> tuple[Charge, ...]:

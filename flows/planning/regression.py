@@ -68,6 +68,11 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
     return {**numbers, "sentences": sentences, "warnings": warnings}
 
 
+def formula(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> float:
+    """Expected half-width without a rehearsal."""
+    return regression_expected.expected(study, sizes, stand_in).half_width
+
+
 def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
     """The warnings of :func:`expected` without an effect: they need no rehearsal."""
     recipe, warnings = decided(study, sizes), list[str]()

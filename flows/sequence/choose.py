@@ -14,7 +14,6 @@ from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
-from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
@@ -107,10 +106,6 @@ def expected_width(study: Study, units: int | None) -> float | None:
     if units is None or not isinstance(study, EffectStudy):
         return None
     try:
-        if isinstance(study, RegressionStudy):
-            from causalveil.tasks.regression import expected as regression_expected
-
-            return regression_expected.expected(study, sizes_of(study, units), StandIn()).half_width
         found = estimator_of(study).half_width(study, sizes_of(study, units), StandIn())
     except CausalveilError:
         return None

@@ -51,7 +51,7 @@ class Estimator(Generic[S]):
             ``sentences`` and ``warnings`` for people, numbers by name for scripts. ``half_width`` is among them if the
             estimator has an interval. Of a study whose covariates and treatments are public, the run's own people too.
         formula: the expected half-width by formulas alone, where ``expected`` rehearses: quick and smooth, for a choice
-            among estimators and for searches over epsilon.
+            among estimators.
         most_read: how many people of such a study ``expected`` wants at most; None: it knows nothing of them.
         warned: the warnings of ``expected`` alone, without an effect, where it has numbers that no warning speaks of: a
             run says nothing else of them.
@@ -119,9 +119,8 @@ def _matching() -> Estimator[MatchingStudy]:
         matching.declare,
         matching.estimate,
         matching.expected,
-        matching.formula,
-        matching.warned,
-        matching.reads,
+        warned=matching.warned,
+        most_read=matching.reads,
     )
 
 
@@ -144,7 +143,12 @@ def _regression() -> Estimator[RegressionStudy]:
     from causalveil.flows.estimators import regression
 
     return Estimator(
-        RegressionStudy, regression.declare, regression.estimate, regression.expected, warned=regression.warned
+        RegressionStudy,
+        regression.declare,
+        regression.estimate,
+        regression.expected,
+        regression.formula,
+        regression.warned,
     )
 
 

@@ -19,7 +19,6 @@ from causalveil.tasks.aipw.adjustment import AipwAdjustment, adjustment, are_wei
 from causalveil.tasks.aipw.outcome_model import ArmSummary
 from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange
-from causalveil.tasks.aipw.shrinkage import LEAST_DEVIATION
 from causalveil.tasks.enclave.normalise import feature_names
 from causalveil.tasks.inference import bernstein
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
@@ -28,6 +27,7 @@ from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
     bias_ratio,
     robustness_value,
+    sure_spread,
 )
 from causalveil.tasks.inference.variance_allowance import allowance
 from causalveil.tasks.machine.arrays import FloatArray
@@ -174,7 +174,7 @@ def _deviation_by_scores(
     """The outcome's deviation within arms as the scores tell it, scaled; None where the arm sums tell it better.
 
     Without slopes and weights Var Gamma is that of outcomes around their arms' means times p/w^2 + (1 - p)/(1 - w)^2, w
-    the share that divides scores. Half a deviation of the noise in its square is added, and one is a floor.
+    the share that divides scores.
     """
     if are_weighted(nuisances) or any(models.outcome.adjusts for models in nuisances):
         return None
@@ -188,7 +188,7 @@ def _deviation_by_scores(
     scores_noise = noise.deviation * estimate.variance_noise * unit
     if scores_noise**2 > arms_noise:
         return None
-    return min(1.0, math.sqrt(max(estimate.variance * unit + scores_noise / 2, scores_noise, LEAST_DEVIATION**2)))
+    return sure_spread(estimate.variance * unit, scores_noise)
 
 
 def nuisance_variance(

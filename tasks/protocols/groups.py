@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from causalveil.tasks.inference.confounding import sure_spread
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.joint import CellRecipe, JointRecipe
 from causalveil.tasks.protocols.sums import GroupContrast, MomentBlock, ScaleBlock
 from causalveil.tasks.regression.moments import LEAST_SQUARE, JointMoments
-from causalveil.tasks.regression.scales import Scales, arm_mean, columns_from, sure_share, sure_spread
+from causalveil.tasks.regression.scales import Scales, arm_mean, columns_from, sure_share
 
 # An arm's noisy number of units below so many noise deviations carries no answer.
 FLOOR_DEVIATIONS = 8.0

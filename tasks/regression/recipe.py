@@ -167,11 +167,12 @@ class RegressionRecipe:
         """
         if basis is Basis.linear:
             return True
-        features, borne = self.columns.features(basis), True
+        features = self.columns.features(basis)
         if basis is Basis.squares:
             beside = self.noise_ratio(features, self.columns.features(Basis.linear))
-            borne = beside <= BESIDE and beside**2 * math.sqrt(self.units or 0) <= BESIDE_SAMPLING
-        return borne and self.noise_ratio(features) <= PAIRS
+            if beside > BESIDE or beside**2 * math.sqrt(self.units or 0) > BESIDE_SAMPLING:
+                return False
+        return self.noise_ratio(features) <= PAIRS
 
     def noise_ratio(self, features: int, of: int | None = None) -> float:
         """rho of d features; infinite where there is no release 2. ``of``: of so many among them alone."""

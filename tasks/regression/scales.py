@@ -15,6 +15,7 @@ import numpy as np
 
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.confounding import sure_spread
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
 from causalveil.tasks.regression.columns import Columns
@@ -30,8 +31,6 @@ PRIOR_MEAN_DEVIATION, BELIEF_POWER = 0.5, 4
 AT_ENDS = 0.9
 # Residuals are cut at so many of their standard deviations while moments are taken.
 CUT_DEVIATIONS = 3.0
-# No spread is taken to be smaller, in units of the outcome's half range.
-LEAST_SPREAD = 0.02
 # The treated share is taken to be at least so many noise deviations from 0 and from 1, and so much.
 SHARE_DEVIATIONS = 2.0
 LEAST_SHARE, MOST_LEAST_SHARE = 0.005, 0.4
@@ -163,14 +162,6 @@ def arm_mean(total: float, share: float, error: float) -> tuple[float, float]:
     variance = (error / share) ** 2
     kept = 1 / (1 + (variance / PRIOR_MEAN_DEVIATION**2) ** BELIEF_POWER)
     return kept * min(max(total / share, -1.0), 1.0), min(math.sqrt(variance), PRIOR_MEAN_DEVIATION)
-
-
-def sure_spread(within: float, error: float) -> float:
-    """The standard deviation of u within arms, for which the interval of an unadjusted study allows.
-
-    Half a deviation of the noise of the squares is added, and one is a floor: it cannot be known better.
-    """
-    return min(1.0, math.sqrt(max(within + error / 2, error, LEAST_SPREAD**2)))
 
 
 def columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -8,25 +8,19 @@ from typing import Any
 import polars as pl
 import pytest
 
-from causalveil.flows.accuracy.cells import NOISE_SEED, rows_of
+from causalveil.flows.accuracy.cells import run_cell
 from causalveil.flows.accuracy.later import LATER
-from causalveil.flows.accuracy.measure import stand_in_of, study_of
 from causalveil.flows.accuracy.methods import METHODS
 from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.flows.api import plan as plan_of
 from causalveil.flows.planning.curves import target
 from causalveil.flows.planning.expected import people_of
-from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.flows.sequence.study import known_sizes, plan_study
 from causalveil.schemas.plan import Layout, StandIn
 from causalveil.tasks.enclave import public_columns
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.public_columns import public_rows
-from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.people import assumed
-from causalveil.tasks.inference.public_people import PublicPeople, thinned
-from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.studies import people, resolved, write_study
 
 LABEL: dict[str, Any] = {"privacy": {"level": "label", "delta": 0}}
@@ -127,17 +121,9 @@ def test_an_even_part_of_large_data_is_read(tmp_path: Path, monkeypatch: pytest.
 
 def off_by(name: str, units: int, method: str, epsilon: str, runs: int = 3) -> float:
     """The mean half-width that plans of the people of some runs expect over that of the runs."""
-    population = {**POPULATIONS, **LATER}[name]
-    study = study_of(population, METHODS[method], epsilon)
-    said, found = [], []
-    for run in range(runs):
-        rows = rows_of(study, population, units, run)
-        people = PublicPeople(thinned(rows, units)) if study.privacy.level == "label" else None
-        sizes, stand_in = sizes_of(study, units), stand_in_of(name, ())
-        said.append(estimator_of(study).foresee(study, sizes, stand_in, None, people)["half_width"])
-        interval = rehearse_effect(study, rows, RehearsalBudget(NOISE_SEED + run)).interval
-        found.append((interval.upper - interval.lower) / 2)
-    return sum(said) / sum(found) - 1
+    population, one = {**POPULATIONS, **LATER}[name], METHODS[method]
+    found = run_cell(population, one.estimator(population), units, epsilon, one.delta, runs, level=one.level)
+    return found.planned / found.half_width - 1
 
 
 @pytest.mark.parametrize("epsilon", ["0.5", "8"])
