@@ -33,6 +33,8 @@ from tests.postgres import WHY_NOT, WHY_NOT_SUPERUSER, database, script_as_super
 ROOT = Path(__file__).parents[2]
 CHECKOUT = ("flows", "tasks", "schemas", "src", "deploy", "data/sites", "pyproject.toml")
 PATIENTS = 6000
+# Seconds for one call of a server that other tests keep busy.
+PATIENCE = 180
 ROLES = ROOT / "deploy/roles.sql"
 
 
@@ -83,7 +85,7 @@ def ask(client: httpx.Client, method: str, path: str, **content: Any) -> Any:
 
 def fire(api: str, deployment: str) -> dict[str, Any]:
     """Create a run of a deployment and wait for its end; the flow run as the API tells it."""
-    with httpx.Client(base_url=api, timeout=60) as client:
+    with httpx.Client(base_url=api, timeout=PATIENCE) as client:
         found = ask(client, "GET", f"/deployments/name/{deployment}")
         run: dict[str, Any] = ask(client, "POST", f"/deployments/{found['id']}/create_flow_run", json={})
         deadline = time.monotonic() + 300
@@ -98,10 +100,11 @@ def events(api: str, name: str, run: str) -> list[dict[str, Any]]:
     wanted = {"filter": {"event": {"name": [name]}}}
     deadline = time.monotonic() + 30
     found: list[dict[str, Any]] = []
-    while not found and time.monotonic() < deadline:
-        stored = httpx.post(f"{api}/events/filter", json=wanted, timeout=30).raise_for_status().json()["events"]
-        found = [event for event in stored if event["payload"]["run"] == run]
-        time.sleep(0.2)
+    with httpx.Client(base_url=api, timeout=PATIENCE) as client:
+        while not found and time.monotonic() < deadline:
+            stored = ask(client, "POST", "/events/filter", json=wanted)["events"]
+            found = [event for event in stored if event["payload"]["run"] == run]
+            time.sleep(0.2)
     return found
 
 
