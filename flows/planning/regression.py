@@ -15,6 +15,10 @@ from causalveil.tasks.regression.interval import RICHER
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.rehearsed import ends, rehearsed
 
+ONE_LINE = (
+    "both arms share slopes at this size and budget: where effects differ with covariates that vary more in one arm "
+    "than in the other, the estimate is off by what its interval does not hold."
+)
 BASIS_IN_WORDS = {
     Basis.linear: "covariates are adjusted for linearly: squares, or products, would cost more than they bring at this "
     "size.",
@@ -89,6 +93,8 @@ def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]
         )
     elif not study.estimator.trial:
         warnings.append(BASIS_IN_WORDS[recipe.basis])
+    if recipe.moments is not None and not recipe.by_arm and not study.estimator.trial:
+        warnings.append(ONE_LINE)
     least = regression_expected.least_share(study, sizes)
     if least is not None and min(stand_in.treated, 1 - stand_in.treated) < least:
         warnings.append(

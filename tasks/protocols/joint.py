@@ -135,9 +135,9 @@ class CellRecipe(RegressionRecipe):
         """On each number of release 1 that all outcomes share."""
         return self.joint.scales_mechanism().known_scale
 
-    def moments_noise(self, features: int) -> float:
+    def moments_noise(self, features: int, by_arm: bool = False) -> float:
         """On each number of release 2 that all outcomes share."""
-        del features
+        del features, by_arm
         mechanism = self.joint.moments_mechanism()
         return 0.0 if mechanism is None else mechanism.known_scale
 

@@ -7,6 +7,7 @@ Post-processing: ``docs/proofs/regression.md``, sections 4 to 6.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -15,7 +16,7 @@ import numpy as np
 from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.regression.fitted import FittedMoments, gram_bias, noise_variance
+from causalveil.tasks.regression.fitted import Fits, FittedMoments, fits_of, gram_bias, noise_variance
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.scales import Scales, farthest_score
 
@@ -23,9 +24,9 @@ from causalveil.tasks.regression.scales import Scales, farthest_score
 FLOORED_TIMES = 3.5
 # A column varies if its released variance is so many deviations of its noise above 0.
 HIDDEN_DEVIATIONS = 1.0
-# Scores are cut at k of their standard deviations: where the worst distribution of this kurtosis loses no more to the
+# Scores are cut at k of their standard deviations: where the worst distribution of their kurtosis loses no more to the
 # cut than a wider one would lose to noise (section 5).
-KURTOSIS, CUT_FACTOR = 15.0, 0.182
+CUT_FACTOR = 0.182
 LEAST_CUT, MOST_CUT = 4.0, 60.0
 # Of an outcome of two values chances are taken to leave this part of the confounding that is taken off, for each
 # deviation between the arms: they follow an S, and no line (section 8).
@@ -37,15 +38,16 @@ def leaning(estimand: Estimand, share: float) -> tuple[float, float]:
     return {Estimand.ATE: (1 - share, share), Estimand.ATT: (0.0, 1.0), Estimand.ATC: (1.0, 0.0)}[estimand]
 
 
-def score_cut(units: int, noise: float, share: float) -> float:
+def score_cut(units: int, noise: float, scales: Scales) -> float:
     """k: scores are cut at so many of their standard deviations.
 
     By Markov's inequality scores of kurtosis K lose at most 27/256 K/k^3 deviations to a cut at k; with noise of
     k ``noise``/n the sum of both squares is least at k^4 = .182 K n/``noise``. Weights of 1/p and 1/(1-p) make kurtosis
     (p^-3 + (1-p)^-3)/(p^-1 + (1-p)^-1)^2 times that of residuals.
     """
+    share = scales.share
     of_weights = (share**-3 + (1 - share) ** -3) / (share**-1 + (1 - share) ** -1) ** 2
-    best: float = (CUT_FACTOR * KURTOSIS * of_weights * units / noise) ** 0.25
+    best: float = (CUT_FACTOR * scales.kurtosis * of_weights * units / noise) ** 0.25
     return min(max(best, LEAST_CUT), MOST_CUT)
 
 
@@ -59,6 +61,23 @@ def biased_quantile(bias: float, confidence: float) -> float:
     shift = bias**2
     square = chndtrix(confidence, 1, shift) if shift != 0 else 2 * gammaincinv(0.5, confidence)
     return math.sqrt(float(square))
+
+
+# An arm's own slopes and weights are used where they make the expected interval at most this much wider.
+BY_ARM_WIDTH = 1.05
+# Lines that serve both arms are seen to be off from so many deviations of noise.
+DIFFERING_DEVIATIONS = 3.0
+# Beyond so many times what the Gram matrices' noise adds on average, of which the size is hardly known.
+GRAM_BIASES = 2.0
+
+
+@dataclass(frozen=True)
+class ArmLine:
+    """Slopes b and weights h, each of shape (d,), and by how much the arms' means of h'xs differ."""
+
+    slopes: FloatArray
+    weights: FloatArray
+    index: float
 
 
 @dataclass(frozen=True)
@@ -77,6 +96,8 @@ class Adjustment:
         second_order: variance of the estimate by noise in both b and h.
         bias: largest bias that is allowed for.
         adjusted: whether b and h are in use.
+        controls: what controls have of their own in place of b, h and index; None: these serve both arms.
+        differing: by how much lines that serve both arms are seen to be off, since effects differ with covariates.
     """
 
     slopes: FloatArray
@@ -90,6 +111,38 @@ class Adjustment:
     second_order: float
     bias: float
     adjusted: bool
+    controls: ArmLine | None = None
+    differing: float = 0.0
+
+    @property
+    def lines(self) -> tuple[ArmLine, ArmLine]:
+        """Of treated and of controls."""
+        treated = ArmLine(self.slopes, self.weights, self.index)
+        return treated, self.controls or treated
+
+    @property
+    def both(self) -> ArmLine:
+        """Of both arms: each arm's by its part of the way."""
+        treated, control = self.lines
+        if self.controls is None:
+            return treated
+        k1, k0 = self.leaning
+        return ArmLine(
+            k1 * treated.slopes + k0 * control.slopes,
+            k1 * treated.weights + k0 * control.weights,
+            k1 * treated.index + k0 * control.index,
+        )
+
+    @property
+    def taken_off(self) -> float:
+        """By how much slopes move the difference of the arms' means, in units of L."""
+        return float(self.both.slopes @ self.apart) + self.correction
+
+    def off_by(self, differing: float) -> Adjustment:
+        """The same if lines that serve both arms are seen to be off by so much, which slopes by arm are not."""
+        if self.controls is not None or not self.adjusted or differing <= self.differing:
+            return self
+        return replace(self, bias=self.bias + differing - self.differing, differing=differing)
 
     def spread_over(self, places: IntArray, features: int) -> Adjustment:
         """The same among more features: those at other places have no slopes and no weights."""
@@ -99,7 +152,22 @@ class Adjustment:
             found[places] = vector
             return found
 
-        return replace(self, slopes=wide(self.slopes), weights=wide(self.weights), apart=wide(self.apart))
+        own = self.controls
+        controls = None if own is None else replace(own, slopes=wide(own.slopes), weights=wide(own.weights))
+        return replace(
+            self, slopes=wide(self.slopes), weights=wide(self.weights), apart=wide(self.apart), controls=controls
+        )
+
+    def with_constant(self, coefficients: FloatArray) -> Adjustment:
+        """The same with a constant as the last feature: others stood less it times their coefficient."""
+
+        def more(vector: FloatArray) -> FloatArray:
+            return np.append(vector, -float(coefficients @ vector))
+
+        own = self.controls
+        controls = None if own is None else replace(own, slopes=more(own.slopes), weights=more(own.weights))
+        apart = np.append(self.apart, 0.0)
+        return replace(self, slopes=more(self.slopes), weights=more(self.weights), apart=apart, controls=controls)
 
 
 @dataclass(frozen=True)
@@ -142,7 +210,7 @@ def unadjusted(
         noise: standard deviation of the noise on the sum of scores.
     """
     deviation = math.sqrt(1 / scales.between) * scales.spread / scales.limit
-    return _plain(estimator, scales, estimand, 0, score_cut(units, noise, scales.share), deviation)
+    return _plain(estimator, scales, estimand, 0, score_cut(units, noise, scales), deviation)
 
 
 def _plain(
@@ -150,7 +218,7 @@ def _plain(
 ) -> Adjustment:
     """No slopes, no weights, and an allowance. Scores are cut no further out than they can lie."""
     nothing = np.zeros(features)
-    cut = min(cut, farthest_score(scales, (0.0, 0.0), (0.0, 0.0), (0.0, 0.0)) / deviation)
+    cut = min(cut, farthest_score(scales, (0.0, 0.0), [(0.0,) * 4] * 2) / deviation)
     declared = estimator.unadjusted
     relative = scales.spread / scales.limit
     bias = 0.0 if estimator.trial else relative * declared.bias()
@@ -191,41 +259,21 @@ def adjust(
         found, seen = adjust(
             estimator, scales, centred, estimand, units, noise, possible, columns=columns, length=length
         )
-        slopes, weights = (np.append(vector, -float(coefficients @ vector)) for vector in (found.slopes, found.weights))
-        return replace(found, slopes=slopes, weights=weights, apart=np.append(found.apart, 0.0)), seen
-    p, fitted, lean = scales.share, FittedMoments.of(moments, scales.between), leaning(estimand, scales.share)
-    slopes, weights, spectrum = fitted.slopes, fitted.weights, fitted.spectrum
-    # H of the noisy weights: what balancing costs in variance.
-    cost = fitted.distance + fitted.weight_noise * fitted.trace
-    squares = (1 + lean[0] ** 2 * cost) / p + (1 + lean[1] ** 2 * cost) / (1 - p)
-    squares *= fitted.residual + fitted.slope_noise * fitted.trace
-    wide = score_cut(units, noise, p)
-    index = fitted.moved - fitted.weight_noise * fitted.trace
-    # Both are in use: of a study the latter, of a protocol the former.
-    farthest = farthest_score(
-        scales,
-        lean,
-        (length * float(np.linalg.norm(slopes)), abs(float(slopes @ moments.apart))),
-        (length * float(np.linalg.norm(weights)), max(abs(fitted.moved), abs(index))),
-    )
-    cut = min(wide, farthest / math.sqrt(squares))
-    correction = gram_bias(fitted, moments)
-    drowned = spectrum.along(moments.cross) * spectrum.along(moments.apart) / spectrum.values * spectrum.floored
-    bias = 0.0 if estimator.trial else FLOORED_TIMES * abs(float(drowned.sum()))
-    found = Adjustment(
-        slopes=slopes,
-        weights=weights,
-        apart=moments.apart,
-        index=index,
-        correction=correction,
-        leaning=lean,
-        reach=cut * math.sqrt(squares),
-        cut=cut,
-        second_order=noise_variance(fitted, moments, scales, lean, correction),
-        bias=bias,
-        adjusted=True,
-    )
-    plain = _plain(estimator, scales, estimand, len(slopes), wide, math.sqrt(moments.square / scales.between))
+        return found.with_constant(coefficients), seen
+    lean, wide = leaning(estimand, scales.share), score_cut(units, noise, scales)
+    fits, own = fits_of(moments, scales.share)
+    found = _by_lines(estimator, scales, fits, lean, wide, length)
+    if own is not None:
+        by_arm = _by_lines(estimator, scales, own, lean, wide, length)
+        if not estimator.trial:
+            # Where effects differ with covariates, lines that serve both arms are off by so much.
+            off = max(abs(_differing(fits[0], own, lean)) - GRAM_BIASES * abs(by_arm.correction), 0.0)
+            noisy = found.second_order + by_arm.second_order
+            seen_off = math.sqrt(off**2 - noisy) if off > DIFFERING_DEVIATIONS * math.sqrt(noisy) else 0.0
+            found = found.off_by(seen_off)
+        if expected_width(by_arm, units, noise) <= BY_ARM_WIDTH * expected_width(found, units, noise):
+            found, fits = replace(by_arm, differing=found.differing), own
+    plain = _plain(estimator, scales, estimand, len(found.slopes), wide, math.sqrt(moments.square / scales.between))
     # A column whose variance noise hides is not adjusted for, and shows nothing of what it confounds.
     own_variances = np.diagonal(moments.gram)[:columns]
     least = 0.0 if estimator.trial else HIDDEN_DEVIATIONS * math.sqrt(2) * moments.gram_error
@@ -237,32 +285,101 @@ def adjust(
     elif not estimator.trial:
         # What lines leave is no more than all that is declared, and no reason to leave everything. Nor are columns that
         # noise hides, while others are seen: the estimate is better for these.
-        unseen = min(_left(scales, moments, fitted, correction), plain.bias)
+        unseen = min(_left(scales, fits, found), plain.bias)
         found = replace(found, bias=found.bias + unseen + share * plain.bias)
-    return found, _seen(scales, moments, fitted, found.weights, hidden)
+    return found, _seen(moments, fits, found, hidden)
 
 
-def _left(scales: Scales, moments: JointMoments, fitted: FittedMoments, correction: float) -> float:
+def _by_lines(
+    estimator: RegressionEstimator, scales: Scales, fits: Fits, lean: tuple[float, float], wide: float, length: float
+) -> Adjustment:
+    """Slopes and weights of treated and controls in use; ``wide``: scores are cut at no more of their deviations."""
+    parts = scales.share, 1 - scales.share
+    squares, lines, farthest = 0.0, [], []
+    for fitted, other, k, part in zip(fits, reversed(fits), lean, parts, strict=True):
+        # An arm that stays where it is needs the other's line, which tells how that one moves.
+        slopes, weights = (fitted if k > 0 else other).slopes, fitted.weights
+        # H of the noisy weights: what balancing costs in variance.
+        cost = fitted.distance + fitted.weight_noise * fitted.trace
+        squares += (1 + k**2 * cost) / part * (fitted.residual + fitted.slope_noise * fitted.trace)
+        index = fitted.moved - fitted.weight_noise * fitted.trace
+        lines.append(ArmLine(slopes, weights, index))
+        # Both are in use: of a study the latter, of a protocol the former.
+        longest = length * float(np.linalg.norm(weights)), max(abs(fitted.moved), abs(index))
+        farthest.append((length * float(np.linalg.norm(slopes)), abs(float(slopes @ fitted.moments.apart)), *longest))
+    treated, control = lines
+    reached = farthest_score(scales, lean, farthest)
+    if fits[0] is not fits[1]:
+        differ = treated.slopes - control.slopes
+        reached += length * float(np.linalg.norm(differ))
+        squares += sum(
+            part * float(differ @ fitted.moments.gram @ differ) for part, fitted in zip(parts, fits, strict=True)
+        )
+    cut = min(wide, reached / math.sqrt(squares))
+    drowned = sum(k * _drowned(fitted) for k, fitted in zip(lean, fits, strict=True))
+    return Adjustment(
+        slopes=treated.slopes,
+        weights=treated.weights,
+        apart=fits[0].moments.apart,
+        index=treated.index,
+        correction=sum(k * gram_bias(fitted) for k, fitted in zip(lean, fits, strict=True)),
+        leaning=lean,
+        reach=cut * math.sqrt(squares),
+        cut=cut,
+        second_order=noise_variance(fits, scales, lean),
+        bias=0.0 if estimator.trial else FLOORED_TIMES * abs(drowned),
+        adjusted=True,
+        controls=None if fits[0] is fits[1] else control,
+    )
+
+
+def _drowned(fitted: FittedMoments) -> float:
+    """What directions that noise hides are seen to confound."""
+    moments, spectrum = fitted.moments, fitted.spectrum
+    along = spectrum.along(moments.cross) * spectrum.along(moments.apart)
+    return float((along / spectrum.values * spectrum.floored).sum())
+
+
+def _differing(both: FittedMoments, own: Fits, lean: tuple[float, float]) -> float:
+    """By how much lines that serve both arms are off if each arm follows its own (section 8)."""
+    parts = [
+        k * float((fitted.slopes - both.slopes) @ (both.moments.apart - fitted.covariance @ both.weights))
+        for k, fitted in zip(lean, own, strict=True)
+    ]
+    return sum(parts)
+
+
+def _left(scales: Scales, fits: Fits, found: Adjustment) -> float:
     """What lines leave of confounding that they see: of skewed columns, and of an outcome of two values."""
-    lines = moments.unseen * fitted.slopes * moments.apart
+    lines = fits[0].moments.unseen * found.both.slopes * found.apart
     unseen = max(float(lines[lines > 0].sum()), -float(lines[lines < 0].sum()))
     if scales.at_ends:
-        taken_off = abs(float(fitted.slopes @ moments.apart) + correction)
-        unseen += CHANCES_UNSEEN * math.sqrt(fitted.distance) * taken_off
+        distance = sum(k * fitted.distance for k, fitted in zip(found.leaning, fits, strict=True))
+        unseen += CHANCES_UNSEEN * math.sqrt(distance) * abs(found.taken_off)
     return unseen
 
 
-def _seen(scales: Scales, moments: JointMoments, fitted: FittedMoments, weights: FloatArray, hidden: int) -> Seen:
-    """``weights``: those in use; ``hidden``: number of columns whose own variance is not told from 0."""
-    spectrum, noise = fitted.spectrum, fitted.weight_noise
-    total = moments.gram - scales.between * np.outer(moments.apart, moments.apart)
-    own = np.sqrt(np.maximum(np.diagonal(total), spectrum.floor * float(spectrum.values.mean())))
-    after = moments.apart - total @ weights
+def _seen(moments: JointMoments, fits: Fits, found: Adjustment, hidden: int) -> Seen:
+    """``hidden``: number of columns whose own variance is not told from 0."""
+    lines = list(zip(found.leaning, fits, found.lines, strict=True))
+
+    def mean(of_arms: Iterable[float]) -> float:
+        return sum(k * number for k, number in zip(found.leaning, of_arms, strict=True))
+
+    worst = max(fits, key=lambda fitted: fitted.spectrum.floor)
+    spectrum, noise = worst.spectrum, worst.weight_noise
+    covariance = sum((k * fitted.covariance for k, fitted, _ in lines), np.zeros_like(moments.gram))
+    own = np.sqrt(np.maximum(np.diagonal(covariance), spectrum.floor * float(spectrum.values.mean())))
+    after = moments.apart - sum(
+        (k * (fitted.covariance @ line.weights) for k, fitted, line in lines), np.zeros_like(moments.apart)
+    )
     return Seen(
-        distance=fitted.distance,
+        distance=mean(fitted.distance for fitted in fits),
         # The variance of D'W D with normal noise on D: 4 s^2 |W D|^2 + 2 s^4 tr W^2.
-        distance_error=math.sqrt(4 * noise * fitted.weight_size + 2 * noise**2 * fitted.trace_square),
-        explained=min(fitted.explained / moments.square, 1.0),
+        distance_error=math.sqrt(
+            mean(4 * noise * fitted.weight_size + 2 * noise**2 * fitted.trace_square for fitted in fits)
+        ),
+        explained=min(mean(fitted.explained for fitted in fits) / moments.square, 1.0),
         before=moments.apart / own,
         after=after / own,
         error=moments.apart_error / own,

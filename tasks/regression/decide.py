@@ -19,7 +19,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.adjustment import Adjustment, Seen, adjust, expected_width, unadjusted
 from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
-from causalveil.tasks.regression.moments import JointMoments
+from causalveil.tasks.regression.moments import JointMoments, of_arm
 from causalveil.tasks.regression.recipe import PARTLY, Judged, RegressionRecipe, arms_recipe, full_recipe, itself
 from causalveil.tasks.regression.scales import Scales, scales_from
 from causalveil.tasks.regression.skewed import drowned
@@ -84,6 +84,13 @@ def _recipe(asked: _Asked) -> RegressionRecipe:
     full, (choice, width) = replace(full, basis=bases[place]), found[place]
     if not choice.adjusted:
         return arms
+    # In a trial the arms' covariates are alike, and their slopes need not differ.
+    if judged is itself and not study.estimator.trial:
+        own = replace(full, by_arm=True)
+        chosen, _ = _expected_choice(study, replace(own, basis=Basis.linear))
+        _, wide = _expected_choice(study, own, keep=True)
+        if chosen.controls is not None and wide <= PAIRS_WIDTH * width:
+            full, width = own, wide
     # The scores of a study that adjusts have less than half of the budget that they would have alone.
     _, alone = _expected_choice(study, judged(arms))
     return full if width <= alone else arms
@@ -137,14 +144,36 @@ def features_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) 
     Raises:
         ValueError: the number of units is not known.
     """
-    features = plan.features(scales)
+    features = _basis_of(study, plan, scales)
+    return replace(features, by_arm=plan.by_arm and _bears_arms(study, plan, scales, features))
+
+
+def _basis_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) -> Features:
+    """Of both arms together: whether these bear slopes of their own is no reason to have more features."""
+
+    def by(basis: Basis) -> Features:
+        return replace(replace(plan, basis=basis).features(scales), by_arm=False)
+
+    features = by(plan.basis)
     if features.basis is Basis.linear or study.estimator.basis != "auto":
         return features
     if drowned(scales, plan.columns).any():
         # Of a number whose deviation noise hides, the square is a constant, which moves the arms' means.
-        return replace(plan, basis=Basis.linear).features(scales)
-    found = [replace(plan, basis=basis).features(scales) for basis in plan.columns.bases(features.basis)]
+        return by(Basis.linear)
+    found = [by(basis) for basis in plan.columns.bases(features.basis)]
     return found[_richest([_width_by(study, plan, scales, one) for one in found])]
+
+
+def _bears_arms(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features) -> bool:
+    """Whether lines of each arm would be in use, and their numbers do not blur what both arms share.
+
+    Few treated make them dear, and without delta noise grows with the number of numbers.
+    """
+    lines = replace(plan, basis=Basis.linear).features(scales)
+    if _expected_adjustment(study, plan, scales, lines, keep=True).controls is None:
+        return False
+    widths = [_width_by(study, plan, scales, replace(features, by_arm=by_arm)) for by_arm in (True, False)]
+    return widths[0] <= PAIRS_WIDTH * widths[1]
 
 
 def _richest(widths: Sequence[float]) -> int:
@@ -191,11 +220,13 @@ def adjusted_by(
     units, linear, noise = plan.units, plan.columns.features(Basis.linear), plan.effect_noise().deviation
     possible = plan.bears(scales, linear, plan.cut(linear))
 
-    def of(some: JointMoments) -> tuple[Adjustment, Seen]:
+    def of(some: JointMoments, basis: Basis) -> tuple[Adjustment, Seen]:
+        # Means of squares and products are known where a constant takes them up, and slopes by arm need them.
+        centred = features.constant or basis is Basis.linear
         return adjust(
             study.estimator,
             scales,
-            some,
+            some if centred else some.without_arms(),
             study.estimand,
             units,
             noise,
@@ -204,33 +235,34 @@ def adjusted_by(
             columns=len(plan.columns.kept),
         )
 
-    choice, seen = of(moments)
+    choice, seen = of(moments, features.basis)
     if features.basis is Basis.linear or study.estimator.basis != "auto" or keep:
         return choice, seen
 
     def plainer(basis: Basis) -> tuple[Adjustment, Seen]:
         places = features.places(basis)
-        plain, shown = of(moments.of(places))
+        plain, shown = of(moments.of(places), basis)
         wide = plain.spread_over(places, features.count)
         if choice.adjusted and plain.adjusted and not study.estimator.trial:
-            alike = moments.left_alike(places, wide.slopes, wide.weights, scales.between, drawn or units)
+            line = wide.both
+            alike = moments.left_alike(places, line.slopes, line.weights, scales.between, drawn or units)
             if abs(alike) > SURE:
                 # What is left out is seen to confound: what it took off beyond its noise, this basis leaves.
-                left = _taken_off(choice) - _taken_off(plain)
+                left = choice.taken_off - plain.taken_off
                 beyond = math.sqrt(max(left**2 - choice.second_order - plain.second_order, 0.0))
                 wide = replace(wide, bias=wide.bias + beyond)
         return wide, shown
 
     lines, *squares = [plainer(basis) for basis in reversed(plan.columns.bases(features.basis)[1:])]
+    # Noise is smallest in lines alone: what these see of effects that differ, richer bases miss as well.
+    choice, squares = (
+        choice.off_by(lines[0].differing),
+        [(one.off_by(lines[0].differing), shown) for one, shown in squares],
+    )
     if expected_width(choice, units, noise) <= PAIRS_WIDTH * expected_width(lines[0], units, noise):
         return choice, seen
     found = [*squares, lines]
     return found[_richest([expected_width(one, units, noise) for one, _ in found])]
-
-
-def _taken_off(choice: Adjustment) -> float:
-    """By how much slopes move the difference of the arms' means, in units of L."""
-    return float(choice.slopes @ choice.apart) + choice.correction
 
 
 def expected_scales(study: RegressionStudy, plan: RegressionRecipe, units: int, stand_in: StandIn) -> Scales:
@@ -255,7 +287,7 @@ def expected_moments(
     study: RegressionStudy, plan: RegressionRecipe, units: int, scales: Scales, features: Features
 ) -> JointMoments:
     """What release 2 says of it: lengths with their noise, so that what is taken off later is there."""
-    d, noise = features.count, plan.moments_noise(features.count)
+    d, noise = features.count, plan.moments_noise(features.count, features.by_arm)
     variance = 1 / (features.cut**2 * d)
     square = (scales.spread / scales.limit) ** 2
     cross_error = plan.own_noise(noise) / units
@@ -268,7 +300,7 @@ def expected_moments(
     one, other = np.zeros(d), np.zeros(d)
     one[0] = 1.0
     other[:2] = (ALIKE, math.sqrt(1 - ALIKE**2)) if d > 1 else 1.0
-    return JointMoments(
+    found = JointMoments(
         cross=cross * other,
         apart=apart * one,
         square=square,
@@ -279,3 +311,15 @@ def expected_moments(
         shifts=features.shifts,
         unseen=features.unseen,
     )
+    if not features.by_arm:
+        return found
+
+    def alone(share: float) -> JointMoments:
+        """An arm whose covariances and slopes are those of the other."""
+        own = of_arm(found, share)
+        noisy = math.sqrt(variance * explained * square + d * own.cross_error**2)
+        apart_square = variance * distance / (1 + scales.between * distance)
+        means = ((1 - share) ** 2 - scales.between) * apart_square * np.outer(one, one)
+        return replace(own, cross=noisy * other, gram=found.gram + means)
+
+    return replace(found, arms=(alone(scales.share), alone(1 - scales.share)))

@@ -37,7 +37,7 @@ class Features:
 
     ``cut``: c; rows are cut to the length c sqrt(d), where standardised features have sqrt(d) on average. ``constant``:
     whether a constant stands last. ``bent``: whether skewed columns are taken by their logarithm, and what a line has
-    beside it stands before the constant.
+    beside it stands before the constant. ``by_arm``: whether release 2 tells the arms apart.
     """
 
     columns: Columns
@@ -46,6 +46,7 @@ class Features:
     cut: float
     constant: bool = False
     bent: bool = False
+    by_arm: bool = False
 
     @cached_property
     def skewed(self) -> Skewed:

@@ -8,7 +8,7 @@ on the Gram matrix enters to second order. Post-processing: ``docs/proofs/regres
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,6 +33,8 @@ class FittedMoments:
     """What the moments say, and the noise in it. Residuals in units of L.
 
     Attributes:
+        moments: of both arms, or of one; features of mean 0 over both.
+        covariance: of the features within arms, or within that arm, its noise in it; shape (d, d).
         spectrum: of the Gram matrix.
         within: W, shape (d, d).
         trace, trace_square: tr W and tr W^2.
@@ -46,6 +48,8 @@ class FittedMoments:
         residual: mean square that covariates leave, above 0.
     """
 
+    moments: JointMoments
+    covariance: FloatArray
     spectrum: Spectrum
     within: FloatArray
     trace: float
@@ -63,7 +67,13 @@ class FittedMoments:
 
     @classmethod
     def of(cls, moments: JointMoments, between: float) -> FittedMoments:
-        """From moments whose features have mean 0; ``between``: p (1 - p)."""
+        """From moments whose features have mean 0 over both arms.
+
+        Args:
+            moments: of both arms, or of one.
+            between: by what D D' is multiplied to be the square that means add to the Gram matrix: p (1 - p) for both
+                arms, (1 - p)^2 for treated and p^2 for controls alone.
+        """
         spectrum = Spectrum.of(moments.gram, moments.gram_error)
         inverse = spectrum.inverse
         # Sherman and Morrison: the arms' distance, its noise taken off, leaves the Gram matrix within arms.
@@ -76,6 +86,8 @@ class FittedMoments:
         moved = float(weights @ moments.apart)
         explained = max(0.0, float(slopes @ moments.cross) - slope_noise * trace)
         return cls(
+            moments=moments,
+            covariance=moments.gram - between * np.outer(moments.apart, moments.apart),
             spectrum=spectrum,
             within=within,
             trace=trace,
@@ -93,7 +105,26 @@ class FittedMoments:
         )
 
 
-def gram_bias(fitted: FittedMoments, moments: JointMoments) -> float:
+Fits = tuple[FittedMoments, FittedMoments]
+
+
+def fits_of(moments: JointMoments, share: float) -> tuple[Fits, Fits | None]:
+    """Of treated and controls: from both arms' moments together, twice the same, and from each arm's own, if released.
+
+    ``share``: p.
+    """
+    both = FittedMoments.of(moments, share * (1 - share))
+    if moments.arms is None:
+        return (both, both), None
+    parts = share, 1 - share
+    treated, control = (FittedMoments.of(own, (1 - part) ** 2) for own, part in zip(moments.arms, parts, strict=True))
+    # Squares of residuals are released of both arms together.
+    left = moments.square - share * treated.explained - (1 - share) * control.explained
+    residual = max(left, LEAST_RESIDUAL * moments.square)
+    return (both, both), (replace(treated, residual=residual), replace(control, residual=residual))
+
+
+def gram_bias(fitted: FittedMoments) -> float:
     """c_E, by which the Gram matrix's noise moves the estimate on average.
 
     The mean of b'E W E h, E symmetric with independent entries of variance e^2 kappa, twice that on the diagonal.
@@ -103,41 +134,57 @@ def gram_bias(fitted: FittedMoments, moments: JointMoments) -> float:
     turned = spectrum.vectors.T @ fitted.within @ spectrum.vectors
     found = float((one * other) @ (spectrum.kept * (1 + np.eye(d))) @ np.diagonal(turned))
     found += float(one @ (spectrum.kept * turned * (1 - np.eye(d))) @ other)
-    return found * moments.gram_error**2
+    return found * fitted.moments.gram_error**2
 
 
-def noise_variance(
-    fitted: FittedMoments, moments: JointMoments, scales: Scales, lean: tuple[float, float], bias: float
-) -> float:
+def noise_variance(fits: Fits, scales: Scales, lean: tuple[float, float]) -> float:
     """Variance of the estimate by noise in both b and h, in units of L squared.
 
+    What noise does in one arm and in the other is taken to be alike where it may be.
+
     Args:
-        fitted: both.
-        moments: of release 2.
+        fits: of treated and of controls.
         scales: of release 1.
         lean: (k1, k0).
-        bias: of :func:`gram_bias`, which is known to its own size.
     """
-    slopes, weights, p = fitted.slopes, fitted.weights, scales.share
-    kept = moments.gram_error**2 * float(fitted.spectrum.kept.mean())
+    parts = scales.share, 1 - scales.share
+    found = _added(lean, [_products(fitted) for fitted in fits])
+    treated, control = fits
+    if treated is control:
+        # Where slopes differ between arms, noise in D moves the estimate by (p k0 - (1-p) k1) (b1 - b0)'e.
+        differ = (parts[0] * lean[1] - parts[1] * lean[0]) ** 2 * SLOPES_DIFFER**2
+        found += differ * treated.slope_size * treated.weight_noise
+    # A shift of the features' means moves the estimate by (b'shift)(h'shift), and with an arm's error e by k h'shift e.
+    found += _added(lean, [_by_shifts(fitted) for fitted in fits])
+    for fitted, k, part, error in zip(fits, lean, parts, scales.mean_errors, strict=True):
+        arm, squares = (k * error / scales.limit) ** 2, fitted.weights**2
+        found += arm * float(fitted.moments.shifts**2 @ squares)
+        # The arm's mean of the features comes from D: its noise e moves the arm's error by k h'e of it.
+        found += arm * (1 - part) ** 2 * fitted.weight_noise * float(squares.sum())
+    return found
+
+
+def _added(lean: tuple[float, float], variances: list[float]) -> float:
+    """Variance of k1 times one error and k0 times the other, which may be the same."""
+    return sum(k * math.sqrt(variance) for k, variance in zip(lean, variances, strict=True)) ** 2
+
+
+def _products(fitted: FittedMoments) -> float:
+    """Of e_b'G e_h, and of c_E, which is known to its own size."""
+    spectrum, gram_noise = fitted.spectrum, fitted.moments.gram_error**2
+    kept = gram_noise * float(spectrum.kept.mean())
     found = fitted.slope_noise * fitted.weight_noise
     found += kept * (fitted.slope_noise * fitted.weight_size + fitted.slope_size * fitted.weight_noise)
     found *= fitted.trace_square
-    sized = _of_size(slopes, fitted.slope_size), _of_size(weights, fitted.weight_size)
+    sized = _of_size(fitted.slopes, fitted.slope_size), _of_size(fitted.weights, fitted.weight_size)
     found += kept**2 * gram_variance(*sized, fitted.within)
-    found += bias**2 / 4
-    # Where slopes differ between arms, noise in D moves the estimate by (p k0 - (1-p) k1) (b1 - b0)'e.
-    found += (p * lean[1] - (1 - p) * lean[0]) ** 2 * SLOPES_DIFFER**2 * fitted.slope_size * fitted.weight_noise
-    # A shift of the features' means moves the estimate by (b'shift)(h'shift), and with an arm's error e by k h'shift e.
-    shifted = moments.shifts**2
-    of_weights = float(shifted @ weights**2)
-    found += float(shifted @ slopes**2) * of_weights + 2 * float(shifted @ (slopes * weights)) ** 2
-    arms = sum((k * error / scales.limit) ** 2 for k, error in zip(lean, scales.mean_errors, strict=True))
-    found += of_weights * arms
-    # The arms' means of the features come from D: its noise e moves an arm's error by k h'e of it.
-    parts = zip(lean, (1 - p, p), scales.mean_errors, strict=True)
-    arms = sum((k * part * error / scales.limit) ** 2 for k, part, error in parts)
-    return found + arms * fitted.weight_noise * float(weights @ weights)
+    return found + gram_bias(fitted) ** 2 / 4
+
+
+def _by_shifts(fitted: FittedMoments) -> float:
+    """Of (b'shift)(h'shift)."""
+    shifted, slopes, weights = fitted.moments.shifts**2, fitted.slopes, fitted.weights
+    return float(shifted @ slopes**2) * float(shifted @ weights**2) + 2 * float(shifted @ (slopes * weights)) ** 2
 
 
 def _of_size(vector: FloatArray, square: float) -> FloatArray:

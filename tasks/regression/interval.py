@@ -35,6 +35,7 @@ LEAST_VARIANCE = 0.25
 COVERS_MODELS = "noise of slopes and weights"
 COVERS_HIDDEN = "what noise hides in directions of the covariates"
 COVERS_LINES = "what lines do not show of skewed columns"
+COVERS_DIFFERING = "effects that are seen to differ with covariates, by slopes that serve both arms"
 COVERS_CHANCES = "chances of an outcome of two values, which follow no line"
 
 # What no released number shows, and the interval does not hold (proof, section 8).
@@ -94,7 +95,7 @@ def used_basis(found: ThreeReleases) -> Basis:
     """The plainest basis that holds all slopes: released squares and products that widen the interval have none."""
     if found.features is None:
         return Basis.linear
-    sloped = np.flatnonzero(found.choice.slopes)
+    sloped = np.flatnonzero(np.abs([line.slopes for line in found.choice.lines]).sum(axis=0))
     return next(basis for basis in Basis if np.isin(sloped, found.features.places(basis)).all())
 
 
@@ -138,7 +139,7 @@ def effect_of(
     moved = 1 - scales.share if side else 1.0
     start = scales.means[0] if side else scales.means[0] - scales.means[1]
     value = start * half + unit * mean
-    value -= moved * scales.limit * half * (float(choice.slopes @ choice.apart) + choice.correction)
+    value -= moved * scales.limit * half * choice.taken_off
     # Half a deviation of its noise is added to the mean square.
     spread = max(square + noise / units / 2 - mean**2, LEAST_VARIANCE / choice.cut**2)
     sampling = unit**2 * spread / units
@@ -176,6 +177,8 @@ def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRelea
         also.append(COVERS_HIDDEN)
     if bias > 0 and choice.adjusted and found.features is not None and found.features.skewed.count:
         also.append(COVERS_LINES)
+    if choice.adjusted and choice.controls is None and choice.differing > 0:
+        also.append(COVERS_DIFFERING)
     if bias > 0 and choice.adjusted and scales.at_ends:
         also.append(COVERS_CHANCES)
     interval = interval.model_copy(update={"bias": bias, "covers": (*NOISY[:2], *also)})
@@ -189,6 +192,7 @@ def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRelea
         "mean_treated": study.outcome.middle + half * scales.means[0],
         "mean_control": study.outcome.middle + half * scales.means[1],
         "spread": half * scales.spread,
+        "slopes_by_arm": found.choice.controls is not None,
         "features": 0 if found.features is None else found.features.count,
         "not_covered": not_covered(study, found),
     }
@@ -202,7 +206,9 @@ def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
         return "treatment that was not randomised"
     if not found.choice.adjusted:
         return NOT_COVERED_DECLARED
-    parts = ["confounding by what nobody recorded", VARYING]
+    parts = ["confounding by what nobody recorded"]
+    if found.choice.controls is None:
+        parts.append(VARYING)
     parts.append(BEYOND[used_basis(found)])
     wide = () if found.features is None else found.features.drowned
     if wide:

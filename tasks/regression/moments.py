@@ -2,7 +2,8 @@
 
 Rows xs in the unit ball, rho = (u - m_t)/L cut to [-1, 1], tau = (t - p)/max(p, 1 - p): the vector (sum xs rho,
 sum xs tau, sum rho^2, sum xs xs') with the Frobenius norm for the matrix has sensitivity sqrt(8), which is what its
-first two parts have at opposite rows alone (``docs/proofs/regression.md``, section 2).
+first two parts have at opposite rows alone. With s = 1 for treated and -1 for controls, (sum s xs xs'/2, sum .49 s xs
+rho) beside it tell the arms apart and make that 3 (``docs/proofs/regression.md``, section 2).
 """
 
 from __future__ import annotations
@@ -18,38 +19,51 @@ from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
 from causalveil.tasks.regression.features import Features
 
+# By what the differences of the arms' Gram matrices and cross moments are multiplied, and the sensitivities without and
+# with them.
+ARM_GRAM, ARM_CROSS = 0.5, 0.49
+SENSITIVITY, SENSITIVITY_BY_ARM = math.sqrt(8), 3.0
 # The mean square of residuals is taken to be at least half its noise and so much.
 LEAST_SQUARE = 1e-4
 
 
-def moment_numbers(features: int) -> int:
-    """How many numbers release 2 has with d features."""
-    return 2 * features + 1 + features * (features + 1) // 2
+def moment_numbers(features: int, by_arm: bool = False) -> int:
+    """How many numbers release 2 has with d features; ``by_arm``: with the arms' differences."""
+    own = features + features * (features + 1) // 2
+    return own + features + 1 + own * by_arm
 
 
 def moment_sums(pieces: Pieces, features: Features, workers: int = 1) -> FloatArray:
-    """The exact sums of release 2, shape (moment_numbers(d),).
+    """The exact sums of release 2, shape (moment_numbers(d, by_arm),): (q, D, square, matrix), then by arm (q, matrix).
 
     The matrix is its upper triangle row by row; entries off the diagonal are multiplied by sqrt(2), so that the
     Euclidean norm of the triangle is the Frobenius norm of the matrix.
     """
-    d, scales = features.count, features.scales
+    d, scales, by_arm = features.count, features.scales, features.by_arm
     upper = np.triu_indices(d)
     treated = on_lattice(np.array([-scales.share, 1 - scales.share]) / scales.larger)
 
     def of(rows: Rows) -> FloatArray:
         rho = on_lattice(scales.residuals(rows))
         tau = treated[(rows.t != 0).astype(np.intp)]
-        cross, apart, gram = np.zeros(d), np.zeros(d), np.zeros((d, d))
+        cross, apart, gram = np.zeros((2, d)), np.zeros(d), np.zeros((2, d, d))
         for first, xs in features.blocks(rows.x):
             part = slice(first, first + xs.shape[1])
-            cross += xs @ rho[part]
             apart += xs @ tau[part]
-            gram += xs @ xs.T
-        return np.concatenate([cross, apart, [rho @ rho], gram[upper]])
+            arms = (rows.t[part] == 0, rows.t[part] != 0) if by_arm else (slice(None),)
+            for arm, of_arm in enumerate(arms):
+                own = xs[:, of_arm]
+                cross[arm] += own @ rho[part][of_arm]
+                gram[arm] += own @ own.T
+        both = [cross.sum(axis=0), apart, [rho @ rho], gram.sum(axis=0)[upper]]
+        return np.concatenate(both + [cross[1] - cross[0], (gram[1] - gram[0])[upper]] * by_arm)
 
-    sums = exact_sums(pieces, of, moment_numbers(d), workers)
-    sums[2 * d + 1 :] *= np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+    sums, triangle = exact_sums(pieces, of, moment_numbers(d, by_arm), workers), len(upper[0])
+    off_diagonal = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+    sums[2 * d + 1 : 2 * d + 1 + triangle] *= off_diagonal
+    if by_arm:
+        sums[-triangle - d : -triangle] *= ARM_CROSS
+        sums[-triangle:] *= ARM_GRAM * off_diagonal
     return sums
 
 
@@ -66,6 +80,7 @@ class JointMoments:
         gram_error: of the noise on each entry of the Gram matrix off its diagonal; sqrt(2) times that on it.
         shifts: of what is left of each feature's mean, shape (d,).
         unseen: what is left of a feature's confounding over what it shows, shape (d,), >= 0.
+        arms: the same of treated and of controls alone, D, square and shifts those of both; None: not released.
     """
 
     cross: FloatArray
@@ -77,6 +92,7 @@ class JointMoments:
     gram_error: float
     shifts: FloatArray
     unseen: FloatArray
+    arms: tuple[JointMoments, JointMoments] | None = None
 
     def of(self, places: IntArray) -> JointMoments:
         """Moments of these features alone."""
@@ -87,6 +103,7 @@ class JointMoments:
             shifts=self.shifts[places],
             unseen=self.unseen[places],
             gram=self.gram[np.ix_(places, places)],
+            arms=None if self.arms is None else (self.arms[0].of(places), self.arms[1].of(places)),
         )
 
     def centred(self) -> tuple[JointMoments, FloatArray]:
@@ -96,15 +113,25 @@ class JointMoments:
         constant has about mean 0.
         """
         coefficients = self.gram[:-1, -1] / max(float(self.gram[-1, -1]), self.gram_error)
-        found = replace(
+        return self._less(coefficients), coefficients
+
+    def without_arms(self) -> JointMoments:
+        """Both arms' moments together alone."""
+        return replace(self, arms=None)
+
+    def _less(self, coefficients: FloatArray) -> JointMoments:
+        """Moments of all features but the last, each less its coefficient, shape (d - 1,), times the last."""
+        across = np.outer(coefficients, self.gram[:-1, -1])
+        own = float(self.gram[-1, -1]) * np.outer(coefficients, coefficients)
+        return replace(
             self,
             cross=self.cross[:-1] - coefficients * self.cross[-1],
             apart=self.apart[:-1] - coefficients * self.apart[-1],
             shifts=self.shifts[:-1],
             unseen=self.unseen[:-1],
-            gram=self.gram[:-1, :-1] - np.outer(coefficients, self.gram[:-1, -1]),
+            gram=self.gram[:-1, :-1] - across - across.T + own,
+            arms=None if self.arms is None else (self.arms[0]._less(coefficients), self.arms[1]._less(coefficients)),
         )
-        return found, coefficients
 
     def left_alike(self, lines: IntArray, slopes: FloatArray, weights: FloatArray, between: float, units: int) -> float:
         """How clearly the other features still part the arms as they move the outcome once lines are adjusted for.
@@ -144,20 +171,42 @@ def moments_from(released: FloatArray, units: int, noise: float, features: Featu
         features: whose moments they are.
     """
     d, scales = features.count, features.scales
-    upper = np.triu_indices(d)
-    means = released / units
-    triangle = np.zeros((d, d))
-    triangle[upper] = means[2 * d + 1 :] * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
+    means, pooled = released / units, moment_numbers(d)
     # tau is (t - p)/max(p, 1 - p), and the mean of (t - p) xs is p (1 - p) D.
     per_tau = scales.larger / scales.between
-    return JointMoments(
+    found = JointMoments(
         cross=means[:d],
         apart=means[d : 2 * d] * per_tau,
         square=max(float(means[2 * d]), noise / units / 2 + LEAST_SQUARE),
-        gram=triangle + np.triu(triangle, 1).T,
+        gram=_symmetric(means[2 * d + 1 : pooled], d),
         cross_error=noise / units,
         apart_error=noise / units * per_tau,
         gram_error=noise / units * math.sqrt(0.5),
         shifts=features.shifts,
         unseen=features.unseen,
     )
+    if not features.by_arm:
+        return found
+    cross, gram = means[pooled : pooled + d] / ARM_CROSS, _symmetric(means[pooled + d :], d) / ARM_GRAM
+    treated = of_arm(replace(found, cross=found.cross + cross, gram=found.gram + gram), scales.share)
+    control = of_arm(replace(found, cross=found.cross - cross, gram=found.gram - gram), 1 - scales.share)
+    return replace(found, arms=(treated, control))
+
+
+def of_arm(twice: JointMoments, share: float) -> JointMoments:
+    """An arm's moments: from twice its sums over n, with the noise of both sums of which they are the half."""
+    return replace(
+        twice,
+        cross=twice.cross / (2 * share),
+        gram=twice.gram / (2 * share),
+        cross_error=twice.cross_error * math.hypot(1, 1 / ARM_CROSS) / (2 * share),
+        gram_error=twice.gram_error * math.hypot(1, 1 / ARM_GRAM) / (2 * share),
+    )
+
+
+def _symmetric(triangle: FloatArray, d: int) -> FloatArray:
+    """The matrix of an upper triangle whose entries off the diagonal are multiplied by sqrt(2)."""
+    upper, found = np.triu_indices(d), np.zeros((d, d))
+    found[upper] = triangle * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
+    found[upper[1], upper[0]] = found[upper]
+    return found

@@ -26,7 +26,7 @@ from causalveil.tasks.privacy.division import divide
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
-from causalveil.tasks.regression.moments import moment_numbers
+from causalveil.tasks.regression.moments import SENSITIVITY, SENSITIVITY_BY_ARM, moment_numbers
 from causalveil.tasks.regression.scales import ARM_NUMBERS, Scales, column_numbers
 from causalveil.tasks.regression.skewed import Skewed
 
@@ -76,6 +76,7 @@ class RegressionRecipe:
         effect: cost of release 3.
         basis: the richest that may enter, if the arms' sizes allow it.
         partly: whether the smaller eigenvalues are expected to drown.
+        by_arm: whether release 2 may tell the arms apart, so that each may have slopes and weights of its own.
     """
 
     units: int | None
@@ -85,6 +86,7 @@ class RegressionRecipe:
     effect: PrivacyCost
     basis: Basis
     partly: bool
+    by_arm: bool
 
     def scales_mechanism(self) -> Mechanism:
         """Of sensitivity sqrt(4 + 4 p/(p + 1)), or 2 for the arms alone (section 1)."""
@@ -98,11 +100,12 @@ class RegressionRecipe:
         return ARM_NUMBERS if self.moments is None else ARM_NUMBERS + column_numbers(self.columns)
 
     def moments_mechanism(self) -> Mechanism | None:
-        """Of sensitivity sqrt(8) (section 2), and rounding for as many numbers as there may be."""
+        """Of sensitivity sqrt(8), by arm 3 (section 2), and rounding for as many numbers as there may be."""
         if self.moments is None:
             return None
-        numbers = moment_numbers(self.columns.features(self.basis) + len(self.columns.unscaled) + 1)
-        return vector_mechanism(sums_sensitivity(numbers, self.units, math.sqrt(8)), self.moments)
+        numbers = moment_numbers(self.columns.features(self.basis) + len(self.columns.unscaled) + 1, self.by_arm)
+        size = SENSITIVITY_BY_ARM if self.by_arm else SENSITIVITY
+        return vector_mechanism(sums_sensitivity(numbers, self.units, size), self.moments)
 
     def effect_mechanism(self) -> Mechanism:
         """A pair: of sensitivity 2 in the L2, 2.25 in the L1 norm (section 3)."""
@@ -115,9 +118,9 @@ class RegressionRecipe:
         """Standard deviation of the noise on each number of release 1."""
         return Noise.of(self.scales_mechanism(), self.scale_numbers).deviation
 
-    def moments_noise(self, features: int) -> float:
+    def moments_noise(self, features: int, by_arm: bool = False) -> float:
         """Standard deviation of the noise on each number of release 2 with d features; 0 if there is none."""
-        return Noise.of(self.moments_mechanism(), moment_numbers(features)).deviation
+        return Noise.of(self.moments_mechanism(), moment_numbers(features, by_arm)).deviation
 
     def own_noise(self, noise: float) -> float:
         """``noise`` on numbers that only this outcome has: here there is no other."""
@@ -142,10 +145,12 @@ class RegressionRecipe:
             count = self.columns.features(basis) + skewed + 1
             most = BENT if basis is Basis.linear else BENT_PAIRS
             if self.noise_ratio(count) <= most and self.bears(scales, count, CUTS[0]):
-                return Features(self.columns, scales, basis, self.cut(count), constant=True, bent=True)
+                return Features(
+                    self.columns, scales, basis, self.cut(count), constant=True, bent=True, by_arm=self.by_arm
+                )
         features = self.columns.features(bases[0])
         constant = bases[0] > Basis.linear and self.noise_ratio(features) <= CONSTANT
-        return Features(self.columns, scales, bases[0], self.cut(features), constant)
+        return Features(self.columns, scales, bases[0], self.cut(features), constant, by_arm=self.by_arm)
 
     def bears(self, scales: Scales, features: int, cut: float) -> bool:
         """Whether noise on the arms' distance leaves something to adjust by."""
@@ -217,7 +222,8 @@ def full_recipe(
     total, columns = study.privacy.cost, Columns.of(study)
     shares = dict(zip(("scales", "moments", "effect"), _shares(total, few), strict=True))
     units = None if sizes is None else sizes.units
-    full = RegressionRecipe(units, columns, **divide(total, shares), basis=Basis.linear, partly=False)
+    costs = divide(total, shares)
+    full = RegressionRecipe(units, columns, **costs, basis=Basis.linear, partly=False, by_arm=False)
     if study.estimator.basis == "auto":
         basis = next(basis for basis in columns.bases(Basis.pairs) if judged(full).allows(basis))
     else:
@@ -237,7 +243,9 @@ def arms_recipe(study: RegressionStudy, sizes: Sizes, judged: Judged = itself) -
     total = study.privacy.cost
     first = ARMS_SHARE if judged is itself else _shares(total, few=False)[0]
     costs = divide(total, {"scales": first, "effect": 1 - first})
-    return RegressionRecipe(sizes.units, Columns.of(study), **costs, moments=None, basis=Basis.linear, partly=False)
+    return RegressionRecipe(
+        sizes.units, Columns.of(study), **costs, moments=None, basis=Basis.linear, partly=False, by_arm=False
+    )
 
 
 def _shares(total: PrivacyCost, few: bool) -> tuple[Decimal, Decimal, Decimal]:

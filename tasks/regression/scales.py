@@ -9,6 +9,7 @@ sqrt(4 + 4 p/(p + 1)), and 2 without the covariates (``docs/proofs/regression.md
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,8 +28,14 @@ ARM_WEIGHTS = (1.0, 1.0, math.sqrt(2), 1.0)
 # An arm's mean is half believed if its noise has this standard deviation, and hardly with a little more, since scores
 # reach as far as it lies from the middle of the declared range.
 PRIOR_MEAN_DEVIATION, BELIEF_POWER = 0.5, 4
-# Outcomes with a mean square above this, in half ranges, lie at both ends of their range, as 0 and 1 do.
-AT_ENDS = 0.9
+# Outcomes whose mean square, in half ranges, is less than this below 1 lie at both ends of their range, as 0 and 1 do;
+# of costs near one end it is a little smaller. Noise is given so many of its deviations, up to the second number.
+AT_ENDS, AT_ENDS_DEVIATIONS, MOST_AT_ENDS = 0.02, 3.0, 0.1
+# Kurtosis that residuals are taken to have, and the least chance of an event.
+KURTOSIS, LEAST_CHANCE = 15.0, 1e-3
+# An event's residual is cut where noise in the slopes of d columns reaches about this part of the residuals' deviation;
+# noise of release 2 is so much of that of release 1.
+EVENT_NOISE, QUIETER, TINY = 0.36, 0.55, 1e-12
 # Residuals are cut at so many of their standard deviations while moments are taken.
 CUT_DEVIATIONS = 3.0
 # The treated share is taken to be at least so many noise deviations from 0 and from 1, and so much.
@@ -76,12 +83,33 @@ class Scales:
     def at_ends(self) -> bool:
         """Whether outcomes have two values, the ends of their declared range, or nearly."""
         one, other = self.means
-        return self.spread**2 + self.share * one**2 + (1 - self.share) * other**2 > AT_ENDS
+        noise = (1 - self.share) * self.mean_errors[1]
+        below = min(max(AT_ENDS, AT_ENDS_DEVIATIONS * noise), MOST_AT_ENDS)
+        return self.spread**2 + self.share * one**2 + (1 - self.share) * other**2 > 1 - below
 
     @property
     def limit(self) -> float:
-        """L: residuals are divided by it, and cut at it while moments are taken."""
-        return min(2.0, CUT_DEVIATIONS * self.spread)
+        """L: residuals are divided by it, and cut at it while moments are taken.
+
+        A rare event lies many deviations out, and is all that an outcome of two values has: it is cut no further than
+        noise in the slopes asks for.
+        """
+        usual = CUT_DEVIATIONS * self.spread
+        if not self.at_ends:
+            return min(2.0, usual)
+        # Of release 2, which has about twice the budget that release 1 has.
+        noise = max(QUIETER * (1 - self.share) * self.mean_errors[1], TINY)
+        borne = EVENT_NOISE * self.spread / (noise * max(len(self.centre), 1))
+        return min(2.0, max(usual, min(borne, 1 + max(map(abs, self.means)))))
+
+    @property
+    def kurtosis(self) -> float:
+        """Of residuals: what is assumed of them, or that of an outcome of two values, if larger."""
+        if not self.at_ends:
+            return KURTOSIS
+        mean = self.share * self.means[0] + (1 - self.share) * self.means[1]
+        rarer = max((1 - abs(mean)) / 2, LEAST_CHANCE)
+        return max(KURTOSIS, 1 / (rarer * (1 - rarer)) - 3)
 
     def residuals(self, rows: Rows) -> FloatArray:
         """(u - m_t)/L of each row, shape (rows,), not cut."""
@@ -182,21 +210,18 @@ def columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[Flo
 
 
 def farthest_score(
-    scales: Scales, lean: tuple[float, float], slopes: tuple[float, float], weights: tuple[float, float]
+    scales: Scales, lean: tuple[float, float], lines: Sequence[tuple[float, float, float, float]]
 ) -> float:
     """No |w r_b| of a unit is larger, in units of L: outcomes lie in [-1, 1], features in the unit ball.
 
     Args:
         scales: of release 1.
         lean: (k1, k0).
-        slopes: at most how much b'xs is, and b'D.
-        weights: the same of h.
+        lines: of treated and of controls: at most how much b'xs is, b'D, h'xs and h'D.
     """
     p = scales.share
-    arms = zip(lean, (p, 1 - p), scales.means, strict=True)
+    arms = zip(lean, (p, 1 - p), scales.means, lines, strict=True)
     return max(
-        (1 + k * (weights[0] + (1 - part) * weights[1]))
-        / part
-        * ((1 + abs(mean)) / scales.limit + slopes[0] + (1 - part) * slopes[1])
-        for k, part, mean in arms
+        (1 + k * (index + (1 - part) * moved)) / part * ((1 + abs(mean)) / scales.limit + slope + (1 - part) * shifted)
+        for k, part, mean, (slope, shifted, index, moved) in arms
     )

@@ -1,8 +1,9 @@
 """Release 3: one pair of orthogonal scores of all units.
 
 v = w (u - m_t - b'(xs - xbar_t))/V cut to [-1, 1], xs the features, xbar_t the arms' means of them, and w weights
-linear in xs that balance them: an error in b meets one in the weights. (sum v, sum v^2) has L2 sensitivity 2 and L1
-sensitivity 2.25 (``docs/proofs/regression.md``, section 3).
+linear in xs that balance them: an error in b meets one in the weights. Where each arm has slopes of its own
+(b1 - b0)'xs is added, so that the features' mean, which nobody knows, drops out. (sum v, sum v^2) has L2 sensitivity 2
+and L1 sensitivity 2.25 (``docs/proofs/regression.md``, section 3).
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ def score_sums(
 
 
 def scores(rows: Rows, scales: Scales, features: Features | None, choice: Adjustment) -> FloatArray:
-    """w r_b of each row, shape (rows,), in units of L, not cut; a row's score depends on that row alone."""
+    """w r_b of each row, and what the effect differs by, shape (rows,), in units of L, not cut.
+
+    A row's score depends on that row alone.
+    """
     p, treated = scales.share, rows.t != 0
     residual = scales.residuals(rows)
     weight = np.where(treated, 1 / p, -1 / (1 - p))
@@ -47,11 +51,18 @@ def scores(rows: Rows, scales: Scales, features: Features | None, choice: Adjust
         plain: FloatArray = weight * residual
         return plain
     by_slopes, by_weights = features.times(rows.x, choice.slopes, choice.weights)
+    effect: float | FloatArray = 0.0
+    if choice.controls is not None:
+        slopes, weights = features.times(rows.x, choice.controls.slopes, choice.controls.weights)
+        effect = by_slopes - slopes
+        by_slopes, by_weights = np.where(treated, by_slopes, slopes), np.where(treated, by_weights, weights)
+    moved = np.where(treated, *[float(choice.apart @ line.slopes) for line in choice.lines])
+    between = np.where(treated, *[line.index for line in choice.lines])
     # The arms' means of the features are (1-p) D and -p D.
     arms = np.where(treated, 1 - p, -p)
-    predicted = by_slopes - arms * float(choice.apart @ choice.slopes)
-    index = by_weights - arms * choice.index
+    predicted = by_slopes - arms * moved
+    index = by_weights - arms * between
     treated_lean, control_lean = choice.leaning
     balanced = np.where(treated, 1 - treated_lean * index, 1 + control_lean * index)
-    found: FloatArray = weight * balanced * (residual - predicted)
+    found: FloatArray = effect + weight * balanced * (residual - predicted)
     return found

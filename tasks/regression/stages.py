@@ -43,7 +43,7 @@ def release_moments(
         return None
     features = features_of(study, plan, scales)
     released = mechanism.release(moment_sums(pieces, features, study.execution.workers), MOMENTS, budget)
-    return moments_from(released, pieces.units, plan.moments_noise(features.count), features)
+    return moments_from(released, pieces.units, plan.moments_noise(features.count, features.by_arm), features)
 
 
 def release_scores(

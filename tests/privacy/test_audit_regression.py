@@ -46,7 +46,7 @@ def cases(delta: str) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     study = make_regression(2, epsilon=EPSILON, delta=delta, basis="linear")
     made = recipe(study, sizes_of(study, UNITS))
     # Shares of the budget are beyond what some thousand runs can tell.
-    dear = replace(made, scales=study.privacy.cost, moments=study.privacy.cost, effect=study.privacy.cost)
+    dear = replace(made, scales=study.privacy.cost, moments=study.privacy.cost, effect=study.privacy.cost, by_arm=False)
     scales = Scales(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.2, np.zeros(2), np.full(2, 0.1), np.zeros(2))
     features = Features(made.columns, scales, Basis.linear, 1.25)
     nothing = np.zeros(2)
@@ -65,6 +65,13 @@ def cases(delta: str) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
             moments,
             [moment_sums(in_memory([t]), features) for t in (table(far, 1, 1.0), table(opposite, 1, 1.0))],
         ),
+        "moments by arm": (
+            replace(dear, by_arm=True).moments_mechanism() or moments,
+            [
+                moment_sums(in_memory([t]), replace(features, by_arm=True))
+                for t in (table(far, 1, 1.0), table(far, 0, -1.0))
+            ],
+        ),
         "effect": (
             dear.effect_mechanism(),
             [score_sums(in_memory([table(far, 1, u)]), scales, None, choice) for u in ends],
@@ -73,7 +80,7 @@ def cases(delta: str) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
 
 
 @pytest.mark.parametrize("delta", [DELTA, "0"])
-@pytest.mark.parametrize("name", ["scales", "moments", "effect"])
+@pytest.mark.parametrize("name", ["scales", "moments", "moments by arm", "effect"])
 def test_releases_stay_below_the_declared_epsilon_and_less_noise_is_caught(name: str, delta: str) -> None:
     mechanism, exact = cases(delta)[name]
     budget, way = OpenBudget(SeededNoise(7)), exact[0] - exact[1]

@@ -7,6 +7,7 @@ a factor of two either way fails. Covariates are of every kind: numbers, numbers
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,18 @@ from causalveil.tasks.enclave.normalise import blocks, dimension, scale
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.adjustment import Adjustment
+from causalveil.tasks.regression.adjustment import Adjustment, ArmLine
 from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.features import Features
-from causalveil.tasks.regression.moments import moment_sums
+from causalveil.tasks.regression.moments import (
+    ARM_CROSS,
+    ARM_GRAM,
+    SENSITIVITY,
+    SENSITIVITY_BY_ARM,
+    moment_numbers,
+    moment_sums,
+)
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import Scales, scale_sums
 from causalveil.tasks.regression.scores import score_sums
@@ -108,16 +116,17 @@ def test_scales_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: i
 @settings(max_examples=100, deadline=None)
 @given(
     st.data(), st.integers(1, 3), st.sampled_from(["refuse", "indicator"]), st.sampled_from(Basis),
-    st.floats(0.005, 0.995), st.floats(0.003, 0.6),
+    st.floats(0.005, 0.995), st.floats(0.003, 0.6), st.booleans(),
 )  # fmt: skip
 def test_moments_of_neighbours_are_as_close_as_declared(
-    data: st.DataObject, n: int, missing: str, basis: Basis, share: float, deviation: float
+    data: st.DataObject, n: int, missing: str, basis: Basis, share: float, deviation: float, by_arm: bool
 ) -> None:
     study = study_of(missing, basis="pairs")
-    plan = plan_of(study)
+    plan = replace(plan_of(study), by_arm=by_arm)
     features = Features(plan.columns, scales_of(study, share, deviation=deviation), basis, 1.25)
     rows, other = data.draw(table(study, n)), data.draw(table(study, 1))
-    difference = moved(lambda p: moment_sums(p, features), rows, other)
+    difference = moved(lambda p: moment_sums(p, replace(features, by_arm=by_arm)), rows, other)
+    assert len(difference) == moment_numbers(features.count, by_arm)
     assert np.linalg.norm(difference) <= bound(plan.moments_mechanism())
 
 
@@ -131,6 +140,7 @@ def test_scores_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: i
     choice = Adjustment(
         slopes=data.draw(some), weights=data.draw(some), apart=data.draw(some), index=0.4, correction=0.0,
         leaning=(0.7, 0.3), reach=reach, cut=5.0, second_order=0.0, bias=0.0, adjusted=True,
+        controls=data.draw(st.none() | st.builds(ArmLine, some, some, st.floats(-3, 3))),
     )  # fmt: skip
     rows, other = data.draw(table(study, n)), data.draw(table(study, 1))
     difference = moved(lambda p: score_sums(p, scales, features, choice), rows, other)
@@ -152,12 +162,17 @@ def test_bounds_are_attained() -> None:
         assert np.linalg.norm(difference) == pytest.approx(bound(plan.scales_mechanism()), rel=1e-3)
     # Opposite rows beyond the cut, in one arm, with residuals of one sign: the products and tau.
     share = 0.5
-    scales = scales_of(study, share, shift=0.0, deviation=0.01)
+    scales = replace(scales_of(study, share, shift=0.0, deviation=0.01), spread=0.2)
     features = Features(plan.columns, scales, Basis.linear, 1.25)
     difference = moved(
         lambda p: moment_sums(p, features), row([s, 0, 0, 0, 0, 0, s], 1, -1.0), row([-s, 0, 0, 0, 0, 0, -s], 1, -1.0)
     )
-    assert np.linalg.norm(difference) == pytest.approx(bound(plan.moments_mechanism()), rel=1e-3)
+    pooled, by_arm = (replace(plan, by_arm=whether).moments_mechanism() for whether in (False, True))
+    assert np.linalg.norm(difference) == pytest.approx(bound(pooled), rel=1e-3)
+    # One row in either arm, with residuals of both signs: the products, tau, and what differs between the arms.
+    twins = row([s, 0, 0, 0, 0, 0, s], 1, 1.0), row([s, 0, 0, 0, 0, 0, s], 0, -1.0)
+    difference = moved(lambda p: moment_sums(p, replace(features, by_arm=True)), *twins)
+    assert np.linalg.norm(difference) == pytest.approx(bound(by_arm), rel=1e-3)
     nothing = np.zeros(features.count)
     choice = Adjustment(nothing, nothing, nothing, 0.0, 0.0, (0.5, 0.5), 0.1, 4.0, 0.0, 0.0, False)
     ends = row(near, 1, 1.0), row(near, 1, -1.0)
@@ -171,9 +186,11 @@ def test_bounds_are_attained() -> None:
     assert np.linalg.norm(difference, 1) == pytest.approx(bound(pure.effect_mechanism()), rel=1e-2)
 
 
-def test_no_pair_of_rows_beats_the_moments_bound() -> None:
+@pytest.mark.parametrize("by_arm", [False, True])
+def test_no_pair_of_rows_beats_the_moments_bound(by_arm: bool) -> None:
     """The proof's inequality by search: 40,000 random pairs in 1 to 4 dimensions, corners preferred, seed 1."""
     random, largest = np.random.default_rng(1), 0.0
+    bound = (SENSITIVITY_BY_ARM if by_arm else SENSITIVITY) ** 2
 
     def vectors(m: int, d: int) -> FloatArray:
         x = random.normal(size=(m, d))
@@ -185,14 +202,22 @@ def test_no_pair_of_rows_beats_the_moments_bound() -> None:
 
     for d in (1, 2, 3, 4):
         x, y = vectors(10_000, d), vectors(10_000, d)
-        # Half of the pairs are opposite, where the bound is attained.
-        y[::2] = -x[::2] * random.random((5_000, 1)) ** 0.1
+        # Half of the pairs are opposite or, by arm, the same: there the bounds are attained.
+        y[::2] = (1 if by_arm else -1) * x[::2] * random.random((5_000, 1)) ** 0.1
         one, two = (numbers(10_000), numbers(10_000)), (numbers(10_000), numbers(10_000))
         square = sum(np.sum((x * a[:, None] - y * b[:, None]) ** 2, axis=1) for a, b in zip(one, two, strict=True))
         square = square + (one[0] ** 2 - two[0] ** 2) ** 2
-        square = square + np.sum((x[:, :, None] * x[:, None, :] - y[:, :, None] * y[:, None, :]) ** 2, axis=(1, 2))
+        squares = [vector[:, :, None] * vector[:, None, :] for vector in (x, y)]
+        square = square + np.sum((squares[0] - squares[1]) ** 2, axis=(1, 2))
+        if by_arm:
+            # tau has the sign of the arm.
+            s, other = np.sign(one[1]), np.sign(two[1])
+            apart = s[:, None] * x * one[0][:, None] - other[:, None] * y * two[0][:, None]
+            square = square + ARM_CROSS**2 * np.sum(apart**2, axis=1)
+            grams = s[:, None, None] * squares[0] - other[:, None, None] * squares[1]
+            square = square + ARM_GRAM**2 * np.sum(grams**2, axis=(1, 2))
         largest = max(largest, float(square.max()))
-    assert 7.9 <= largest <= 8 + 1e-12
+    assert 0.98 * bound <= largest <= bound + 1e-12
 
 
 @pytest.mark.parametrize("basis", Basis)
@@ -221,7 +246,11 @@ def test_sums_do_not_depend_on_order_or_partition() -> None:
     for sums in (
         lambda p: scale_sums(p, plan.columns),
         lambda p: moment_sums(p, features),
+        lambda p: moment_sums(p, replace(features, by_arm=True)),
         lambda p: score_sums(p, scales, features, choice),
+        lambda p: score_sums(
+            p, scales, features, replace(choice, controls=ArmLine(choice.weights, choice.slopes, 0.1))
+        ),
     ):
         assert np.array_equal(sums(in_memory([rows])), sums(in_memory([other])))
         cut = [Rows(part.x[:7_777], part.t[:7_777], part.u[:7_777]) for part in (rows,)] + [
