@@ -50,12 +50,15 @@ def scores(rows: Rows, scales: Scales, features: Features | None, choice: Adjust
     if features is None or not choice.adjusted:
         plain: FloatArray = weight * residual
         return plain
-    by_slopes, by_weights = features.times(rows.x, choice.slopes, choice.weights)
+    own = choice.lines if choice.controls is not None else choice.lines[:1]
+    # All in one pass over the rows, which makes their features.
+    by_slopes, by_weights, *of_controls = features.times(
+        rows.x, *(vector for line in own for vector in (line.slopes, line.weights))
+    )
     effect: float | FloatArray = 0.0
-    if choice.controls is not None:
-        slopes, weights = features.times(rows.x, choice.controls.slopes, choice.controls.weights)
-        effect = by_slopes - slopes
-        by_slopes, by_weights = np.where(treated, by_slopes, slopes), np.where(treated, by_weights, weights)
+    if of_controls:
+        effect = by_slopes - of_controls[0]
+        by_slopes, by_weights = np.where(treated, (by_slopes, by_weights), of_controls)
     moved = np.where(treated, *[float(choice.apart @ line.slopes) for line in choice.lines])
     between = np.where(treated, *[line.index for line in choice.lines])
     # The arms' means of the features are (1-p) D and -p D.
