@@ -15,9 +15,9 @@ from causalveil.tasks.regression.interval import RICHER
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.rehearsed import ends, rehearsed
 
-ONE_LINE = (
-    "both arms share slopes at this size and budget: where effects differ with covariates that vary more in one arm "
-    "than in the other, the estimate is off by what its interval does not hold."
+SHARED_SLOPES = (
+    "{} both arms share slopes: if effects differ with covariates that vary more in one arm than in the other, the "
+    "estimate is then off by what its interval does not hold."
 )
 BASIS_IN_WORDS = {
     Basis.linear: "covariates are adjusted for linearly: squares, or products, would cost more than they bring at this "
@@ -93,8 +93,9 @@ def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]
         )
     elif not study.estimator.trial:
         warnings.append(BASIS_IN_WORDS[recipe.basis])
-    if recipe.moments is not None and not recipe.by_arm and not study.estimator.trial:
-        warnings.append(ONE_LINE)
+    if recipe.moments is not None and not study.estimator.trial:
+        planned = "where released moments turn out too noisy for slopes by arm,"
+        warnings.append(SHARED_SLOPES.format(planned if recipe.by_arm else "at this size and budget"))
     least = regression_expected.least_share(study, sizes)
     if least is not None and min(stand_in.treated, 1 - stand_in.treated) < least:
         warnings.append(
