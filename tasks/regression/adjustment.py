@@ -7,16 +7,15 @@ Post-processing: ``docs/proofs/regression.md``, sections 4 to 6.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.regression.fitted import Fits, FittedMoments, fits_of, gram_bias, noise_variance
+from causalveil.tasks.regression.fitted import Fits, FittedMoments, fits_of, noise_variance, over_arms
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.scales import Scales, farthest_score
 
@@ -31,6 +30,12 @@ LEAST_CUT, MOST_CUT = 4.0, 60.0
 # Of an outcome of two values chances are taken to leave this part of the confounding that is taken off, for each
 # deviation between the arms: they follow an S, and no line (section 8).
 CHANCES_UNSEEN = 0.07
+# An arm's own slopes and weights are used where they make the expected interval at most this much wider.
+BY_ARM_WIDTH = 1.05
+# Lines that serve both arms are seen to be off from so many deviations of noise.
+DIFFERING_DEVIATIONS = 3.0
+# Beyond so many times what the Gram matrices' noise adds on average, of which the size is hardly known.
+GRAM_BIASES = 2.0
 
 
 def leaning(estimand: Estimand, share: float) -> tuple[float, float]:
@@ -61,14 +66,6 @@ def biased_quantile(bias: float, confidence: float) -> float:
     shift = bias**2
     square = chndtrix(confidence, 1, shift) if shift != 0 else 2 * gammaincinv(0.5, confidence)
     return math.sqrt(float(square))
-
-
-# An arm's own slopes and weights are used where they make the expected interval at most this much wider.
-BY_ARM_WIDTH = 1.05
-# Lines that serve both arms are seen to be off from so many deviations of noise.
-DIFFERING_DEVIATIONS = 3.0
-# Beyond so many times what the Gram matrices' noise adds on average, of which the size is hardly known.
-GRAM_BIASES = 2.0
 
 
 @dataclass(frozen=True)
@@ -121,22 +118,18 @@ class Adjustment:
         return treated, self.controls or treated
 
     @property
-    def both(self) -> ArmLine:
-        """Of both arms: each arm's by its part of the way."""
-        treated, control = self.lines
+    def both(self) -> tuple[FloatArray, FloatArray]:
+        """Slopes and weights of both arms: each arm's by its part of the way."""
         if self.controls is None:
-            return treated
+            return self.slopes, self.weights
         k1, k0 = self.leaning
-        return ArmLine(
-            k1 * treated.slopes + k0 * control.slopes,
-            k1 * treated.weights + k0 * control.weights,
-            k1 * treated.index + k0 * control.index,
-        )
+        treated, control = self.lines
+        return k1 * treated.slopes + k0 * control.slopes, k1 * treated.weights + k0 * control.weights
 
     @property
     def taken_off(self) -> float:
         """By how much slopes move the difference of the arms' means, in units of L."""
-        return float(self.both.slopes @ self.apart) + self.correction
+        return float(self.both[0] @ self.apart) + self.correction
 
     def off_by(self, differing: float) -> Adjustment:
         """The same if lines that serve both arms are seen to be off by so much, which slopes by arm are not."""
@@ -316,13 +309,13 @@ def _by_lines(
             part * float(differ @ fitted.moments.gram @ differ) for part, fitted in zip(parts, fits, strict=True)
         )
     cut = min(wide, reached / math.sqrt(squares))
-    drowned = sum(k * _drowned(fitted) for k, fitted in zip(lean, fits, strict=True))
+    drowned = over_arms(lean, map(_drowned, fits))
     return Adjustment(
         slopes=treated.slopes,
         weights=treated.weights,
         apart=fits[0].moments.apart,
         index=treated.index,
-        correction=sum(k * gram_bias(fitted) for k, fitted in zip(lean, fits, strict=True)),
+        correction=over_arms(lean, (fitted.gram_bias for fitted in fits)),
         leaning=lean,
         reach=cut * math.sqrt(squares),
         cut=cut,
@@ -342,19 +335,18 @@ def _drowned(fitted: FittedMoments) -> float:
 
 def _differing(both: FittedMoments, own: Fits, lean: tuple[float, float]) -> float:
     """By how much lines that serve both arms are off if each arm follows its own (section 8)."""
-    parts = [
-        k * float((fitted.slopes - both.slopes) @ (both.moments.apart - fitted.covariance @ both.weights))
-        for k, fitted in zip(lean, own, strict=True)
-    ]
-    return sum(parts)
+    left = (both.moments.apart - fitted.covariance @ both.weights for fitted in own)
+    return over_arms(
+        lean, (float((fitted.slopes - both.slopes) @ vector) for fitted, vector in zip(own, left, strict=True))
+    )
 
 
 def _left(scales: Scales, fits: Fits, found: Adjustment) -> float:
     """What lines leave of confounding that they see: of skewed columns, and of an outcome of two values."""
-    lines = fits[0].moments.unseen * found.both.slopes * found.apart
+    lines = fits[0].moments.unseen * found.both[0] * found.apart
     unseen = max(float(lines[lines > 0].sum()), -float(lines[lines < 0].sum()))
     if scales.at_ends:
-        distance = sum(k * fitted.distance for k, fitted in zip(found.leaning, fits, strict=True))
+        distance = over_arms(found.leaning, (fitted.distance for fitted in fits))
         unseen += CHANCES_UNSEEN * math.sqrt(distance) * abs(found.taken_off)
     return unseen
 
@@ -362,10 +354,7 @@ def _left(scales: Scales, fits: Fits, found: Adjustment) -> float:
 def _seen(moments: JointMoments, fits: Fits, found: Adjustment, hidden: int) -> Seen:
     """``hidden``: number of columns whose own variance is not told from 0."""
     lines = list(zip(found.leaning, fits, found.lines, strict=True))
-
-    def mean(of_arms: Iterable[float]) -> float:
-        return sum(k * number for k, number in zip(found.leaning, of_arms, strict=True))
-
+    mean = partial(over_arms, found.leaning)
     worst = max(fits, key=lambda fitted: fitted.spectrum.floor)
     spectrum, noise = worst.spectrum, worst.weight_noise
     covariance = sum((k * fitted.covariance for k, fitted, _ in lines), np.zeros_like(moments.gram))

@@ -244,8 +244,7 @@ def adjusted_by(
         plain, shown = of(moments.of(places), basis)
         wide = plain.spread_over(places, features.count)
         if choice.adjusted and plain.adjusted and not study.estimator.trial:
-            line = wide.both
-            alike = moments.left_alike(places, line.slopes, line.weights, scales.between, drawn or units)
+            alike = moments.left_alike(places, *wide.both, scales.between, drawn or units)
             if abs(alike) > SURE:
                 # What is left out is seen to confound: what it took off beyond its noise, this basis leaves.
                 left = choice.taken_off - plain.taken_off

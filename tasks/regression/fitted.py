@@ -8,7 +8,9 @@ on the Gram matrix enters to second order. Post-processing: ``docs/proofs/regres
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -104,6 +106,31 @@ class FittedMoments:
             residual=max(moments.square - explained, LEAST_RESIDUAL * moments.square),
         )
 
+    @cached_property
+    def gram_bias(self) -> float:
+        """c_E, by which the Gram matrix's noise moves the estimate on average.
+
+        The mean of b'E W E h, E symmetric with independent entries of variance e^2 kappa, twice that on the diagonal.
+        """
+        spectrum, d = self.spectrum, len(self.slopes)
+        one, other = spectrum.along(self.slopes), spectrum.along(self.weights)
+        turned = spectrum.vectors.T @ self.within @ spectrum.vectors
+        found = float((one * other) @ (spectrum.kept * (1 + np.eye(d))) @ np.diagonal(turned))
+        found += float(one @ (spectrum.kept * turned * (1 - np.eye(d))) @ other)
+        return found * self.moments.gram_error**2
+
+    @cached_property
+    def product_variance(self) -> float:
+        """Of e_b'G e_h, and of c_E, which is known to its own size."""
+        spectrum, gram_noise = self.spectrum, self.moments.gram_error**2
+        kept = gram_noise * float(spectrum.kept.mean())
+        found = self.slope_noise * self.weight_noise
+        found += kept * (self.slope_noise * self.weight_size + self.slope_size * self.weight_noise)
+        found *= self.trace_square
+        sized = _of_size(self.slopes, self.slope_size), _of_size(self.weights, self.weight_size)
+        found += kept**2 * gram_variance(*sized, self.within)
+        return found + self.gram_bias**2 / 4
+
 
 Fits = tuple[FittedMoments, FittedMoments]
 
@@ -124,19 +151,6 @@ def fits_of(moments: JointMoments, share: float) -> tuple[Fits, Fits | None]:
     return (both, both), (replace(treated, residual=residual), replace(control, residual=residual))
 
 
-def gram_bias(fitted: FittedMoments) -> float:
-    """c_E, by which the Gram matrix's noise moves the estimate on average.
-
-    The mean of b'E W E h, E symmetric with independent entries of variance e^2 kappa, twice that on the diagonal.
-    """
-    spectrum, d = fitted.spectrum, len(fitted.slopes)
-    one, other = spectrum.along(fitted.slopes), spectrum.along(fitted.weights)
-    turned = spectrum.vectors.T @ fitted.within @ spectrum.vectors
-    found = float((one * other) @ (spectrum.kept * (1 + np.eye(d))) @ np.diagonal(turned))
-    found += float(one @ (spectrum.kept * turned * (1 - np.eye(d))) @ other)
-    return found * fitted.moments.gram_error**2
-
-
 def noise_variance(fits: Fits, scales: Scales, lean: tuple[float, float]) -> float:
     """Variance of the estimate by noise in both b and h, in units of L squared.
 
@@ -148,7 +162,7 @@ def noise_variance(fits: Fits, scales: Scales, lean: tuple[float, float]) -> flo
         lean: (k1, k0).
     """
     parts = scales.share, 1 - scales.share
-    found = _added(lean, [_products(fitted) for fitted in fits])
+    found = _added(lean, [fitted.product_variance for fitted in fits])
     treated, control = fits
     if treated is control:
         # Where slopes differ between arms, noise in D moves the estimate by (p k0 - (1-p) k1) (b1 - b0)'e.
@@ -164,21 +178,14 @@ def noise_variance(fits: Fits, scales: Scales, lean: tuple[float, float]) -> flo
     return found
 
 
+def over_arms(lean: tuple[float, float], numbers: Iterable[float]) -> float:
+    """k1 times what treated have and k0 times what controls have."""
+    return sum(k * number for k, number in zip(lean, numbers, strict=True))
+
+
 def _added(lean: tuple[float, float], variances: list[float]) -> float:
     """Variance of k1 times one error and k0 times the other, which may be the same."""
-    return sum(k * math.sqrt(variance) for k, variance in zip(lean, variances, strict=True)) ** 2
-
-
-def _products(fitted: FittedMoments) -> float:
-    """Of e_b'G e_h, and of c_E, which is known to its own size."""
-    spectrum, gram_noise = fitted.spectrum, fitted.moments.gram_error**2
-    kept = gram_noise * float(spectrum.kept.mean())
-    found = fitted.slope_noise * fitted.weight_noise
-    found += kept * (fitted.slope_noise * fitted.weight_size + fitted.slope_size * fitted.weight_noise)
-    found *= fitted.trace_square
-    sized = _of_size(fitted.slopes, fitted.slope_size), _of_size(fitted.weights, fitted.weight_size)
-    found += kept**2 * gram_variance(*sized, fitted.within)
-    return found + gram_bias(fitted) ** 2 / 4
+    return over_arms(lean, map(math.sqrt, variances)) ** 2
 
 
 def _by_shifts(fitted: FittedMoments) -> float:

@@ -58,12 +58,12 @@ def moment_sums(pieces: Pieces, features: Features, workers: int = 1) -> FloatAr
         both = [cross.sum(axis=0), apart, [rho @ rho], gram.sum(axis=0)[upper]]
         return np.concatenate(both + [cross[1] - cross[0], (gram[1] - gram[0])[upper]] * by_arm)
 
-    sums, triangle = exact_sums(pieces, of, moment_numbers(d, by_arm), workers), len(upper[0])
+    sums, pooled = exact_sums(pieces, of, moment_numbers(d, by_arm), workers), moment_numbers(d)
     off_diagonal = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
-    sums[2 * d + 1 : 2 * d + 1 + triangle] *= off_diagonal
+    sums[2 * d + 1 : pooled] *= off_diagonal
     if by_arm:
-        sums[-triangle - d : -triangle] *= ARM_CROSS
-        sums[-triangle:] *= ARM_GRAM * off_diagonal
+        sums[pooled : pooled + d] *= ARM_CROSS
+        sums[pooled + d :] *= ARM_GRAM * off_diagonal
     return sums
 
 

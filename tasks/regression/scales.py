@@ -80,11 +80,15 @@ class Scales:
         return self.share * (1 - self.share)
 
     @property
+    def noise(self) -> float:
+        """Standard deviation of the noise on a mean of release 1, as that of the controls' mean tells it."""
+        return (1 - self.share) * self.mean_errors[1]
+
+    @property
     def at_ends(self) -> bool:
         """Whether outcomes have two values, the ends of their declared range, or nearly."""
         one, other = self.means
-        noise = (1 - self.share) * self.mean_errors[1]
-        below = min(max(AT_ENDS, AT_ENDS_DEVIATIONS * noise), MOST_AT_ENDS)
+        below = min(max(AT_ENDS, AT_ENDS_DEVIATIONS * self.noise), MOST_AT_ENDS)
         return self.spread**2 + self.share * one**2 + (1 - self.share) * other**2 > 1 - below
 
     @property
@@ -98,7 +102,7 @@ class Scales:
         if not self.at_ends:
             return min(2.0, usual)
         # Of release 2, which has about twice the budget that release 1 has.
-        noise = max(QUIETER * (1 - self.share) * self.mean_errors[1], TINY)
+        noise = max(QUIETER * self.noise, TINY)
         borne = EVENT_NOISE * self.spread / (noise * max(len(self.centre), 1))
         return min(2.0, max(usual, min(borne, 1 + max(map(abs, self.means)))))
 
