@@ -119,7 +119,7 @@ def releases(folder: Path) -> Documents:
             f"regression {place}": merge(
                 ran,
                 {**clear, "estimator": "regression", **estimator(name="regression", clip=..., trial=place > 2)}
-                | {"details": {"adjustment": said}},
+                | {"details": {"adjustment": said, "slopes_by_arm": 1.0}},
             )
             for place, said in enumerate(ADJUSTMENTS)
         },
@@ -132,6 +132,7 @@ def releases(folder: Path) -> Documents:
                 "details": {
                     "adjustment": CURVED,
                     "curved_columns": "age",
+                    "slopes_by_arm": 0.7,
                     "treated_share": 0.4,
                     "effective_treated": 0.3,
                     "effective_control": 0.594,

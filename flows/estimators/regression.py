@@ -2,7 +2,7 @@
 
     1  share, arm means and spreads of outcome and covariates from noisy sums     scales
     2  q = cov(x, y), D = x_1 - x_0 and G = cov(x) from noisy sums of scaled rows     moments
-    3  b = G^-1 q, h = G^-1 D, by arm where noise allows, or neither where that is narrower     adjustment, public
+    3  b = G^-1 q, h = G^-1 D, towards each arm's own, or neither where that is narrower     adjustment, public
     4  sum of scores w (y - m_t - b'(x - x_t)), w = 1/p_t -+ h'(x - x_t) balanced     scores
     5  m_1 - m_0 - b'D + mean score, and its interval                             interval, public
 

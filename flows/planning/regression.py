@@ -16,8 +16,13 @@ from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.rehearsed import ends, rehearsed
 
 SHARED_SLOPES = (
-    "{} both arms share slopes: if effects differ with covariates that vary more in one arm than in the other, the "
-    "estimate is then off by what its interval does not hold."
+    "at this size and budget both arms share slopes: if effects differ with covariates that vary more in one arm than "
+    "in the other, the estimate is then off by what its interval does not hold."
+)
+PART_OF_THE_WAY = (
+    "noise lets slopes go about {:.0%} of the way from both arms' to each arm's own: if effects differ with covariates "
+    "that vary more in one arm than in the other, about {:.0%} of what that does to shared slopes stays, and the "
+    "interval holds it where release 2 shows it."
 )
 BASIS_IN_WORDS = {
     Basis.linear: "covariates are adjusted for linearly: squares, or products, would cost more than they bring at this "
@@ -94,8 +99,11 @@ def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]
     elif not study.estimator.trial:
         warnings.append(BASIS_IN_WORDS[recipe.basis])
     if recipe.moments is not None and not study.estimator.trial:
-        planned = "where released moments turn out too noisy for slopes by arm,"
-        warnings.append(SHARED_SLOPES.format(planned if recipe.by_arm else "at this size and budget"))
+        own = float(regression_expected.expected(study, sizes, stand_in).findings.details["slopes_by_arm"])
+        if own == 0:
+            warnings.append(SHARED_SLOPES)
+        elif own < 1:
+            warnings.append(PART_OF_THE_WAY.format(own, (1 - own) ** 2))
     least = regression_expected.least_share(study, sizes)
     if least is not None and min(stand_in.treated, 1 - stand_in.treated) < least:
         warnings.append(

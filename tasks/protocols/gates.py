@@ -12,7 +12,7 @@ from causalveil.schemas.protocols.answers import BalanceRow, GateResult, GateVer
 from causalveil.schemas.protocols.study import EVERYBODY, FailedGate, ProtocolStudy
 from causalveil.tasks.protocols.adjusted import GroupAdjustment
 from causalveil.tasks.protocols.joint import JointRecipe
-from causalveil.tasks.regression.adjustment import Seen
+from causalveil.tasks.regression.lines.adjustment import Seen
 
 GATE_ERROR = 0.05
 # What a withheld answer has none of.

@@ -135,7 +135,7 @@ class CellRecipe(RegressionRecipe):
         """On each number of release 1 that all outcomes share."""
         return self.joint.scales_mechanism().known_scale
 
-    def moments_noise(self, features: int, by_arm: bool = False) -> float:
+    def moments_noise(self, features: int, by_arm: int = 0) -> float:
         """On each number of release 2 that all outcomes share."""
         del features, by_arm
         mechanism = self.joint.moments_mechanism()

@@ -16,9 +16,10 @@ import numpy as np
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.adjustment import Adjustment, Seen, adjust, expected_width, unadjusted
 from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.lines.adjust import adjust, beside, unadjusted
+from causalveil.tasks.regression.lines.adjustment import ALIKE_WIDTH, Adjustment, Seen, expected_width, judged_width
 from causalveil.tasks.regression.moments import JointMoments, of_arm
 from causalveil.tasks.regression.recipe import PARTLY, Judged, RegressionRecipe, arms_recipe, full_recipe, itself
 from causalveil.tasks.regression.scales import Scales, scales_from
@@ -85,11 +86,11 @@ def _recipe(asked: _Asked) -> RegressionRecipe:
     if not choice.adjusted:
         return arms
     # In a trial the arms' covariates are alike, and their slopes need not differ.
-    if judged is itself and not study.estimator.trial:
+    if judged is itself and not study.estimator.trial and not full.partly:
         own = replace(full, by_arm=True)
-        chosen, _ = _expected_choice(study, replace(own, basis=Basis.linear))
-        _, wide = _expected_choice(study, own, keep=True)
-        if chosen.controls is not None and wide <= PAIRS_WIDTH * width:
+        (alike, _), (apart, wide) = (_expected_choice(study, one, keep=True) for one in (full, own))
+        units, noise = sizes.units or 1, full.effect_noise().deviation
+        if judged_width(apart, units, noise) < judged_width(alike, units, noise):
             full, width = own, wide
     # The scores of a study that adjusts have less than half of the budget that they would have alone.
     _, alone = _expected_choice(study, judged(arms))
@@ -107,7 +108,8 @@ def _expected_choice(study: RegressionStudy, plan: RegressionRecipe, keep: bool 
     if plan.moments is None:
         choice = unadjusted(study.estimator, scales, study.estimand, units, noise)
     else:
-        choice = _expected_adjustment(study, plan, scales, plan.features(scales), keep)
+        features = _told_apart(study, plan, scales, plan.features(scales))
+        choice = _expected_adjustment(study, plan, scales, features, keep)
     return choice, scales.limit * expected_width(choice, units, noise)
 
 
@@ -144,15 +146,14 @@ def features_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) 
     Raises:
         ValueError: the number of units is not known.
     """
-    features = _basis_of(study, plan, scales)
-    return replace(features, by_arm=plan.by_arm and _bears_arms(study, plan, scales, features))
+    return _told_apart(study, plan, scales, _basis_of(study, plan, scales))
 
 
 def _basis_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) -> Features:
     """Of both arms together: whether these bear slopes of their own is no reason to have more features."""
 
     def by(basis: Basis) -> Features:
-        return replace(replace(plan, basis=basis).features(scales), by_arm=False)
+        return replace(plan, basis=basis).features(scales)
 
     features = by(plan.basis)
     if features.basis is Basis.linear or study.estimator.basis != "auto":
@@ -164,16 +165,28 @@ def _basis_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) ->
     return found[_richest([_width_by(study, plan, scales, one) for one in found])]
 
 
-def _bears_arms(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features) -> bool:
-    """Whether lines of each arm would be in use, and their numbers do not blur what both arms share.
+def _told_apart(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features) -> Features:
+    """The same with moments by arm of all features, or of lines alone, where that pays.
 
-    Few treated make them dear, and without delta noise grows with the number of numbers.
+    Slopes of each arm are in use, and their numbers do not blur what both arms share: few treated make them dear, and
+    without delta noise grows with the number of numbers. Those of squares and products need the means of these, which a
+    constant takes up.
     """
-    lines = replace(plan, basis=Basis.linear).features(scales)
-    if _expected_adjustment(study, plan, scales, lines, keep=True).controls is None:
-        return False
-    widths = [_width_by(study, plan, scales, replace(features, by_arm=by_arm)) for by_arm in (True, False)]
-    return widths[0] <= PAIRS_WIDTH * widths[1]
+    if not plan.by_arm:
+        return features
+
+    def judged(basis: Basis | None) -> float:
+        choice = _expected_adjustment(study, plan, scales, replace(features, by_arm=basis), keep=True)
+        return judged_width(choice, plan.units or 1, plan.effect_noise().deviation)
+
+    bases: list[Basis | None] = [Basis.linear, None]
+    widths = [judged(basis) for basis in bases]
+    if features.constant and features.basis > Basis.linear:
+        whole = judged(features.basis)
+        # Where no lines of each arm may stand beside products all are told apart if that costs next to nothing.
+        if beside(scales) or whole <= PAIRS_WIDTH * widths[1] / (1 + ALIKE_WIDTH):
+            bases, widths = [features.basis, *bases], [whole, *widths]
+    return replace(features, by_arm=bases[_richest(widths)])
 
 
 def _richest(widths: Sequence[float]) -> int:
@@ -220,13 +233,11 @@ def adjusted_by(
     units, linear, noise = plan.units, plan.columns.features(Basis.linear), plan.effect_noise().deviation
     possible = plan.bears(scales, linear, plan.cut(linear))
 
-    def of(some: JointMoments, basis: Basis) -> tuple[Adjustment, Seen]:
-        # Means of squares and products are known where a constant takes them up, and slopes by arm need them.
-        centred = features.constant or basis is Basis.linear
+    def of(some: JointMoments) -> tuple[Adjustment, Seen]:
         return adjust(
             study.estimator,
             scales,
-            some if centred else some.without_arms(),
+            some,
             study.estimand,
             units,
             noise,
@@ -235,33 +246,41 @@ def adjusted_by(
             columns=len(plan.columns.kept),
         )
 
-    choice, seen = of(moments, features.basis)
+    choice, seen = of(moments)
+    if features.by_arm is not None and features.by_arm > Basis.linear:
+        # Lines of each arm may be borne where products are not.
+        by_lines = of(moments.with_arms_of(features.lines))
+        if judged_width(choice, units, noise) > PAIRS_WIDTH * judged_width(by_lines[0], units, noise):
+            choice, seen = by_lines
     if features.basis is Basis.linear or study.estimator.basis != "auto" or keep:
         return choice, seen
 
     def plainer(basis: Basis) -> tuple[Adjustment, Seen]:
         places = features.places(basis)
-        plain, shown = of(moments.of(places), basis)
+        plain, shown = of(moments.of(places))
         wide = plain.spread_over(places, features.count)
         if choice.adjusted and plain.adjusted and not study.estimator.trial:
-            alike = moments.left_alike(places, *wide.both, scales.between, drawn or units)
+            # Lines of both arms together: each arm's own would leave what effects that differ do as well.
+            shared, _ = of(moments.of(places).without_arms())
+            both = shared.spread_over(places, features.count).both
+            alike = moments.left_alike(places, *both, scales.between, drawn or units)
             if abs(alike) > SURE:
                 # What is left out is seen to confound: what it took off beyond its noise, this basis leaves.
-                left = choice.taken_off - plain.taken_off
-                beyond = math.sqrt(max(left**2 - choice.second_order - plain.second_order, 0.0))
+                plainer_way = plain if choice.own > 0 else shared
+                left = choice.taken_off - plainer_way.taken_off
+                beyond = math.sqrt(max(left**2 - choice.second_order - plainer_way.second_order, 0.0))
                 wide = replace(wide, bias=wide.bias + beyond)
         return wide, shown
 
     lines, *squares = [plainer(basis) for basis in reversed(plan.columns.bases(features.basis)[1:])]
-    # Noise is smallest in lines alone: what these see of effects that differ, richer bases miss as well.
-    choice, squares = (
-        choice.off_by(lines[0].differing),
-        [(one.off_by(lines[0].differing), shown) for one, shown in squares],
-    )
-    if expected_width(choice, units, noise) <= PAIRS_WIDTH * expected_width(lines[0], units, noise):
+    # Noise is smallest in lines alone: what these see of effects that differ, richer bases that serve both arms miss.
+    off = lines[0].seen_off
+    choice = choice.off_by(off) if choice.own == 0 else choice
+    squares = [(one.off_by(off) if one.own == 0 else one, shown) for one, shown in squares]
+    if judged_width(choice, units, noise) <= PAIRS_WIDTH * judged_width(lines[0], units, noise):
         return choice, seen
     found = [*squares, lines]
-    return found[_richest([expected_width(one, units, noise) for one, _ in found])]
+    return found[_richest([judged_width(one, units, noise) for one, _ in found])]
 
 
 def expected_scales(study: RegressionStudy, plan: RegressionRecipe, units: int, stand_in: StandIn) -> Scales:
@@ -286,7 +305,7 @@ def expected_moments(
     study: RegressionStudy, plan: RegressionRecipe, units: int, scales: Scales, features: Features
 ) -> JointMoments:
     """What release 2 says of it: lengths with their noise, so that what is taken off later is there."""
-    d, noise = features.count, plan.moments_noise(features.count, features.by_arm)
+    d, noise = features.count, plan.moments_noise(features.count, len(features.arm_places))
     variance = 1 / (features.cut**2 * d)
     square = (scales.spread / scales.limit) ** 2
     cross_error = plan.own_noise(noise) / units
@@ -310,15 +329,16 @@ def expected_moments(
         shifts=features.shifts,
         unseen=features.unseen,
     )
-    if not features.by_arm:
+    own = features.arm_places
+    if not len(own):
         return found
 
     def alone(share: float) -> JointMoments:
         """An arm whose covariances and slopes are those of the other."""
-        own = of_arm(found, share)
-        noisy = math.sqrt(variance * explained * square + d * own.cross_error**2)
+        arm = of_arm(found.of(own), share, features)
+        noisy = math.sqrt(variance * explained * square + d * arm.cross_error**2)
         apart_square = variance * distance / (1 + scales.between * distance)
         means = ((1 - share) ** 2 - scales.between) * apart_square * np.outer(one, one)
-        return replace(own, cross=noisy * other, gram=found.gram + means)
+        return replace(arm, cross=(noisy * other)[own], gram=(found.gram + means)[np.ix_(own, own)])
 
-    return replace(found, arms=(alone(scales.share), alone(1 - scales.share)))
+    return replace(found, arms=(alone(scales.share), alone(1 - scales.share)), arm_places=own)

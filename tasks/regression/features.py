@@ -37,7 +37,7 @@ class Features:
 
     ``cut``: c; rows are cut to the length c sqrt(d), where standardised features have sqrt(d) on average. ``constant``:
     whether a constant stands last. ``bent``: whether skewed columns are taken by their logarithm, and what a line has
-    beside it stands before the constant. ``by_arm``: whether release 2 tells the arms apart.
+    beside it stands before the constant. ``by_arm``: the basis of whose features release 2 has moments by arm as well.
     """
 
     columns: Columns
@@ -46,7 +46,7 @@ class Features:
     cut: float
     constant: bool = False
     bent: bool = False
-    by_arm: bool = False
+    by_arm: Basis | None = None
 
     @cached_property
     def skewed(self) -> Skewed:
@@ -76,6 +76,17 @@ class Features:
         beside = np.arange(self.columns.features(self.basis), self.count)
         found: IntArray = np.concatenate([np.arange(self.columns.features(basis)), beside])
         return found
+
+    @cached_property
+    def arm_places(self) -> IntArray:
+        """Places of the features whose moments release 2 has by arm as well: of all, of lines alone, or of none."""
+        return np.arange(0) if self.by_arm is None else self.places(min(self.by_arm, self.basis))
+
+    @property
+    def arm_radius(self) -> float:
+        """No row of these features alone is longer: lines and products are cut apart."""
+        lines = len(self.lines) if self.by_arm is Basis.linear else self.count
+        return math.sqrt(lines / self.count)
 
     @cached_property
     def variances(self) -> FloatArray:

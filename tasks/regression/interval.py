@@ -22,9 +22,9 @@ from causalveil.tasks.inference.confounding import (
     UNADJUSTED,
 )
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.adjustment import Adjustment, Seen
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import Scales
 
@@ -32,14 +32,18 @@ from causalveil.tasks.regression.scales import Scales
 # scores with one deviation.
 LEAST_SQUARE = 1e-6
 LEAST_VARIANCE = 0.25
+# Less than this part is not worth saying.
+LEAST_LEFT = 0.005
 COVERS_MODELS = "noise of slopes and weights"
 COVERS_HIDDEN = "what noise hides in directions of the covariates"
 COVERS_LINES = "what lines do not show of skewed columns"
-COVERS_DIFFERING = "effects that are seen to differ with covariates, by slopes that serve both arms"
+COVERS_DIFFERING = "what effects that are seen to differ with covariates leave where slopes serve both arms"
 COVERS_CHANCES = "chances of an outcome of two values, which follow no line"
 
 # What no released number shows, and the interval does not hold (proof, section 8).
 VARYING = "effects that differ with covariates, as far as the arms' covariances of them differ"
+VARYING_LEFT = "{:.0%} of what effects that differ with covariates do where slopes serve both arms"
+VARYING_PRODUCTS = "effects that differ with squares or products of covariates"
 BEYOND = {
     Basis.linear: "outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly",
     Basis.squares: (
@@ -177,7 +181,7 @@ def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRelea
         also.append(COVERS_HIDDEN)
     if bias > 0 and choice.adjusted and found.features is not None and found.features.skewed.count:
         also.append(COVERS_LINES)
-    if choice.adjusted and choice.controls is None and choice.differing > 0:
+    if choice.adjusted and choice.differing > 0:
         also.append(COVERS_DIFFERING)
     if bias > 0 and choice.adjusted and scales.at_ends:
         also.append(COVERS_CHANCES)
@@ -192,7 +196,7 @@ def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRelea
         "mean_treated": study.outcome.middle + half * scales.means[0],
         "mean_control": study.outcome.middle + half * scales.means[1],
         "spread": half * scales.spread,
-        "slopes_by_arm": found.choice.controls is not None,
+        "slopes_by_arm": found.choice.own,
         "features": 0 if found.features is None else found.features.count,
         "not_covered": not_covered(study, found),
     }
@@ -207,8 +211,7 @@ def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
     if not found.choice.adjusted:
         return NOT_COVERED_DECLARED
     parts = ["confounding by what nobody recorded"]
-    if found.choice.controls is None:
-        parts.append(VARYING)
+    parts.extend(_varying(found))
     parts.append(BEYOND[used_basis(found)])
     wide = () if found.features is None else found.features.drowned
     if wide:
@@ -218,6 +221,20 @@ def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
         f"confounding in combinations of covariates that vary less than {floor:.1%} of what covariates do on average"
     )
     return "; ".join(parts)
+
+
+def _varying(found: ThreeReleases) -> list[str]:
+    """What stays of effects that differ with covariates."""
+    choice, features = found.choice, found.features
+    if features is None or choice.controls is None:
+        return [VARYING]
+    left, said = (1 - choice.own) ** 2, list[str]()
+    if left >= LEAST_LEFT:
+        said.append(VARYING_LEFT.format(left))
+    others = np.setdiff1d(np.arange(features.count), features.lines)
+    if choice.slopes[others].any() and np.array_equal(choice.slopes[others], choice.controls.slopes[others]):
+        said.append(VARYING_PRODUCTS)
+    return said
 
 
 def _diagnostics(recipe: RegressionRecipe, found: ThreeReleases) -> dict[str, float | int | str | bool]:

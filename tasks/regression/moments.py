@@ -3,13 +3,15 @@
 Rows xs in the unit ball, rho = (u - m_t)/L cut to [-1, 1], tau = (t - p)/max(p, 1 - p): the vector (sum xs rho,
 sum xs tau, sum rho^2, sum xs xs') with the Frobenius norm for the matrix has sensitivity sqrt(8), which is what its
 first two parts have at opposite rows alone. With s = 1 for treated and -1 for controls, (sum s xs xs'/2, sum .49 s xs
-rho) beside it tell the arms apart and make that 3 (``docs/proofs/regression.md``, section 2).
+rho) beside it tell the arms apart and make that 3. So do (sum .4 s zs zs', sum .3 s zs rho) with zs the lines alone, in
+a unit ball of their own, where products are too noisy to be told apart (``docs/proofs/regression.md``, section 2).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -19,51 +21,65 @@ from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
 from causalveil.tasks.regression.features import Features
 
-# By what the differences of the arms' Gram matrices and cross moments are multiplied, and the sensitivities without and
-# with them.
+# By what the differences of the arms' Gram matrices and cross moments are multiplied, those of lines in a ball of their
+# own, and the sensitivities without and with them.
 ARM_GRAM, ARM_CROSS = 0.5, 0.49
+LINE_GRAM, LINE_CROSS = 0.4, 0.3
 SENSITIVITY, SENSITIVITY_BY_ARM = math.sqrt(8), 3.0
 # The mean square of residuals is taken to be at least half its noise and so much.
 LEAST_SQUARE = 1e-4
 
 
-def moment_numbers(features: int, by_arm: bool = False) -> int:
-    """How many numbers release 2 has with d features; ``by_arm``: with the arms' differences."""
-    own = features + features * (features + 1) // 2
-    return own + features + 1 + own * by_arm
+def moment_numbers(features: int, by_arm: int = 0) -> int:
+    """How many numbers release 2 has with d features; ``by_arm``: of so many of them the arms' differences too."""
+    return features + 1 + sum(count + count * (count + 1) // 2 for count in (features, by_arm))
+
+
+def arm_factors(features: Features) -> tuple[float, float]:
+    """By what the arms' differences are multiplied: of cross moments, and of Gram matrices."""
+    if len(features.arm_places) == features.count:
+        return ARM_CROSS, ARM_GRAM
+    return LINE_CROSS / features.arm_radius, LINE_GRAM / features.arm_radius**2
 
 
 def moment_sums(pieces: Pieces, features: Features, workers: int = 1) -> FloatArray:
-    """The exact sums of release 2, shape (moment_numbers(d, by_arm),): (q, D, square, matrix), then by arm (q, matrix).
+    """The exact sums of release 2: (q, D, square, matrix), then of the features that have them by arm (q, matrix).
 
     The matrix is its upper triangle row by row; entries off the diagonal are multiplied by sqrt(2), so that the
     Euclidean norm of the triangle is the Frobenius norm of the matrix.
     """
-    d, scales, by_arm = features.count, features.scales, features.by_arm
-    upper = np.triu_indices(d)
+    d, scales, own = features.count, features.scales, features.arm_places
+    upper, of_own, whole = np.triu_indices(d), np.triu_indices(len(own)), len(own) == d
     treated = on_lattice(np.array([-scales.share, 1 - scales.share]) / scales.larger)
 
     def of(rows: Rows) -> FloatArray:
         rho = on_lattice(scales.residuals(rows))
         tau = treated[(rows.t != 0).astype(np.intp)]
-        cross, apart, gram = np.zeros((2, d)), np.zeros(d), np.zeros((2, d, d))
+        cross, apart, gram = np.zeros(d), np.zeros(d), np.zeros((d, d))
+        treated_cross, treated_gram = np.zeros(len(own)), np.zeros((len(own), len(own)))
         for first, xs in features.blocks(rows.x):
             part = slice(first, first + xs.shape[1])
             apart += xs @ tau[part]
-            arms = (rows.t[part] == 0, rows.t[part] != 0) if by_arm else (slice(None),)
-            for arm, of_arm in enumerate(arms):
-                own = xs[:, of_arm]
-                cross[arm] += own @ rho[part][of_arm]
-                gram[arm] += own @ own.T
-        both = [cross.sum(axis=0), apart, [rho @ rho], gram.sum(axis=0)[upper]]
-        return np.concatenate(both + [cross[1] - cross[0], (gram[1] - gram[0])[upper]] * by_arm)
+            cross += xs @ rho[part]
+            others = xs
+            if len(own):
+                in_arm = rows.t[part] != 0
+                zs = xs[own][:, in_arm]
+                treated_cross += zs @ rho[part][in_arm]
+                treated_gram += zs @ zs.T
+                # Of all features each row is multiplied in its own arm alone.
+                others = xs[:, ~in_arm] if whole else xs
+            gram += others @ others.T
+        if whole:
+            gram += treated_gram
+        differ = [2 * treated_cross - cross[own], (2 * treated_gram - gram[np.ix_(own, own)])[of_own]]
+        return np.concatenate([cross, apart, [rho @ rho], gram[upper], *differ])
 
-    sums, pooled = exact_sums(pieces, of, moment_numbers(d, by_arm), workers), moment_numbers(d)
-    off_diagonal = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
-    sums[2 * d + 1 : pooled] *= off_diagonal
-    if by_arm:
-        sums[pooled : pooled + d] *= ARM_CROSS
-        sums[pooled + d :] *= ARM_GRAM * off_diagonal
+    numbers, pooled = moment_numbers(d, len(own)), moment_numbers(d)
+    sums, (of_cross, of_gram) = exact_sums(pieces, of, numbers, workers), arm_factors(features)
+    sums[2 * d + 1 : pooled] *= _twice(upper)
+    sums[pooled : pooled + len(own)] *= of_cross
+    sums[pooled + len(own) :] *= of_gram * _twice(of_own)
     return sums
 
 
@@ -80,7 +96,8 @@ class JointMoments:
         gram_error: of the noise on each entry of the Gram matrix off its diagonal; sqrt(2) times that on it.
         shifts: of what is left of each feature's mean, shape (d,).
         unseen: what is left of a feature's confounding over what it shows, shape (d,), >= 0.
-        arms: the same of treated and of controls alone, D, square and shifts those of both; None: not released.
+        arms: of treated and of controls alone, D, square and shifts those of both; None: not released.
+        arm_places: places of the features that ``arms`` are of.
     """
 
     cross: FloatArray
@@ -93,6 +110,7 @@ class JointMoments:
     shifts: FloatArray
     unseen: FloatArray
     arms: tuple[JointMoments, JointMoments] | None = None
+    arm_places: IntArray = field(default_factory=lambda: np.arange(0))
 
     def of(self, places: IntArray) -> JointMoments:
         """Moments of these features alone."""
@@ -103,8 +121,13 @@ class JointMoments:
             shifts=self.shifts[places],
             unseen=self.unseen[places],
             gram=self.gram[np.ix_(places, places)],
-            arms=None if self.arms is None else (self.arms[0].of(places), self.arms[1].of(places)),
+            **self._arms_of(places),
         )
+
+    def _arms_of(self, places: IntArray) -> dict[str, Any]:
+        """The arms' own moments among these features, which stand in their order."""
+        known = self.with_arms_of(places)
+        return {"arms": known.arms, "arm_places": np.flatnonzero(np.isin(places, known.arm_places))}
 
     def centred(self) -> tuple[JointMoments, FloatArray]:
         """Moments of all features but the last, a constant, less their projection on it; and its coefficients.
@@ -115,14 +138,46 @@ class JointMoments:
         coefficients = self.gram[:-1, -1] / max(float(self.gram[-1, -1]), self.gram_error)
         return self._less(coefficients), coefficients
 
+    def with_arms_of(self, places: IntArray) -> JointMoments:
+        """The arms' own moments of no other features than these."""
+        if self.arms is None:
+            return self
+        kept = np.isin(self.arm_places, places)
+        one, other = (arm.of(np.flatnonzero(kept)) for arm in self.arms)
+        return replace(self, arms=(one, other), arm_places=self.arm_places[kept])
+
+    def part_way(self, arm: JointMoments, share: float, part: float) -> JointMoments:
+        """An arm's moments, moved from both arms' to its own by this part of the way.
+
+        Of noise an arm's sums have that of both arms' together, times 1/(2 share), and that of their difference.
+        """
+        alike = self.of(self.arm_places).without_arms()
+
+        def error(both: float, own: float) -> float:
+            sums = both / (2 * share)
+            differences = max(own**2 - sums**2, 0.0)
+            return math.sqrt(((1 - part) * both + part * sums) ** 2 + part**2 * differences)
+
+        return replace(
+            alike,
+            cross=alike.cross + part * (arm.cross - alike.cross),
+            gram=alike.gram + part * (arm.gram - alike.gram),
+            cross_error=error(self.cross_error, arm.cross_error),
+            gram_error=error(self.gram_error, arm.gram_error),
+        )
+
     def without_arms(self) -> JointMoments:
         """Both arms' moments together alone."""
-        return replace(self, arms=None)
+        return replace(self, arms=None, arm_places=np.arange(0))
 
     def _less(self, coefficients: FloatArray) -> JointMoments:
         """Moments of all features but the last, each less its coefficient, shape (d - 1,), times the last."""
         across = np.outer(coefficients, self.gram[:-1, -1])
         own = float(self.gram[-1, -1]) * np.outer(coefficients, coefficients)
+        arms = self.arms
+        if arms is not None:
+            of_arms = coefficients[self.arm_places[:-1]]
+            arms = arms[0]._less(of_arms), arms[1]._less(of_arms)
         return replace(
             self,
             cross=self.cross[:-1] - coefficients * self.cross[-1],
@@ -130,7 +185,8 @@ class JointMoments:
             shifts=self.shifts[:-1],
             unseen=self.unseen[:-1],
             gram=self.gram[:-1, :-1] - across - across.T + own,
-            arms=None if self.arms is None else (self.arms[0]._less(coefficients), self.arms[1]._less(coefficients)),
+            arms=arms,
+            arm_places=self.arm_places[:-1],
         )
 
     def left_alike(self, lines: IntArray, slopes: FloatArray, weights: FloatArray, between: float, units: int) -> float:
@@ -185,23 +241,32 @@ def moments_from(released: FloatArray, units: int, noise: float, features: Featu
         shifts=features.shifts,
         unseen=features.unseen,
     )
-    if not features.by_arm:
+    own = features.arm_places
+    if not len(own):
         return found
-    cross, gram = means[pooled : pooled + d] / ARM_CROSS, _symmetric(means[pooled + d :], d) / ARM_GRAM
-    treated = of_arm(replace(found, cross=found.cross + cross, gram=found.gram + gram), scales.share)
-    control = of_arm(replace(found, cross=found.cross - cross, gram=found.gram - gram), 1 - scales.share)
-    return replace(found, arms=(treated, control))
+    (of_cross, of_gram), both = arm_factors(features), found.of(own)
+    cross = means[pooled : pooled + len(own)] / of_cross
+    gram = _symmetric(means[pooled + len(own) :], len(own)) / of_gram
+    treated = of_arm(replace(both, cross=both.cross + cross, gram=both.gram + gram), scales.share, features)
+    control = of_arm(replace(both, cross=both.cross - cross, gram=both.gram - gram), 1 - scales.share, features)
+    return replace(found, arms=(treated, control), arm_places=own)
 
 
-def of_arm(twice: JointMoments, share: float) -> JointMoments:
+def of_arm(twice: JointMoments, share: float, features: Features) -> JointMoments:
     """An arm's moments: from twice its sums over n, with the noise of both sums of which they are the half."""
+    of_cross, of_gram = arm_factors(features)
     return replace(
         twice,
         cross=twice.cross / (2 * share),
         gram=twice.gram / (2 * share),
-        cross_error=twice.cross_error * math.hypot(1, 1 / ARM_CROSS) / (2 * share),
-        gram_error=twice.gram_error * math.hypot(1, 1 / ARM_GRAM) / (2 * share),
+        cross_error=twice.cross_error * math.hypot(1, 1 / of_cross) / (2 * share),
+        gram_error=twice.gram_error * math.hypot(1, 1 / of_gram) / (2 * share),
     )
+
+
+def _twice(upper: tuple[IntArray, IntArray]) -> FloatArray:
+    """Entries off the diagonal stand for two."""
+    return np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
 
 
 def _symmetric(triangle: FloatArray, d: int) -> FloatArray:

@@ -103,7 +103,8 @@ class RegressionRecipe:
         """Of sensitivity sqrt(8), by arm 3 (section 2), and rounding for as many numbers as there may be."""
         if self.moments is None:
             return None
-        numbers = moment_numbers(self.columns.features(self.basis) + len(self.columns.unscaled) + 1, self.by_arm)
+        most = self.columns.features(self.basis) + len(self.columns.unscaled) + 1
+        numbers = moment_numbers(most, most if self.by_arm else 0)
         size = SENSITIVITY_BY_ARM if self.by_arm else SENSITIVITY
         return vector_mechanism(sums_sensitivity(numbers, self.units, size), self.moments)
 
@@ -118,8 +119,8 @@ class RegressionRecipe:
         """Standard deviation of the noise on each number of release 1."""
         return Noise.of(self.scales_mechanism(), self.scale_numbers).deviation
 
-    def moments_noise(self, features: int, by_arm: bool = False) -> float:
-        """Standard deviation of the noise on each number of release 2 with d features; 0 if there is none."""
+    def moments_noise(self, features: int, by_arm: int = 0) -> float:
+        """Standard deviation of the noise on each number of release 2 with d features, so many by arm; 0 for none."""
         return Noise.of(self.moments_mechanism(), moment_numbers(features, by_arm)).deviation
 
     def own_noise(self, noise: float) -> float:
@@ -145,12 +146,10 @@ class RegressionRecipe:
             count = self.columns.features(basis) + skewed + 1
             most = BENT if basis is Basis.linear else BENT_PAIRS
             if self.noise_ratio(count) <= most and self.bears(scales, count, CUTS[0]):
-                return Features(
-                    self.columns, scales, basis, self.cut(count), constant=True, bent=True, by_arm=self.by_arm
-                )
+                return Features(self.columns, scales, basis, self.cut(count), constant=True, bent=True)
         features = self.columns.features(bases[0])
         constant = bases[0] > Basis.linear and self.noise_ratio(features) <= CONSTANT
-        return Features(self.columns, scales, bases[0], self.cut(features), constant, by_arm=self.by_arm)
+        return Features(self.columns, scales, bases[0], self.cut(features), constant)
 
     def bears(self, scales: Scales, features: int, cut: float) -> bool:
         """Whether noise on the arms' distance leaves something to adjust by."""

@@ -94,7 +94,7 @@ def _once(study: RegressionStudy, plan: RegressionRecipe, rows: Rows, seed: int)
     if mechanism is not None:
         features = features_of(study, plan, scales)
         released = mechanism.release(moment_sums(pieces, features) * many, MOMENTS, budget)
-        noise = plan.moments_noise(features.count, features.by_arm)
+        noise = plan.moments_noise(features.count, len(features.arm_places))
         moments = moments_from(released, units, noise, features)
     used, choice, seen = choose(study, plan, scales, moments, drawn=min(units, len(rows)))
     scores = plan.effect_mechanism().release(score_sums(pieces, scales, used, choice) * many, EFFECT, budget)

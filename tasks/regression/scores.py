@@ -14,8 +14,8 @@ from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
-from causalveil.tasks.regression.adjustment import Adjustment
 from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.lines.adjustment import Adjustment
 from causalveil.tasks.regression.scales import Scales
 
 

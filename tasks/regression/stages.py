@@ -11,10 +11,10 @@ from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.regression import interval
-from causalveil.tasks.regression.adjustment import Adjustment, Seen
 from causalveil.tasks.regression.decide import choose, features_of, recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.interval import ThreeReleases
+from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen
 from causalveil.tasks.regression.moments import JointMoments, moment_sums, moments_from
 from causalveil.tasks.regression.recipe import EFFECT, MOMENTS, SCALES, RegressionRecipe
 from causalveil.tasks.regression.scales import Scales, scale_sums, scales_from
@@ -43,7 +43,7 @@ def release_moments(
         return None
     features = features_of(study, plan, scales)
     released = mechanism.release(moment_sums(pieces, features, study.execution.workers), MOMENTS, budget)
-    return moments_from(released, pieces.units, plan.moments_noise(features.count, features.by_arm), features)
+    return moments_from(released, pieces.units, plan.moments_noise(features.count, len(features.arm_places)), features)
 
 
 def release_scores(

@@ -80,7 +80,10 @@ SAYS = {
         *("Adjusted linearly: what depends on covariates by curves", "leaving out 25 % of the treated and 1 % of the"),
         *("age: 1.234 before, 0.0123 after, noise 0.0456", "The 24 furthest apart are shown; 5 more", "explain 31 %"),
         "Skewed columns (age) enter by their logarithm",
+        "go 70% of the way from those of both arms",
+        "about 9% of what that does to shared slopes is left",
     ],
+    "regression 0": ["Each arm has slopes and weights of its own, so that effects may differ with covariates."],
     "attenuated": ["Attenuated: noise on treatments leaves about 34 % of the effect"],
     "no scores": [
         "Every kind of unit can be found in both arms",

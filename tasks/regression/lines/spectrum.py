@@ -65,6 +65,17 @@ class Spectrum:
         found: FloatArray = self.vectors.T @ vector
         return found
 
+    def noise_bias(self, slopes: FloatArray, weights: FloatArray, within: FloatArray) -> float:
+        """Mean of b'E W E h over e^2, E symmetric with independent entries of variance e^2 kappa, twice on the
+        diagonal.
+
+        ``within``: W, shape (d, d).
+        """
+        one, other = self.along(slopes), self.along(weights)
+        turned, unit = self.vectors.T @ within @ self.vectors, np.eye(len(slopes))
+        found = float((one * other) @ (self.kept * (1 + unit)) @ np.diagonal(turned))
+        return found + float(one @ (self.kept * turned * (1 - unit)) @ other)
+
 
 def _kept(values: FloatArray, gaps: FloatArray) -> FloatArray:
     """Gaps between shrunk eigenvalues over gaps between noisy ones; on the diagonal the larger of the two beside it."""

@@ -1,0 +1,230 @@
+"""What is adjusted for: outcome slopes b and balancing weights h, from the moments of release 2 alone.
+
+Both or neither, whichever makes the narrower interval, with where scores are cut and what is allowed for.
+Post-processing: ``docs/proofs/regression.md``, sections 4 to 6.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from causalveil.schemas.estimators.regression import RegressionEstimator
+from causalveil.schemas.study import Estimand
+from causalveil.tasks.regression.lines.adjustment import Adjustment, ArmLine, Seen, expected_width, leaning
+from causalveil.tasks.regression.lines.apart import towards_own
+from causalveil.tasks.regression.lines.fits import Fits, noise_variance, over_arms
+from causalveil.tasks.regression.moments import JointMoments
+from causalveil.tasks.regression.scales import Scales, farthest_score
+
+# Beside products that serve both arms, lines of each arm are used where the smaller one has this share: what these
+# products leave of the arms' differences meets noise in their slopes to first order, by 1 - 2p.
+LEAST_BESIDE = 0.25
+# What floored directions may hide is so many times the product of what they are seen to have.
+FLOORED_TIMES = 3.5
+# A column varies if its released variance is so many deviations of its noise above 0.
+HIDDEN_DEVIATIONS = 1.0
+# Scores are cut at k of their standard deviations: where the worst distribution of their kurtosis loses no more to the
+# cut than a wider one would lose to noise (section 5).
+CUT_FACTOR = 0.182
+LEAST_CUT, MOST_CUT = 4.0, 60.0
+# Of an outcome of two values chances are taken to leave this part of the confounding that is taken off, for each
+# deviation between the arms: they follow an S, and no line (section 8).
+CHANCES_UNSEEN = 0.07
+
+
+def score_cut(units: int, noise: float, scales: Scales) -> float:
+    """k: scores are cut at so many of their standard deviations.
+
+    By Markov's inequality scores of kurtosis K lose at most 27/256 K/k^3 deviations to a cut at k; with noise of
+    k ``noise``/n the sum of both squares is least at k^4 = .182 K n/``noise``. Weights of 1/p and 1/(1-p) make kurtosis
+    (p^-3 + (1-p)^-3)/(p^-1 + (1-p)^-1)^2 times that of residuals.
+    """
+    share = scales.share
+    of_weights = (share**-3 + (1 - share) ** -3) / (share**-1 + (1 - share) ** -1) ** 2
+    best: float = (CUT_FACTOR * scales.kurtosis * of_weights * units / noise) ** 0.25
+    return min(max(best, LEAST_CUT), MOST_CUT)
+
+
+def beside(scales: Scales) -> bool:
+    """Whether lines of each arm may stand beside products that serve both."""
+    return min(scales.share, 1 - scales.share) >= LEAST_BESIDE
+
+
+def unadjusted(
+    estimator: RegressionEstimator, scales: Scales, estimand: Estimand, units: int, noise: float
+) -> Adjustment:
+    """Weights 1/p and -1/(1-p) alone; the allowance is for the declared confounding.
+
+    Args:
+        estimator: what it declares of confounding.
+        scales: of release 1.
+        estimand: whose effect.
+        units: n.
+        noise: standard deviation of the noise on the sum of scores.
+    """
+    deviation = math.sqrt(1 / scales.between) * scales.spread / scales.limit
+    return _plain(estimator, scales, estimand, 0, score_cut(units, noise, scales), deviation)
+
+
+def _plain(
+    estimator: RegressionEstimator, scales: Scales, estimand: Estimand, features: int, cut: float, deviation: float
+) -> Adjustment:
+    """No slopes, no weights, and an allowance. Scores are cut no further out than they can lie."""
+    nothing = np.zeros(features)
+    cut = min(cut, farthest_score(scales, (0.0, 0.0), [(0.0,) * 4] * 2) / deviation)
+    declared = estimator.unadjusted
+    relative = scales.spread / scales.limit
+    bias = 0.0 if estimator.trial else relative * declared.bias()
+    lean = leaning(estimand, scales.share)
+    return Adjustment(nothing, nothing, nothing, 0.0, 0.0, lean, cut * deviation, cut, 0.0, bias, False)
+
+
+def adjust(
+    estimator: RegressionEstimator,
+    scales: Scales,
+    moments: JointMoments,
+    estimand: Estimand,
+    units: int,
+    noise: float,
+    possible: bool = True,
+    constant: bool = False,
+    columns: int = 0,
+    length: float = 1.0,
+) -> tuple[Adjustment, Seen]:
+    """Slopes and weights from released moments, or neither where the interval would be wider for them.
+
+    Args:
+        estimator: what it declares of confounding.
+        scales: of release 1.
+        moments: of release 2.
+        estimand: whose effect.
+        units: n.
+        noise: standard deviation of the noise on the sum of scores of release 3.
+        possible: whether the smaller arm bears an adjustment.
+        constant: whether the last feature is a constant, which takes up the others' means.
+        columns: how many of the first features are columns of covariates.
+        length: no row of features is longer.
+    """
+    if constant:
+        centred, coefficients = moments.centred()
+        # Of a row in the unit ball, its features less their projection on the constant.
+        length = math.sqrt(1 + float(coefficients @ coefficients))
+        found, seen = adjust(
+            estimator, scales, centred, estimand, units, noise, possible, columns=columns, length=length
+        )
+        return found.with_constant(coefficients), seen
+    lean, wide = leaning(estimand, scales.share), score_cut(units, noise, scales)
+    fits = Fits.alike(moments, scales.share)
+    found = _by_lines(estimator, scales, fits, lean, wide, length)
+    whole = len(moments.arm_places) == len(moments.cross)
+    if moments.arms is not None and (whole or beside(scales)) and not estimator.trial:
+        found, fits = towards_own(
+            found,
+            fits,
+            scales,
+            units,
+            noise,
+            partial(_by_lines, estimator, scales, lean=lean, wide=wide, length=length),
+        )
+    plain = _plain(estimator, scales, estimand, len(found.slopes), wide, math.sqrt(moments.square / scales.between))
+    # A column whose variance noise hides is not adjusted for, and shows nothing of what it confounds.
+    own_variances = np.diagonal(moments.gram)[:columns]
+    least = 0.0 if estimator.trial else HIDDEN_DEVIATIONS * math.sqrt(2) * moments.gram_error
+    hidden = int(np.count_nonzero(own_variances < least))
+    # Noise shows some of them by chance: where most are hidden all are taken to be.
+    share = 1.0 if hidden and 2 * hidden >= columns else math.sqrt(hidden / max(columns, 1))
+    if not possible or share == 1.0 or expected_width(found, units, noise) > expected_width(plain, units, noise):
+        found = plain
+    elif not estimator.trial:
+        # What lines leave is no more than all that is declared, and no reason to leave everything. Nor are columns that
+        # noise hides, while others are seen: the estimate is better for these.
+        unseen = min(_left(scales, fits, found), plain.bias)
+        found = replace(found, bias=found.bias + unseen + share * plain.bias)
+    return found, _seen(moments, fits, found, hidden)
+
+
+def _by_lines(
+    estimator: RegressionEstimator, scales: Scales, fits: Fits, lean: tuple[float, float], wide: float, length: float
+) -> Adjustment:
+    """Slopes and weights of treated and controls in use; ``wide``: scores are cut at no more of their deviations."""
+    parts = scales.share, 1 - scales.share
+    squares, alike, lines, farthest = 0.0, 0.0, [], []
+    for fitted, other, k, part in zip(fits, (fits.control, fits.treated), lean, parts, strict=True):
+        # An arm that stays where it is needs the other's line, which tells how that one moves.
+        slopes, weights = (fitted if k > 0 else other).slopes, fitted.weights
+        # H of the noisy weights: what balancing costs in variance.
+        cost = fitted.distance + fitted.weight_noise * fitted.trace
+        squares += (1 + k**2 * cost) / part * (fitted.residual + fitted.slopes_blur)
+        alike += (1 + k**2 * cost) / part * (fits.both.residual + fitted.slopes_blur)
+        index = fitted.moved - fitted.weight_noise * fitted.trace
+        lines.append(ArmLine(slopes, weights, index))
+        # Both are in use: of a study the latter, of a protocol the former.
+        longest = length * float(np.linalg.norm(weights)), max(abs(fitted.moved), abs(index))
+        farthest.append((length * float(np.linalg.norm(slopes)), abs(float(slopes @ fitted.moments.apart)), *longest))
+    treated, control = lines
+    reached = farthest_score(scales, lean, farthest)
+    if fits.own > 0:
+        differ = treated.slopes - control.slopes
+        reached += length * float(np.linalg.norm(differ))
+        squares += sum(
+            part * max(float(differ @ fitted.moments.gram @ differ), 0.0)
+            for part, fitted in zip(parts, fits, strict=True)
+        )
+    cut = min(wide, reached / math.sqrt(squares))
+    drowned = over_arms(lean, (fitted.drowned for fitted in fits))
+    return Adjustment(
+        slopes=treated.slopes,
+        weights=treated.weights,
+        apart=fits.both.moments.apart,
+        index=treated.index,
+        correction=over_arms(lean, (fitted.gram_bias for fitted in fits)),
+        leaning=lean,
+        reach=cut * math.sqrt(squares),
+        cut=cut,
+        second_order=noise_variance(fits, scales, lean),
+        bias=0.0 if estimator.trial else FLOORED_TIMES * abs(drowned),
+        adjusted=True,
+        controls=None if fits.own == 0 else control,
+        own=fits.own,
+        alike=math.sqrt(alike),
+    )
+
+
+def _left(scales: Scales, fits: Fits, found: Adjustment) -> float:
+    """What lines leave of confounding that they see: of skewed columns, and of an outcome of two values."""
+    lines = fits.both.moments.unseen * found.both[0] * found.apart
+    unseen = max(float(lines[lines > 0].sum()), -float(lines[lines < 0].sum()))
+    if scales.at_ends:
+        distance = over_arms(found.leaning, (fitted.distance for fitted in fits))
+        unseen += CHANCES_UNSEEN * math.sqrt(distance) * abs(found.taken_off)
+    return unseen
+
+
+def _seen(moments: JointMoments, fits: Fits, found: Adjustment, hidden: int) -> Seen:
+    """``hidden``: number of columns whose own variance is not told from 0."""
+    lines = list(zip(found.leaning, fits, found.lines, strict=True))
+    mean = partial(over_arms, found.leaning)
+    worst, noise = max(fits, key=lambda fitted: fitted.floor), fits.both.weight_noise
+    covariance = sum((k * fitted.covariance for k, fitted, _ in lines), np.zeros_like(moments.gram))
+    own = np.sqrt(np.maximum(np.diagonal(covariance), worst.resolved))
+    after = moments.apart - sum(
+        (k * (fitted.covariance @ line.weights) for k, fitted, line in lines), np.zeros_like(moments.apart)
+    )
+    return Seen(
+        distance=mean(fitted.distance for fitted in fits),
+        # The variance of D'W D with normal noise on D: 4 s^2 |W D|^2 + 2 s^4 tr W^2.
+        distance_error=math.sqrt(
+            mean(4 * noise * fitted.weight_size + 2 * noise**2 * fitted.trace_square for fitted in fits)
+        ),
+        explained=min(mean(fitted.explained for fitted in fits) / moments.square, 1.0),
+        before=moments.apart / own,
+        after=after / own,
+        error=moments.apart_error / own,
+        floored=worst.floored,
+        floor=worst.floor,
+        hidden=hidden,
+    )

@@ -1,0 +1,75 @@
+"""How far slopes and weights go from those of both arms to each arm's own: as far as noise allows.
+
+Of what effects that differ with covariates do to lines that serve both arms, the square of the way that is left stays,
+and of what the noise of an arm's own moments does about the square of the way that was taken
+(``docs/proofs/regression.md``, section 4).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from causalveil.tasks.regression.lines.adjustment import Adjustment, judged_width
+from causalveil.tasks.regression.lines.fits import Fits, over_arms
+from causalveil.tasks.regression.scales import Scales
+
+# What lines that serve both arms are seen to be off by is what its square exceeds so many variances of its noise
+# by, and no more than this part of what they take off.
+CLEAR, MOST_OFF = 2.0, 0.3
+# The parts of the way that are tried, from the end on while each makes this of the interval.
+NARROWER = 0.98
+OWN = (1.0, 0.85, 0.7, 0.55, 0.4, 0.25, 0.1)
+# This part of what slopes by arm are seen to move the estimate by is allowed for where products have none by arm.
+SHARED_PRODUCTS = 0.2
+
+
+def towards_own(
+    alike: Adjustment, fits: Fits, scales: Scales, units: int, noise: float, by: Callable[[Fits], Adjustment]
+) -> tuple[Adjustment, Fits]:
+    """By lines of each arm, or as far on the way to them from lines that serve both, ``alike``, as noise allows.
+
+    ``by``: what an adjustment by fits is.
+    """
+    moments = fits.both.moments
+    ways = (way for way in (fits.apart(scales.share, own) for own in OWN) if way.own == OWN[-1] or way.resolved)
+    furthest = next(ways)
+    off, clear = _off(alike, by(furthest), furthest)
+    shared = SHARED_PRODUCTS * off if len(moments.arm_places) < len(moments.cross) else 0.0
+
+    def allowing(way: Fits) -> Adjustment:
+        return replace(by(way).off_by(shared + clear * (1 - way.own) ** 2), seen_off=clear)
+
+    found, best = allowing(furthest), furthest
+    for way in ways:
+        nearer = allowing(way)
+        if judged_width(nearer, units, noise) > NARROWER * judged_width(found, units, noise):
+            break
+        found, best = nearer, way
+    return found, best
+
+
+def _off(alike: Adjustment, apart: Adjustment, fits: Fits) -> tuple[float, float]:
+    """By how much lines that serve both arms are off: by what moments say, and so far as it is clear of noise.
+
+    Args:
+        alike: by these lines.
+        apart: by lines of ``fits``.
+        fits: the furthest on the way to each arm's own that noise resolves; what they show is its square of the whole.
+    """
+    by_noise, noisy = apart.correction - alike.correction, apart.second_order / fits.own**4 + alike.second_order
+    off, by_noise = (_differing(fits, alike.leaning) - by_noise) / fits.own**2, by_noise / fits.own**2
+    # Of what noise adds on average as much again may be left.
+    clear = max(abs(off) - max(math.copysign(by_noise, by_noise * off), 0.0), 0.0)
+    seen = min(math.sqrt(max(clear**2 - CLEAR * noisy, 0.0)), MOST_OFF * abs(alike.taken_off))
+    return math.sqrt(max(off**2 - noisy, 0.0)), seen
+
+
+def _differing(fits: Fits, lean: tuple[float, float]) -> float:
+    """By how much lines that serve both arms are off if each arm follows its own (section 8)."""
+    both = fits.both
+    left = (both.moments.apart - fitted.covariance @ both.weights for fitted in fits)
+    return over_arms(
+        lean, (float((fitted.slopes - both.slopes) @ vector) for fitted, vector in zip(fits, left, strict=True))
+    )
