@@ -7,7 +7,7 @@ expected is that of a stand-in population, stated here.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -88,9 +88,9 @@ def _recipe(asked: _Asked) -> RegressionRecipe:
     # In a trial the arms' covariates are alike, and their slopes need not differ.
     if judged is itself and not study.estimator.trial and not full.partly:
         own = replace(full, by_arm=True)
-        (alike, _), (apart, wide) = (_expected_choice(study, one, keep=True) for one in (full, own))
+        apart, wide = _expected_choice(study, own, keep=True)
         units, noise = sizes.units or 1, full.effect_noise().deviation
-        if judged_width(apart, units, noise) < judged_width(alike, units, noise):
+        if judged_width(apart, units, noise) < judged_width(choice, units, noise):
             full, width = own, wide
     # The scores of a study that adjusts have less than half of the budget that they would have alone.
     _, alone = _expected_choice(study, judged(arms))
@@ -176,8 +176,7 @@ def _told_apart(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, 
         return features
 
     def judged(basis: Basis | None) -> float:
-        choice = _expected_adjustment(study, plan, scales, replace(features, by_arm=basis), keep=True)
-        return judged_width(choice, plan.units or 1, plan.effect_noise().deviation)
+        return _width_by(study, plan, scales, replace(features, by_arm=basis), judged_width)
 
     bases: list[Basis | None] = [Basis.linear, None]
     widths = [judged(basis) for basis in bases]
@@ -194,10 +193,16 @@ def _richest(widths: Sequence[float]) -> int:
     return next(place for place in range(len(widths)) if widths[place] <= PAIRS_WIDTH * min(widths[place:]))
 
 
-def _width_by(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features) -> float:
+def _width_by(
+    study: RegressionStudy,
+    plan: RegressionRecipe,
+    scales: Scales,
+    features: Features,
+    width: Callable[[Adjustment, int, float], float] = expected_width,
+) -> float:
     """Expected half-width, in units of L, by features that stay, of people who are else as the stand-in says."""
     choice = _expected_adjustment(study, plan, scales, features, keep=True)
-    return expected_width(choice, plan.units or 1, plan.effect_noise().deviation)
+    return width(choice, plan.units or 1, plan.effect_noise().deviation)
 
 
 def _expected_adjustment(
@@ -261,7 +266,7 @@ def adjusted_by(
         wide = plain.spread_over(places, features.count)
         if choice.adjusted and plain.adjusted and not study.estimator.trial:
             # Lines of both arms together: each arm's own would leave what effects that differ do as well.
-            shared, _ = of(moments.of(places).without_arms())
+            shared = plain if plain.own == 0 else of(moments.of(places).without_arms())[0]
             both = shared.spread_over(places, features.count).both
             alike = moments.left_alike(places, *both, scales.between, drawn or units)
             if abs(alike) > SURE:

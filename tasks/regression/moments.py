@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -114,6 +113,7 @@ class JointMoments:
 
     def of(self, places: IntArray) -> JointMoments:
         """Moments of these features alone."""
+        known = self.with_arms_of(places)
         return replace(
             self,
             cross=self.cross[places],
@@ -121,13 +121,9 @@ class JointMoments:
             shifts=self.shifts[places],
             unseen=self.unseen[places],
             gram=self.gram[np.ix_(places, places)],
-            **self._arms_of(places),
+            arms=known.arms,
+            arm_places=np.flatnonzero(np.isin(places, known.arm_places)),
         )
-
-    def _arms_of(self, places: IntArray) -> dict[str, Any]:
-        """The arms' own moments among these features, which stand in their order."""
-        known = self.with_arms_of(places)
-        return {"arms": known.arms, "arm_places": np.flatnonzero(np.isin(places, known.arm_places))}
 
     def centred(self) -> tuple[JointMoments, FloatArray]:
         """Moments of all features but the last, a constant, less their projection on it; and its coefficients.

@@ -119,17 +119,11 @@ def adjust(
         return found.with_constant(coefficients), seen
     lean, wide = leaning(estimand, scales.share), score_cut(units, noise, scales)
     fits = Fits.alike(moments, scales.share)
-    found = _by_lines(estimator, scales, fits, lean, wide, length)
+    by = partial(_by_lines, estimator, scales, lean=lean, wide=wide, length=length)
+    found = by(fits)
     whole = len(moments.arm_places) == len(moments.cross)
     if moments.arms is not None and (whole or beside(scales)) and not estimator.trial:
-        found, fits = towards_own(
-            found,
-            fits,
-            scales,
-            units,
-            noise,
-            partial(_by_lines, estimator, scales, lean=lean, wide=wide, length=length),
-        )
+        found, fits = towards_own(found, fits, scales.share, units, noise, by)
     plain = _plain(estimator, scales, estimand, len(found.slopes), wide, math.sqrt(moments.square / scales.between))
     # A column whose variance noise hides is not adjusted for, and shows nothing of what it confounds.
     own_variances = np.diagonal(moments.gram)[:columns]
@@ -152,14 +146,14 @@ def _by_lines(
 ) -> Adjustment:
     """Slopes and weights of treated and controls in use; ``wide``: scores are cut at no more of their deviations."""
     parts = scales.share, 1 - scales.share
-    squares, alike, lines, farthest = 0.0, 0.0, [], []
+    squares, squares_alike, lines, farthest = 0.0, 0.0, [], []
     for fitted, other, k, part in zip(fits, (fits.control, fits.treated), lean, parts, strict=True):
         # An arm that stays where it is needs the other's line, which tells how that one moves.
         slopes, weights = (fitted if k > 0 else other).slopes, fitted.weights
         # H of the noisy weights: what balancing costs in variance.
         cost = fitted.distance + fitted.weight_noise * fitted.trace
         squares += (1 + k**2 * cost) / part * (fitted.residual + fitted.slopes_blur)
-        alike += (1 + k**2 * cost) / part * (fits.both.residual + fitted.slopes_blur)
+        squares_alike += (1 + k**2 * cost) / part * (fits.both.residual + fitted.slopes_blur)
         index = fitted.moved - fitted.weight_noise * fitted.trace
         lines.append(ArmLine(slopes, weights, index))
         # Both are in use: of a study the latter, of a protocol the former.
@@ -190,7 +184,7 @@ def _by_lines(
         adjusted=True,
         controls=None if fits.own == 0 else control,
         own=fits.own,
-        alike=math.sqrt(alike),
+        deviation_alike=math.sqrt(squares_alike),
     )
 
 

@@ -64,7 +64,7 @@ class Adjustment:
         adjusted: whether b and h are in use.
         controls: what controls have of their own in place of b, h and index; None: these serve both arms.
         own: 0 where slopes and weights serve both arms, 1 where each has its own, or how far they are moved there.
-        alike: standard deviation of scores if effects did not differ with covariates; 0: not known.
+        deviation_alike: of scores if effects did not differ with covariates; 0: not known.
         seen_off: by how much slopes that serve both arms are seen to be off, since effects differ with covariates.
         differing: what of ``bias`` is for that.
     """
@@ -82,7 +82,7 @@ class Adjustment:
     adjusted: bool
     controls: ArmLine | None = None
     own: float = 0.0
-    alike: float = 0.0
+    deviation_alike: float = 0.0
     seen_off: float = 0.0
     differing: float = 0.0
 
@@ -176,5 +176,5 @@ def judged_width(choice: Adjustment, units: int, noise: float) -> float:
 
     That effects differ widens no way more than another: where slopes are shared it hides in what these leave.
     """
-    same = replace(choice, reach=choice.cut * choice.alike) if choice.alike > 0 else choice
+    same = replace(choice, reach=choice.cut * choice.deviation_alike) if choice.deviation_alike > 0 else choice
     return expected_width(same, units, noise) * (1 + ALIKE_WIDTH * (1 - choice.own) ** 2)

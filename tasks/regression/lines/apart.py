@@ -13,7 +13,6 @@ from dataclasses import replace
 
 from causalveil.tasks.regression.lines.adjustment import Adjustment, judged_width
 from causalveil.tasks.regression.lines.fits import Fits, over_arms
-from causalveil.tasks.regression.scales import Scales
 
 # What lines that serve both arms are seen to be off by is what its square exceeds so many variances of its noise
 # by, and no more than this part of what they take off.
@@ -26,24 +25,31 @@ SHARED_PRODUCTS = 0.2
 
 
 def towards_own(
-    alike: Adjustment, fits: Fits, scales: Scales, units: int, noise: float, by: Callable[[Fits], Adjustment]
+    alike: Adjustment, fits: Fits, share: float, units: int, noise: float, by: Callable[[Fits], Adjustment]
 ) -> tuple[Adjustment, Fits]:
-    """By lines of each arm, or as far on the way to them from lines that serve both, ``alike``, as noise allows.
+    """By lines of each arm, or as far on the way to them from lines that serve both as noise allows.
 
-    ``by``: what an adjustment by fits is.
+    Args:
+        alike: by lines that serve both.
+        fits: of both.
+        share: p.
+        units: n.
+        noise: standard deviation of the noise on the sum of scores of release 3.
+        by: what an adjustment by fits is.
     """
     moments = fits.both.moments
-    ways = (way for way in (fits.apart(scales.share, own) for own in OWN) if way.own == OWN[-1] or way.resolved)
-    furthest = next(ways)
-    off, clear = _off(alike, by(furthest), furthest)
+    ways = (way for way in (fits.apart(share, own) for own in OWN) if way.own == OWN[-1] or way.resolved)
+    best = next(ways)
+    furthest = by(best)
+    off, clear = _off(alike, furthest, best)
     shared = SHARED_PRODUCTS * off if len(moments.arm_places) < len(moments.cross) else 0.0
 
-    def allowing(way: Fits) -> Adjustment:
-        return replace(by(way).off_by(shared + clear * (1 - way.own) ** 2), seen_off=clear)
+    def allowing(one: Adjustment) -> Adjustment:
+        return replace(one.off_by(shared + clear * (1 - one.own) ** 2), seen_off=clear)
 
-    found, best = allowing(furthest), furthest
+    found = allowing(furthest)
     for way in ways:
-        nearer = allowing(way)
+        nearer = allowing(by(way))
         if judged_width(nearer, units, noise) > NARROWER * judged_width(found, units, noise):
             break
         found, best = nearer, way

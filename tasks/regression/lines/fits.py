@@ -55,14 +55,9 @@ class Fits:
 
     def apart(self, share: float, own: float) -> Fits:
         """Each arm's moments moved from both arms' to its own by a part of the way, in (0, 1]; ``share``: p."""
-        moments, between = self.both.moments, share * (1 - share)
+        moments = self.both.moments
         treated, control = (
-            self.both.in_arm(
-                moments.arm_places,
-                moments.part_way(arm, part, own),
-                (1 - own) * between + own * (1 - part) ** 2,
-                between,
-            )
+            self.both.in_arm(moments.part_way(arm, part, own), (1 - own) * self.both.between + own * (1 - part) ** 2)
             for arm, part in zip(moments.arms or (), (share, 1 - share), strict=True)
         )
         # Squares of residuals are released of both arms together.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -32,6 +33,8 @@ class FittedMoments:
 
     Attributes:
         moments: of both arms, or of one; features of mean 0 over both.
+        between: by what D D' is multiplied to be the square that means add to the Gram matrix: p (1 - p) for both arms,
+            (1 - p)^2 for treated and p^2 for controls alone.
         covariance: of the features within arms, or within that arm, its noise in it; shape (d, d).
         slopes: b, shape (d,).
         weights: h, shape (d,).
@@ -54,6 +57,7 @@ class FittedMoments:
     """
 
     moments: JointMoments
+    between: float
     covariance: FloatArray
     slopes: FloatArray
     weights: FloatArray
@@ -83,8 +87,7 @@ class FittedMoments:
 
         Args:
             moments: of both arms, or of one.
-            between: by what D D' is multiplied to be the square that means add to the Gram matrix: p (1 - p) for both
-                arms, (1 - p)^2 for treated and p^2 for controls alone.
+            between: as the attribute.
             known: what other features account for of q and of D, shape (d,) each.
         """
         spectrum = Spectrum.of(moments.gram, moments.gram_error)
@@ -113,6 +116,7 @@ class FittedMoments:
         hidden = spectrum.along(cross) * spectrum.along(apart) / spectrum.values * spectrum.floored
         return cls(
             moments=moments,
+            between=between,
             covariance=moments.gram - between * np.outer(moments.apart, moments.apart),
             slopes=slopes,
             weights=weights,
@@ -150,25 +154,33 @@ class FittedMoments:
         square = max(by_slopes, 0.0) * both.weight_size + both.slope_size * max(by_weights, 0.0)
         return math.sqrt(of_gram * square)
 
-    def in_arm(self, places: IntArray, moments: JointMoments, between: float, of_both: float) -> FittedMoments:
+    @cached_property
+    def beside_others(self) -> tuple[FittedMoments, tuple[FloatArray, FloatArray]]:
+        """The features that arms have moments of their own of, by both arms', beside what all others account for.
+
+        Of q and of D, shape (features,) each.
+        """
+        places = self.moments.arm_places
+        others = np.setdiff1d(np.arange(len(self.slopes)), places)
+        across = self.covariance[np.ix_(places, others)]
+        known = across @ self.slopes[others], across @ self.weights[others]
+        return FittedMoments.of(self.moments.of(places).without_arms(), self.between, known), known
+
+    def in_arm(self, moments: JointMoments, between: float) -> FittedMoments:
         """The same in an arm of which only these features have moments of their own: others serve both arms.
 
         Its slopes and weights there are those of what the others leave. What noise does is what it does to both arms
         together, and what it does there in the arm's own moments in place of both arms'.
 
         Args:
-            places: of the features.
             moments: of the arm.
-            between: of the arm, as for :meth:`of`.
-            of_both: of both arms, likewise.
+            between: of the arm.
         """
+        places = self.moments.arm_places
         if len(places) == len(self.slopes):
             return FittedMoments.of(moments, between)
-        others = np.setdiff1d(np.arange(len(self.slopes)), places)
-        across = self.covariance[np.ix_(places, others)]
-        known = across @ self.slopes[others], across @ self.weights[others]
+        alike, known = self.beside_others
         own = FittedMoments.of(moments, between, known)
-        alike = FittedMoments.of(self.moments.of(places).without_arms(), of_both, known)
         slopes, weights, covariance = self.slopes.copy(), self.weights.copy(), self.covariance.copy()
         slopes[places], weights[places], covariance[np.ix_(places, places)] = own.slopes, own.weights, own.covariance
 
