@@ -16,7 +16,7 @@ from causalveil.schemas.warehouse import CsvFiles, Manifest, Warehouse
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.recognise import Found, Looks, recognise
-from causalveil.tasks.start.roles import Cast, Wishes, cast
+from causalveil.tasks.start.roles import Cast, Wishes, cast, resolved
 from causalveil.tasks.warehouse.sample import Sample, sample_of
 
 STUDY_FILE = "study.yaml"
@@ -88,7 +88,7 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     for name in (CONTRACT_FILE, STUDY_FILE, SOURCE_FILE):
         if (folder / name).exists():
             raise StudyError(f"{folder / name}: is there already; give another folder by --out, or move it away")
-    parts = cast(seen.found, wishes)
+    parts, wishes = cast(seen.found, wishes), resolved(seen.found, wishes)
     drafted = draft(
         seen.found,
         parts,

@@ -61,7 +61,7 @@ def draft(
     Args:
         found: all columns by name.
         parts: who plays which part.
-        wishes: what was said of the data.
+        wishes: what was said of the data, as :func:`~causalveil.tasks.start.roles.resolved`.
         source: what source.yaml says under ``source``.
         repeats: of units with several rows; None: each has one.
         left_out: columns that could not be read, and why.
@@ -109,8 +109,11 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any
     if one.looks is Looks.binary and set(one.values) in ({0, 1}, {"yes", "no"}):
         pair = (0, 1) if set(one.values) == {0, 1} else ("no", "yes")
         return {"codes": _coded(pair)} | nulls, ()
-    if one.looks is not Looks.number and isinstance(one.values[0], str):
+    if asks_for_levels(one):
         return _levels(one, wishes, nulls)
+    if one.name in wishes.levels:
+        # Codes of places or kinds are numbers that no line follows.
+        return {"levels": [int(level) for level in wishes.levels[one.name]], "others": "other"} | nulls, ()
     if one.name in wishes.ranges:
         lower, upper = wishes.ranges[one.name]
         return {"lower": _tidy(lower), "upper": _tidy(upper)} | nulls, ()
@@ -118,6 +121,12 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any
         return None
     lower, upper = outward(one.lower, one.upper)
     return {"lower": lower, "upper": upper} | nulls, ("range drafted from the data",)
+
+
+def asks_for_levels(one: Found) -> bool:
+    """Whether a column holds words whose list is the owner's to say, unless it has another part."""
+    words = one.looks in (Looks.binary, Looks.category) and isinstance(one.values[0], str)
+    return words and set(one.values) != {"yes", "no"}
 
 
 def _levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str, Any], tuple[str, ...]] | None:

@@ -163,7 +163,9 @@ def _one_spelling(words: dict[str, int]) -> dict[str, str]:
     """For each word that is another spelling of one more frequent, that one: yes/no, female/male, or by case alone."""
     lower = {word.casefold() for word in words}
     for one, other, names in ((YES, NO, ("yes", "no")), (FEMALE, MALE, ("female", "male"))):
-        if lower <= one | other and lower & one and lower & other and not lower <= {"0", "1"}:
+        # Codes are yes and no; two other words stay as they are spelt.
+        several = len(words) > 2 or names[0] == "yes"
+        if several and lower <= one | other and lower & one and lower & other and not lower <= {"0", "1"}:
             return {
                 word: meant for word in words if word != (meant := names[0] if word.casefold() in one else names[1])
             }
@@ -175,6 +177,16 @@ def _one_spelling(words: dict[str, int]) -> dict[str, str]:
         if meant != word:
             spellings[word] = meant
     return spellings
+
+
+def as_read(one: Found, words: Iterable[str]) -> tuple[str, ...]:
+    """Words for values of a column as its reading makes them, so that they may be spelt as in the source; in order."""
+    spelt = one.reading.spellings if isinstance(one.reading, TextReading) else {}
+    known = [str(value) for value in one.values]
+    words = [spelt.get(word, word) for word in words]
+    alike = _one_spelling(dict.fromkeys([*known, *words], 0))
+    read = {alike.get(word, word): word for word in reversed(known)}
+    return tuple(dict.fromkeys(read.get(alike.get(word, word), word) for word in words))
 
 
 def _notes(nothing: tuple[str, ...], spellings: dict[str, str]) -> tuple[str, ...]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
-from causalveil.tasks.start.recognise import Found, Looks
+from causalveil.schemas.readings import Kind
+from causalveil.tasks.start.recognise import Found, Looks, as_read
 from causalveil.tasks.start.spellings import CONTROL, ID_NAME, NEGATION, NO, YES
 
 USABLE = (Looks.binary, Looks.category, Looks.number)
 Value = str | int | bool
+WHOLE = re.compile(r"[-+]?\d{1,18}")
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,31 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
     usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
     covariates = _covariates(found, wishes, taken, usable)
     return Cast(unit, treatment, outcome, codes, outcome_codes, covariates, usable)
+
+
+def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
+    """The same with ranges and levels of the columns that are meant, levels as the draft reads them.
+
+    Raises:
+        StudyError: a name is no column, a range is not of numbers, or levels are none of the column's.
+    """
+    ranges, levels = dict[str, tuple[float, float]](), dict[str, tuple[str, ...]]()
+    for name, ends in wishes.ranges.items():
+        one = _column(found, name, "--range")
+        if one.looks is not Looks.number:
+            raise StudyError(f"--range: column '{one.name}' holds {one.looks}; leave its range out")
+        ranges[one.name] = ends
+    for name, words in wishes.levels.items():
+        one = _column(found, name, "--levels")
+        whole = one.reading is Kind.integer or getattr(one.reading, "kind", None) is Kind.integer
+        if one.looks is Looks.number and not (whole and all(WHOLE.fullmatch(word) for word in words)):
+            raise StudyError(f"--levels: column '{one.name}' has no whole levels such as these; give its --range")
+        if one.looks not in USABLE:
+            raise StudyError(f"--levels: column '{one.name}' holds {one.looks}; leave its levels out")
+        levels[one.name] = words if one.looks is Looks.number else as_read(one, words)
+        if one.looks is not Looks.number and not set(levels[one.name]) & set(map(str, one.values)):
+            raise StudyError(f"--levels: no row of column '{one.name}' holds any of these; write them as the file does")
+    return replace(wishes, ranges=ranges, levels=levels)
 
 
 def _column(found: Mapping[str, Found], name: str, option: str) -> Found:

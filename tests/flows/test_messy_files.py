@@ -19,6 +19,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.start import begin, numbered, survey
 from causalveil.flows.sequence.warehouse import fill
 from causalveil.schemas.contract import DataClass, load_contract
+from causalveil.schemas.declared.columns import LevelsColumn, NumberColumn
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.tasks.start.roles import Wishes
 
@@ -261,3 +262,56 @@ def test_nothing_is_read_off_sensitive_data_but_what_columns_hold(tmp_path: Path
         assert len(begun.draft.questions) == 4, "two ranges, and the levels of sex and town"
         assert load_contract(path.parent / "out" / "dataset.yaml").open_ranges.keys() == {"age", "cost"}
     assert drafts[0] == drafts[1]
+
+
+def sensitive(**wishes: Any) -> Wishes:
+    """Of a file of sensitive people, whose ranges and levels somebody has to say."""
+    return Wishes("people", DataClass.sensitive, "id", "treated", "cost", **wishes)
+
+
+def test_levels_are_the_ones_that_rows_hold_however_they_are_spelt(tmp_path: Path) -> None:
+    """What --levels says and what the extract makes of the words are the same, or all of them would be 'other'."""
+    spellings = {"one": ("F", "M"), "several": ("F", "male"), "written out": ("female", "Male")}
+    for case, words in spellings.items():
+        folder = tmp_path / case
+        folder.mkdir()
+        sexes = [words[place % 2] if place % 5 else "f" for place in range(40)]
+        if case == "one":
+            sexes = [words[place % 2] for place in range(40)]
+        rows = [f"{place},{place % 7},{('no', 'yes')[place % 2]},{sex}" for place, sex in enumerate(sexes)]
+        (folder / "people.csv").write_text("id,cost,treated,sex\n" + "\n".join(rows) + "\n")
+        for said in (("F", "M"), ("female", "male"), ("M", "female")):
+            out = folder / "-".join(said)
+            begin(survey(str(folder / "people.csv")), sensitive(levels={"SEX": said}), out, DirectEngine())
+            column = load_contract(out / "dataset.yaml").columns["sex"]
+            held = pl.read_parquet(out / "rows=all" / "part-00000.parquet", hive_partitioning=False)["sex"]
+            assert isinstance(column, LevelsColumn)
+            assert set(column.levels) == set(held.unique().to_list()), (case, said)
+            if case == "one":
+                assert set(column.levels) == {"F", "M"}
+
+
+def test_numbers_that_stand_for_kinds_may_be_levels(tmp_path: Path) -> None:
+    rows = [f"{place},{place % 7},{('no', 'yes')[place % 2]},{place % 4 + 1},{place}.5" for place in range(40)]
+    (tmp_path / "people.csv").write_text("id,cost,treated,ward,dose\n" + "\n".join(rows) + "\n")
+    seen = survey(str(tmp_path / "people.csv"))
+    wishes = sensitive(levels={"ward": ("1", "2", "3", "4")}, ranges={"Cost": (0.0, 10.0)})
+    begin(seen, wishes, tmp_path / "out", DirectEngine())
+    contract = load_contract(tmp_path / "out" / "dataset.yaml")
+    ward, cost = contract.columns["ward"], contract.columns["cost"]
+    assert isinstance(ward, LevelsColumn)
+    assert ward.levels == (1, 2, 3, 4)
+    assert isinstance(cost, NumberColumn)
+    assert (cost.lower, cost.upper) == (0, 10)
+    wrong = {
+        "there is no column 'wards'": {"levels": {"wards": ("1", "2")}},
+        "there is no column 'costs'": {"ranges": {"costs": (0.0, 1.0)}},
+        "column 'dose' has no whole levels": {"levels": {"dose": ("1", "2")}},
+        "column 'ward' has no whole levels": {"levels": {"ward": ("a", "b")}},
+        "column 'treated' holds two values; leave its range out": {"ranges": {"treated": (0.0, 1.0)}},
+        "no row of column 'treated' holds any of these": {"levels": {"treated": ("x", "z")}},
+    }
+    for says, wish in wrong.items():
+        with pytest.raises(StudyError, match=says):
+            begin(seen, sensitive(**wish), tmp_path / "no", DirectEngine())
+        assert not (tmp_path / "no").exists()

@@ -72,12 +72,13 @@ def asked(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str]:
 def complete(seen: Survey, wishes: Wishes) -> Wishes:
     """Ask for ranges and levels of sensitive data that no option named; an empty answer leaves one open."""
     from causalveil.schemas.contract import DataClass
+    from causalveil.tasks.start.draft import asks_for_levels
     from causalveil.tasks.start.recognise import Looks
-    from causalveil.tasks.start.roles import cast
+    from causalveil.tasks.start.roles import cast, resolved
 
     if wishes.data_class is not DataClass.sensitive:
         return wishes
-    parts = cast(seen.found, wishes)
+    parts, wishes = cast(seen.found, wishes), resolved(seen.found, wishes)
     ranges, levels = dict(wishes.ranges), dict(wishes.levels)
     for one in (parts.outcome, *parts.covariates):
         if one.looks is Looks.number and one.name not in ranges:
@@ -87,7 +88,7 @@ def complete(seen: Survey, wishes: Wishes) -> Wishes:
                 ranges[one.name] = (float(low), float(high))
             except ValueError:
                 typer.echo("  left open; write it into dataset.yaml", err=True)
-        elif one.looks is Looks.category and one.name not in levels:
+        elif one is not parts.outcome and one.name not in levels and asks_for_levels(one):
             answer = typer.prompt(f"Levels of '{one.name}' that anybody may know, A,B,C", default="", err=True)
             named = tuple(part.strip() for part in answer.split(",") if part.strip())
             if len(named) > 1:
