@@ -183,6 +183,12 @@ class CategoricalCovariate(Frozen):
         return self.levels if self.others is Others.refuse or OTHER in self.levels else (*self.levels, OTHER)
 
     @property
+    def expected(self) -> tuple[str | int, ...]:
+        """The slots that people are expected to have: all but one for values that nobody declared, if there are two."""
+        declared = self.slots if self.known is not None else self.levels
+        return declared if len(declared) > 1 else self.slots
+
+    @property
     def admitted(self) -> tuple[str | int, ...] | None:
         """The levels that a row may hold; None: any value."""
         if self.known is not None:

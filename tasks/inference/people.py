@@ -100,7 +100,7 @@ def people(
     for place, block in enumerate(kept):
         own = z[:, place]
         if isinstance(block.covariate, CategoricalCovariate) or block.covariate.codes is not None:
-            slots = len(block.covariate.slots) if isinstance(block.covariate, CategoricalCovariate) else 2
+            slots = len(block.covariate.expected) if isinstance(block.covariate, CategoricalCovariate) else 2
             level = np.searchsorted(_edges(slots, uneven), _uniform(own))
             if isinstance(block.covariate, CategoricalCovariate):
                 x[np.arange(count), block.start + level] = factor

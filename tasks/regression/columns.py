@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from itertools import combinations
@@ -37,6 +38,7 @@ class Columns:
         curved: those of them that have more than two values, so that their squares are features.
         unscaled: those of ``curved`` for which no scale is declared.
         owners: of which covariate each kept column is; products are of columns of different covariates.
+        spare: places of the levels for values that nobody declared, and of indicators of missing values.
     """
 
     covariates: int
@@ -48,6 +50,7 @@ class Columns:
     curved: tuple[int, ...]
     unscaled: tuple[int, ...]
     owners: tuple[int, ...]
+    spare: tuple[int, ...]
 
     @classmethod
     def of(cls, study: EffectStudy) -> Columns:
@@ -58,6 +61,7 @@ class Columns:
         curved: list[int] = []
         unscaled: list[int] = []
         weights: list[float] = []
+        spare: list[int] = []
         for owner, block in enumerate(blocks(study)):
             category = isinstance(block.covariate, CategoricalCovariate)
             if not isinstance(block.covariate, CategoricalCovariate):
@@ -71,6 +75,8 @@ class Columns:
             others = len(block.features) - 1
             weights += [2.0 if category and others == 1 else math.sqrt(2)] * others
             columns = range(1 if category else 0, len(block.features))
+            expected = len(block.covariate.expected) if isinstance(block.covariate, CategoricalCovariate) else 1
+            spare += [len(kept) + place for place, offset in enumerate(columns) if offset >= expected]
             kept += [block.start + offset for offset in columns]
             owners += [owner] * len(columns)
         names = feature_names(study)
@@ -84,7 +90,32 @@ class Columns:
             curved=tuple(curved),
             unscaled=tuple(unscaled),
             owners=tuple(owners),
+            spare=tuple(spare),
         )
+
+    def without(self, places: Sequence[int]) -> Columns:
+        """The same without the columns at these places within ``kept``."""
+        left = [place for place in range(len(self.kept)) if place not in set(places)]
+
+        def moved(some: tuple[int, ...]) -> tuple[int, ...]:
+            return tuple(left.index(place) for place in some if place in left)
+
+        return replace(
+            self,
+            kept=tuple(self.kept[place] for place in left),
+            names=tuple(self.names[place] for place in left),
+            weights=tuple(self.weights[place] for place in left),
+            numbers=moved(self.numbers),
+            curved=moved(self.curved),
+            unscaled=moved(self.unscaled),
+            owners=tuple(self.owners[place] for place in left),
+            spare=moved(self.spare),
+        )
+
+    @cached_property
+    def two_valued(self) -> tuple[int, ...]:
+        """Places within ``kept`` of levels, indicators and flags."""
+        return tuple(place for place in range(len(self.kept)) if place not in self.curved)
 
     @property
     def pairs(self) -> list[tuple[int, int]]:

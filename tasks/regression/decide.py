@@ -20,18 +20,23 @@ from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import adjust, beside, unadjusted
 from causalveil.tasks.regression.lines.adjustment import ALIKE_WIDTH, Adjustment, Seen, expected_width, judged_width
+from causalveil.tasks.regression.lines.apart import left_by
 from causalveil.tasks.regression.moments import JointMoments, of_arm
 from causalveil.tasks.regression.recipe import PARTLY, Judged, RegressionRecipe, arms_recipe, full_recipe, itself
 from causalveil.tasks.regression.scales import Scales, scales_from
 from causalveil.tasks.regression.skewed import drowned
 
 # Of the stand-in population: the share of an arm's variance that covariates explain, and the arms' distance in their
-# metric. In a trial the distance is 0, and covariates are declared for nothing but what they explain.
-EXPLAINED, EXPLAINED_IN_TRIAL, DISTANCE = 0.3, 0.5, 1.0
+# metric. In a trial the distance is 0, and covariates are declared for nothing but what they explain, which is little
+# of an outcome of two values.
+EXPLAINED, EXPLAINED_IN_TRIAL, EXPLAINED_OF_EVENTS, DISTANCE = 0.3, 0.5, 0.1, 1.0
 # Its outcomes' deviation, of the declared range: ranges leave room for the few that lie far out.
 SPREAD = 1 / 16
 # A richer basis is taken where it makes the expected interval at most this much wider.
 PAIRS_WIDTH = 1.05
+# Where one arm is small, a richer basis with slopes of each arm is taken where it is at most this much wider than
+# plainer ones, and where slopes are expected to go so far of the way to each arm's own.
+WHOLE_WIDTH, LEAST_OWN = 1.2, 0.7
 # Products are seen to confound from so many deviations of noise and sampling.
 SURE = 3.0
 # Cosine between what explains the outcome and what parts the arms.
@@ -146,7 +151,27 @@ def features_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) 
     Raises:
         ValueError: the number of units is not known.
     """
-    return _told_apart(study, plan, scales, _basis_of(study, plan, scales))
+    small = plan.by_arm and not beside(scales) and study.estimator.basis == "auto"
+    whole = _whole(study, plan, scales) if small else None
+    return whole or _told_apart(study, plan, scales, _basis_of(study, plan, scales))
+
+
+def _whole(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) -> Features | None:
+    """The richest basis of which each arm bears slopes of its own, where one is small; None where only lines are borne.
+
+    What serves both arms is off there where they differ in more than lines, and no lines of each stand beside it.
+    """
+    units, noise, richest, narrowest = plan.units or 1, plan.effect_noise().deviation, None, math.inf
+    for basis in reversed(plan.seen_in(scales).bases(plan.basis)):
+        features = replace(replace(plan, basis=basis).features(scales), by_arm=basis)
+        if features.basis is not basis or (basis > Basis.linear and drowned(scales, features.columns).any()):
+            break
+        choice = _expected_adjustment(study, plan, scales, features, keep=True)
+        width = judged_width(choice, units, noise)
+        if choice.own < LEAST_OWN or width > WHOLE_WIDTH * narrowest:
+            break
+        richest, narrowest = features, min(width, narrowest)
+    return None if richest is None or richest.basis is Basis.linear else richest
 
 
 def _basis_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) -> Features:
@@ -158,10 +183,10 @@ def _basis_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) ->
     features = by(plan.basis)
     if features.basis is Basis.linear or study.estimator.basis != "auto":
         return features
-    if drowned(scales, plan.columns).any():
+    if drowned(scales, features.columns).any():
         # Of a number whose deviation noise hides, the square is a constant, which moves the arms' means.
         return by(Basis.linear)
-    found = [by(basis) for basis in plan.columns.bases(features.basis)]
+    found = [by(basis) for basis in features.columns.bases(features.basis)]
     return found[_richest([_width_by(study, plan, scales, one) for one in found])]
 
 
@@ -188,9 +213,9 @@ def _told_apart(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, 
     return replace(features, by_arm=bases[_richest(widths)])
 
 
-def _richest(widths: Sequence[float]) -> int:
+def _richest(widths: Sequence[float], wider: float = PAIRS_WIDTH) -> int:
     """The first whose expected interval is little wider than those after it, the plainer ones."""
-    return next(place for place in range(len(widths)) if widths[place] <= PAIRS_WIDTH * min(widths[place:]))
+    return next(place for place in range(len(widths)) if widths[place] <= wider * min(widths[place:]))
 
 
 def _width_by(
@@ -235,7 +260,8 @@ def adjusted_by(
     """
     if plan.units is None:
         raise ValueError("an adjustment needs the number of units")
-    units, linear, noise = plan.units, plan.columns.features(Basis.linear), plan.effect_noise().deviation
+    units, noise, columns = plan.units, plan.effect_noise().deviation, features.columns
+    linear = columns.features(Basis.linear)
     possible = plan.bears(scales, linear, plan.cut(linear))
 
     def of(some: JointMoments) -> tuple[Adjustment, Seen]:
@@ -248,15 +274,24 @@ def adjusted_by(
             noise,
             possible,
             constant=features.constant,
-            columns=len(plan.columns.kept),
+            columns=columns,
         )
 
     choice, seen = of(moments)
-    if features.by_arm is not None and features.by_arm > Basis.linear:
+    # Slopes of each arm for all features show what plainer ways leave of effects that differ. What chances leave, which
+    # no basis follows, is allowed for in all.
+    whole, furthest = features.by_arm is not None and features.by_arm > Basis.linear, choice
+
+    def held(plainer_way: Adjustment) -> Adjustment:
+        left = left_by(plainer_way, furthest) if whole and not scales.at_ends else 0.0
+        return plainer_way.off_by(max(left - plainer_way.bias, 0.0))
+
+    if whole:
         # Lines of each arm may be borne where products are not.
-        by_lines = of(moments.with_arms_of(features.lines))
-        if judged_width(choice, units, noise) > PAIRS_WIDTH * judged_width(by_lines[0], units, noise):
-            choice, seen = by_lines
+        by_lines, shown = of(moments.with_arms_of(features.lines))
+        by_lines = held(by_lines)
+        if judged_width(choice, units, noise) > PAIRS_WIDTH * judged_width(by_lines, units, noise):
+            choice, seen = by_lines, shown
     if features.basis is Basis.linear or study.estimator.basis != "auto" or keep:
         return choice, seen
 
@@ -275,9 +310,9 @@ def adjusted_by(
                 left = choice.taken_off - plainer_way.taken_off
                 beyond = math.sqrt(max(left**2 - choice.second_order - plainer_way.second_order, 0.0))
                 wide = replace(wide, bias=wide.bias + beyond)
-        return wide, shown
+        return held(wide), shown
 
-    lines, *squares = [plainer(basis) for basis in reversed(plan.columns.bases(features.basis)[1:])]
+    lines, *squares = [plainer(basis) for basis in reversed(columns.bases(features.basis)[1:])]
     # Noise is smallest in lines alone: what these see of effects that differ, richer bases that serve both arms miss.
     off = lines[0].seen_off
     choice = choice.off_by(off) if choice.own == 0 else choice
@@ -316,7 +351,9 @@ def expected_moments(
     cross_error = plan.own_noise(noise) / units
     apart_error = noise / units * scales.larger / scales.between
     trial = study.estimator.trial
-    distance, explained = (0.0, EXPLAINED_IN_TRIAL) if trial else (DISTANCE**2, EXPLAINED)
+    distance, explained = DISTANCE**2, EXPLAINED
+    if trial:
+        distance, explained = 0.0, EXPLAINED_OF_EVENTS if study.outcome.two_valued else EXPLAINED_IN_TRIAL
     # In the metric of all units, which the arms' distance widens.
     apart = math.sqrt(variance * distance / (1 + scales.between * distance) + d * apart_error**2)
     cross = math.sqrt(variance * explained * square + d * cross_error**2)

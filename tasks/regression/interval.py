@@ -38,6 +38,7 @@ COVERS_MODELS = "noise of slopes and weights"
 COVERS_HIDDEN = "what noise hides in directions of the covariates"
 COVERS_LINES = "what lines do not show of skewed columns"
 COVERS_DIFFERING = "what effects that are seen to differ with covariates leave where slopes serve both arms"
+COVERS_RARE = "what values of covariates confound that hardly anybody has"
 COVERS_CHANCES = "chances of an outcome of two values, which follow no line"
 
 # What no released number shows, and the interval does not hold (proof, section 8).
@@ -179,6 +180,8 @@ def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRelea
         also.append(COVERS_DECLARED)
     if bias > 0 and choice.adjusted and found.seen is not None and found.seen.floored:
         also.append(COVERS_HIDDEN)
+    if bias > 0 and choice.adjusted and scales.rare:
+        also.append(COVERS_RARE)
     if bias > 0 and choice.adjusted and found.features is not None and found.features.skewed.count:
         also.append(COVERS_LINES)
     if choice.adjusted and choice.differing > 0:
@@ -245,8 +248,11 @@ def _diagnostics(recipe: RegressionRecipe, found: ThreeReleases) -> dict[str, fl
     treated, control = (1 / (1 + lean**2 * seen.distance) for lean in choice.leaning)
     details: dict[str, float | int | str | bool] = {}
     if found.features is not None and found.features.skewed.count:
-        names = ", ".join(recipe.columns.names[place] for place in found.features.skewed.places.tolist())
-        details["curved_columns" if found.features.bent else "skewed_columns"] = names
+        skewed = ", ".join(found.features.columns.names[place] for place in found.features.skewed.places.tolist())
+        details["curved_columns" if found.features.bent else "skewed_columns"] = skewed
+    if found.scales.rare:
+        details["rare_columns"] = ", ".join(recipe.columns.names[place] for place in found.scales.rare)
+        details["rare_share"] = found.scales.rare_share
     details |= {
         "arms_distance": math.sqrt(seen.distance),
         "effective_treated": treated * p,
@@ -255,7 +261,8 @@ def _diagnostics(recipe: RegressionRecipe, found: ThreeReleases) -> dict[str, fl
         "smallest_resolved_variance": seen.floor,
         "unresolved_directions": seen.floored,
     }
-    numbers = zip(recipe.columns.names, seen.before.tolist(), seen.after.tolist(), seen.error.tolist(), strict=False)
+    names = () if found.features is None else found.features.columns.names
+    numbers = zip(names, seen.before.tolist(), seen.after.tolist(), seen.error.tolist(), strict=False)
     for name, before, after, error in numbers:
         details[f"difference_before[{name}]"] = before
         details[f"difference_after[{name}]"] = after

@@ -136,20 +136,26 @@ class RegressionRecipe:
 
     def features(self, scales: Scales) -> Features:
         """The richest basis that the smaller arm bears too."""
+        columns = self.seen_in(scales)
         bases = [
             basis
-            for basis in self.columns.bases(self.basis)
-            if basis is Basis.linear or self.bears(scales, self.columns.features(basis), CUTS[0])
+            for basis in columns.bases(self.basis)
+            if basis is Basis.linear or self.bears(scales, columns.features(basis), CUTS[0])
         ]
-        skewed = Skewed.of(scales, self.columns).count
+        skewed = Skewed.of(scales, columns).count
         for basis in bases if skewed else []:
-            count = self.columns.features(basis) + skewed + 1
+            count = columns.features(basis) + skewed + 1
             most = BENT if basis is Basis.linear else BENT_PAIRS
             if self.noise_ratio(count) <= most and self.bears(scales, count, CUTS[0]):
-                return Features(self.columns, scales, basis, self.cut(count), constant=True, bent=True)
-        features = self.columns.features(bases[0])
+                return Features(columns, scales, basis, self.cut(count, long=True), constant=True, bent=True)
+        features = columns.features(bases[0])
         constant = bases[0] > Basis.linear and self.noise_ratio(features) <= CONSTANT
-        return Features(self.columns, scales, bases[0], self.cut(features), constant)
+        cut = self.cut(features, long=bases[0] is Basis.pairs)
+        return Features(columns, scales, bases[0], cut, constant)
+
+    def seen_in(self, scales: Scales) -> Columns:
+        """The columns that are features: all but those of which hardly anybody has one of two values."""
+        return self.columns.without(scales.rare)
 
     def bears(self, scales: Scales, features: int, cut: float) -> bool:
         """Whether noise on the arms' distance leaves something to adjust by."""
@@ -158,10 +164,10 @@ class RegressionRecipe:
         error = self.moments_noise(features) * scales.larger / (self.units * scales.between)
         return error * cut * features <= RARE
 
-    def cut(self, features: int) -> float:
-        """c of rows with d features; products have long rows that a cut would bend."""
+    def cut(self, features: int, long: bool = False) -> float:
+        """c of rows with d features; ``long``: products or curves are among them, whose rows a cut would bend."""
         narrow = min(max(CUTS[0] * math.sqrt(QUIET / self.noise_ratio(features)), CUTS[0]), CUTS[1])
-        return narrow if features == self.columns.features(Basis.linear) else PAIRS_CUT * narrow
+        return PAIRS_CUT * narrow if long else narrow
 
     def allows(self, basis: Basis) -> bool:
         """Whether noise is small enough for a basis.

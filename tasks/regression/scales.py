@@ -20,6 +20,7 @@ from causalveil.tasks.inference.confounding import sure_spread
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
 from causalveil.tasks.regression.columns import Columns
+from causalveil.tasks.regression.rare import rare_places
 
 # Numbers of the release that do not depend on covariates.
 ARM_NUMBERS = 4
@@ -58,6 +59,9 @@ class Scales:
         centre: mean of each kept column of x, shape (columns,); those that noise hides are 0.
         deviation: standard deviation of each kept column, shape (columns,), above 0.
         centre_error: standard deviation of the noise in each centre, shape (columns,).
+        rare: places within the columns of the release of those that are left out of the last three, since hardly
+            anybody has the rarer of their two values.
+        rare_share: at most so many units have one of these, as a share of all.
     """
 
     share: float
@@ -68,6 +72,8 @@ class Scales:
     centre: FloatArray
     deviation: FloatArray
     centre_error: FloatArray
+    rare: tuple[int, ...] = ()
+    rare_share: float = 0.0
 
     @property
     def larger(self) -> float:
@@ -168,9 +174,11 @@ def scales_from(released: FloatArray, units: int, noise: float, columns: Columns
     arms = [arm_mean(total, part, error) for total, part in ((treated, share), (controls, 1 - share))]
     (one, one_error), (other, other_error) = arms
     within = squares - share * one**2 - (1 - share) * other**2
-    nothing = np.zeros(0)
-    found = (nothing,) * 3 if columns is None else columns_from(released[ARM_NUMBERS:] / units, error, columns)
-    centre, deviation, centre_error = found
+    found, rare, most = (np.zeros(0),) * 3, tuple[int, ...](), 0.0
+    if columns is not None:
+        found = columns_from(released[ARM_NUMBERS:] / units, error, columns)
+        rare, most = rare_places(found[0], found[2], columns)
+    centre, deviation, centre_error = (np.delete(numbers, rare) for numbers in found)
     return Scales(
         share=share,
         share_error=error / math.sqrt(2),
@@ -180,6 +188,8 @@ def scales_from(released: FloatArray, units: int, noise: float, columns: Columns
         centre=centre,
         deviation=deviation,
         centre_error=centre_error,
+        rare=rare,
+        rare_share=most,
     )
 
 

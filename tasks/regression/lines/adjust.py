@@ -14,9 +14,11 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.study import Estimand
+from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.lines.adjustment import Adjustment, ArmLine, Seen, expected_width, leaning
 from causalveil.tasks.regression.lines.apart import towards_own
 from causalveil.tasks.regression.lines.fits import Fits, noise_variance, over_arms
+from causalveil.tasks.regression.lines.hidden import Hidden
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.scales import Scales, farthest_score
 
@@ -25,8 +27,6 @@ from causalveil.tasks.regression.scales import Scales, farthest_score
 LEAST_BESIDE = 0.25
 # What floored directions may hide is so many times the product of what they are seen to have.
 FLOORED_TIMES = 3.5
-# A column varies if its released variance is so many deviations of its noise above 0.
-HIDDEN_DEVIATIONS = 1.0
 # Scores are cut at k of their standard deviations: where the worst distribution of their kurtosis loses no more to the
 # cut than a wider one would lose to noise (section 5).
 CUT_FACTOR = 0.182
@@ -92,7 +92,7 @@ def adjust(
     noise: float,
     possible: bool = True,
     constant: bool = False,
-    columns: int = 0,
+    columns: Columns | None = None,
     length: float = 1.0,
 ) -> tuple[Adjustment, Seen]:
     """Slopes and weights from released moments, or neither where the interval would be wider for them.
@@ -106,7 +106,7 @@ def adjust(
         noise: standard deviation of the noise on the sum of scores of release 3.
         possible: whether the smaller arm bears an adjustment.
         constant: whether the last feature is a constant, which takes up the others' means.
-        columns: how many of the first features are columns of covariates.
+        columns: whose the first features are; None: noise hides none of them.
         length: no row of features is longer.
     """
     if constant:
@@ -125,19 +125,15 @@ def adjust(
     if moments.arms is not None and (whole or beside(scales)) and not estimator.trial:
         found, fits = towards_own(found, fits, scales.share, units, noise, by)
     plain = _plain(estimator, scales, estimand, len(found.slopes), wide, math.sqrt(moments.square / scales.between))
-    # A column whose variance noise hides is not adjusted for, and shows nothing of what it confounds.
-    own_variances = np.diagonal(moments.gram)[:columns]
-    least = 0.0 if estimator.trial else HIDDEN_DEVIATIONS * math.sqrt(2) * moments.gram_error
-    hidden = int(np.count_nonzero(own_variances < least))
-    # Noise shows some of them by chance: where most are hidden all are taken to be.
-    share = 1.0 if hidden and 2 * hidden >= columns else math.sqrt(hidden / max(columns, 1))
-    if not possible or share == 1.0 or expected_width(found, units, noise) > expected_width(plain, units, noise):
+    # Of hidden columns of a trial nothing confounds.
+    hidden = Hidden() if columns is None or estimator.trial else Hidden.of(scales, moments, columns)
+    if not possible or hidden.part >= 1 or expected_width(found, units, noise) > expected_width(plain, units, noise):
         found = plain
     elif not estimator.trial:
         # What lines leave is no more than all that is declared, and no reason to leave everything. Nor are columns that
         # noise hides, while others are seen: the estimate is better for these.
         unseen = min(_left(scales, fits, found), plain.bias)
-        found = replace(found, bias=found.bias + unseen + share * plain.bias)
+        found = replace(found, bias=found.bias + unseen + hidden.part * plain.bias)
     return found, _seen(moments, fits, found, hidden)
 
 
@@ -198,8 +194,7 @@ def _left(scales: Scales, fits: Fits, found: Adjustment) -> float:
     return unseen
 
 
-def _seen(moments: JointMoments, fits: Fits, found: Adjustment, hidden: int) -> Seen:
-    """``hidden``: number of columns whose own variance is not told from 0."""
+def _seen(moments: JointMoments, fits: Fits, found: Adjustment, hidden: Hidden) -> Seen:
     lines = list(zip(found.leaning, fits, found.lines, strict=True))
     mean = partial(over_arms, found.leaning)
     worst, noise = max(fits, key=lambda fitted: fitted.floor), fits.both.weight_noise
@@ -220,5 +215,5 @@ def _seen(moments: JointMoments, fits: Fits, found: Adjustment, hidden: int) -> 
         error=moments.apart_error / own,
         floored=worst.floored,
         floor=worst.floor,
-        hidden=hidden,
+        hidden=hidden.columns,
     )

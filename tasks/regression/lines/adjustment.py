@@ -108,7 +108,7 @@ class Adjustment:
 
     def off_by(self, differing: float) -> Adjustment:
         """The same if effects that differ with covariates are seen to leave so much."""
-        return replace(self, bias=self.bias + differing, differing=differing)
+        return replace(self, bias=self.bias + differing, differing=self.differing + differing)
 
     def spread_over(self, places: IntArray, features: int) -> Adjustment:
         """The same among more features: those at other places have no slopes and no weights."""
@@ -149,7 +149,8 @@ class Seen:
         error: standard deviation of the noise of each, shape (d,).
         floored: number of directions that noise hides.
         floor: least variance of a direction that is told from 0, over the mean one.
-        hidden: number of columns whose own variance is not told from 0.
+        hidden: number of columns whose own variance is not told from 0, but those of two values of which hardly anybody
+            has one.
     """
 
     distance: float

@@ -20,6 +20,8 @@ CLEAR, MOST_OFF = 2.0, 0.3
 # The parts of the way that are tried, from the end on while each makes this of the interval.
 NARROWER = 0.98
 OWN = (1.0, 0.85, 0.7, 0.55, 0.4, 0.25, 0.1)
+# Less than a tenth of what effects that differ do is left from here on.
+MOST_OF_THE_WAY = 0.7
 # This part of what slopes by arm are seen to move the estimate by is allowed for where products have none by arm.
 SHARED_PRODUCTS = 0.2
 
@@ -54,6 +56,18 @@ def towards_own(
             break
         found, best = nearer, way
     return found, best
+
+
+def left_by(plainer: Adjustment, richer: Adjustment) -> float:
+    """What a plainer way to adjust is seen to leave of what a richer one takes off, so far as it is clear of noise.
+
+    A richer one that has gone less of the way to slopes of each arm's own may leave more itself.
+    """
+    if not (plainer.adjusted and richer.adjusted) or richer.own < min(plainer.own, MOST_OF_THE_WAY):
+        return 0.0
+    # Of what noise adds on average as much again may be left.
+    left = max(abs(richer.taken_off - plainer.taken_off) - abs(richer.correction - plainer.correction), 0.0)
+    return math.sqrt(max(left**2 - CLEAR * (richer.second_order + plainer.second_order), 0.0))
 
 
 def _off(alike: Adjustment, apart: Adjustment, fits: Fits) -> tuple[float, float]:

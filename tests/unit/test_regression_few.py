@@ -1,0 +1,92 @@
+"""Where one arm is small, and what plainer ways to adjust are seen to leave of richer ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from causalveil.schemas.plan import StandIn
+from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.regression import decide
+from causalveil.tasks.regression.columns import Basis
+from causalveil.tasks.regression.decide import LEAST_OWN, WHOLE_WIDTH, expected_scales, features_of, recipe
+from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.lines.adjustment import Adjustment
+from causalveil.tasks.regression.lines.apart import CLEAR, left_by
+from causalveil.tasks.regression.recipe import PAIRS_CUT
+from tests.regression_help import make_regression
+
+ADJUSTED = Adjustment(
+    slopes=np.array([0.2, 0.0]),
+    weights=np.zeros(2),
+    apart=np.array([1.0, 1.0]),
+    index=0.0,
+    correction=0.0,
+    leaning=(0.5, 0.5),
+    reach=1.0,
+    cut=4.0,
+    second_order=0.01**2,
+    bias=0.0,
+    adjusted=True,
+)
+
+
+def test_what_a_plainer_way_leaves_counts_beyond_its_noise() -> None:
+    plain = replace(ADJUSTED, slopes=np.array([0.1, 0.0]), second_order=0.02**2)
+    noise = CLEAR * (0.01**2 + 0.02**2)
+    assert left_by(plain, ADJUSTED) == pytest.approx(math.sqrt(0.1**2 - noise))
+    assert left_by(ADJUSTED, plain) == left_by(plain, ADJUSTED)
+    # What noise adds on average moves both by what is known, and as much again may be left.
+    moved = replace(ADJUSTED, correction=0.03)
+    assert left_by(plain, moved) == pytest.approx(math.sqrt((0.13 - 0.03) ** 2 - noise))
+    assert left_by(replace(ADJUSTED, slopes=np.array([0.19, 0.0])), ADJUSTED) == 0
+    assert left_by(replace(plain, adjusted=False), ADJUSTED) == 0
+    assert left_by(plain, replace(ADJUSTED, adjusted=False)) == 0
+
+
+def told(units: int, epsilon: str, treated: float, columns: int = 5) -> Features:
+    """What release 2 would be of."""
+    study = make_regression(columns, epsilon=epsilon)
+    plan = recipe(study, sizes_of(study, units))
+    scales = expected_scales(study, plan, units, StandIn(treated=treated, deviation=0.6))
+    return features_of(study, plan, scales)
+
+
+def test_of_a_small_arm_all_is_told_apart_or_lines_alone() -> None:
+    """An eighth treated: squares by arm at 200,000 people, products too with more budget, and not at 5,000."""
+    assert (told(200_000, "0.5", 0.12).basis, told(200_000, "0.5", 0.12).by_arm) == (Basis.squares, Basis.squares)
+    rich = told(1_000_000, "4", 0.12)
+    assert (rich.basis, rich.by_arm) == (Basis.pairs, Basis.pairs)
+    assert told(5_000, "0.5", 0.12).by_arm in (None, Basis.linear)
+    # Half of them treated: lines of each arm stand beside products that serve both.
+    even = told(200_000, "0.5", 0.5)
+    assert even.basis is Basis.pairs
+    assert even.by_arm is not None
+
+
+def test_no_richer_basis_than_slopes_of_each_arm_are_borne_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 1 < WHOLE_WIDTH < 1.5
+    assert 0 < LEAST_OWN < 1
+    monkeypatch.setattr(decide, "LEAST_OWN", 1.01)
+    assert told(200_000, "0.5", 0.12).by_arm in (None, Basis.linear)
+
+
+def test_a_basis_that_was_asked_for_stays() -> None:
+    study = make_regression(5, epsilon="0.5", basis="linear")
+    plan = recipe(study, sizes_of(study, 200_000))
+    scales = expected_scales(study, plan, 200_000, StandIn(treated=0.12, deviation=0.6))
+    assert features_of(study, plan, scales).basis is Basis.linear
+
+
+def test_rows_with_products_are_cut_further_out_than_rows_with_squares() -> None:
+    study = make_regression(5, epsilon="1")
+    plan = recipe(study, sizes_of(study, 100_000))
+    assert plan.cut(20, long=True) == PAIRS_CUT * plan.cut(20)
+    scales = expected_scales(study, plan, 100_000, StandIn(deviation=0.6))
+    for basis, times in ((Basis.linear, 1.0), (Basis.squares, 1.0), (Basis.pairs, PAIRS_CUT)):
+        features = replace(plan, basis=basis).features(scales)
+        assert features.basis is basis
+        assert features.cut == times * plan.cut(plan.columns.features(basis))
