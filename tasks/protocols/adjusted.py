@@ -23,6 +23,7 @@ from causalveil.tasks.regression.interval import Effect, ThreeReleases, effect_o
 from causalveil.tasks.regression.lines.adjust import unadjusted
 from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen
 from causalveil.tasks.regression.scales import Scales
+from causalveil.tasks.regression.scores import row_scores
 
 
 @dataclass(frozen=True)
@@ -66,24 +67,15 @@ def _scores(
     features: Features | None,
     choices: Sequence[Adjustment],
 ) -> FloatArray:
-    """As of ``tasks/regression/scores.py``, for all outcomes; weights are computed once for those that share them."""
-    p = scales.share
-    weight = np.where(treated, 1 / p, -1 / (1 - p))
-    arms = np.where(treated, 1 - p, -p)
+    """Of all outcomes, whose features are made once."""
     found = np.empty_like(residual)
     xs = features.of(x) if features is not None and any(choice.adjusted for choice in choices) else x
-    balanced, known = weight, None
+
+    def times(*vectors: FloatArray) -> list[FloatArray]:
+        return [np.einsum("ij,j->i", xs, vector) for vector in vectors]
+
     for outcome, choice in enumerate(choices):
-        if features is None or not choice.adjusted:
-            found[:, outcome] = weight * residual[:, outcome] / choice.reach
-            continue
-        if known is None or not np.array_equal(known, choice.weights):
-            known = choice.weights
-            index = np.einsum("ij,j->i", xs, known) - arms * float(choice.apart @ known)
-            treated_lean, control_lean = choice.leaning
-            balanced = weight * np.where(treated, 1 - treated_lean * index, 1 + control_lean * index)
-        predicted = np.einsum("ij,j->i", xs, choice.slopes) - arms * float(choice.apart @ choice.slopes)
-        found[:, outcome] = balanced * (residual[:, outcome] - predicted) / choice.reach
+        found[:, outcome] = row_scores(residual[:, outcome], treated, scales.share, choice, times) / choice.reach
     return found
 
 
@@ -95,7 +87,7 @@ def adjust_group(
     block: MomentBlock | None,
 ) -> GroupAdjustment:
     """What a subgroup is adjusted for: post-processing of the first two releases."""
-    choices, shown = [], []
+    choices, shown, alone = [], [], joint.sides > 1
     for side in range(joint.sides):
         row: list[Adjustment] = []
         for outcome, question in enumerate(study.questions):
@@ -104,10 +96,10 @@ def adjust_group(
             cell, one = joint.cell(outcome, scales.units), scales.of(outcome, side)
             if contrast is None or block is None or not scales.answers:
                 noise = cell.effect_noise().deviation
-                row.append(unadjusted(study.estimator, one, study.estimand, cell.units or 1, noise))
+                row.append(unadjusted(study.estimator, one, study.estimand, cell.units or 1, noise, alone))
                 continue
             moments = moments_of(joint, scales, contrast, block, outcome, side)
-            choice, seen = adjusted_by(question, cell, one, contrast.features, moments)
+            choice, seen = adjusted_by(question, cell, one, contrast.features, moments, alone=alone)
             row.append(choice)
             if outcome == study.first:
                 shown.append(seen)

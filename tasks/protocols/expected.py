@@ -120,15 +120,14 @@ def expected_part(study: RegressionProtocol, joint: JointRecipe, index: int, siz
     population = stand_in if joint.arms == 2 else replace_treated(stand_in, 1 / joint.arms)
     scales = expected_scales(question, cell, units, population)
     noise = cell.effect_noise().deviation
-    features = None
+    features, alone = None, joint.sides > 1
     if joint.one.moments is None:
-        choice = unadjusted(study.estimator, scales, study.estimand, units, noise)
+        choice = unadjusted(study.estimator, scales, study.estimand, units, noise, alone)
     else:
         features = cell.features(scales)
         moments = expected_moments(question, cell, units, scales, features)
-        choice, _ = adjusted_by(question, cell, scales, features, moments)
+        choice, _ = adjusted_by(question, cell, scales, features, moments, alone=alone)
     # Scores have one deviation, which is 1/k of where they are cut; of one side its share of that.
-    alone = joint.sides > 1
     scores = np.array([0.0, units / choice.cut**2])
     effect = effect_of(half, units, noise, scales, choice, scores, side=alone)
     sides = 2 if alone else 1

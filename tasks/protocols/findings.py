@@ -8,14 +8,13 @@ from typing import Any
 
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
-from causalveil.schemas.study import Estimand
 from causalveil.tasks.inference.confounding import NOT_COVERED_DECLARED
 from causalveil.tasks.protocols.adjusted import GroupAdjustment
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.gates import balance_of, gated, results
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.parts import Part, table
-from causalveil.tasks.regression.interval import BEYOND
+from causalveil.tasks.regression.interval import BEYOND, varying
 
 TRIAL = "treatment that was not randomised"
 
@@ -65,20 +64,26 @@ def findings(
         balance=balance,
         gates=gates,
         calibration=calibration,
-        not_covered=not_covered(study, joint, trial),
+        not_covered=not_covered(study, joint, groups, trial),
         details=details,
     )
 
 
-def not_covered(study: ProtocolStudy, joint: JointRecipe, trial: bool) -> str:
+def not_covered(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[GroupAdjustment], trial: bool) -> str:
     """What no interval of the table holds."""
     if trial:
         return TRIAL
     if joint.one.moments is None:
         return NOT_COVERED_DECLARED
     parts = ["confounding by what nobody recorded"]
-    if study.estimand is not Estimand.ATE:
-        parts.append("effects that differ with covariates, as far as the arms' covariances of them differ")
+    answers = [
+        (None if group.contrast is None else group.contrast.features, choice)
+        for group in groups
+        for row in group.choices
+        for choice in row
+        if choice.adjusted
+    ]
+    parts += varying(answers) if answers else []
     parts.append(BEYOND[joint.one.basis])
     if any(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes):
         parts.append("what negative controls show, but in the calibrated intervals")

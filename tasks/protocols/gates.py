@@ -33,11 +33,16 @@ def balance_of(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[GroupA
         for (side, arm), seen in zip(sides_of(study, joint), group.seen, strict=False):
             del side
             numbers = zip(seen.before.tolist(), seen.after.tolist(), seen.error.tolist(), strict=True)
-            for name, (before, after, error) in zip(joint.one.columns.names, numbers, strict=False):
+            for name, (before, after, error) in zip(_columns(group), numbers, strict=False):
                 rows.append(
                     BalanceRow(group=label, arm=arm, covariate=name, before=before, after=after, noise_error=error)
                 )
     return tuple(rows)
+
+
+def _columns(group: GroupAdjustment) -> tuple[str, ...]:
+    """Names of the columns that are features of a subgroup."""
+    return () if group.contrast is None else group.contrast.features.columns.names
 
 
 def results(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[GroupAdjustment]) -> tuple[GateResult, ...]:
@@ -53,7 +58,7 @@ def results(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[GroupAdju
             if gates.balance is not None:
                 critical = critical_of(len(study.groups) * len(places) * columns)
                 numbers = [] if seen is None else list(zip(seen.after.tolist(), seen.error.tolist(), strict=True))
-                found.append(balance_gate(label, arm, gates.balance, numbers[:columns], critical))
+                found.append(balance_gate(label, arm, gates.balance, numbers[: len(_columns(group))], critical))
             if gates.overlap is not None:
                 critical = critical_of(len(study.groups) * len(places))
                 found.append(_overlap(label, arm, gates.overlap, group, side, seen, critical))

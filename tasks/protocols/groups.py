@@ -16,8 +16,8 @@ from causalveil.tasks.inference.confounding import sure_spread
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.joint import CellRecipe, JointRecipe
 from causalveil.tasks.protocols.sums import GroupContrast, MomentBlock, ScaleBlock
-from causalveil.tasks.regression.moments import LEAST_SQUARE, JointMoments
-from causalveil.tasks.regression.scales import Scales, arm_mean, columns_from, sure_share
+from causalveil.tasks.regression.moments import LEAST_SQUARE, JointMoments, told_apart
+from causalveil.tasks.regression.scales import NO_COLUMNS, Scales, arm_mean, columns_from, sure_share
 
 # An arm's noisy number of units below so many noise deviations carries no answer.
 FLOOR_DEVIATIONS = 8.0
@@ -36,7 +36,7 @@ class GroupScales:
         means: of u, shrunk, shape (arms, outcomes).
         mean_errors: standard deviations of their noise, shape (arms, outcomes).
         spreads: standard deviation of u within arms, shape (outcomes,).
-        centre, deviation, centre_error: as of :class:`~causalveil.tasks.regression.scales.Scales`.
+        centre, deviation, centre_error, rare, rare_share: as of :class:`~causalveil.tasks.regression.scales.Scales`.
     """
 
     units: float
@@ -50,6 +50,8 @@ class GroupScales:
     centre: FloatArray
     deviation: FloatArray
     centre_error: FloatArray
+    rare: tuple[int, ...] = ()
+    rare_share: float = 0.0
 
     @property
     def answers(self) -> bool:
@@ -73,6 +75,8 @@ class GroupScales:
             centre=self.centre,
             deviation=self.deviation,
             centre_error=self.centre_error,
+            rare=self.rare,
+            rare_share=self.rare_share,
         )
 
 
@@ -105,10 +109,9 @@ def group_scales(block: ScaleBlock, joint: JointRecipe, units: int) -> GroupScal
             errors[arm, outcome] = math.hypot(deviation, mean * count_error / size / float(shares[arm]))
         within = float(block.squares[outcome]) / size - float(shares @ means[:, outcome] ** 2)
         spreads[outcome] = sure_spread(within, error)
-    found = (np.zeros(0),) * 3
+    known = NO_COLUMNS
     if joint.one.moments is not None:
-        found = columns_from(block.covariates / size, noise / size, joint.one.columns)
-    centre, deviation_of, centre_error = found
+        known = columns_from(block.covariates / size, noise / size, joint.one.columns)
     return GroupScales(
         units=size,
         count_error=count_error,
@@ -118,9 +121,11 @@ def group_scales(block: ScaleBlock, joint: JointRecipe, units: int) -> GroupScal
         means=means,
         mean_errors=errors,
         spreads=spreads,
-        centre=centre,
-        deviation=deviation_of,
-        centre_error=centre_error,
+        centre=known.centre,
+        deviation=known.deviation,
+        centre_error=known.centre_error,
+        rare=known.rare,
+        rare_share=known.rare_share,
     )
 
 
@@ -163,7 +168,7 @@ def moments_of(
         others = (joint.arms - 1) / (1 - one.share) ** 2
         apart_error = noise / units * math.sqrt(1 / one.share**2 + others)
     square = float(block.squares[outcome]) / units
-    return JointMoments(
+    found = JointMoments(
         cross=block.cross[outcome] / units,
         apart=apart,
         square=max(square, noise / weight / units / 2 + LEAST_SQUARE),
@@ -174,6 +179,16 @@ def moments_of(
         shifts=contrast.features.shifts,
         unseen=contrast.features.unseen,
     )
+    own = contrast.features.arm_places
+    if not len(own):
+        return found
+    factors = joint.cell(outcome, units).arm_factors(contrast.features)
+    cross, gram = block.arm_cross[side, outcome] / units, block.arm_gram[side] / units
+    if joint.arms > 2:
+        # Twice an arm's own sums less all others' with them is what they differ by.
+        both = found.of(own)
+        cross, gram = 2 * cross - both.cross, 2 * gram - both.gram
+    return told_apart(found, own, cross, gram, one.share, factors)
 
 
 def recipe_of(joint: JointRecipe, scales: GroupScales, outcome: int) -> CellRecipe:

@@ -16,10 +16,11 @@ from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, vector_mechanism
-from causalveil.tasks.regression.columns import Columns
-from causalveil.tasks.regression.moments import moment_numbers
+from causalveil.tasks.regression.columns import Basis, Columns
+from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.moments import SENSITIVITY, SENSITIVITY_BY_ARM, as_halves, line_factors, moment_numbers
 from causalveil.tasks.regression.recipe import EFFECT, MOMENTS, SCALES, RegressionRecipe
-from causalveil.tasks.regression.scales import column_numbers
+from causalveil.tasks.regression.scales import Scales, column_numbers
 
 # What the arms' numbers of release 1 have for squared sensitivity: in one block, and between blocks.
 ONE_BLOCK, BLOCKS = 4.0, 6.0
@@ -69,9 +70,11 @@ class JointRecipe:
         covariates = 0 if self.one.moments is None else column_numbers(self.one.columns)
         return self.arms * (outcomes + 1) + outcomes + covariates
 
-    def moment_numbers(self, features: int) -> int:
-        """Numbers of a block of release 2 with d features."""
-        return moment_numbers(features) + (len(self.weights) - 1) * (features + 1) + (self.sides - 1) * features
+    def moment_numbers(self, features: int, by_arm: int = 0) -> int:
+        """Numbers of a block of release 2 with d features, ``by_arm`` of which are told apart by arm."""
+        q, sides = len(self.weights), self.sides
+        both = moment_numbers(features) + (q - 1) * (features + 1) + (sides - 1) * features
+        return both + sides * (q * by_arm + by_arm * (by_arm + 1) // 2)
 
     @property
     def score_numbers(self) -> int:
@@ -94,11 +97,12 @@ class JointRecipe:
         return mechanism.known_scale * math.sqrt(BLOCKS + 4 * p / (p + 1)) / (mechanism.sensitivity.value or 1.0)
 
     def moments_mechanism(self) -> Mechanism | None:
-        """Of sensitivity sqrt(8) (section 2); None: nothing is adjusted for."""
+        """Of sensitivity sqrt(8), by arm 3 (section 2); None: nothing is adjusted for."""
         if self.one.moments is None:
             return None
-        most = self.moment_numbers(self.one.columns.features(self.one.basis) + len(self.one.columns.unscaled) + 1)
-        return vector_mechanism(self._sums(most, math.sqrt(8)), self.one.moments)
+        most, by_arm = self.one.columns.features(self.one.basis) + len(self.one.columns.unscaled) + 1, self.one.by_arm
+        numbers = self.moment_numbers(most, most if by_arm else 0)
+        return vector_mechanism(self._sums(numbers, SENSITIVITY_BY_ARM if by_arm else SENSITIVITY), self.one.moments)
 
     def effect_mechanism(self) -> Mechanism:
         """Of sensitivity 2 (section 3)."""
@@ -140,6 +144,16 @@ class CellRecipe(RegressionRecipe):
         del features, by_arm
         mechanism = self.joint.moments_mechanism()
         return 0.0 if mechanism is None else mechanism.known_scale
+
+    def features(self, scales: Scales) -> Features:
+        """As of one question; lines alone are told apart by arm."""
+        found = super().features(scales)
+        return replace(found, by_arm=Basis.linear) if self.by_arm else found
+
+    def arm_factors(self, features: Features) -> tuple[float, float]:
+        """Lines lie in a ball of their own, whatever stands beside them (section 2)."""
+        factors = line_factors(features, self.joint.arms)
+        return factors if self.joint.arms == 2 else as_halves(factors)
 
     def own_noise(self, noise: float) -> float:
         """On numbers that only this outcome has."""

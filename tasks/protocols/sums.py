@@ -5,7 +5,6 @@ Numbers of one outcome are multiplied by its w_k after summing, so that all of a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.moments import line_factors, symmetric, triangle_weights
 from causalveil.tasks.regression.scales import column_numbers, column_weights
 
 
@@ -113,18 +113,28 @@ class MomentBlock:
         apart: of xs tau where there are two arms, shape (1, d); of xs by arm where there are more, shape (arms, d).
         squares: of rho^2, shape (outcomes,).
         gram: of xs xs', shape (d, d), symmetric.
+        arm_cross, arm_gram: of the k features that are told apart by arm, of shapes (sides, outcomes, k) and
+            (sides, k, k): treated's sums less controls' where there are two arms, each arm's where there are more.
     """
 
     cross: FloatArray
     apart: FloatArray
     squares: FloatArray
     gram: FloatArray
+    arm_cross: FloatArray
+    arm_gram: FloatArray
 
 
-def _moment_weights(joint: JointRecipe, features: int) -> FloatArray:
-    w, upper = np.array(joint.weights), np.triu_indices(features)
-    matrix = np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
-    return np.concatenate([np.repeat(w, features), np.ones(joint.sides * features), w, matrix])
+def _moment_weights(joint: JointRecipe, features: Features) -> FloatArray:
+    w, d, own = np.array(joint.weights), features.count, len(features.arm_places)
+    of_cross, of_gram = line_factors(features, joint.arms) if own else (1.0, 1.0)
+    both = [np.repeat(w, d), np.ones(joint.sides * d), w, triangle_weights(d)]
+    by_arm = [of_cross * np.repeat(w, own)] * joint.sides + [of_gram * triangle_weights(own)] * joint.sides
+    return np.concatenate([*both, *by_arm])
+
+
+def _sizes(joint: JointRecipe, contrasts: Sequence[GroupContrast]) -> list[int]:
+    return [joint.moment_numbers(one.features.count, len(one.features.arm_places)) for one in contrasts]
 
 
 @dataclass(frozen=True)
@@ -154,34 +164,45 @@ def moment_sums(pieces: Pieces, joint: JointRecipe, contrasts: Sequence[GroupCon
     """Release 2 before its noise: the subgroups' blocks one after the other."""
 
     def made(contrast: GroupContrast) -> Callable[[CellRows], FloatArray]:
-        upper, codes = np.triu_indices(contrast.features.count), on_lattice(contrast.codes)
+        features, codes = contrast.features, on_lattice(contrast.codes)
+        upper, own = np.triu_indices(features.count), features.arm_places
+        of_own = np.triu_indices(len(own))
 
         def of(rows: CellRows) -> FloatArray:
-            xs, rho = contrast.features.of(rows.x), on_lattice(contrast.residuals(rows))
+            xs, rho = features.of(rows.x), on_lattice(contrast.residuals(rows))
             squares = np.einsum("ij,ij->j", rho, rho)
             parts = [(rho.T @ xs).ravel(), (codes[rows.t].T @ xs).ravel(), squares, (xs.T @ xs)[upper]]
+            zs = xs[:, own]
+            signs = np.where(rows.t != 0, 1.0, -1.0)[:, None] if joint.arms == 2 else one_hot(rows.t, joint.arms)
+            told = [zs * sign[:, None] for sign in signs.T]
+            parts += [(rho.T @ one).ravel() for one in told] + [(one.T @ zs)[of_own] for one in told]
             return np.concatenate(parts)
 
         return of
 
-    sizes = [joint.moment_numbers(contrast.features.count) for contrast in contrasts]
-    blocks = by_block(pieces, [made(contrast) for contrast in contrasts], sizes, workers)
-    weights = [_moment_weights(joint, contrast.features.count) for contrast in contrasts]
+    blocks = by_block(pieces, [made(contrast) for contrast in contrasts], _sizes(joint, contrasts), workers)
+    weights = [_moment_weights(joint, contrast.features) for contrast in contrasts]
     return np.concatenate([block * weight for block, weight in zip(blocks, weights, strict=True)])
 
 
 def moment_blocks(released: FloatArray, joint: JointRecipe, contrasts: Sequence[GroupContrast]) -> list[MomentBlock]:
     """The subgroups' parts of release 2."""
     found, q = [], len(joint.weights)
-    sizes = [joint.moment_numbers(contrast.features.count) for contrast in contrasts]
-    for contrast, block in zip(contrasts, cut(released, sizes), strict=True):
-        d = contrast.features.count
-        upper = np.triu_indices(d)
-        parts = cut(block / _moment_weights(joint, d), [q * d, joint.sides * d, q, len(upper[0])])
-        triangle = np.zeros((d, d))
-        triangle[upper] = parts[3]
-        gram = triangle + np.triu(triangle, 1).T
-        found.append(MomentBlock(parts[0].reshape(q, d), parts[1].reshape(joint.sides, d), parts[2], gram))
+    for contrast, block in zip(contrasts, cut(released, _sizes(joint, contrasts)), strict=True):
+        d, own = contrast.features.count, len(contrast.features.arm_places)
+        triangle, sides = own * (own + 1) // 2, joint.sides
+        sizes = [q * d, sides * d, q, d * (d + 1) // 2, sides * q * own, sides * triangle]
+        cross, apart, squares, gram, arm_cross, arm_gram = cut(block / _moment_weights(joint, contrast.features), sizes)
+        found.append(
+            MomentBlock(
+                cross.reshape(q, d),
+                apart.reshape(sides, d),
+                squares,
+                symmetric(gram, d),
+                arm_cross.reshape(sides, q, own),
+                np.stack([symmetric(one, own) for one in arm_gram.reshape(sides, triangle)]),
+            )
+        )
     return found
 
 

@@ -91,10 +91,10 @@ def _recipe(asked: _Asked) -> RegressionRecipe:
     if not choice.adjusted:
         return arms
     # In a trial the arms' covariates are alike, and their slopes need not differ.
-    if judged is itself and not study.estimator.trial and not full.partly:
+    if not study.estimator.trial and not full.partly:
         own = replace(full, by_arm=True)
-        apart, wide = _expected_choice(study, own, keep=True)
-        units, noise = sizes.units or 1, full.effect_noise().deviation
+        apart, wide = _expected_choice(study, judged(own), keep=True)
+        units, noise = judged(own).units or 1, judged(own).effect_noise().deviation
         if judged_width(apart, units, noise) < judged_width(choice, units, noise):
             full, width = own, wide
     # The scores of a study that adjusts have less than half of the budget that they would have alone.
@@ -197,7 +197,7 @@ def _told_apart(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, 
     without delta noise grows with the number of numbers. Those of squares and products need the means of these, which a
     constant takes up.
     """
-    if not plan.by_arm:
+    if not plan.by_arm or features.by_arm is not None:
         return features
 
     def judged(basis: Basis | None) -> float:
@@ -246,6 +246,7 @@ def adjusted_by(
     moments: JointMoments,
     keep: bool = False,
     drawn: int | None = None,
+    alone: bool = False,
 ) -> tuple[Adjustment, Seen]:
     """Slopes and weights for these features, or neither.
 
@@ -253,7 +254,8 @@ def adjusted_by(
     have small eigenvalues that noise hides. Where they are seen to confound, what they would move the estimate by
     beyond noise is allowed for, so that they stay wherever they matter, or wherever ``keep`` says so. Both are
     held against lines first: of correlated columns squares show so much of what products confound that the rest is not
-    seen, and is not small. Where products go, squares that cost next to nothing stay.
+    seen, and is not small. Where products go, squares that cost next to nothing stay. ``alone``: treated units alone
+    are scored, to stand for everybody.
 
     Raises:
         ValueError: the number of units is not known.
@@ -275,6 +277,7 @@ def adjusted_by(
             possible,
             constant=features.constant,
             columns=columns,
+            alone=alone,
         )
 
     choice, seen = of(moments)
@@ -377,7 +380,7 @@ def expected_moments(
 
     def alone(share: float) -> JointMoments:
         """An arm whose covariances and slopes are those of the other."""
-        arm = of_arm(found.of(own), share, features)
+        arm = of_arm(found.of(own), share, plan.arm_factors(features))
         noisy = math.sqrt(variance * explained * square + d * arm.cross_error**2)
         apart_square = variance * distance / (1 + scales.between * distance)
         means = ((1 - share) ** 2 - scales.between) * apart_square * np.outer(one, one)

@@ -6,6 +6,7 @@ Post-processing of released values. Derivations: ``docs/proofs/regression.md``, 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -140,19 +141,17 @@ def effect_of(
     mean, square = float(scores[0]) / units, max(float(scores[1]) / units, LEAST_SQUARE)
     # One deviation of a score's noise moves the estimate by this much, in outcome units.
     unit = scales.limit * choice.reach * half
-    # Of the arms' distance one side moves by its part.
-    moved = 1 - scales.share if side else 1.0
     start = scales.means[0] if side else scales.means[0] - scales.means[1]
     value = start * half + unit * mean
-    value -= moved * scales.limit * half * choice.taken_off
+    value -= scales.limit * half * choice.taken_off
     # Half a deviation of its noise is added to the mean square.
     spread = max(square + noise / units / 2 - mean**2, LEAST_VARIANCE / choice.cut**2)
     sampling = unit**2 * spread / units
-    models = (moved * scales.limit * half) ** 2 * choice.second_order
+    models = (scales.limit * half) ** 2 * choice.second_order
     errors = list(zip(scales.mean_errors, (scales.share, 1 - scales.share), strict=True))[: 1 if side else 2]
     arms = sum((scales.share_error * error / part) ** 2 for error, part in errors)
     models += arms * half**2
-    return Effect(value, sampling, models, choice.bias * moved * scales.limit * half, unit)
+    return Effect(value, sampling, models, choice.bias * scales.limit * half, unit)
 
 
 def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeReleases) -> EffectFindings:
@@ -214,7 +213,7 @@ def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
     if not found.choice.adjusted:
         return NOT_COVERED_DECLARED
     parts = ["confounding by what nobody recorded"]
-    parts.extend(_varying(found))
+    parts.extend(varying([(found.features, found.choice)]))
     parts.append(BEYOND[used_basis(found)])
     wide = () if found.features is None else found.features.drowned
     if wide:
@@ -226,18 +225,25 @@ def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
     return "; ".join(parts)
 
 
-def _varying(found: ThreeReleases) -> list[str]:
-    """What stays of effects that differ with covariates."""
-    choice, features = found.choice, found.features
-    if features is None or choice.controls is None:
+def varying(answers: Sequence[tuple[Features | None, Adjustment]]) -> list[str]:
+    """What stays of effects that differ with covariates, in that of some answers in which most does."""
+    if any(features is None or choice.controls is None for features, choice in answers):
         return [VARYING]
-    left, said = (1 - choice.own) ** 2, list[str]()
+    left, said = max((1 - choice.own) ** 2 for _, choice in answers), list[str]()
     if left >= LEAST_LEFT:
         said.append(VARYING_LEFT.format(left))
-    others = np.setdiff1d(np.arange(features.count), features.lines)
-    if choice.slopes[others].any() and np.array_equal(choice.slopes[others], choice.controls.slopes[others]):
+    if any(_shares_products(features, choice) for features, choice in answers):
         said.append(VARYING_PRODUCTS)
     return said
+
+
+def _shares_products(features: Features | None, choice: Adjustment) -> bool:
+    """Whether squares or products have slopes that serve both arms."""
+    if features is None:
+        return False
+    others = np.setdiff1d(np.arange(features.count), features.lines)
+    treated, control = (line.slopes[others] for line in choice.lines)
+    return bool(treated.any()) and np.array_equal(treated, control)
 
 
 def _diagnostics(recipe: RegressionRecipe, found: ThreeReleases) -> dict[str, float | int | str | bool]:

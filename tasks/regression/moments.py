@@ -24,9 +24,12 @@ from causalveil.tasks.regression.features import Features
 # own, and the sensitivities without and with them.
 ARM_GRAM, ARM_CROSS = 0.5, 0.49
 LINE_GRAM, LINE_CROSS = 0.4, 0.3
+# Of more than two arms the same of each arm's own Gram matrix and cross moments.
+EACH_GRAM, EACH_CROSS = 0.5, 0.35
 SENSITIVITY, SENSITIVITY_BY_ARM = math.sqrt(8), 3.0
 # The mean square of residuals is taken to be at least half its noise and so much.
 LEAST_SQUARE = 1e-4
+TINY = 1e-12
 
 
 def moment_numbers(features: int, by_arm: int = 0) -> int:
@@ -36,9 +39,25 @@ def moment_numbers(features: int, by_arm: int = 0) -> int:
 
 def arm_factors(features: Features) -> tuple[float, float]:
     """By what the arms' differences are multiplied: of cross moments, and of Gram matrices."""
-    if len(features.arm_places) == features.count:
-        return ARM_CROSS, ARM_GRAM
-    return LINE_CROSS / features.arm_radius, LINE_GRAM / features.arm_radius**2
+    return (ARM_CROSS, ARM_GRAM) if len(features.arm_places) == features.count else line_factors(features)
+
+
+def line_factors(features: Features, arms: int = 2) -> tuple[float, float]:
+    """The same where what is told apart lies in a ball of its own, which adds 1 to any squared sensitivity.
+
+    Of more than two ``arms`` they are those of each arm's own sums.
+    """
+    cross, gram = (LINE_CROSS, LINE_GRAM) if arms == 2 else (EACH_CROSS, EACH_GRAM)
+    return cross / features.arm_radius, gram / features.arm_radius**2
+
+
+def as_halves(factors: tuple[float, float]) -> tuple[float, float]:
+    """Factors of differences of which halves of sum and difference have the noise that an arm's own sums have by these.
+
+    An arm's own sums over a factor f have 1/f of the noise, and halves half of sqrt(1 + 1/f'^2), never less than half.
+    """
+    cross, gram = (factor / math.sqrt(max(4 - factor**2, TINY)) for factor in factors)
+    return cross, gram
 
 
 def moment_sums(pieces: Pieces, features: Features, workers: int = 1) -> FloatArray:
@@ -76,9 +95,9 @@ def moment_sums(pieces: Pieces, features: Features, workers: int = 1) -> FloatAr
 
     numbers, pooled = moment_numbers(d, len(own)), moment_numbers(d)
     sums, (of_cross, of_gram) = exact_sums(pieces, of, numbers, workers), arm_factors(features)
-    sums[2 * d + 1 : pooled] *= _twice(upper)
+    sums[2 * d + 1 : pooled] *= triangle_weights(d)
     sums[pooled : pooled + len(own)] *= of_cross
-    sums[pooled + len(own) :] *= of_gram * _twice(of_own)
+    sums[pooled + len(own) :] *= of_gram * triangle_weights(len(own))
     return sums
 
 
@@ -230,7 +249,7 @@ def moments_from(released: FloatArray, units: int, noise: float, features: Featu
         cross=means[:d],
         apart=means[d : 2 * d] * per_tau,
         square=max(float(means[2 * d]), noise / units / 2 + LEAST_SQUARE),
-        gram=_symmetric(means[2 * d + 1 : pooled], d),
+        gram=symmetric(means[2 * d + 1 : pooled] / triangle_weights(d), d),
         cross_error=noise / units,
         apart_error=noise / units * per_tau,
         gram_error=noise / units * math.sqrt(0.5),
@@ -240,17 +259,38 @@ def moments_from(released: FloatArray, units: int, noise: float, features: Featu
     own = features.arm_places
     if not len(own):
         return found
-    (of_cross, of_gram), both = arm_factors(features), found.of(own)
+    of_cross, of_gram = factors = arm_factors(features)
     cross = means[pooled : pooled + len(own)] / of_cross
-    gram = _symmetric(means[pooled + len(own) :], len(own)) / of_gram
-    treated = of_arm(replace(both, cross=both.cross + cross, gram=both.gram + gram), scales.share, features)
-    control = of_arm(replace(both, cross=both.cross - cross, gram=both.gram - gram), 1 - scales.share, features)
-    return replace(found, arms=(treated, control), arm_places=own)
+    gram = symmetric(means[pooled + len(own) :] / triangle_weights(len(own)), len(own)) / of_gram
+    return told_apart(found, own, cross, gram, scales.share, factors)
 
 
-def of_arm(twice: JointMoments, share: float, features: Features) -> JointMoments:
+def told_apart(
+    found: JointMoments,
+    places: IntArray,
+    cross: FloatArray,
+    gram: FloatArray,
+    share: float,
+    factors: tuple[float, float],
+) -> JointMoments:
+    """Moments of both arms with each arm's own.
+
+    Args:
+        found: of both arms.
+        places: of the features that are told apart, shape (k,).
+        cross, gram: means of s xs rho and of s xs xs' of these, s = 1 for treated and -1 for controls.
+        share: p.
+        factors: as of :func:`arm_factors`.
+    """
+    both = found.of(places)
+    treated = of_arm(replace(both, cross=both.cross + cross, gram=both.gram + gram), share, factors)
+    control = of_arm(replace(both, cross=both.cross - cross, gram=both.gram - gram), 1 - share, factors)
+    return replace(found, arms=(treated, control), arm_places=places)
+
+
+def of_arm(twice: JointMoments, share: float, factors: tuple[float, float]) -> JointMoments:
     """An arm's moments: from twice its sums over n, with the noise of both sums of which they are the half."""
-    of_cross, of_gram = arm_factors(features)
+    of_cross, of_gram = factors
     return replace(
         twice,
         cross=twice.cross / (2 * share),
@@ -260,14 +300,14 @@ def of_arm(twice: JointMoments, share: float, features: Features) -> JointMoment
     )
 
 
-def _twice(upper: tuple[IntArray, IntArray]) -> FloatArray:
-    """Entries off the diagonal stand for two."""
+def triangle_weights(size: int) -> FloatArray:
+    """By what entries of an upper triangle, row by row, are multiplied: those off the diagonal stand for two."""
+    upper = np.triu_indices(size)
     return np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
 
 
-def _symmetric(triangle: FloatArray, d: int) -> FloatArray:
-    """The matrix of an upper triangle whose entries off the diagonal are multiplied by sqrt(2)."""
-    upper, found = np.triu_indices(d), np.zeros((d, d))
-    found[upper] = triangle * np.where(upper[0] == upper[1], 1.0, math.sqrt(0.5))
-    found[upper[1], upper[0]] = found[upper]
-    return found
+def symmetric(triangle: FloatArray, size: int) -> FloatArray:
+    """The matrix of an upper triangle, row by row."""
+    found = np.zeros((size, size))
+    found[np.triu_indices(size)] = triangle
+    return found + np.triu(found, 1).T

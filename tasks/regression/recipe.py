@@ -26,7 +26,7 @@ from causalveil.tasks.privacy.division import divide
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
-from causalveil.tasks.regression.moments import SENSITIVITY, SENSITIVITY_BY_ARM, moment_numbers
+from causalveil.tasks.regression.moments import SENSITIVITY, SENSITIVITY_BY_ARM, arm_factors, moment_numbers
 from causalveil.tasks.regression.scales import ARM_NUMBERS, Scales, column_numbers
 from causalveil.tasks.regression.skewed import Skewed
 
@@ -122,6 +122,10 @@ class RegressionRecipe:
     def moments_noise(self, features: int, by_arm: int = 0) -> float:
         """Standard deviation of the noise on each number of release 2 with d features, so many by arm; 0 for none."""
         return Noise.of(self.moments_mechanism(), moment_numbers(features, by_arm)).deviation
+
+    def arm_factors(self, features: Features) -> tuple[float, float]:
+        """By what the arms' differences are multiplied: of cross moments, and of Gram matrices."""
+        return arm_factors(features)
 
     def own_noise(self, noise: float) -> float:
         """``noise`` on numbers that only this outcome has: here there is no other."""

@@ -174,22 +174,18 @@ def scales_from(released: FloatArray, units: int, noise: float, columns: Columns
     arms = [arm_mean(total, part, error) for total, part in ((treated, share), (controls, 1 - share))]
     (one, one_error), (other, other_error) = arms
     within = squares - share * one**2 - (1 - share) * other**2
-    found, rare, most = (np.zeros(0),) * 3, tuple[int, ...](), 0.0
-    if columns is not None:
-        found = columns_from(released[ARM_NUMBERS:] / units, error, columns)
-        rare, most = rare_places(found[0], found[2], columns)
-    centre, deviation, centre_error = (np.delete(numbers, rare) for numbers in found)
+    known = NO_COLUMNS if columns is None else columns_from(released[ARM_NUMBERS:] / units, error, columns)
     return Scales(
         share=share,
         share_error=error / math.sqrt(2),
         means=(one, other),
         mean_errors=(one_error, other_error),
         spread=sure_spread(within, error),
-        centre=centre,
-        deviation=deviation,
-        centre_error=centre_error,
-        rare=rare,
-        rare_share=most,
+        centre=known.centre,
+        deviation=known.deviation,
+        centre_error=known.centre_error,
+        rare=known.rare,
+        rare_share=known.rare_share,
     )
 
 
@@ -206,7 +202,21 @@ def arm_mean(total: float, share: float, error: float) -> tuple[float, float]:
     return kept * min(max(total / share, -1.0), 1.0), min(math.sqrt(variance), PRIOR_MEAN_DEVIATION)
 
 
-def columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[FloatArray, FloatArray, FloatArray]:
+@dataclass(frozen=True)
+class KnownColumns:
+    """What release 1 says of covariates; attributes as of :class:`Scales`."""
+
+    centre: FloatArray
+    deviation: FloatArray
+    centre_error: FloatArray
+    rare: tuple[int, ...]
+    rare_share: float
+
+
+NO_COLUMNS = KnownColumns(np.zeros(0), np.zeros(0), np.zeros(0), (), 0.0)
+
+
+def columns_from(means: FloatArray, error: float, columns: Columns) -> KnownColumns:
     """Mean, standard deviation and error of the mean of each column, from the noisy means of release 1."""
     parts, places = means / column_weights(columns), list(columns.numbers)
     first, second = np.split(parts, [len(columns.kept)])
@@ -220,7 +230,9 @@ def columns_from(means: FloatArray, error: float, columns: Columns) -> tuple[Flo
     variances[places] = second - centre[places] ** 2
     floors = errors * columns.span
     floors[places] = error / math.sqrt(columns.covariates + 1)
-    return centre, np.minimum(np.sqrt(np.maximum(variances, VARIANCE_DEVIATIONS * floors)), 1.0), errors
+    deviation = np.minimum(np.sqrt(np.maximum(variances, VARIANCE_DEVIATIONS * floors)), 1.0)
+    rare, most = rare_places(centre, errors, columns)
+    return KnownColumns(np.delete(centre, rare), np.delete(deviation, rare), np.delete(errors, rare), rare, most)
 
 
 def farthest_score(

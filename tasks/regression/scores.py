@@ -8,11 +8,14 @@ and L1 sensitivity 2.25 (``docs/proofs/regression.md``, section 3).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjustment import Adjustment
@@ -44,17 +47,35 @@ def scores(rows: Rows, scales: Scales, features: Features | None, choice: Adjust
 
     A row's score depends on that row alone.
     """
-    p, treated = scales.share, rows.t != 0
-    residual = scales.residuals(rows)
-    weight = np.where(treated, 1 / p, -1 / (1 - p))
-    if features is None or not choice.adjusted:
+    residual, treated = scales.residuals(rows), rows.t != 0
+    if features is None:
+        return row_scores(residual, treated, scales.share, choice, lambda *_: [])
+    # All in one pass over the rows, which makes their features.
+    return row_scores(residual, treated, scales.share, choice, partial(features.times, rows.x))
+
+
+def row_scores(
+    residual: FloatArray,
+    treated: BoolArray,
+    share: float,
+    choice: Adjustment,
+    times: Callable[..., list[FloatArray]],
+) -> FloatArray:
+    """The scores of some rows, shape (rows,), in units of L, not cut.
+
+    Args:
+        residual: (u - m_t)/L, shape (rows,).
+        treated: whose they are, shape (rows,).
+        share: p.
+        choice: what is adjusted for.
+        times: the rows' features by each of some vectors; not called where nothing is adjusted for.
+    """
+    weight = np.where(treated, 1 / share, -1 / (1 - share))
+    if not choice.adjusted:
         plain: FloatArray = weight * residual
         return plain
     own = choice.lines if choice.controls is not None else choice.lines[:1]
-    # All in one pass over the rows, which makes their features.
-    by_slopes, by_weights, *of_controls = features.times(
-        rows.x, *(vector for line in own for vector in (line.slopes, line.weights))
-    )
+    by_slopes, by_weights, *of_controls = times(*(vector for line in own for vector in (line.slopes, line.weights)))
     effect: float | FloatArray = 0.0
     if of_controls:
         effect = by_slopes - of_controls[0]
@@ -62,7 +83,7 @@ def scores(rows: Rows, scales: Scales, features: Features | None, choice: Adjust
     moved = np.where(treated, *[float(choice.apart @ line.slopes) for line in choice.lines])
     between = np.where(treated, *[line.index for line in choice.lines])
     # The arms' means of the features are (1-p) D and -p D.
-    arms = np.where(treated, 1 - p, -p)
+    arms = np.where(treated, 1 - share, -share)
     predicted = by_slopes - arms * moved
     index = by_weights - arms * between
     treated_lean, control_lean = choice.leaning

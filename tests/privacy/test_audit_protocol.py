@@ -22,6 +22,8 @@ from causalveil.tasks.privacy.noise import SeededNoise
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.stages import joint_recipe
 from causalveil.tasks.protocols.sums import GroupContrast, moment_sums, scale_sums, score_sums
+from causalveil.tasks.regression import moments as of_moments
+from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.recipe import EFFECT
 from causalveil.tasks.regression.scales import Scales
@@ -37,6 +39,7 @@ def joint() -> JointRecipe:
     study = make_protocol(2, OUTCOMES, GROUPS, epsilon=EPSILON, delta=DELTA, basis="linear")
     assert isinstance(study, RegressionProtocol)
     made, cost = joint_recipe(study, sizes_of(study, UNITS)), study.privacy.cost
+    assert made.one.by_arm
     return replace(made, one=replace(made.one, scales=cost, moments=cost, effect=cost))
 
 
@@ -52,7 +55,8 @@ def cases(made: JointRecipe) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     """Name -> mechanism, and the exact values on two neighbouring tables."""
     scales = Scales(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.2, np.zeros(2), np.full(2, 0.1), np.zeros(2))
     contrast = GroupContrast(
-        Features(made.one.columns, scales, False, 1.25), np.zeros((2, OUTCOMES)), np.full(OUTCOMES, 0.6),
+        Features(made.one.columns, scales, Basis.linear, 1.25, by_arm=Basis.linear),
+        np.zeros((2, OUTCOMES)), np.full(OUTCOMES, 0.6),
         np.array([[-1.0], [1.0]]),
     )  # fmt: skip
 
@@ -93,4 +97,12 @@ def test_outcomes_that_are_not_weighted_are_caught(name: str) -> None:
     made = joint()
     mutant = replace(made, weights=(2.0,) * OUTCOMES)
     mechanism, exact = cases(mutant)[name]
+    assert audited(mechanism, exact) > float(mechanism.cost.epsilon)
+
+
+def test_arms_that_are_told_apart_without_noise_of_their_own_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutant whose arms' differences are ten times as large, which adds 100 to squared distances, not 1."""
+    monkeypatch.setattr(of_moments, "LINE_GRAM", 10 * of_moments.LINE_GRAM)
+    monkeypatch.setattr(of_moments, "LINE_CROSS", 10 * of_moments.LINE_CROSS)
+    mechanism, exact = cases(joint())["moments"]
     assert audited(mechanism, exact) > float(mechanism.cost.epsilon)

@@ -6,6 +6,7 @@ every kind; weights of outcomes are unequal.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +26,9 @@ from causalveil.tasks.protocols import difference
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.stages import joint_recipe
 from causalveil.tasks.protocols.sums import GroupContrast, moment_sums, scale_sums, score_sums
+from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.moments import line_factors
 from causalveil.tasks.regression.scales import Scales
 from tests.protocol_help import make_protocol
 
@@ -95,7 +98,8 @@ def scales_of(columns: int) -> Scales:
 
 
 def contrasts_of(joint: JointRecipe) -> list[GroupContrast]:
-    features = Features(joint.one.columns, scales_of(len(joint.one.columns.kept)), False, 1.25)
+    told = Basis.linear if joint.one.by_arm else None
+    features = Features(joint.one.columns, scales_of(len(joint.one.columns.kept)), Basis.linear, 1.25, by_arm=told)
     q = len(joint.weights)
     codes = np.array([[-0.3], [0.7]]) / 0.7 if joint.arms == 2 else np.eye(joint.arms)
     return [GroupContrast(features, np.full((joint.arms, q), 0.1), np.full(q, 0.6), codes)] * joint.groups
@@ -120,6 +124,54 @@ def test_joint_releases_of_neighbours_are_as_close_as_declared(
         (joint.effect_mechanism(), lambda p: score_sums(p, joint, [scores] * joint.groups)),
     ):
         assert np.linalg.norm(sums(pieces(one)) - sums(pieces(other))) <= bound(mechanism)
+
+
+@pytest.mark.parametrize("basis", [Basis.linear, Basis.pairs])
+@pytest.mark.parametrize(("groups", "arms"), [(1, 2), (3, 2), (1, 3), (3, 3)])
+def test_arms_told_apart_move_release_2_by_no_more_than_3(basis: Basis, groups: int, arms: int) -> None:
+    """20,000 pairs of rows, seeded: half of one block, half with lines that turn around and arms that change."""
+    joint = joint_of(3, groups, arms)
+    joint = replace(joint, one=replace(joint.one, by_arm=True, basis=basis))
+    d = len(joint.one.columns.kept)
+    features = Features(joint.one.columns, scales_of(d), basis, 1.25, by_arm=Basis.linear)
+    random, largest, w = np.random.default_rng(groups), 0.0, np.array(joint.weights)
+    of_cross, of_gram = line_factors(features, arms)
+    own, count = features.arm_places, features.count
+    assert own.size == d
+    # tau and the sign of an arm, or its unit vector for both.
+    codes = np.array([[-3 / 7], [1.0]]) if arms == 2 else np.eye(arms)
+    signs = np.array([[-1.0], [1.0]]) if arms == 2 else np.eye(arms)
+    for _ in range(20_000):
+        # Any rows of the ball: features are cut to it, lines to their part of it.
+        x, y = random.normal(size=(2, count))
+        if random.random() < 0.5:
+            y[own] = -x[own]
+        x, y = (_in_the_ball(row, own, features.arm_radius) for row in (x, y))
+        rho, other = random.choice([-1.0, 1.0], (2, 3)) * random.uniform(0.5, 1, (2, 3)) ** 0.2
+        arm, changed = random.integers(0, arms, 2)
+        one, two = (
+            np.concatenate([
+                np.outer(w * r, row).ravel(), np.outer(codes[t], row).ravel(), w * r**2, np.outer(row, row).ravel(),
+                of_cross * np.kron(signs[t], np.outer(w * r, row[own]).ravel()),
+                of_gram * np.kron(signs[t], np.outer(row[own], row[own]).ravel()),
+            ])
+            for row, r, t in ((x, rho, arm), (y, other, changed))
+        )  # fmt: skip
+        same = groups == 1 or random.random() < 0.5
+        largest = max(largest, float(np.sum((one - two) ** 2) if same else one @ one + two @ two))
+    assert 7 < largest <= 9
+    declared = joint.moments_mechanism()
+    assert declared is not None
+    assert bound(declared) >= 3
+
+
+def _in_the_ball(row: FloatArray, own: np.ndarray, radius: float) -> FloatArray:
+    """Lines at the end of their part of the ball, and all others at the end of theirs."""
+    found, others = row.copy(), np.setdiff1d(np.arange(len(row)), own)
+    found[own] *= radius / np.linalg.norm(row[own])
+    if len(others):
+        found[others] *= np.sqrt(1 - radius**2) / np.linalg.norm(row[others])
+    return found
 
 
 @settings(max_examples=80, deadline=None)

@@ -23,7 +23,8 @@ from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.scales import Scales, farthest_score
 
 # Beside products that serve both arms, lines of each arm are used where the smaller one has this share: what these
-# products leave of the arms' differences meets noise in their slopes to first order, by 1 - 2p.
+# products leave of the arms' differences meets noise in their slopes to first order, by 1 - 2p. Where an arm is scored
+# alone no other takes it off again.
 LEAST_BESIDE = 0.25
 # What floored directions may hide is so many times the product of what they are seen to have.
 FLOORED_TIMES = 3.5
@@ -55,7 +56,12 @@ def beside(scales: Scales) -> bool:
 
 
 def unadjusted(
-    estimator: RegressionEstimator, scales: Scales, estimand: Estimand, units: int, noise: float
+    estimator: RegressionEstimator,
+    scales: Scales,
+    estimand: Estimand,
+    units: int,
+    noise: float,
+    alone: bool = False,
 ) -> Adjustment:
     """Weights 1/p and -1/(1-p) alone; the allowance is for the declared confounding.
 
@@ -65,21 +71,27 @@ def unadjusted(
         estimand: whose effect.
         units: n.
         noise: standard deviation of the noise on the sum of scores.
+        alone: whether treated units alone are scored, to stand for everybody.
     """
     deviation = math.sqrt(1 / scales.between) * scales.spread / scales.limit
-    return _plain(estimator, scales, estimand, 0, score_cut(units, noise, scales), deviation)
+    lean = leaning(estimand, scales.share, alone)
+    return _plain(estimator, scales, lean, 0, score_cut(units, noise, scales), deviation)
 
 
 def _plain(
-    estimator: RegressionEstimator, scales: Scales, estimand: Estimand, features: int, cut: float, deviation: float
+    estimator: RegressionEstimator,
+    scales: Scales,
+    lean: tuple[float, float],
+    features: int,
+    cut: float,
+    deviation: float,
 ) -> Adjustment:
     """No slopes, no weights, and an allowance. Scores are cut no further out than they can lie."""
     nothing = np.zeros(features)
     cut = min(cut, farthest_score(scales, (0.0, 0.0), [(0.0,) * 4] * 2) / deviation)
     declared = estimator.unadjusted
     relative = scales.spread / scales.limit
-    bias = 0.0 if estimator.trial else relative * declared.bias()
-    lean = leaning(estimand, scales.share)
+    bias = 0.0 if estimator.trial else relative * declared.bias() * sum(lean)
     return Adjustment(nothing, nothing, nothing, 0.0, 0.0, lean, cut * deviation, cut, 0.0, bias, False)
 
 
@@ -94,6 +106,7 @@ def adjust(
     constant: bool = False,
     columns: Columns | None = None,
     length: float = 1.0,
+    alone: bool = False,
 ) -> tuple[Adjustment, Seen]:
     """Slopes and weights from released moments, or neither where the interval would be wider for them.
 
@@ -108,23 +121,24 @@ def adjust(
         constant: whether the last feature is a constant, which takes up the others' means.
         columns: whose the first features are; None: noise hides none of them.
         length: no row of features is longer.
+        alone: whether treated units alone are scored, to stand for everybody.
     """
     if constant:
         centred, coefficients = moments.centred()
         # Of a row in the unit ball, its features less their projection on the constant.
         length = math.sqrt(1 + float(coefficients @ coefficients))
         found, seen = adjust(
-            estimator, scales, centred, estimand, units, noise, possible, columns=columns, length=length
+            estimator, scales, centred, estimand, units, noise, possible, columns=columns, length=length, alone=alone
         )
         return found.with_constant(coefficients), seen
-    lean, wide = leaning(estimand, scales.share), score_cut(units, noise, scales)
+    lean, wide = leaning(estimand, scales.share, alone), score_cut(units, noise, scales)
     fits = Fits.alike(moments, scales.share)
     by = partial(_by_lines, estimator, scales, lean=lean, wide=wide, length=length)
     found = by(fits)
     whole = len(moments.arm_places) == len(moments.cross)
-    if moments.arms is not None and (whole or beside(scales)) and not estimator.trial:
+    if moments.arms is not None and (whole or (beside(scales) and not alone)) and not estimator.trial:
         found, fits = towards_own(found, fits, scales.share, units, noise, by)
-    plain = _plain(estimator, scales, estimand, len(found.slopes), wide, math.sqrt(moments.square / scales.between))
+    plain = _plain(estimator, scales, lean, len(found.slopes), wide, math.sqrt(moments.square / scales.between))
     # Of hidden columns of a trial nothing confounds.
     hidden = Hidden() if columns is None or estimator.trial else Hidden.of(scales, moments, columns)
     if not possible or hidden.part >= 1 or expected_width(found, units, noise) > expected_width(plain, units, noise):

@@ -20,8 +20,13 @@ from causalveil.tasks.machine.arrays import FloatArray, IntArray
 ALIKE_WIDTH = 0.5
 
 
-def leaning(estimand: Estimand, share: float) -> tuple[float, float]:
-    """(k1, k0): how far treated and controls are moved, in units of the arms' distance, to stand for the estimand."""
+def leaning(estimand: Estimand, share: float, alone: bool = False) -> tuple[float, float]:
+    """(k1, k0): how far treated and controls are moved, in units of the arms' distance, to stand for the estimand.
+
+    ``alone``: the treated are moved to stand for everybody, and controls for nobody.
+    """
+    if alone:
+        return 1 - share, 0.0
     return {Estimand.ATE: (1 - share, share), Estimand.ATT: (0.0, 1.0), Estimand.ATC: (1.0, 0.0)}[estimand]
 
 
