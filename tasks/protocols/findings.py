@@ -14,7 +14,7 @@ from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.gates import balance_of, gated, results
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.parts import Part, table
-from causalveil.tasks.regression.interval import BEYOND, varying
+from causalveil.tasks.regression.interval import BEYOND, undeclared, varying
 
 TRIAL = "treatment that was not randomised"
 
@@ -76,6 +76,7 @@ def not_covered(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[Group
     if joint.one.moments is None:
         return NOT_COVERED_DECLARED
     parts = ["confounding by what nobody recorded"]
+    parts += undeclared(joint.one, [group.scales.of(0, 0) for group in groups])
     answers = [
         (None if group.contrast is None else group.contrast.features, choice)
         for group in groups

@@ -17,7 +17,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.joint import CellRecipe, JointRecipe
 from causalveil.tasks.protocols.sums import GroupContrast, MomentBlock, ScaleBlock
 from causalveil.tasks.regression.moments import LEAST_SQUARE, JointMoments, told_apart
-from causalveil.tasks.regression.scales import NO_COLUMNS, Scales, arm_mean, columns_from, sure_share
+from causalveil.tasks.regression.scales import NO_COLUMNS, KnownColumns, Scales, arm_mean, columns_from, sure_share
 
 # An arm's noisy number of units below so many noise deviations carries no answer.
 FLOOR_DEVIATIONS = 8.0
@@ -36,7 +36,7 @@ class GroupScales:
         means: of u, shrunk, shape (arms, outcomes).
         mean_errors: standard deviations of their noise, shape (arms, outcomes).
         spreads: standard deviation of u within arms, shape (outcomes,).
-        centre, deviation, centre_error, rare, rare_share: as of :class:`~causalveil.tasks.regression.scales.Scales`.
+        covariates: what it says of their columns.
     """
 
     units: float
@@ -47,11 +47,7 @@ class GroupScales:
     means: FloatArray
     mean_errors: FloatArray
     spreads: FloatArray
-    centre: FloatArray
-    deviation: FloatArray
-    centre_error: FloatArray
-    rare: tuple[int, ...] = ()
-    rare_share: float = 0.0
+    covariates: KnownColumns
 
     @property
     def answers(self) -> bool:
@@ -72,11 +68,7 @@ class GroupScales:
             means=(float(self.means[treated, outcome]), rest),
             mean_errors=(float(self.mean_errors[treated, outcome]), rest_error),
             spread=float(self.spreads[outcome]),
-            centre=self.centre,
-            deviation=self.deviation,
-            centre_error=self.centre_error,
-            rare=self.rare,
-            rare_share=self.rare_share,
+            **vars(self.covariates),
         )
 
 
@@ -121,11 +113,7 @@ def group_scales(block: ScaleBlock, joint: JointRecipe, units: int) -> GroupScal
         means=means,
         mean_errors=errors,
         spreads=spreads,
-        centre=known.centre,
-        deviation=known.deviation,
-        centre_error=known.centre_error,
-        rare=known.rare,
-        rare_share=known.rare_share,
+        covariates=known,
     )
 
 

@@ -38,7 +38,8 @@ class Columns:
         curved: those of them that have more than two values, so that their squares are features.
         unscaled: those of ``curved`` for which no scale is declared.
         owners: of which covariate each kept column is; products are of columns of different covariates.
-        spare: places of the levels for values that nobody declared, and of indicators of missing values.
+        undeclared: places of the levels for values that nobody declared.
+        spare: these, and places of indicators of missing values.
     """
 
     covariates: int
@@ -50,6 +51,7 @@ class Columns:
     curved: tuple[int, ...]
     unscaled: tuple[int, ...]
     owners: tuple[int, ...]
+    undeclared: tuple[int, ...]
     spare: tuple[int, ...]
 
     @classmethod
@@ -61,6 +63,7 @@ class Columns:
         curved: list[int] = []
         unscaled: list[int] = []
         weights: list[float] = []
+        undeclared: list[int] = []
         spare: list[int] = []
         for owner, block in enumerate(blocks(study)):
             category = isinstance(block.covariate, CategoricalCovariate)
@@ -76,6 +79,8 @@ class Columns:
             weights += [2.0 if category and others == 1 else math.sqrt(2)] * others
             columns = range(1 if category else 0, len(block.features))
             expected = len(block.covariate.expected) if isinstance(block.covariate, CategoricalCovariate) else 1
+            slots = len(block.covariate.slots) if isinstance(block.covariate, CategoricalCovariate) else 1
+            undeclared += [len(kept) + place for place, offset in enumerate(columns) if expected <= offset < slots]
             spare += [len(kept) + place for place, offset in enumerate(columns) if offset >= expected]
             kept += [block.start + offset for offset in columns]
             owners += [owner] * len(columns)
@@ -90,6 +95,7 @@ class Columns:
             curved=tuple(curved),
             unscaled=tuple(unscaled),
             owners=tuple(owners),
+            undeclared=tuple(undeclared),
             spare=tuple(spare),
         )
 
@@ -109,6 +115,7 @@ class Columns:
             curved=moved(self.curved),
             unscaled=moved(self.unscaled),
             owners=tuple(self.owners[place] for place in left),
+            undeclared=moved(self.undeclared),
             spare=moved(self.spare),
         )
 

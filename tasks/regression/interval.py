@@ -46,6 +46,7 @@ COVERS_CHANCES = "chances of an outcome of two values, which follow no line"
 VARYING = "effects that differ with covariates, as far as the arms' covariances of them differ"
 VARYING_LEFT = "{:.0%} of what effects that differ with covariates do where slopes serve both arms"
 VARYING_PRODUCTS = "effects that differ with squares or products of covariates"
+UNDECLARED = "confounding by {}, of which most have a value that nobody declared (are its levels spelt as in the data?)"
 BEYOND = {
     Basis.linear: "outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly",
     Basis.squares: (
@@ -200,19 +201,19 @@ def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRelea
         "spread": half * scales.spread,
         "slopes_by_arm": found.choice.own,
         "features": 0 if found.features is None else found.features.count,
-        "not_covered": not_covered(study, found),
+        "not_covered": not_covered(study, recipe, found),
     }
     variance = Variance(sampling=sampling, noise=effect_noise**2 + models)
     return EffectFindings(value, interval, variance, details | _diagnostics(recipe, found))
 
 
-def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
+def not_covered(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeReleases) -> str:
     """What the interval does not hold."""
     if study.estimator.trial:
         return "treatment that was not randomised"
     if not found.choice.adjusted:
         return NOT_COVERED_DECLARED
-    parts = ["confounding by what nobody recorded"]
+    parts = ["confounding by what nobody recorded", *undeclared(recipe, [found.scales])]
     parts.extend(varying([(found.features, found.choice)]))
     parts.append(BEYOND[used_basis(found)])
     wide = () if found.features is None else found.features.drowned
@@ -223,6 +224,13 @@ def not_covered(study: RegressionStudy, found: ThreeReleases) -> str:
         f"confounding in combinations of covariates that vary less than {floor:.1%} of what covariates do on average"
     )
     return "; ".join(parts)
+
+
+def undeclared(recipe: RegressionRecipe, scales: Sequence[Scales]) -> list[str]:
+    """What covariates most people have a value of that nobody declared, by any of some first releases."""
+    places = dict.fromkeys(place for one in scales for place in one.undeclared)
+    names = [recipe.columns.names[place].rpartition("=")[0] for place in places]
+    return [UNDECLARED.format(", ".join(names))] if names else []
 
 
 def varying(answers: Sequence[tuple[Features | None, Adjustment]]) -> list[str]:

@@ -52,6 +52,13 @@ def most_have(shares: FloatArray, errors: FloatArray) -> float:
     return float(shares.sum()) + DEVIATIONS * math.sqrt(float(np.sum(errors**2)))
 
 
+def mostly_undeclared(centre: FloatArray, errors: FloatArray, columns: Columns) -> tuple[int, ...]:
+    """Places of the levels for values that nobody declared which most have. Arguments as of :func:`rarer_shares`."""
+    places = np.array(columns.undeclared, dtype=np.int64)
+    most = centre[places] - TOLD * errors[places] > columns.span / 2
+    return tuple(places[most].tolist())
+
+
 def rare_places(centre: FloatArray, errors: FloatArray, columns: Columns) -> tuple[tuple[int, ...], float]:
     """Places of the columns whose rarer value is not told from one that nobody has, and how many have it at most.
 

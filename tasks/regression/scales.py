@@ -20,7 +20,7 @@ from causalveil.tasks.inference.confounding import sure_spread
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
 from causalveil.tasks.regression.columns import Columns
-from causalveil.tasks.regression.rare import rare_places
+from causalveil.tasks.regression.rare import mostly_undeclared, rare_places
 
 # Numbers of the release that do not depend on covariates.
 ARM_NUMBERS = 4
@@ -62,6 +62,7 @@ class Scales:
         rare: places within the columns of the release of those that are left out of the last three, since hardly
             anybody has the rarer of their two values.
         rare_share: at most so many units have one of these, as a share of all.
+        undeclared: places within the columns of the release of levels for values that nobody declared, but most have.
     """
 
     share: float
@@ -74,6 +75,7 @@ class Scales:
     centre_error: FloatArray
     rare: tuple[int, ...] = ()
     rare_share: float = 0.0
+    undeclared: tuple[int, ...] = ()
 
     @property
     def larger(self) -> float:
@@ -181,11 +183,7 @@ def scales_from(released: FloatArray, units: int, noise: float, columns: Columns
         means=(one, other),
         mean_errors=(one_error, other_error),
         spread=sure_spread(within, error),
-        centre=known.centre,
-        deviation=known.deviation,
-        centre_error=known.centre_error,
-        rare=known.rare,
-        rare_share=known.rare_share,
+        **vars(known),
     )
 
 
@@ -209,11 +207,12 @@ class KnownColumns:
     centre: FloatArray
     deviation: FloatArray
     centre_error: FloatArray
-    rare: tuple[int, ...]
-    rare_share: float
+    rare: tuple[int, ...] = ()
+    rare_share: float = 0.0
+    undeclared: tuple[int, ...] = ()
 
 
-NO_COLUMNS = KnownColumns(np.zeros(0), np.zeros(0), np.zeros(0), (), 0.0)
+NO_COLUMNS = KnownColumns(np.zeros(0), np.zeros(0), np.zeros(0))
 
 
 def columns_from(means: FloatArray, error: float, columns: Columns) -> KnownColumns:
@@ -232,7 +231,14 @@ def columns_from(means: FloatArray, error: float, columns: Columns) -> KnownColu
     floors[places] = error / math.sqrt(columns.covariates + 1)
     deviation = np.minimum(np.sqrt(np.maximum(variances, VARIANCE_DEVIATIONS * floors)), 1.0)
     rare, most = rare_places(centre, errors, columns)
-    return KnownColumns(np.delete(centre, rare), np.delete(deviation, rare), np.delete(errors, rare), rare, most)
+    return KnownColumns(
+        centre=np.delete(centre, rare),
+        deviation=np.delete(deviation, rare),
+        centre_error=np.delete(errors, rare),
+        rare=rare,
+        rare_share=most,
+        undeclared=mostly_undeclared(centre, errors, columns),
+    )
 
 
 def farthest_score(

@@ -693,5 +693,7 @@ def test_effects_that_differ_with_products_are_named_where_these_serve_both_arms
             study.estimator, scales, moments, Estimand.ATE, len(rows), 1e-6, constant=True, columns=features.columns
         )
         assert choice.own == 1
-        left = not_covered(study, ThreeReleases(scales, features, choice, seen, np.zeros(2)))
+        left = not_covered(
+            study, recipe(study, sizes_of(study, len(rows))), ThreeReleases(scales, features, choice, seen, np.zeros(2))
+        )
         assert (VARYING_PRODUCTS in left) == named

@@ -218,6 +218,20 @@ def test_values_that_a_study_takes_together_are_expected() -> None:
     assert had["ward=other"] > 100
 
 
+def test_a_column_of_which_most_have_an_undeclared_value_is_named() -> None:
+    """As where the contract spells levels otherwise than the data: everybody is *other*, and nothing is adjusted for."""
+    study, population = asked("other")
+    rows, names = rows_of(study, population, UNITS, 0), list(feature_names(study))
+    sex = [names.index(name) for name in ("sex=0", "sex=1", "sex=other")]
+    x = rows.x.copy()
+    x[:, sex[2]] = x[:, sex].sum(axis=1)
+    x[:, sex[:2]] = 0.0
+    for people_, named in ((rows, False), (replace(rows, x=x), True)):
+        left = str(analysed(study, people_).details["not_covered"])
+        assert ("confounding by sex, of which most have a value that nobody declared" in left) == named
+        assert "ward, of which" not in left
+
+
 def test_nobody_in_the_stand_in_population_has_a_value_that_nobody_declared() -> None:
     study, _ = asked("other")
     rows = people(study, StandIn(), 512, False)
