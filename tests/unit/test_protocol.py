@@ -19,13 +19,16 @@ from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.answers import GateVerdict, State
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
 from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols.calibration import systematic_error
+from causalveil.tasks.protocols.groups import contrast_of, group_scales, moments_of
 from causalveil.tasks.protocols.parts import Part, over_groups
 from causalveil.tasks.protocols.stages import joint_recipe
+from causalveil.tasks.protocols.sums import moment_blocks, moment_sums, scale_blocks, scale_sums
 from tests.protocol_help import analysed, confounded, in_cells, make_protocol
 from tests.regression_help import analysed as analysed_alone
 from tests.regression_help import in_rows, make_regression
@@ -348,3 +351,36 @@ def test_a_plan_warns_where_a_delta_makes_a_protocol_at_label_level_wider() -> N
     warned = [expected(study, sizes_of(study, 5_000), StandIn(), None)["warnings"] for study in (few, many)]
     assert any("declare 'delta: 0'" in line for line in warned[0])
     assert not any("delta" in line for line in warned[1])
+
+
+@pytest.mark.parametrize("arms", [2, 3])
+def test_noise_in_each_arms_own_moments_is_as_large_as_said(arms: int) -> None:
+    """400 draws of release 2 without rows; their deviations lie within 15 %, four standard errors, of what is said."""
+    study = make_protocol(2, 2, 1, arms, epsilon="4", basis="linear")
+    assert isinstance(study, RegressionProtocol)
+    rows, _ = confounded(40_000, 2, 1, arms)
+    joint, pieces = joint_recipe(study, sizes_of(study, len(rows))), Pieces(lambda _: rows, 1, len(rows))
+    assert joint.one.by_arm
+    scales = group_scales(scale_blocks(scale_sums(pieces, joint), joint)[0], joint, len(rows))
+    contrast, mechanism = contrast_of(joint, scales), joint.moments_mechanism()
+    assert mechanism is not None
+    side, random = arms - 2, np.random.default_rng(arms)
+    numbers = moment_sums(pieces, joint, [contrast])
+    found = []
+    for _ in range(400):
+        noisy = numbers + random.normal(0, mechanism.known_scale, len(numbers))
+        block = moment_blocks(noisy, joint, [contrast])[0]
+        moments = moments_of(joint, scales, contrast, block, 1, side)
+        assert moments.arms is not None
+        found.append(moments.arms[0])
+    crosses = np.std([one.cross for one in found], axis=0)
+    off_diagonal = np.std([one.gram[0, 1] for one in found])
+    np.testing.assert_allclose(crosses, found[0].cross_error, rtol=0.15)
+    np.testing.assert_allclose(off_diagonal, found[0].gram_error, rtol=0.15)
+    # Without noise they are the arm's own.
+    exact = moments_of(joint, scales, contrast, moment_blocks(numbers, joint, [contrast])[0], 1, side)
+    assert exact.arms is not None
+    own = rows.t == (1 if arms == 2 else side)
+    xs = contrast.features.of(rows.x[own])
+    share = scales.of(1, side).share
+    np.testing.assert_allclose(exact.arms[0].gram, xs.T @ xs / (share * len(rows)), rtol=1e-9, atol=1e-12)

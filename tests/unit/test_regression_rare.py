@@ -219,7 +219,7 @@ def test_values_that_a_study_takes_together_are_expected() -> None:
 
 
 def test_a_column_of_which_most_have_an_undeclared_value_is_named() -> None:
-    """As where the contract spells levels otherwise than the data: everybody is *other*, and nothing is adjusted for."""
+    """As where the contract spells levels otherwise than the data: everybody is *other*."""
     study, population = asked("other")
     rows, names = rows_of(study, population, UNITS, 0), list(feature_names(study))
     sex = [names.index(name) for name in ("sex=0", "sex=1", "sex=other")]
