@@ -71,8 +71,14 @@ def _scores(
     found = np.empty_like(residual)
     xs = features.of(x) if features is not None and any(choice.adjusted for choice in choices) else x
 
+    known: dict[bytes, FloatArray] = {}
+
     def times(*vectors: FloatArray) -> list[FloatArray]:
-        return [np.einsum("ij,j->i", xs, vector) for vector in vectors]
+        """Outcomes that go as far towards each arm's own have the same weights."""
+        for vector in vectors:
+            if vector.tobytes() not in known:
+                known[vector.tobytes()] = np.einsum("ij,j->i", xs, vector)
+        return [known[vector.tobytes()] for vector in vectors]
 
     for outcome, choice in enumerate(choices):
         found[:, outcome] = row_scores(residual[:, outcome], treated, scales.share, choice, times) / choice.reach
