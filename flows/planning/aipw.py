@@ -90,7 +90,8 @@ def expected(
     elif done:
         warnings.append(
             "covariates are adjusted for linearly: curves and products of them that confound stay in the estimate, and "
-            "the interval makes no allowance for them."
+            "the interval makes no allowance for them. Slopes serve both arms, so effects that differ with covariates "
+            "which drive treatment stay in it, too: `regression` has slopes of each arm."
         )
     if 0 < foreseen.slopes_kept < CLEAR and kind == "treated share":
         warnings.append(

@@ -17,7 +17,8 @@ from causalveil.tasks.aipw.shrinkage import CUTS
 from causalveil.tasks.inference.confounding import LINEAR, NOT_COVERED_DECLARED, PARTLY, SWITCHED, UNADJUSTED
 
 NOT_COVERED = (
-    "confounding; clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model"
+    "confounding; effects that differ with covariates, as slopes serve both arms; clipping, misspecification and "
+    "shrinkage of the nuisance models, noise of a propensity model"
 )
 NOT_COVERED_BEYOND = "confounding, clipping, misspecification and shrinkage that leave more than the declared shares"
 NOT_COVERED_KNOWN = "treatment that was not randomised as the known propensity says"
