@@ -39,7 +39,6 @@ class Columns:
         unscaled: those of ``curved`` for which no scale is declared.
         owners: of which covariate each kept column is; products are of columns of different covariates.
         undeclared: places of the levels for values that nobody declared.
-        spare: these, and places of indicators of missing values.
     """
 
     covariates: int
@@ -52,7 +51,6 @@ class Columns:
     unscaled: tuple[int, ...]
     owners: tuple[int, ...]
     undeclared: tuple[int, ...]
-    spare: tuple[int, ...]
 
     @classmethod
     def of(cls, study: EffectStudy) -> Columns:
@@ -64,7 +62,6 @@ class Columns:
         unscaled: list[int] = []
         weights: list[float] = []
         undeclared: list[int] = []
-        spare: list[int] = []
         for owner, block in enumerate(blocks(study)):
             category = isinstance(block.covariate, CategoricalCovariate)
             if not isinstance(block.covariate, CategoricalCovariate):
@@ -81,7 +78,6 @@ class Columns:
             expected = len(block.covariate.expected) if isinstance(block.covariate, CategoricalCovariate) else 1
             slots = len(block.covariate.slots) if isinstance(block.covariate, CategoricalCovariate) else 1
             undeclared += [len(kept) + place for place, offset in enumerate(columns) if expected <= offset < slots]
-            spare += [len(kept) + place for place, offset in enumerate(columns) if offset >= expected]
             kept += [block.start + offset for offset in columns]
             owners += [owner] * len(columns)
         names = feature_names(study)
@@ -96,7 +92,6 @@ class Columns:
             unscaled=tuple(unscaled),
             owners=tuple(owners),
             undeclared=tuple(undeclared),
-            spare=tuple(spare),
         )
 
     def without(self, places: Sequence[int]) -> Columns:
@@ -116,7 +111,6 @@ class Columns:
             unscaled=moved(self.unscaled),
             owners=tuple(self.owners[place] for place in left),
             undeclared=moved(self.undeclared),
-            spare=moved(self.spare),
         )
 
     @cached_property

@@ -21,8 +21,8 @@ TOLD = 3.0
 # Those who have the rarer value are taken to lie so far out along the index that confounds, in outcome and in odds of
 # treatment together.
 FARTHEST = 4.0
-# No columns are left out that more than the first share of the units may have, and no level or flag that somebody
-# declared if more than the second may.
+# No columns are left out that more than the first share of the units may have, and no level, flag or indicator that
+# somebody declared if more than the second may.
 MOST, MOST_OF_DECLARED = 0.1, 0.01
 
 
@@ -62,12 +62,12 @@ def mostly_undeclared(centre: FloatArray, errors: FloatArray, columns: Columns) 
 def rare_places(centre: FloatArray, errors: FloatArray, columns: Columns) -> tuple[tuple[int, ...], float]:
     """Places of the columns whose rarer value is not told from one that nobody has, and how many have it at most.
 
-    None where they are all columns, or where more than MOST may have it. A declared level is one that somebody expects
-    to be had. Arguments as of :func:`rarer_shares`.
+    None where they are all columns, or where more than MOST may have it. A declared level or
+    indicator is one that somebody expects to be had. Arguments as of :func:`rarer_shares`.
     """
     shares, noise = rarer_shares(centre, errors, columns)
-    spare = np.isin(np.arange(len(shares)), columns.spare)
-    hardly = (shares <= TOLD * noise) & (spare | (shares + DEVIATIONS * noise <= MOST_OF_DECLARED))
+    unexpected = np.isin(np.arange(len(shares)), columns.undeclared)
+    hardly = (shares <= TOLD * noise) & (unexpected | (shares + DEVIATIONS * noise <= MOST_OF_DECLARED))
     most = most_have(shares[hardly], noise[hardly])
     if hardly.all() or most > MOST:
         return (), 0.0

@@ -127,16 +127,16 @@ def test_shares_of_levels_flags_and_indicators() -> None:
     shares, errors = rarer_shares(centre, np.full(5, 0.01 * c), columns)
     np.testing.assert_allclose(shares, [1, 0.02, 0.05, 0.03, 0.4])
     np.testing.assert_allclose(errors, [0, 0.01, 0.005, 0.01, 0.01])
-    # Told from nobody are 5 % of a flag by ten deviations and 3 % of a level by three, but 2 % by two are not.
-    places, most = rare_places(centre, np.full(5, 0.01 * c), columns)
+    # 2 % of missing values are not told from none by two deviations, but an indicator was declared for them.
+    assert rare_places(centre, np.full(5, 0.01 * c), columns) == ((), 0.0)
+    places, most = rare_places(centre * [1, 0.1, 1, 1, 1], np.full(5, 0.001 * c), columns)
     assert places == (1,)
-    assert most == pytest.approx(0.02 + 2 * 0.01)
-    assert most == most_have(shares[[1]], errors[[1]])
+    assert most == pytest.approx(0.002 + 2 * 0.001)
+    assert most == most_have(shares[[1]] / 10, errors[[1]] / 10)
     left = columns.without(places)
     assert left.names == ("a", "b", "c=2", "c=3")
     assert left.numbers == (0, 1)
-    assert columns.spare == (1,)
-    assert left.spare == ()
+    assert columns.undeclared == ()
     assert left.curved == left.unscaled == (0,)
     assert left.owners == (0, 1, 2, 2)
     assert [feature_names(study)[place] for place in left.kept] == list(left.names)
@@ -157,7 +157,7 @@ def test_a_declared_level_goes_only_where_next_to_nobody_has_it() -> None:
         return [columns.names[place] for place in places]
 
     assert columns.names == ("age", "sex=1", "sex=other", "ward=1", "ward=2", "ward=other")
-    assert [columns.names[place] for place in columns.spare] == ["sex=other", "ward=other"]
+    assert [columns.names[place] for place in columns.undeclared] == ["sex=other", "ward=other"]
     assert left_out(0.01) == ["sex=other", "ward=other"]
     assert left_out(0.01, ward_other=0.04) == ["sex=other"]
     assert left_out(0.01, ward_2=0.02) == ["sex=other", "ward=other"]
@@ -211,7 +211,7 @@ def test_values_that_a_study_takes_together_are_expected() -> None:
     narrow = parse_study(document)
     assert isinstance(narrow, RegressionStudy)
     columns = Columns.of(narrow)
-    assert [columns.names[place] for place in columns.spare] == ["sex=other"]
+    assert [columns.names[place] for place in columns.undeclared] == ["sex=other"]
     rows = people(narrow, StandIn(), 512, False)
     had = dict(zip(feature_names(narrow), (rows.x > 0).sum(axis=0).tolist(), strict=True))
     assert had["sex=other"] == 0
