@@ -90,8 +90,8 @@ def expected(
     elif done:
         warnings.append(
             "covariates are adjusted for linearly: curves and products of them that confound stay in the estimate, and "
-            "the interval makes no allowance for them. Slopes serve both arms, so effects that differ with covariates "
-            "which drive treatment stay in it, too: `regression` has slopes of each arm."
+            "the interval makes no allowance for them. Slopes are those of each arm as far as noise tells them apart: "
+            "what it hides of effects that differ with covariates which drive treatment stays in the estimate, too."
         )
     if 0 < foreseen.slopes_kept < CLEAR and kind == "treated share":
         warnings.append(

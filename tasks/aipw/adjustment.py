@@ -16,10 +16,9 @@ from causalveil.tasks.aipw.scores import Nuisances
 from causalveil.tasks.aipw.shrinkage import CUTS
 from causalveil.tasks.inference.confounding import LINEAR, NOT_COVERED_DECLARED, PARTLY, SWITCHED, UNADJUSTED
 
-NOT_COVERED = (
-    "confounding; effects that differ with covariates, as slopes serve both arms; clipping, misspecification and "
-    "shrinkage of the nuisance models, noise of a propensity model"
-)
+_OPEN = ("confounding", "clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model")
+NOT_COVERED = "; ".join(_OPEN)
+NOT_COVERED_EFFECTS = "; effects that differ with covariates, where noise hides slopes of each arm; ".join(_OPEN)
 NOT_COVERED_BEYOND = "confounding, clipping, misspecification and shrinkage that leave more than the declared shares"
 NOT_COVERED_KNOWN = "treatment that was not randomised as the known propensity says"
 BOTH = "adjusted by a model of treatment, and linearly"
@@ -37,12 +36,14 @@ class OpenFold:
     Attributes:
         units: scored in it.
         adjusts: whether it has slopes.
+        leans: whether its slopes are those of each arm, as far as noise tells at least half of what sets them apart.
         left: the difference of the arms' means that may be left of confounding, as far as moments tell.
         declared: all that the study declares for the case that nothing adjusts them.
     """
 
     units: int
     adjusts: bool
+    leans: bool
     left: float
     declared: float
 
@@ -106,7 +107,9 @@ class AipwAdjustment:
             return NOT_COVERED_KNOWN
         if self.study.estimator.omitted_confounding is not None:
             return NOT_COVERED_BEYOND
-        return NOT_COVERED_DECLARED if self.allows_for_all else NOT_COVERED
+        if self.allows_for_all:
+            return NOT_COVERED_DECLARED
+        return NOT_COVERED if all(fold.leans for fold in self.folds if fold.adjusts) else NOT_COVERED_EFFECTS
 
     @property
     def _randomised(self) -> bool:
@@ -170,7 +173,7 @@ def _open_fold(study: AipwStudy, units: int, found: ArmSummary, models: Nuisance
         left = min(left, left * max(loose, 1 - outcome.common_factor / MOSTLY_KEPT) + outcome.missing)
     elif loose < 1.0:
         left = min(max(left, outcome.seen), outcome.hidden)
-    return OpenFold(units, outcome.adjusts, left, declared)
+    return OpenFold(units, outcome.adjusts, outcome.leaning_factor >= MOSTLY_KEPT, left, declared)
 
 
 def _open_part(study: AipwStudy, summary: ArmSummary, loose: float) -> float:

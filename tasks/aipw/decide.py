@@ -19,6 +19,7 @@ from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.aipw.adjustment import are_weighted
 from causalveil.tasks.aipw.candidates import EXPLAINED, candidates
 from causalveil.tasks.aipw.interval import assembled
+from causalveil.tasks.aipw.leaning import alike
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, summary_from, without_slopes
 from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange, fold_range, score_range
@@ -191,6 +192,7 @@ def _expected_slopes(study: AipwStudy, plan: Recipe, summary: ArmSummary, fold: 
         second_factor=1.0 if plan.gram else 0.0,
         raised=raised,
         loose=loose,
+        arms=alike(values, summary.parts),
     )
     return slopes_from(moments, summary, plan)
 

@@ -1,17 +1,18 @@
 """The private outcome model: arm means and common slopes, from noisy sufficient statistics.
 
 mu_t(x) = c_t + g(x), g(x) = b'x - middle cut to [-limit, limit], outcomes scaled to u in [-1, 1], x the covariates (no
-intercept) cut to the study's radius and stretched to the unit ball. Two releases per fold, sensitivities 2 and 2 + w^2:
+intercept) cut to the study's radius and stretched to the unit ball. Two releases per fold:
 
 * arms: (sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), from which the treated share, the arm means and the standard
   deviation of u within an arm;
-* slopes: (sum t r x, sum (1-t) r x, w sum t (x, r), w sum (1-t) (x, r), sum x x'/sqrt(2)), w = MEANS_WEIGHT, r the
-  residual of u from its arm's mean, cut to a number of deviations and divided by that. The second moments do not raise
-  the sensitivity, nor does it to keep the arms apart. They get symmetric noise; without delta only their trace is
+* slopes: (sum t r x, sum (1-t) r x, w sum t (x, r), w sum (1-t) (x, r), sum x x'/sqrt(2), c sum (2t-1) x x'/sqrt(2)),
+  w = MEANS_WEIGHT, c = APART_WEIGHT, r the residual of u from its arm's mean, cut to a number of deviations and divided
+  by that. The second moments do not raise the sensitivity, nor does it to keep the arms' cross moments apart; what sets
+  the arms' second moments apart costs a hundredth. They get symmetric noise; without delta only their trace is
   released. The arms' means of x and r make the regression one within arms (Frisch and Waugh): without them b would lose
   what x has in common with treatment, which is what confounds. Those of r sharpen the arm means. Where the arms' slopes
   differ, b leans towards those of the smaller arm, (1-p) b_1 + p b_0: that is what a difference of arm means has to be
-  adjusted by (Lin 2013).
+  adjusted by (Lin 2013; ``tasks/aipw/leaning.py``).
 
 Everything is shrunk by what the public noise level says: arm means towards 0, second moments towards a multiple of
 the identity, slopes towards none (``docs/proofs/aipw.md``, section 3: no worse than arm means). Sums are exact: entries
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
+from causalveil.tasks.aipw.recipe import APART_WEIGHT, MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.shrinkage import LEAST_DEVIATION
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
@@ -142,10 +143,10 @@ def slope_sums(pieces: Pieces, summary: ArmSummary, recipe: Recipe, workers: int
     """Cross moments of residuals and covariates and first moments of both by arm, second moments of covariates.
 
     Shape (recipe.slope_numbers,): d of residuals times treated x, d with control x, d of treated x, d of control x, two
-    of r, second moments.
+    of r, second moments, APART_WEIGHT times those of the treated less those of controls.
 
-    The second moments are the upper triangle row by row, weighted so that its Euclidean norm is that of the whole
-    matrix over sqrt(2): diagonal entries over sqrt(2), others as they are. Without ``recipe.gram`` their trace.
+    Second moments are the upper triangle row by row, weighted so that its Euclidean norm is that of the whole matrix
+    over sqrt(2): diagonal entries over sqrt(2), others as they are. Without ``recipe.gram`` their trace, and no more.
     """
     d = recipe.columns - 1
     limit = residual_limit(summary, recipe)
@@ -154,14 +155,18 @@ def slope_sums(pieces: Pieces, summary: ArmSummary, recipe: Recipe, workers: int
     def of(rows: Rows) -> FloatArray:
         x, t = cut(rows.x, recipe.radius), (rows.t != 0).astype(np.float64)
         residual = on_lattice((rows.u - np.where(rows.t != 0, *summary.means)) / limit)
-        second = (x.T @ x)[upper] if recipe.gram else np.einsum("ij,ij->", x, x)[None]
         by_arm = np.stack([t, 1 - t])
+        if recipe.gram:
+            second = np.concatenate([(x.T @ x)[upper], ((x * (2 * t - 1)[:, None]).T @ x)[upper]])
+        else:
+            second = np.einsum("ij,ij->", x, x)[None]
         return np.concatenate([((by_arm * residual) @ x).ravel(), (by_arm @ x).ravel(), by_arm @ residual, second])
 
     sums = exact_sums(pieces, of, recipe.slope_numbers, workers)
     sums[2 * d : 4 * d + 2] *= MEANS_WEIGHT
     if recipe.gram:
-        sums[4 * d + 2 :] *= np.where(upper[0] == upper[1], math.sqrt(0.5), 1.0)
+        triangle = np.where(upper[0] == upper[1], math.sqrt(0.5), 1.0)
+        sums[4 * d + 2 :] *= np.concatenate([triangle, APART_WEIGHT * triangle])
     return sums
 
 

@@ -13,6 +13,8 @@ from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, Slot, ve
 
 # Weight of the arms' means in the slopes' release: a larger one makes the noise of the cross moments larger.
 MEANS_WEIGHT = 0.3
+# Weight of the difference of the arms' second moments beside their sum.
+APART_WEIGHT = 0.5
 
 EFFECT = Slot(name="effect", stage="perturb", scope=Scope.all)
 
@@ -76,7 +78,7 @@ class Recipe:
     def slope_numbers(self) -> int:
         """How many numbers the slopes' release has."""
         d = self.columns - 1
-        return 4 * d + 2 + (d * (d + 1) // 2 if self.gram else 1)
+        return 4 * d + 2 + (d * (d + 1) if self.gram else 1)
 
     def slot(self, name: str, stage: str, fold: int) -> Slot:
         """Where a draw for one fold belongs: all other folds' units are read."""
@@ -87,10 +89,12 @@ class Recipe:
         return vector_mechanism(sums_sensitivity(4, self.trained_or_unknown(fold)), self.arms_cost)
 
     def slopes_mechanism(self, fold: int) -> Mechanism | None:
-        """Cross moments, first and second moments of sensitivity 2 + w^2 (section 2); None: arm means only."""
+        """Cross moments, first and second moments (section 2); None: arm means only."""
         if self.slopes_cost is None:
             return None
-        size = 2 + MEANS_WEIGHT**2
+        size, square = 2 + MEANS_WEIGHT**2, APART_WEIGHT**2
+        if self.gram:
+            size = math.sqrt(3 + square + 6 * MEANS_WEIGHT**2 + (1 - MEANS_WEIGHT**2) ** 2 / (1 + square))
         return vector_mechanism(
             sums_sensitivity(self.slope_numbers, self.trained_or_unknown(fold), size), self.slopes_cost
         )

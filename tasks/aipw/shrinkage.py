@@ -123,22 +123,6 @@ def taken_off(factor: float, signal: float, seen: float, noise: float) -> float:
     return (1 - factor) ** 2 * ((signal * seen) ** 2 + signal * noise)
 
 
-def second_moment_error(slopes: FloatArray, along: FloatArray, reach: float, noise: float, factor: float) -> float:
-    """Variance of a'E b, by which noise E on the second moments moves what slopes b adjust for, a = G^-1 D.
-
-    Symmetric noise of variance s^2, on the diagonal 2 s^2: s^2 (|a|^2 |b|^2 + (a'b)^2), of which the shrunk moments
-    keep the square of their shrinkage factor.
-
-    Args:
-        slopes: b, shape (d,).
-        along: a, shape (d,), shrunk.
-        reach: |a|^2, noise taken off.
-        noise: s.
-        factor: shrinkage factor of :func:`second_moments`, in [0, 1].
-    """
-    return (factor * noise) ** 2 * (reach * float(slopes @ slopes) + float(slopes @ along) ** 2)
-
-
 def second_moments(
     released: FloatArray, d: int, noise: float, units: int, centre: FloatArray, apart: FloatArray, constant: int = 0
 ) -> SecondMoments:
@@ -151,7 +135,7 @@ def second_moments(
     Args:
         released: upper triangle, weighted, or the trace alone.
         d: columns.
-        noise: deviation of the noise on each of them.
+        noise: deviation of the noise on each number of it.
         units: in training.
         centre: mean of x, shape (d,).
         apart: the arms' distance, shape (d,).
@@ -162,10 +146,7 @@ def second_moments(
     if len(released) == 1:
         trace, rest = float(released[0]) - float(np.trace(middle)), np.zeros((d, d))
     else:
-        matrix = np.zeros((d, d))
-        upper = np.triu_indices(d)
-        matrix[upper] = released * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
-        matrix = matrix + np.triu(matrix, 1).T - middle
+        matrix = symmetric(released, d) - middle
         trace = float(np.trace(matrix))
         rest = matrix - mean_eigenvalue(trace, d, units) * np.eye(d)
         square = float(np.sum(rest**2))
@@ -176,6 +157,13 @@ def second_moments(
     told = are_told(trace, d, units, len(released) > 1)
     loose = loose_part(float(raw[min(constant, d - 1)]), mean, d, noise) if told else 1.0
     return SecondMoments(values, vectors, raised_by(raw, values, constant), factor, loose)
+
+
+def symmetric(released: FloatArray, d: int) -> FloatArray:
+    """The matrix, shape (d, d), of its released upper triangle: row by row, diagonal entries over sqrt(2)."""
+    matrix, upper = np.zeros((d, d)), np.triu_indices(d)
+    matrix[upper] = released * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
+    return matrix + np.triu(matrix, 1).T
 
 
 def mean_eigenvalue(trace: float, d: int, units: int) -> float:
@@ -209,7 +197,7 @@ def loose_part(lowest: float, mean: float, d: int, noise: float) -> float:
     All of it where a direction lies clearly below the floor and is not clear of the noise, whose eigenvalues reach
     2 noise sqrt(d): nobody can tell what confounds along it. Else what the inverse of a noisy matrix adds on average,
     E G^-1 E G^-1 = noise^2 d/lowest^2; two directions of it are in the variance already
-    (:func:`second_moment_error`).
+    (``tasks/aipw/leaning.py``).
 
     Args:
         lowest: smallest eigenvalue of a direction in which x varies.

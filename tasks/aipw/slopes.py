@@ -12,18 +12,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from causalveil.tasks.aipw.leaning import SIGNS, ArmMoments, Distance, alike, arm_moments, moved_by
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, slope_sums, without_slopes
-from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
+from causalveil.tasks.aipw.recipe import APART_WEIGHT, MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.shrinkage import (
     CAUTION,
     WIDE_CAUTION,
     noise_reach,
     plausible_signal,
     positive_part,
-    second_moment_error,
     second_moments,
     shrinkage_factor,
     signal_ratio,
+    symmetric,
     taken_off,
 )
 from causalveil.tasks.enclave.folds import Pieces
@@ -65,6 +66,7 @@ class Moments:
         raised: by how much less slopes adjust along each than they would without a floor, shape (d - 1,).
         second_factor: shrinkage factor of the second moments, in [0, 1].
         loose: the part of an adjustment that they leave open, in [0, 1].
+        arms: second moments of each arm, along the same eigenvectors.
     """
 
     units: int
@@ -82,6 +84,7 @@ class Moments:
     raised: FloatArray
     second_factor: float
     loose: float
+    arms: ArmMoments
 
     @property
     def mean_noise(self) -> float:
@@ -89,14 +92,27 @@ class Moments:
         return self.noise / MEANS_WEIGHT / self.units
 
     @property
-    def lean(self) -> FloatArray:
-        """What the arms' cross moments are weighted by in the leaning component, shape (2,).
+    def own(self) -> FloatArray:
+        """Slopes b_t of each arm along eigenvectors, in units of the limit, shape (2, d - 1)."""
+        both = self.within.sum(axis=0) / self.values
+        slopes: FloatArray = both + np.einsum("tij,tj->ti", self.arms.inverses, self.left)
+        return slopes
 
-        With b_t = G^-1 within_t/part_t, G^-1 of the common component is b_1 p + b_0 (1 - p), and G^-1 of both
-        components together is (1 - p) b_1 + p b_0.
+    @property
+    def left(self) -> FloatArray:
+        """Cross moments of what slopes of both arms leave in each, shape (2, d - 1): 0 where the arms' are alike.
+
+        So a floor below an arm's eigenvalues bends no more than by what its slopes differ.
         """
-        weights: FloatArray = (1 - 2 * self.parts[0]) / self.parts * np.array([1.0, -1.0])
-        return weights
+        both = self.within.sum(axis=0) / self.values
+        moments: FloatArray = self.within - self.arms.matrices @ both
+        return moments
+
+    @property
+    def adjusting(self) -> FloatArray:
+        """By what an arm's cross moments enter (1 - p) b_1 + p b_0, shape (2, d - 1, d - 1)."""
+        weighted: FloatArray = self.parts[::-1, None, None] * self.arms.inverses
+        return weighted
 
     @property
     def common(self) -> Component:
@@ -105,8 +121,17 @@ class Moments:
 
     @property
     def leaning(self) -> Component:
-        """What leans the slopes towards those of the smaller arm."""
-        return Component(self.lean @ self.within, self.noise * float(np.linalg.norm(self.lean)))
+        """What leans the slopes towards those of the smaller arm: (1 - p) b_1 + p b_0 less those of both together.
+
+        Its noise is that of the arms' cross moments, and of what sets their second moments apart.
+        """
+        slopes = self.parts[::-1] @ self.own - self.within.sum(axis=0) / self.values
+        beyond = self.adjusting - np.diag(1 / self.values)
+        added = self.noise**2 * float(np.einsum("tij,i->", beyond**2, self.values))
+        levers = SIGNS[:, None, None] * self.adjusting
+        products = (self.own @ self.own.T) * np.einsum("tij,i,sij->ts", levers, self.values, levers)
+        added += self.arms.noise**2 * max(0.0, float(products.sum()))
+        return Component(slopes * self.values, math.sqrt(added / float(np.sum(1 / self.values))))
 
 
 class Shrunk(NamedTuple):
@@ -140,9 +165,20 @@ def moments_from(released: FloatArray, summary: ArmSummary, units: int, recipe: 
     apart = positive_part(difference, difference_noise)
     centres = np.array([centre + parts[1] * apart, centre - parts[0] * apart])
     residuals = released[4 * d : 4 * d + 2] / MEANS_WEIGHT
-    second = second_moments(
-        released[4 * d + 2 :], d, noise, units, centre, apart * math.sqrt(parts[0] * parts[1]), recipe.constant
-    )
+    between = apart * math.sqrt(parts[0] * parts[1])
+    both = released[4 * d + 2 :]
+    if recipe.gram:
+        both, difference_of_arms = np.split(both, 2)
+    second = second_moments(both, d, noise, units, centre, between, recipe.constant)
+    arms = alike(second.values, parts)
+    if recipe.gram:
+        middle = np.outer(centre, centre) + np.outer(between, between)
+        treated = (symmetric(both, d) + symmetric(difference_of_arms, d) / APART_WEIGHT) / 2
+        treated -= units * parts[0] * np.outer(centres[0], centres[0])
+        sets_apart = treated - parts[0] * (symmetric(both, d) - units * middle)
+        along = second.vectors.T @ sets_apart @ second.vectors
+        own = noise * math.hypot(0.5 / APART_WEIGHT, parts[0] - 0.5)
+        arms = arm_moments(along, second.values, parts, noise, own, recipe.constant)
     return Moments(
         units=units,
         parts=parts,
@@ -159,6 +195,7 @@ def moments_from(released: FloatArray, summary: ArmSummary, units: int, recipe: 
         raised=second.raised,
         second_factor=second.factor,
         loose=second.loose,
+        arms=arms,
     )
 
 
@@ -169,8 +206,10 @@ def shrink(moments: Moments) -> Shrunk:
     leaning_factor = shrinkage_factor(leaning.cross, moments.values, leaning.deviation)
     cross = common_factor * common.cross + leaning_factor * leaning.cross
     slopes = moments.limit * (moments.vectors @ (cross / moments.values))
-    missing = moments.limit * abs(float((cross * moments.raised) @ (moments.vectors.T @ moments.shrunk_difference)))
-    return Shrunk(slopes, common_factor, leaning_factor, missing)
+    adjusted = moments.vectors.T @ moments.shrunk_difference
+    floors = np.einsum("t,tij,tj->i", moments.parts[::-1], moments.arms.raised, moments.left)
+    missing = common_factor * common.cross * moments.raised + leaning_factor * floors
+    return Shrunk(slopes, common_factor, leaning_factor, moments.limit * abs(float(missing @ adjusted)))
 
 
 def error_variance(moments: Moments, shrunk: Shrunk) -> float:
@@ -181,16 +220,20 @@ def error_variance(moments: Moments, shrunk: Shrunk) -> float:
     squared (``docs/proofs/aipw.md``, section 3).
     """
     values, vectors, noise = moments.values, moments.vectors, moments.noise
-    weights = shrunk.common_factor + shrunk.leaning_factor * moments.lean
-    along = (vectors.T @ moments.shrunk_difference) / values
-    # |G^-1 D|^2, D the difference of the arms' means, less what noise adds to it on average, and a deviation more: that
-    # noise hides how far the arms lie apart does not free slopes of error.
-    square, added = (vectors.T @ moments.difference) ** 2, moments.difference_noise**2
-    spread = float(np.sum((2 * added**2 + 4 * added * np.maximum(square - added, 0.0)) / values**4))
-    reach = max(0.0, float(np.sum((square - added) / values**2))) + CAUTION * math.sqrt(spread)
-    levers = weights * (moments.centres @ vectors @ along)
-    variance = noise**2 * float(weights @ weights) * reach + (noise / MEANS_WEIGHT) ** 2 * float(levers @ levers)
-    variance += second_moment_error(shrunk.slopes @ vectors / moments.limit, along, reach, noise, moments.second_factor)
+    apart, inverse = vectors.T @ moments.shrunk_difference, np.diag(1 / values)
+    distance = Distance(vectors.T @ moments.difference, moments.difference_noise, CAUTION)
+    both, leaning = shrunk.common_factor - shrunk.leaning_factor, shrunk.leaning_factor
+    variance = 0.0
+    for adjusting, centre in zip(moments.adjusting, moments.centres @ vectors, strict=True):
+        # What this arm's cross moments enter the slopes by; its means of residuals by the centre of x besides.
+        lever = both * inverse + leaning * adjusting
+        variance += noise**2 * (distance.square(lever @ lever) + float(centre @ lever @ apart / MEANS_WEIGHT) ** 2)
+    slopes = np.vstack([moments.common.cross / values, moments.own])
+    levers = np.concatenate([both * inverse[None], leaning * moments.parts[:, None, None] * moments.adjusting])
+    variance += moved_by(slopes, levers, apart, distance, moments.second_factor * noise)
+    levers = leaning * SIGNS[:, None, None] * moments.adjusting
+    variance += moved_by(moments.own, levers, apart, distance, moments.arms.noise)
+    along, reach = apart / values, distance.square(inverse @ inverse)
     for factor, part in ((shrunk.common_factor, moments.common), (shrunk.leaning_factor, moments.leaning)):
         ratio = signal_ratio(part.cross, values, part.deviation)
         variance += taken_off(factor, ratio, float(part.cross @ along), part.deviation**2 * reach)

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from causalveil.tasks.aipw import outcome_model
 from causalveil.tasks.aipw.decide import recipe
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
-from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
+from causalveil.tasks.aipw.recipe import APART_WEIGHT, MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -81,8 +81,8 @@ def row(z: list[float], t: int, u: float) -> Rows:
 
 def test_bounds_on_sums_are_nearly_attained() -> None:
     made, pure = plan(), plan("0")
-    # Opposite residuals of rows at the angle whose cosine is 1 - w^2; without second moments, of opposite rows.
-    cosine = 1 - MEANS_WEIGHT**2
+    # Opposite residuals of rows at the angle of the proof; without second moments, of opposite rows.
+    cosine = (1 - MEANS_WEIGHT**2) / (1 + APART_WEIGHT**2)
     turned = row([0.9 * cosine, 0.9 * math.sqrt(1 - cosine**2)], 1, -1.0)
     pairs = {
         "arms": (row([0.9, 0], 1, 1.0), row([0.9, 0], 1, -1.0)),

@@ -11,8 +11,8 @@ import pytest
 from causalveil.tasks.aipw import shrinkage
 from causalveil.tasks.aipw.decide import recipe
 from causalveil.tasks.aipw.outcome_model import ArmSummary, arm_sums, cut, slope_sums, summary_from
-from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
-from causalveil.tasks.aipw.shrinkage import second_moment_error, shrinkage_factor, signal_ratio, taken_off
+from causalveil.tasks.aipw.recipe import APART_WEIGHT, MEANS_WEIGHT, Recipe
+from causalveil.tasks.aipw.shrinkage import shrinkage_factor, signal_ratio, taken_off
 from causalveil.tasks.aipw.slopes import moments_from, slopes_from
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -32,7 +32,7 @@ def test_sums_are_those_of_a_loop() -> None:
     made, (rows, _) = plan(), confounded(400, seed=1)
     arms = ArmSummary(0.5, 0.0, (0.1, -0.1), (0.0, 0.0), 0.2)
     expected_arms, cross, first, second = np.zeros(4), np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 2))
-    means = np.zeros(2)
+    means, apart = np.zeros(2), np.zeros((2, 2))
     for x, t, u in zip(rows.x, rows.t, rows.u, strict=True):
         expected_arms += [t * u, (1 - t) * u, math.sqrt(2) * t, u * u]
         z = x[:-1] / max(made.radius, float(np.linalg.norm(x[:-1])))
@@ -41,9 +41,11 @@ def test_sums_are_those_of_a_loop() -> None:
         first[0 if t else 1] += MEANS_WEIGHT * z
         means[0 if t else 1] += MEANS_WEIGHT * r
         second += np.outer(z, z)
+        apart += APART_WEIGHT * (1 if t else -1) * np.outer(z, z)
     np.testing.assert_allclose(arm_sums(in_memory([rows])), expected_arms, atol=400 * FINE)
     moments = [*cross.ravel(), *first.ravel(), *means]
-    expected = [*moments, second[0, 0] / math.sqrt(2), second[0, 1], second[1, 1] / math.sqrt(2)]
+    triangles = [(m[0, 0] / math.sqrt(2), m[0, 1], m[1, 1] / math.sqrt(2)) for m in (second, apart)]
+    expected = [*moments, *triangles[0], *triangles[1]]
     np.testing.assert_allclose(slope_sums(in_memory([rows]), arms, made), expected, atol=1000 * FINE)
     pure = replace(made, slopes_cost=made.slopes_cost.model_copy(update={"delta": 0}))
     found = slope_sums(in_memory([rows]), arms, pure)
@@ -107,8 +109,7 @@ def test_slopes_that_differ_lean_towards_the_smaller_arm() -> None:
         slopes.append(np.linalg.lstsq(columns[t == arm], u[t == arm], rcond=None)[0][:3])
     share = t.mean()
     wanted, common = ((1 - part) * slopes[0] + part * slopes[1] for part in (share, 1 - share))
-    # Second moments of both arms together serve both arms: a fifteenth of the leaning.
-    np.testing.assert_allclose(model.slopes, wanted, atol=0.08 * np.abs(wanted - common).max())
+    np.testing.assert_allclose(model.slopes, wanted, atol=0.01 * np.abs(wanted - common).max())
     assert np.abs(wanted - common).max() > 0.2
 
 
@@ -128,19 +129,6 @@ def test_the_share_of_signal_by_hand() -> None:
     assert signal_ratio(cross, values, 1.0) == pytest.approx(1 - 1.5 / 4)
     assert signal_ratio(cross, values, 3.0) == 0.0
     assert signal_ratio(np.zeros(2), values, 0.0) == 0.0
-
-
-def test_noise_of_second_moments_moves_an_adjustment_as_far_as_said() -> None:
-    """Against 200,000 seeded symmetric matrices of the released shape: Monte-Carlo error 0.3 %."""
-    random, noise = np.random.default_rng(8), 0.3
-    a, b = np.array([0.5, -1.0, 0.2]), np.array([1.0, 0.3, -0.7])
-    upper = np.triu_indices(3)
-    drawn = np.zeros((200_000, 3, 3))
-    # As they are released: the upper triangle with its diagonal over sqrt(2), independent noise on each entry.
-    drawn[:, *upper] = noise * random.normal(size=(200_000, 6)) * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
-    drawn = drawn + np.triu(drawn, 1).transpose(0, 2, 1)
-    moved = np.var(np.einsum("i,kij,j->k", a, 0.8 * drawn, b))
-    assert second_moment_error(b, a, float(a @ a), noise, 0.8) == pytest.approx(moved, rel=0.015)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 0.1, 0.5, 1.0, 3.0, 30.0])
@@ -187,7 +175,11 @@ def test_an_empty_arm_and_wild_numbers_do_no_harm() -> None:
         assert 0 < arms.treated_share < 1
         assert all(abs(mean) <= 1 for mean in arms.means)
         assert 0 < arms.deviation <= 1
-        for numbers in (np.zeros(made.slope_numbers), np.full(made.slope_numbers, -1e5), np.arange(13.0) * 1e4):
+        for numbers in (
+            np.zeros(made.slope_numbers),
+            np.full(made.slope_numbers, -1e5),
+            np.arange(float(made.slope_numbers)) * 1e4,
+        ):
             _, model = slopes_from(moments_from(numbers, arms, 1000, made, 0), arms, made)
             assert np.all(np.isfinite(model.slopes))
             assert math.isfinite(model.variance)

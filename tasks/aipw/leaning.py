@@ -1,0 +1,121 @@
+"""Slopes of each arm, by which slopes that serve both arms lean towards those of the smaller one.
+
+A difference of arm means is adjusted by (1 - p) b_1 + p b_0, p the treated share and b_t the slopes of one arm (Lin
+2013). Slopes of both arms together are another average wherever the arms' second moments differ or p is not one half:
+a flag that drives treatment varies less in one arm. So the difference of the arms' second moments is released beside
+their sum, and believed as far as it exceeds its noise. Post-processing of released values; proofs:
+``docs/proofs/aipw.md``, section 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from causalveil.tasks.aipw.shrinkage import SMALLEST_EIGENVALUE, loose_part, raised_by
+from causalveil.tasks.machine.arrays import FloatArray
+
+# Of what sets the treated's second moments apart, controls' have the opposite.
+SIGNS = np.array([1.0, -1.0])
+
+
+@dataclass(frozen=True)
+class ArmMoments:
+    """Second moments within each arm, along the eigenvectors of both arms' together.
+
+    Attributes:
+        matrices: of treated and controls, shape (2, d, d).
+        inverses: of them, eigenvalues raised to a floor, shape (2, d, d).
+        raised: how much smaller they are than without a floor below eigenvalues, shape (2, d, d).
+        noise: deviation of the noise that they keep of the difference between arms, on each entry.
+    """
+
+    matrices: FloatArray
+    inverses: FloatArray
+    raised: FloatArray
+    noise: float
+
+
+def alike(values: FloatArray, parts: FloatArray) -> ArmMoments:
+    """Each arm's part of the second moments of both, where nothing tells them apart.
+
+    Args:
+        values: their eigenvalues, above 0, shape (d,).
+        parts: of treated and controls, shape (2,).
+    """
+    matrices = parts[:, None, None] * np.diag(values)
+    inverses = np.diag(1 / values) / parts[:, None, None]
+    return ArmMoments(matrices, inverses, np.zeros_like(inverses), 0.0)
+
+
+def arm_moments(
+    apart: FloatArray, values: FloatArray, parts: FloatArray, noise: float, own: float, constant: int = 0
+) -> ArmMoments:
+    """Each arm's part of both arms' second moments, and what sets it apart as far as that exceeds its noise's square.
+
+    Where a direction of an arm cannot be told from noise the arms' second moments are taken to be alike.
+
+    Args:
+        apart: of the treated less their part of both arms', along eigenvectors of these, shape (d, d).
+        values: eigenvalues of both arms' together, above 0, shape (d,).
+        parts: of treated and controls, shape (2,).
+        noise: deviation of the noise on each entry of both arms'; on diagonal ones sqrt(2) times as much.
+        own: deviation of the noise on each entry of ``apart``, likewise.
+        constant: in how many directions x never varies, publicly.
+    """
+    d, square = len(values), float(np.sum(apart**2))
+    factor = max(0.0, 1 - own**2 * d * (d + 1) / square) if square > 0 else 0.0
+    matrices = parts[:, None, None] * np.diag(values) + SIGNS[:, None, None] * factor * apart
+    inverses, raised = [], []
+    for matrix, part in zip(matrices, parts.tolist(), strict=True):
+        raw, vectors = np.linalg.eigh(matrix)
+        mean = part * float(values.mean())
+        if loose_part(float(raw[min(constant, d - 1)]), mean, d, math.hypot(part * noise, own)) == 1.0:
+            return alike(values, parts)
+        floored = np.maximum(raw, SMALLEST_EIGENVALUE * mean)
+        inverses.append(vectors / floored @ vectors.T)
+        raised.append(vectors * raised_by(raw, floored, constant) @ vectors.T)
+    return ArmMoments(matrices, np.array(inverses), np.array(raised), factor * own)
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far the arms lie apart, D, as released with noise.
+
+    Attributes:
+        seen: D, shape (d,).
+        noise: deviation of the noise on each entry of it.
+        caution: so many deviations are added to squares of it: noise that hides a distance does not free slopes of
+            error.
+    """
+
+    seen: FloatArray
+    noise: float
+    caution: float
+
+    def square(self, form: FloatArray) -> float:
+        """D'QD of a symmetric Q without negative eigenvalues, shape (d, d), less what noise adds to it on average."""
+        added = self.noise**2
+        square = float(self.seen @ form @ self.seen) - added * float(np.trace(form))
+        moved = float(np.sum((form @ self.seen) ** 2)) - added * float(np.sum(form**2))
+        spread = 2 * added**2 * float(np.sum(form**2)) + 4 * added * max(moved, 0.0)
+        return max(0.0, square) + self.caution * math.sqrt(spread)
+
+
+def moved_by(slopes: FloatArray, levers: FloatArray, apart: FloatArray, distance: Distance, noise: float) -> float:
+    """Variance of sum_k (L_k D)'E b_k, E symmetric noise on second moments, on the diagonal of twice the variance.
+
+    With S = sum_k b_k (L_k D)' it is noise^2 (|S|^2 + tr S^2).
+
+    Args:
+        slopes: b_k, shape (k, d).
+        levers: L_k, shape (k, d, d).
+        apart: D, shrunk, shape (d,).
+        distance: D as released.
+        noise: deviation of each entry off the diagonal.
+    """
+    form = np.einsum("ki,li,kab,lac->bc", slopes, slopes, levers, levers, optimize=True)
+    matrix = np.einsum("ki,kab,b->ia", slopes, levers, apart)
+    return noise**2 * max(0.0, distance.square(form) + float(np.sum(matrix * matrix.T)))
