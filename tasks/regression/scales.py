@@ -47,8 +47,30 @@ VARIANCE_DEVIATIONS = 1.5
 
 
 @dataclass(frozen=True)
-class Scales:
-    """What release 1 says. Outcomes are scaled to u in [-1, 1].
+class KnownColumns:
+    """What release 1 says of covariates.
+
+    Attributes:
+        centre: mean of each kept column of x, shape (columns,); those that noise hides are 0.
+        deviation: standard deviation of each kept column, shape (columns,), above 0.
+        centre_error: standard deviation of the noise in each centre, shape (columns,).
+        rare: places within the columns of the release of those that are left out of the first three, since hardly
+            anybody has the rarer of their two values.
+        rare_share: at most so many units have one of these, as a share of all.
+        undeclared: places within the columns of the release of levels for values that nobody declared, but most have.
+    """
+
+    centre: FloatArray
+    deviation: FloatArray
+    centre_error: FloatArray
+    rare: tuple[int, ...] = ()
+    rare_share: float = 0.0
+    undeclared: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scales(KnownColumns):
+    """What release 1 says of covariates, and of arms. Outcomes are scaled to u in [-1, 1].
 
     Attributes:
         share: p, the treated share, away from 0 and 1.
@@ -56,13 +78,6 @@ class Scales:
         means: of u among treated and controls, shrunk, in [-1, 1].
         mean_errors: standard deviations of their noise.
         spread: standard deviation of u within an arm.
-        centre: mean of each kept column of x, shape (columns,); those that noise hides are 0.
-        deviation: standard deviation of each kept column, shape (columns,), above 0.
-        centre_error: standard deviation of the noise in each centre, shape (columns,).
-        rare: places within the columns of the release of those that are left out of the last three, since hardly
-            anybody has the rarer of their two values.
-        rare_share: at most so many units have one of these, as a share of all.
-        undeclared: places within the columns of the release of levels for values that nobody declared, but most have.
     """
 
     share: float
@@ -70,12 +85,6 @@ class Scales:
     means: tuple[float, float]
     mean_errors: tuple[float, float]
     spread: float
-    centre: FloatArray
-    deviation: FloatArray
-    centre_error: FloatArray
-    rare: tuple[int, ...] = ()
-    rare_share: float = 0.0
-    undeclared: tuple[int, ...] = ()
 
     @property
     def larger(self) -> float:
@@ -198,18 +207,6 @@ def arm_mean(total: float, share: float, error: float) -> tuple[float, float]:
     variance = (error / share) ** 2
     kept = 1 / (1 + (variance / PRIOR_MEAN_DEVIATION**2) ** BELIEF_POWER)
     return kept * min(max(total / share, -1.0), 1.0), min(math.sqrt(variance), PRIOR_MEAN_DEVIATION)
-
-
-@dataclass(frozen=True)
-class KnownColumns:
-    """What release 1 says of covariates; attributes as of :class:`Scales`."""
-
-    centre: FloatArray
-    deviation: FloatArray
-    centre_error: FloatArray
-    rare: tuple[int, ...] = ()
-    rare_share: float = 0.0
-    undeclared: tuple[int, ...] = ()
 
 
 NO_COLUMNS = KnownColumns(np.zeros(0), np.zeros(0), np.zeros(0))

@@ -53,7 +53,16 @@ def table(z: float, t: int, u: float, g: int) -> Pieces:
 
 def cases(made: JointRecipe) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     """Name -> mechanism, and the exact values on two neighbouring tables."""
-    scales = Scales(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.2, np.zeros(2), np.full(2, 0.1), np.zeros(2))
+    scales = Scales(
+        share=0.5,
+        share_error=0.0,
+        means=(0.0, 0.0),
+        mean_errors=(0.0, 0.0),
+        spread=0.2,
+        centre=np.zeros(2),
+        deviation=np.full(2, 0.1),
+        centre_error=np.zeros(2),
+    )
     contrast = GroupContrast(
         Features(made.one.columns, scales, Basis.linear, 1.25, by_arm=Basis.linear),
         np.zeros((2, OUTCOMES)), np.full(OUTCOMES, 0.6),

@@ -93,7 +93,14 @@ def bound(mechanism: Any) -> float:
 
 def scales_of(columns: int) -> Scales:
     return Scales(
-        0.3, 0.0, (0.2, -0.3), (0.0, 0.0), 0.3, np.full(columns, 0.1), np.linspace(0.2, 0.4, columns), np.zeros(columns)
+        share=0.3,
+        share_error=0.0,
+        means=(0.2, -0.3),
+        mean_errors=(0.0, 0.0),
+        spread=0.3,
+        centre=np.full(columns, 0.1),
+        deviation=np.linspace(0.2, 0.4, columns),
+        centre_error=np.zeros(columns),
     )
 
 

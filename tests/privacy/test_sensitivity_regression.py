@@ -86,14 +86,14 @@ def table(draw: st.DrawFn, study: RegressionStudy, size: int) -> Rows:
 def scales_of(study: RegressionStudy, share: float = 0.3, shift: float = 0.1, deviation: float = 0.2) -> Scales:
     columns = len(Columns.of(study).kept)
     return Scales(
-        share,
-        0.0,
-        (0.2, -0.3),
-        (0.0, 0.0),
-        0.3,
-        np.full(columns, shift),
-        np.linspace(deviation, 2 * deviation, columns),
-        np.zeros(columns),
+        share=share,
+        share_error=0.0,
+        means=(0.2, -0.3),
+        mean_errors=(0.0, 0.0),
+        spread=0.3,
+        centre=np.full(columns, shift),
+        deviation=np.linspace(deviation, 2 * deviation, columns),
+        centre_error=np.zeros(columns),
     )
 
 

@@ -143,7 +143,16 @@ def test_the_bias_of_noise_on_the_gram_matrix_is_taken_off(spread: tuple[float, 
     """
     random, d, share = np.random.default_rng(2), 8, 0.5
     study = make_regression(2)
-    scales = Scales(share, 0.0, (0.0, 0.0), (0.0, 0.0), 0.3, np.zeros(2), np.ones(2), np.zeros(2))
+    scales = Scales(
+        share=share,
+        share_error=0.0,
+        means=(0.0, 0.0),
+        mean_errors=(0.0, 0.0),
+        spread=0.3,
+        centre=np.zeros(2),
+        deviation=np.ones(2),
+        centre_error=np.zeros(2),
+    )
     slopes, weights = np.linspace(1, 0.3, d), np.linspace(0.5, 0.2, d)
     gram = np.diag(np.linspace(*spread, d))
     apart = gram @ weights
@@ -196,7 +205,16 @@ def test_a_biased_error_stays_within_its_quantile(bias: float, confidence: float
 
 def test_scores_are_cut_further_out_the_more_people_there_are() -> None:
     nothing = np.zeros(0)
-    even = Scales(0.5, 0.0, (0.1, 0.0), (0.0, 0.0), 0.2, nothing, nothing, nothing)
+    even = Scales(
+        share=0.5,
+        share_error=0.0,
+        means=(0.1, 0.0),
+        mean_errors=(0.0, 0.0),
+        spread=0.2,
+        centre=nothing,
+        deviation=nothing,
+        centre_error=nothing,
+    )
     cuts = [score_cut(n, 10.0, even) for n in (100, 10_000, 10**6, 10**9)]
     assert cuts == sorted(cuts)
     assert 4 <= cuts[0] <= cuts[-1] <= 60
@@ -254,7 +272,19 @@ def test_columns_of_every_kind() -> None:
     assert columns.features(Basis.pairs) == 5 + 1 + 9
     assert columns.features(Basis.squares) == 5 + 1
     features = Features(
-        columns, Scales(0.5, 0, (0, 0), (0, 0), 0.3, np.zeros(5), np.ones(5), np.zeros(5)), Basis.pairs, 1.25
+        columns,
+        Scales(
+            share=0.5,
+            share_error=0,
+            means=(0, 0),
+            mean_errors=(0, 0),
+            spread=0.3,
+            centre=np.zeros(5),
+            deviation=np.ones(5),
+            centre_error=np.zeros(5),
+        ),
+        Basis.pairs,
+        1.25,
     )
     assert features.of(np.zeros((2, 7))).shape == (2, 15)
 
