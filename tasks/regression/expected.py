@@ -9,10 +9,12 @@ import numpy as np
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.regression.basis import features_of
 from causalveil.tasks.regression.columns import Basis
-from causalveil.tasks.regression.decide import choose, expected_moments, expected_scales, features_of, recipe
+from causalveil.tasks.regression.decide import choose, recipe
 from causalveil.tasks.regression.interval import ThreeReleases, findings
 from causalveil.tasks.regression.recipe import RegressionRecipe
+from causalveil.tasks.regression.stand_in import expected_moments, expected_scales
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.regression import interval
-from causalveil.tasks.regression.decide import choose, features_of, recipe
+from causalveil.tasks.regression.basis import features_of
+from causalveil.tasks.regression.decide import choose, recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.interval import ThreeReleases
 from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen

@@ -21,8 +21,10 @@ from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.regression.adjusted import PAIRS_WIDTH
+from causalveil.tasks.regression.basis import features_of
 from causalveil.tasks.regression.columns import Basis, Columns
-from causalveil.tasks.regression.decide import PAIRS_WIDTH, choose, expected_scales, features_of, recipe
+from causalveil.tasks.regression.decide import choose, recipe
 from causalveil.tasks.regression.expected import ExpectedRegression, expected, least_share
 from causalveil.tasks.regression.features import BLOCK, Features
 from causalveil.tasks.regression.interval import (
@@ -42,6 +44,7 @@ from causalveil.tasks.regression.moments import JointMoments, moment_sums, momen
 from causalveil.tasks.regression.recipe import MOMENTS, SCALES
 from causalveil.tasks.regression.scales import Scales, arm_mean, scale_sums, scales_from
 from causalveil.tasks.regression.scores import score_sums, scores
+from causalveil.tasks.regression.stand_in import expected_scales
 from tests.aipw_help import in_memory
 from tests.regression_help import analysed, in_rows, make_regression
 

@@ -10,13 +10,15 @@ import pytest
 
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.regression import decide
+from causalveil.tasks.regression import basis as basis_rules
+from causalveil.tasks.regression.basis import LEAST_OWN, WHOLE_WIDTH, features_of
 from causalveil.tasks.regression.columns import Basis
-from causalveil.tasks.regression.decide import LEAST_OWN, WHOLE_WIDTH, expected_scales, features_of, recipe
+from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjustment import Adjustment
 from causalveil.tasks.regression.lines.apart import CLEAR, left_by
 from causalveil.tasks.regression.recipe import PAIRS_CUT
+from causalveil.tasks.regression.stand_in import expected_scales
 from tests.regression_help import make_regression
 
 ADJUSTED = Adjustment(
@@ -70,7 +72,7 @@ def test_of_a_small_arm_all_is_told_apart_or_lines_alone() -> None:
 def test_no_richer_basis_than_slopes_of_each_arm_are_borne_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 < WHOLE_WIDTH < 1.5
     assert 0 < LEAST_OWN < 1
-    monkeypatch.setattr(decide, "LEAST_OWN", 1.01)
+    monkeypatch.setattr(basis_rules, "LEAST_OWN", 1.01)
     assert told(200_000, "0.5", 0.12).by_arm in (None, Basis.linear)
 
 

@@ -1,0 +1,116 @@
+"""Which features release 2 is of, and of which each arm has moments of its own, by what release 1 says.
+
+Each way is judged by the interval that it would have in the stand-in population. No charge depends on it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.tasks.regression.adjusted import PAIRS_WIDTH, adjusted_by, richest
+from causalveil.tasks.regression.columns import Basis
+from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.lines.adjust import beside
+from causalveil.tasks.regression.lines.adjustment import ALIKE_WIDTH, Adjustment, expected_width, judged_width
+from causalveil.tasks.regression.recipe import RegressionRecipe
+from causalveil.tasks.regression.scales import Scales
+from causalveil.tasks.regression.skewed import drowned
+from causalveil.tasks.regression.stand_in import expected_moments
+
+# Where one arm is small, a richer basis with slopes of each arm is taken where it is at most this much wider than
+# plainer ones, and where slopes are expected to go so far of the way to each arm's own.
+WHOLE_WIDTH, LEAST_OWN = 1.2, 0.7
+
+
+def features_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) -> Features:
+    """What release 2 is of: a richer basis only where what release 1 says still makes it worth its noise.
+
+    Few treated, or rare levels whose products hardly vary, make them dearer than the stand-in population of the recipe
+    says. No charge depends on it, and no row but by release 1.
+
+    Raises:
+        ValueError: the number of units is not known.
+    """
+    small = plan.by_arm and not beside(scales) and study.estimator.basis == "auto"
+    whole = _whole(study, plan, scales) if small else None
+    return whole or told_apart(study, plan, scales, _basis_of(study, plan, scales))
+
+
+def _whole(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) -> Features | None:
+    """The richest basis of which each arm bears slopes of its own, where one is small; None where only lines are borne.
+
+    What serves both arms is off there where they differ in more than lines, and no lines of each stand beside it.
+    """
+    units, noise, richest, narrowest = plan.units or 1, plan.effect_noise().deviation, None, math.inf
+    for basis in reversed(plan.seen_in(scales).bases(plan.basis)):
+        features = replace(replace(plan, basis=basis).features(scales), by_arm=basis)
+        if features.basis is not basis or (basis > Basis.linear and drowned(scales, features.columns).any()):
+            break
+        choice = expected_adjustment(study, plan, scales, features, keep=True)
+        width = judged_width(choice, units, noise)
+        if choice.own < LEAST_OWN or width > WHOLE_WIDTH * narrowest:
+            break
+        richest, narrowest = features, min(width, narrowest)
+    return None if richest is None or richest.basis is Basis.linear else richest
+
+
+def _basis_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) -> Features:
+    """Of both arms together: whether these bear slopes of their own is no reason to have more features."""
+
+    def by(basis: Basis) -> Features:
+        return replace(plan, basis=basis).features(scales)
+
+    features = by(plan.basis)
+    if features.basis is Basis.linear or study.estimator.basis != "auto":
+        return features
+    if drowned(scales, features.columns).any():
+        # Of a number whose deviation noise hides, the square is a constant, which moves the arms' means.
+        return by(Basis.linear)
+    found = [by(basis) for basis in features.columns.bases(features.basis)]
+    return found[richest([_width_by(study, plan, scales, one) for one in found])]
+
+
+def told_apart(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features) -> Features:
+    """The same with moments by arm of all features, or of lines alone, where that pays.
+
+    Slopes of each arm are in use, and their numbers do not blur what both arms share: few treated make them dear, and
+    without delta noise grows with the number of numbers. Those of squares and products need the means of these, which a
+    constant takes up.
+    """
+    if not plan.by_arm or features.by_arm is not None:
+        return features
+
+    def judged(basis: Basis | None) -> float:
+        return _width_by(study, plan, scales, replace(features, by_arm=basis), judged_width)
+
+    bases: list[Basis | None] = [Basis.linear, None]
+    widths = [judged(basis) for basis in bases]
+    if features.constant and features.basis > Basis.linear:
+        whole = judged(features.basis)
+        # Where no lines of each arm may stand beside products all are told apart if that costs next to nothing.
+        if beside(scales) or whole <= PAIRS_WIDTH * widths[1] / (1 + ALIKE_WIDTH):
+            bases, widths = [features.basis, *bases], [whole, *widths]
+    return replace(features, by_arm=bases[richest(widths)])
+
+
+def _width_by(
+    study: RegressionStudy,
+    plan: RegressionRecipe,
+    scales: Scales,
+    features: Features,
+    width: Callable[[Adjustment, int, float], float] = expected_width,
+) -> float:
+    """Expected half-width, in units of L, by features that stay, of people who are else as the stand-in says."""
+    choice = expected_adjustment(study, plan, scales, features, keep=True)
+    return width(choice, plan.units or 1, plan.effect_noise().deviation)
+
+
+def expected_adjustment(
+    study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features, keep: bool
+) -> Adjustment:
+    """What these features would do if release 2 were that of the stand-in population."""
+    moments = expected_moments(study, plan, plan.units or 1, scales, features)
+    return adjusted_by(study, plan, scales, features, moments, keep)[0]
