@@ -17,11 +17,11 @@ from causalveil.tasks.protocols.groups import GroupScales, moments_of
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.parts import Part, with_everybody
 from causalveil.tasks.protocols.sums import GroupContrast, MomentBlock
-from causalveil.tasks.regression.adjusted import adjusted_by
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.interval import Effect, ThreeReleases, effect_of, in_words
 from causalveil.tasks.regression.lines.adjust import unadjusted
 from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen
+from causalveil.tasks.regression.lines.kept import adjusted_by
 from causalveil.tasks.regression.scales import Scales
 from causalveil.tasks.regression.scores import row_scores
 

@@ -19,9 +19,9 @@ from causalveil.tasks.protocols import difference
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.parts import Part, over_groups, table
 from causalveil.tasks.protocols.stages import joint_recipe
-from causalveil.tasks.regression.adjusted import adjusted_by
 from causalveil.tasks.regression.interval import ThreeReleases, effect_of, in_words
 from causalveil.tasks.regression.lines.adjust import unadjusted
+from causalveil.tasks.regression.lines.kept import adjusted_by
 from causalveil.tasks.regression.stand_in import expected_moments, expected_scales
 
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.tasks.regression.adjusted import PAIRS_WIDTH, adjusted_by, richest
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import beside
 from causalveil.tasks.regression.lines.adjustment import ALIKE_WIDTH, Adjustment, expected_width, judged_width
+from causalveil.tasks.regression.lines.kept import PAIRS_WIDTH, adjusted_by, richest
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import Scales
 from causalveil.tasks.regression.skewed import drowned

@@ -17,9 +17,9 @@ from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.regression.adjusted import PAIRS_WIDTH
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe
+from causalveil.tasks.regression.lines.kept import PAIRS_WIDTH
 from tests.ledger_help import assert_agreed
 from tests.studies import refused, write_study
 

@@ -21,7 +21,6 @@ from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.regression.adjusted import PAIRS_WIDTH
 from causalveil.tasks.regression.basis import features_of
 from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.decide import choose, recipe
@@ -39,6 +38,7 @@ from causalveil.tasks.regression.interval import (
 from causalveil.tasks.regression.lines.adjust import adjust, score_cut
 from causalveil.tasks.regression.lines.adjustment import biased_quantile, leaning
 from causalveil.tasks.regression.lines.fits import Fits
+from causalveil.tasks.regression.lines.kept import PAIRS_WIDTH
 from causalveil.tasks.regression.lines.spectrum import Spectrum, gram_variance
 from causalveil.tasks.regression.moments import JointMoments, moment_sums, moments_from
 from causalveil.tasks.regression.recipe import MOMENTS, SCALES
