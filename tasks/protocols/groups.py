@@ -16,7 +16,7 @@ from causalveil.tasks.inference.confounding import sure_spread
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.joint import CellRecipe, JointRecipe
 from causalveil.tasks.protocols.sums import GroupContrast, MomentBlock, ScaleBlock
-from causalveil.tasks.regression.moments import LEAST_SQUARE, JointMoments, told_apart
+from causalveil.tasks.regression.moments import LEAST_SQUARE, JointMoments, across_factor, told_apart
 from causalveil.tasks.regression.scales import NO_COLUMNS, KnownColumns, Scales, arm_mean, columns_from, sure_share
 
 # An arm's noisy number of units below so many noise deviations carries no answer.
@@ -172,11 +172,17 @@ def moments_of(
         return found
     factors = joint.cell(outcome, units).arm_factors(contrast.features)
     cross, gram = block.arm_cross[side, outcome] / units, block.arm_gram[side] / units
+    across, differences = block.arm_across[side] / units, 1
     if joint.arms > 2:
         # Twice an arm's own sums less all others' with them is what they differ by.
-        both = found.of(own)
+        both, rest = found.of(own), np.setdiff1d(np.arange(len(found.cross)), own)
         cross, gram = 2 * cross - both.cross, 2 * gram - both.gram
-    return told_apart(found, own, cross, gram, one.share, factors)
+        across, differences = 2 * across - found.gram[np.ix_(own, rest)], 2
+    apart_by_arm = told_apart(found, own, cross, gram, one.share, factors)
+    if not across.size:
+        return apart_by_arm
+    error = differences * noise / units / across_factor(contrast.features)
+    return apart_by_arm.with_across(across, one.share, error)
 
 
 def recipe_of(joint: JointRecipe, scales: GroupScales, outcome: int) -> CellRecipe:

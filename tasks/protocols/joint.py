@@ -74,7 +74,7 @@ class JointRecipe:
         """Numbers of a block of release 2 with d features, ``by_arm`` of which are told apart by arm."""
         q, sides = len(self.weights), self.sides
         both = moment_numbers(features) + (q - 1) * (features + 1) + (sides - 1) * features
-        return both + sides * (q * by_arm + by_arm * (by_arm + 1) // 2)
+        return both + sides * (q * by_arm + by_arm * (by_arm + 1) // 2 + by_arm * (features - by_arm))
 
     @property
     def score_numbers(self) -> int:

@@ -16,7 +16,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.regression.features import Features
-from causalveil.tasks.regression.moments import line_factors, symmetric, triangle_weights
+from causalveil.tasks.regression.moments import across_factor, line_factors, symmetric, triangle_weights
 from causalveil.tasks.regression.scales import column_numbers, column_weights
 
 
@@ -113,8 +113,9 @@ class MomentBlock:
         apart: of xs tau where there are two arms, shape (1, d); of xs by arm where there are more, shape (arms, d).
         squares: of rho^2, shape (outcomes,).
         gram: of xs xs', shape (d, d), symmetric.
-        arm_cross, arm_gram: of the k features that are told apart by arm, of shapes (sides, outcomes, k) and
-            (sides, k, k): treated's sums less controls' where there are two arms, each arm's where there are more.
+        arm_cross, arm_gram, arm_across: of the k features that are told apart by arm, of shapes (sides, outcomes, k),
+            (sides, k, k) and, with all other features, (sides, k, d - k): treated's sums less controls' where there are
+            two arms, each arm's where there are more.
     """
 
     cross: FloatArray
@@ -123,6 +124,7 @@ class MomentBlock:
     gram: FloatArray
     arm_cross: FloatArray
     arm_gram: FloatArray
+    arm_across: FloatArray
 
 
 def _moment_weights(joint: JointRecipe, features: Features) -> FloatArray:
@@ -130,7 +132,7 @@ def _moment_weights(joint: JointRecipe, features: Features) -> FloatArray:
     of_cross, of_gram = line_factors(features, joint.arms) if own else (1.0, 1.0)
     both = [np.repeat(w, d), np.ones(joint.sides * d), w, triangle_weights(d)]
     by_arm = [of_cross * np.repeat(w, own)] * joint.sides + [of_gram * triangle_weights(own)] * joint.sides
-    return np.concatenate([*both, *by_arm])
+    return np.concatenate([*both, *by_arm, np.full(joint.sides * own * (d - own), across_factor(features))])
 
 
 def _sizes(joint: JointRecipe, contrasts: Sequence[GroupContrast]) -> list[int]:
@@ -166,7 +168,7 @@ def moment_sums(pieces: Pieces, joint: JointRecipe, contrasts: Sequence[GroupCon
     def made(contrast: GroupContrast) -> Callable[[CellRows], FloatArray]:
         features, codes = contrast.features, on_lattice(contrast.codes)
         upper, own = np.triu_indices(features.count), features.arm_places
-        of_own = np.triu_indices(len(own))
+        of_own, rest = np.triu_indices(len(own)), np.setdiff1d(np.arange(features.count), own)
 
         def of(rows: CellRows) -> FloatArray:
             xs, rho = features.of(rows.x), on_lattice(contrast.residuals(rows))
@@ -176,6 +178,7 @@ def moment_sums(pieces: Pieces, joint: JointRecipe, contrasts: Sequence[GroupCon
             signs = np.where(rows.t != 0, 1.0, -1.0)[:, None] if joint.arms == 2 else one_hot(rows.t, joint.arms)
             told = [zs * sign[:, None] for sign in signs.T]
             parts += [(rho.T @ one).ravel() for one in told] + [(one.T @ zs)[of_own] for one in told]
+            parts += [(one.T @ xs[:, rest]).ravel() for one in told]
             return np.concatenate(parts)
 
         return of
@@ -191,8 +194,10 @@ def moment_blocks(released: FloatArray, joint: JointRecipe, contrasts: Sequence[
     for contrast, block in zip(contrasts, cut(released, _sizes(joint, contrasts)), strict=True):
         d, own = contrast.features.count, len(contrast.features.arm_places)
         triangle, sides = own * (own + 1) // 2, joint.sides
-        sizes = [q * d, sides * d, q, d * (d + 1) // 2, sides * q * own, sides * triangle]
-        cross, apart, squares, gram, arm_cross, arm_gram = cut(block / _moment_weights(joint, contrast.features), sizes)
+        beside = sides * own * (d - own)
+        sizes = [q * d, sides * d, q, d * (d + 1) // 2, sides * q * own, sides * triangle, beside]
+        parts = cut(block / _moment_weights(joint, contrast.features), sizes)
+        cross, apart, squares, gram, arm_cross, arm_gram, arm_across = parts
         found.append(
             MomentBlock(
                 cross.reshape(q, d),
@@ -201,6 +206,7 @@ def moment_blocks(released: FloatArray, joint: JointRecipe, contrasts: Sequence[
                 symmetric(gram, d),
                 arm_cross.reshape(sides, q, own),
                 np.stack([symmetric(one, own) for one in arm_gram.reshape(sides, triangle)]),
+                arm_across.reshape(sides, own, d - own),
             )
         )
     return found

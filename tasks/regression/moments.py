@@ -3,8 +3,9 @@
 Rows xs in the unit ball, rho = (u - m_t)/L cut to [-1, 1], tau = (t - p)/max(p, 1 - p): the vector (sum xs rho,
 sum xs tau, sum rho^2, sum xs xs') with the Frobenius norm for the matrix has sensitivity sqrt(8), which is what its
 first two parts have at opposite rows alone. With s = 1 for treated and -1 for controls, (sum s xs xs'/2, sum .49 s xs
-rho) beside it tell the arms apart and make that 3. So do (sum .4 s zs zs', sum .3 s zs rho) with zs the lines alone, in
-a unit ball of their own, where products are too noisy to be told apart (``docs/proofs/regression.md``, section 2).
+rho) beside it tell the arms apart and make that 3. So do (sum .37 s zs zs', sum .27 s zs rho, sum .2 s zs vs') with zs
+the lines alone and vs squares and products, each in a unit ball of their own, where products are too noisy to be told
+apart (``docs/proofs/regression.md``, section 2).
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
 from causalveil.tasks.regression.features import Features
 
-# By what the differences of the arms' Gram matrices and cross moments are multiplied, those of lines in a ball of their
-# own, and the sensitivities without and with them.
+# By what the differences of the arms' Gram matrices and cross moments are multiplied; those of lines in a ball of their
+# own; and those of lines beside squares and products, with these too.
 ARM_GRAM, ARM_CROSS = 0.5, 0.49
 LINE_GRAM, LINE_CROSS = 0.4, 0.3
-# Of more than two arms the same of each arm's own Gram matrix and cross moments.
+BESIDE_GRAM, BESIDE_CROSS, ACROSS = 0.37, 0.27, 0.2
+# Of more than two arms the same of each arm's own Gram matrix and cross moments, of lines and of lines beside others.
 EACH_GRAM, EACH_CROSS = 0.5, 0.35
+EACH_BESIDE_GRAM, EACH_BESIDE_CROSS = 0.46, 0.32
+# The sensitivities without and with them.
 SENSITIVITY, SENSITIVITY_BY_ARM = math.sqrt(8), 3.0
 # The mean square of residuals is taken to be at least half its noise and so much.
 LEAST_SQUARE = 1e-4
@@ -34,7 +38,8 @@ TINY = 1e-12
 
 def moment_numbers(features: int, by_arm: int = 0) -> int:
     """How many numbers release 2 has with d features; ``by_arm``: of so many of them the arms' differences too."""
-    return features + 1 + sum(count + count * (count + 1) // 2 for count in (features, by_arm))
+    across = by_arm * (features - by_arm)
+    return features + 1 + sum(count + count * (count + 1) // 2 for count in (features, by_arm)) + across
 
 
 def arm_factors(features: Features) -> tuple[float, float]:
@@ -47,8 +52,17 @@ def line_factors(features: Features, arms: int = 2) -> tuple[float, float]:
 
     Of more than two ``arms`` they are those of each arm's own sums.
     """
-    cross, gram = (LINE_CROSS, LINE_GRAM) if arms == 2 else (EACH_CROSS, EACH_GRAM)
+    if len(features.arm_places) == features.count:
+        cross, gram = (LINE_CROSS, LINE_GRAM) if arms == 2 else (EACH_CROSS, EACH_GRAM)
+    else:
+        cross, gram = (BESIDE_CROSS, BESIDE_GRAM) if arms == 2 else (EACH_BESIDE_CROSS, EACH_BESIDE_GRAM)
     return cross / features.arm_radius, gram / features.arm_radius**2
+
+
+def across_factor(features: Features) -> float:
+    """By what the arms' differences of lines with squares and products are multiplied, each in a ball of its own."""
+    own, count = len(features.arm_places), features.count
+    return ACROSS * count / math.sqrt(own * (count - own)) if 0 < own < count else 0.0
 
 
 def as_halves(factors: tuple[float, float]) -> tuple[float, float]:
@@ -61,12 +75,14 @@ def as_halves(factors: tuple[float, float]) -> tuple[float, float]:
 
 
 def moment_sums(pieces: Pieces, features: Features, workers: int = 1) -> FloatArray:
-    """The exact sums of release 2: (q, D, square, matrix), then of the features that have them by arm (q, matrix).
+    """The exact sums of release 2: (q, D, square, matrix), then of the features that have them by arm (q, matrix), and
+    the matrix of these by all others, row by row.
 
     The matrix is its upper triangle row by row; entries off the diagonal are multiplied by sqrt(2), so that the
     Euclidean norm of the triangle is the Frobenius norm of the matrix.
     """
     d, scales, own = features.count, features.scales, features.arm_places
+    rest = np.setdiff1d(np.arange(d), own)
     upper, of_own, whole = np.triu_indices(d), np.triu_indices(len(own)), len(own) == d
     treated = on_lattice(np.array([-scales.share, 1 - scales.share]) / scales.larger)
 
@@ -75,6 +91,7 @@ def moment_sums(pieces: Pieces, features: Features, workers: int = 1) -> FloatAr
         tau = treated[(rows.t != 0).astype(np.intp)]
         cross, apart, gram = np.zeros(d), np.zeros(d), np.zeros((d, d))
         treated_cross, treated_gram = np.zeros(len(own)), np.zeros((len(own), len(own)))
+        treated_across = np.zeros((len(own), len(rest)))
         for first, xs in features.blocks(rows.x):
             part = slice(first, first + xs.shape[1])
             apart += xs @ tau[part]
@@ -85,19 +102,24 @@ def moment_sums(pieces: Pieces, features: Features, workers: int = 1) -> FloatAr
                 zs = xs[own][:, in_arm]
                 treated_cross += zs @ rho[part][in_arm]
                 treated_gram += zs @ zs.T
+                if not whole:
+                    treated_across += zs @ xs[rest][:, in_arm].T
                 # Of all features each row is multiplied in its own arm alone.
                 others = xs[:, ~in_arm] if whole else xs
             gram += others @ others.T
         if whole:
             gram += treated_gram
         differ = [2 * treated_cross - cross[own], (2 * treated_gram - gram[np.ix_(own, own)])[of_own]]
-        return np.concatenate([cross, apart, [rho @ rho], gram[upper], *differ])
+        across = (2 * treated_across - gram[np.ix_(own, rest)]).ravel()
+        return np.concatenate([cross, apart, [rho @ rho], gram[upper], *differ, across])
 
     numbers, pooled = moment_numbers(d, len(own)), moment_numbers(d)
     sums, (of_cross, of_gram) = exact_sums(pieces, of, numbers, workers), arm_factors(features)
     sums[2 * d + 1 : pooled] *= triangle_weights(d)
     sums[pooled : pooled + len(own)] *= of_cross
-    sums[pooled + len(own) :] *= of_gram * triangle_weights(len(own))
+    across = numbers - len(own) * len(rest)
+    sums[pooled + len(own) : across] *= of_gram * triangle_weights(len(own))
+    sums[across:] *= across_factor(features)
     return sums
 
 
@@ -116,6 +138,9 @@ class JointMoments:
         unseen: what is left of a feature's confounding over what it shows, shape (d,), >= 0.
         arms: of treated and of controls alone, D, square and shifts those of both; None: not released.
         arm_places: places of the features that ``arms`` are of.
+        across: of treated and of controls, means of these features by all others, shape (arm places, others); None: not
+            released.
+        across_error: of the noise on each entry of what treated units add to them over n, less what controls do.
     """
 
     cross: FloatArray
@@ -129,10 +154,22 @@ class JointMoments:
     unseen: FloatArray
     arms: tuple[JointMoments, JointMoments] | None = None
     arm_places: IntArray = field(default_factory=lambda: np.arange(0))
+    across: tuple[FloatArray, FloatArray] | None = None
+    across_error: float = 0.0
+
+    @property
+    def others(self) -> IntArray:
+        """Places of the features that ``arms`` are not of."""
+        found: IntArray = np.setdiff1d(np.arange(len(self.cross)), self.arm_places)
+        return found
 
     def of(self, places: IntArray) -> JointMoments:
         """Moments of these features alone."""
         known = self.with_arms_of(places)
+        across = known.across
+        if across is not None:
+            kept = np.isin(known.others, places)
+            across = (across[0][:, kept], across[1][:, kept]) if kept.any() else None
         return replace(
             self,
             cross=self.cross[places],
@@ -142,6 +179,7 @@ class JointMoments:
             gram=self.gram[np.ix_(places, places)],
             arms=known.arms,
             arm_places=np.flatnonzero(np.isin(places, known.arm_places)),
+            across=across,
         )
 
     def centred(self) -> tuple[JointMoments, FloatArray]:
@@ -159,7 +197,17 @@ class JointMoments:
             return self
         kept = np.isin(self.arm_places, places)
         one, other = (arm.of(np.flatnonzero(kept)) for arm in self.arms)
-        return replace(self, arms=(one, other), arm_places=self.arm_places[kept])
+        across = self.across
+        if not kept.all() and (across is not None or not len(self.others)):
+            # Of these by all others, some of which had moments of each arm's own.
+            others = np.setdiff1d(np.arange(len(self.cross)), self.arm_places[kept])
+            wide = [np.zeros((len(self.arm_places), len(self.cross))) for _ in self.arms]
+            for place, (found, arm) in enumerate(zip(wide, self.arms, strict=True)):
+                found[:, self.arm_places] = arm.gram
+                if across is not None:
+                    found[:, self.others] = across[place]
+            across = wide[0][np.ix_(kept, others)], wide[1][np.ix_(kept, others)]
+        return replace(self, arms=(one, other), arm_places=self.arm_places[kept], across=across)
 
     def part_way(self, arm: JointMoments, share: float, part: float) -> JointMoments:
         """An arm's moments, moved from both arms' to its own by this part of the way.
@@ -181,17 +229,31 @@ class JointMoments:
             gram_error=error(self.gram_error, arm.gram_error),
         )
 
+    def with_across(self, apart: FloatArray, share: float, error: float) -> JointMoments:
+        """With each arm's own means of lines by all other features.
+
+        Args:
+            apart: what treated units add to them over n, less what controls do, shape (arm places, others).
+            share: p.
+            error: standard deviation of the noise on each entry of it.
+        """
+        both = self.gram[np.ix_(self.arm_places, self.others)]
+        across = (both + apart) / (2 * share), (both - apart) / (2 * (1 - share))
+        return replace(self, across=across, across_error=error)
+
     def without_arms(self) -> JointMoments:
         """Both arms' moments together alone."""
-        return replace(self, arms=None, arm_places=np.arange(0))
+        return replace(self, arms=None, arm_places=np.arange(0), across=None)
 
     def _less(self, coefficients: FloatArray) -> JointMoments:
         """Moments of all features but the last, each less its coefficient, shape (d - 1,), times the last."""
         across = np.outer(coefficients, self.gram[:-1, -1])
         own = float(self.gram[-1, -1]) * np.outer(coefficients, coefficients)
-        arms = self.arms
+        arms, of_both = self.arms, self.across
         if arms is not None:
-            of_arms = coefficients[self.arm_places[:-1]]
+            of_arms, of_others = coefficients[self.arm_places[:-1]], coefficients[self.others]
+            if of_both is not None:
+                of_both = self._less_across(of_both, arms, of_arms, of_others)
             arms = arms[0]._less(of_arms), arms[1]._less(of_arms)
         return replace(
             self,
@@ -202,7 +264,22 @@ class JointMoments:
             gram=self.gram[:-1, :-1] - across - across.T + own,
             arms=arms,
             arm_places=self.arm_places[:-1],
+            across=of_both,
         )
+
+    @staticmethod
+    def _less_across(
+        across: tuple[FloatArray, FloatArray],
+        arms: tuple[JointMoments, JointMoments],
+        lines: FloatArray,
+        others: FloatArray,
+    ) -> tuple[FloatArray, FloatArray]:
+        """The same of lines by all others, which the last of the lines is taken from."""
+        one, other = (
+            found[:-1] - np.outer(lines, found[-1]) - np.outer(arm.gram[:-1, -1] - lines * arm.gram[-1, -1], others)
+            for found, arm in zip(across, arms, strict=True)
+        )
+        return one, other
 
     def left_alike(self, lines: IntArray, slopes: FloatArray, weights: FloatArray, between: float, units: int) -> float:
         """How clearly the other features still part the arms as they move the outcome once lines are adjusted for.
@@ -261,8 +338,13 @@ def moments_from(released: FloatArray, units: int, noise: float, features: Featu
         return found
     of_cross, of_gram = factors = arm_factors(features)
     cross = means[pooled : pooled + len(own)] / of_cross
-    gram = symmetric(means[pooled + len(own) :] / triangle_weights(len(own)), len(own)) / of_gram
-    return told_apart(found, own, cross, gram, scales.share, factors)
+    triangle, across = np.split(means[pooled + len(own) :], [len(own) * (len(own) + 1) // 2])
+    gram = symmetric(triangle / triangle_weights(len(own)), len(own)) / of_gram
+    apart = told_apart(found, own, cross, gram, scales.share, factors)
+    if not len(across):
+        return replace(apart, across_error=apart.gram_error / of_gram)
+    of_across = across_factor(features)
+    return apart.with_across(across.reshape(len(own), -1) / of_across, scales.share, noise / units / of_across)
 
 
 def told_apart(

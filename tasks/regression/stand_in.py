@@ -12,7 +12,7 @@ from causalveil.schemas.plan import StandIn
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.features import Features
-from causalveil.tasks.regression.moments import JointMoments, of_arm
+from causalveil.tasks.regression.moments import JointMoments, across_factor, of_arm
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import Scales, scales_from
 
@@ -84,4 +84,11 @@ def expected_moments(
         means = ((1 - share) ** 2 - scales.between) * apart_square * np.outer(one, one)
         return replace(arm, cross=(noisy * other)[own], gram=(found.gram + means)[np.ix_(own, own)])
 
-    return replace(found, arms=(alone(scales.share), alone(1 - scales.share)), arm_places=own)
+    arms = replace(found, arms=(alone(scales.share), alone(1 - scales.share)), arm_places=own)
+    if not len(arms.others):
+        return arms
+    return arms.with_across(
+        (2 * scales.share - 1) * found.gram[np.ix_(own, arms.others)],
+        scales.share,
+        noise / units / across_factor(features),
+    )

@@ -28,7 +28,7 @@ from causalveil.tasks.protocols.stages import joint_recipe
 from causalveil.tasks.protocols.sums import GroupContrast, moment_sums, scale_sums, score_sums
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
-from causalveil.tasks.regression.moments import line_factors
+from causalveil.tasks.regression.moments import across_factor, line_factors
 from causalveil.tasks.regression.scales import Scales
 from tests.protocol_help import make_protocol
 
@@ -144,6 +144,7 @@ def test_arms_told_apart_move_release_2_by_no_more_than_3(basis: Basis, groups: 
     random, largest, w = np.random.default_rng(groups), 0.0, np.array(joint.weights)
     of_cross, of_gram = line_factors(features, arms)
     own, count = features.arm_places, features.count
+    rest, of_across = np.setdiff1d(np.arange(count), own), across_factor(features)
     assert own.size == d
     # tau and the sign of an arm, or its unit vector for both.
     codes = np.array([[-3 / 7], [1.0]]) if arms == 2 else np.eye(arms)
@@ -161,6 +162,7 @@ def test_arms_told_apart_move_release_2_by_no_more_than_3(basis: Basis, groups: 
                 np.outer(w * r, row).ravel(), np.outer(codes[t], row).ravel(), w * r**2, np.outer(row, row).ravel(),
                 of_cross * np.kron(signs[t], np.outer(w * r, row[own]).ravel()),
                 of_gram * np.kron(signs[t], np.outer(row[own], row[own]).ravel()),
+                of_across * np.kron(signs[t], np.outer(row[own], row[rest]).ravel()),
             ])
             for row, r, t in ((x, rho, arm), (y, other, changed))
         )  # fmt: skip

@@ -25,12 +25,14 @@ from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjustment import Adjustment, ArmLine
 from causalveil.tasks.regression.moments import (
+    ACROSS,
     ARM_CROSS,
     ARM_GRAM,
-    LINE_CROSS,
-    LINE_GRAM,
+    BESIDE_CROSS,
+    BESIDE_GRAM,
     SENSITIVITY,
     SENSITIVITY_BY_ARM,
+    across_factor,
     arm_factors,
     moment_numbers,
     moment_sums,
@@ -248,8 +250,10 @@ def test_no_pair_of_rows_beats_the_bound_where_lines_alone_are_told_apart() -> N
         square = square + (rho[0] ** 2 - rho[1] ** 2) ** 2 + np.sum((outer(x) - outer(y)) ** 2, axis=(1, 2))
         crosses = [(s * r)[:, None] * z for s, r, z in zip(arm, rho, zs, strict=True)]
         grams = [s[:, None, None] * outer(z) for s, z in zip(arm, zs, strict=True)]
-        square = square + LINE_CROSS**2 * np.sum((crosses[0] - crosses[1]) ** 2, axis=1)
-        square = square + LINE_GRAM**2 * np.sum((grams[0] - grams[1]) ** 2, axis=(1, 2))
+        square = square + BESIDE_CROSS**2 * np.sum((crosses[0] - crosses[1]) ** 2, axis=1)
+        square = square + BESIDE_GRAM**2 * np.sum((grams[0] - grams[1]) ** 2, axis=(1, 2))
+        across = [s[:, None, None] * z[:, :, None] * w[:, None, :] for s, z, w in zip(arm, zs, ws, strict=True)]
+        square = square + ACROSS**2 * np.sum((across[0] - across[1]) ** 2, axis=(1, 2))
         largest = max(largest, float(square.max()))
     print(f"largest squared distance {largest:.3f} of {SENSITIVITY_BY_ARM**2}")
     assert 0.93 * SENSITIVITY_BY_ARM**2 <= largest <= SENSITIVITY_BY_ARM**2 + 1e-12
@@ -265,11 +269,16 @@ def test_lines_alone_stay_in_a_ball_of_their_own(basis: Basis) -> None:
         length = np.linalg.norm(features.of(x)[:, features.arm_places], axis=1)
         assert 0.99 * features.arm_radius < length.max() <= features.arm_radius
         of_cross, of_gram = arm_factors(features)
+        assert BESIDE_GRAM**2 + BESIDE_CROSS**2 + ACROSS**2 <= 0.25
         if basis is Basis.linear:
             assert (of_cross, of_gram, features.arm_radius) == (ARM_CROSS, ARM_GRAM, 1)
         else:
-            assert of_cross == pytest.approx(LINE_CROSS / features.arm_radius)
-            assert of_gram == pytest.approx(LINE_GRAM / features.arm_radius**2)
+            assert of_cross == pytest.approx(BESIDE_CROSS / features.arm_radius)
+            assert of_gram == pytest.approx(BESIDE_GRAM / features.arm_radius**2)
+            rest = np.setdiff1d(np.arange(features.count), features.arm_places)
+            radius = np.linalg.norm(features.of(x)[:, rest], axis=1).max()
+            assert across_factor(features) * features.arm_radius * radius <= ACROSS * (1 + 1e-12)
+            assert across_factor(features) * features.arm_radius * radius > 0.99 * ACROSS
 
 
 @pytest.mark.parametrize("basis", Basis)

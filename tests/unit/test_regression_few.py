@@ -33,6 +33,7 @@ ADJUSTED = Adjustment(
     second_order=0.01**2,
     bias=0.0,
     adjusted=True,
+    own=1.0,
 )
 
 
@@ -46,6 +47,8 @@ def test_what_a_plainer_way_leaves_counts_beyond_its_noise() -> None:
     assert left_by(plain, moved) == pytest.approx(math.sqrt((0.13 - 0.03) ** 2 - noise))
     assert left_by(replace(ADJUSTED, slopes=np.array([0.19, 0.0])), ADJUSTED) == 0
     assert left_by(replace(plain, adjusted=False), ADJUSTED) == 0
+    # Slopes that have gone a part of the way to each arm's own take off less, which scores make good.
+    assert left_by(plain, replace(ADJUSTED, own=0.85)) == 0
     assert left_by(plain, replace(ADJUSTED, adjusted=False)) == 0
 
 

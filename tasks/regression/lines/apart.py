@@ -61,9 +61,9 @@ def towards_own(
 def left_by(plainer: Adjustment, richer: Adjustment) -> float:
     """What a plainer way to adjust is seen to leave of what a richer one takes off, so far as it is clear of noise.
 
-    A richer one that has gone less of the way to slopes of each arm's own may leave more itself.
+    A richer one that has gone a part of the way to slopes of each arm's own takes off less, which scores make good.
     """
-    if not (plainer.adjusted and richer.adjusted) or richer.own < min(plainer.own, MOST_OF_THE_WAY):
+    if not (plainer.adjusted and richer.adjusted) or richer.own < 1:
         return 0.0
     # Of what noise adds on average as much again may be left.
     left = max(abs(richer.taken_off - plainer.taken_off) - abs(richer.correction - plainer.correction), 0.0)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from causalveil.tasks.regression.lines.fitted import LEAST_RESIDUAL, FittedMoments
+from causalveil.tasks.regression.lines.serving import Serving, across_arms, between_arms
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.scales import Scales
 
@@ -18,6 +19,9 @@ from causalveil.tasks.regression.scales import Scales
 SLOPES_DIFFER = 0.5
 # Of a matrix whose noise is larger, over its mean eigenvalue, what it does is not known.
 MOST_FLOOR = 0.3
+# Slopes of features that serve both arms are made to fit lines of each arm so many times, each of which leaves about a
+# quarter of what it found.
+ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -50,20 +54,46 @@ class Fits:
     @classmethod
     def alike(cls, moments: JointMoments, share: float) -> Fits:
         """From both arms' moments together; ``share``: p."""
-        both = FittedMoments.of(moments, share * (1 - share))
+        return cls.alike_of(FittedMoments.of(moments, share * (1 - share)))
+
+    @classmethod
+    def alike_of(cls, both: FittedMoments) -> Fits:
+        """The same of what these say."""
         return cls(both, both, both, 0.0)
 
     def apart(self, share: float, own: float) -> Fits:
-        """Each arm's moments moved from both arms' to its own by a part of the way, in (0, 1]; ``share``: p."""
-        moments = self.both.moments
-        treated, control = (
-            self.both.in_arm(moments.part_way(arm, part, own), (1 - own) * self.both.between + own * (1 - part) ** 2)
-            for arm, part in zip(moments.arms or (), (share, 1 - share), strict=True)
-        )
+        """Each arm's moments moved from both arms' to its own by a part of the way, in (0, 1]; ``share``: p.
+
+        Slopes of features that serve both arms fit each arm's own lines: where effects differ with a column that drives
+        treatment, those that fit lines of both arms would leave to its square what lines do.
+        """
+        both, moments = self.both, self.both.moments
+        fitted, across = _in_arms(both, share, own), across_arms(both, share, own)
+        if across is not None:
+            serving = Serving(both, across, share, own)
+            kept = serving.kept(fitted)
+            for last in [False] * ROUNDS + [True]:
+                fitted = _in_arms(both.with_others(*serving.of(fitted, kept if last else 1.0)), share, own)
+        treated, control = fitted
         # Squares of residuals are released of both arms together.
-        left = moments.square - share * treated.explained - (1 - share) * control.explained
-        residual = max(left, LEAST_RESIDUAL * moments.square)
+        left_over = moments.square - share * treated.explained - (1 - share) * control.explained
+        residual = max(left_over, LEAST_RESIDUAL * moments.square)
         return Fits(replace(treated, residual=residual), replace(control, residual=residual), self.both, own)
+
+
+def _in_arms(both: FittedMoments, share: float, own: float) -> list[FittedMoments]:
+    """Of treated and of controls, by slopes of both arms for the features that serve both."""
+    moments, parts = both.moments, (share, 1 - share)
+    found = zip(moments.arms or (), parts, across_arms(both, share, own) or (None, None), strict=True)
+    return [
+        both.in_arm(
+            moments.part_way(arm, part, own),
+            between_arms(both, part, own),
+            across,
+            own * moments.across_error / (2 * part),
+        )
+        for arm, part, across in found
+    ]
 
 
 def noise_variance(fits: Fits, scales: Scales, lean: tuple[float, float]) -> float:

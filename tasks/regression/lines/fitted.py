@@ -36,11 +36,13 @@ class FittedMoments:
         between: by what D D' is multiplied to be the square that means add to the Gram matrix: p (1 - p) for both arms,
             (1 - p)^2 for treated and p^2 for controls alone.
         covariance: of the features within arms, or within that arm, its noise in it; shape (d, d).
+        cross: q, less what is known of it, shape (d,).
         slopes: b, shape (d,).
         weights: h, shape (d,).
         slope_size, weight_size: |b|^2 and |h|^2, their noise taken off; >= 0.
         weight_noise: variance of the noise on each entry of D.
-        trace, trace_square: tr W and tr W^2, W the inverse of the covariance, made positive.
+        inverse: W, of the covariance, made positive; shape (d, d).
+        trace, trace_square: tr W and tr W^2.
         moved: h'D, its noise in it.
         distance: D'W D, the arms' squared distance in the metric within arms, its noise taken off; >= 0.
         explained: q'W q, likewise.
@@ -59,11 +61,13 @@ class FittedMoments:
     moments: JointMoments
     between: float
     covariance: FloatArray
+    cross: FloatArray
     slopes: FloatArray
     weights: FloatArray
     slope_size: float
     weight_size: float
     weight_noise: float
+    inverse: FloatArray
     trace: float
     trace_square: float
     moved: float
@@ -118,11 +122,13 @@ class FittedMoments:
             moments=moments,
             between=between,
             covariance=moments.gram - between * np.outer(moments.apart, moments.apart),
+            cross=cross,
             slopes=slopes,
             weights=weights,
             slope_size=slope_size,
             weight_size=weight_size,
             weight_noise=weight_noise,
+            inverse=within,
             trace=trace,
             trace_square=trace_square,
             moved=moved,
@@ -166,7 +172,7 @@ class FittedMoments:
         known = across @ self.slopes[others], across @ self.weights[others]
         return FittedMoments.of(self.moments.of(places).without_arms(), self.between, known), known
 
-    def in_arm(self, moments: JointMoments, between: float) -> FittedMoments:
+    def in_arm(self, moments: JointMoments, between: float, across: FloatArray | None, blur: float) -> FittedMoments:
         """The same in an arm of which only these features have moments of their own: others serve both arms.
 
         Its slopes and weights there are those of what the others leave. What noise does is what it does to both arms
@@ -175,11 +181,20 @@ class FittedMoments:
         Args:
             moments: of the arm.
             between: of the arm.
+            across: covariance of these features with the others in the arm; None: that of both arms.
+            blur: standard deviation of the noise on each entry of it.
         """
         places = self.moments.arm_places
         if len(places) == len(self.slopes):
             return FittedMoments.of(moments, between)
         alike, known = self.beside_others
+        if across is not None:
+            slopes = self.slopes[self.moments.others]
+            moments = replace(
+                moments,
+                cross_error=math.hypot(moments.cross_error, blur * float(np.linalg.norm(slopes))),
+            )
+            known = across @ slopes, known[1]
         own = FittedMoments.of(moments, between, known)
         slopes, weights, covariance = self.slopes.copy(), self.weights.copy(), self.covariance.copy()
         slopes[places], weights[places], covariance[np.ix_(places, places)] = own.slopes, own.weights, own.covariance
@@ -213,6 +228,19 @@ class FittedMoments:
             own_floor=own.floor,
             resolved=max(self.resolved, own.resolved),
         )
+
+    def with_others(self, slopes: FloatArray, noise: float) -> FittedMoments:
+        """The same with these slopes of the features that serve both arms, shape (others,).
+
+        Args:
+            slopes: of them.
+            noise: standard deviation of the noise on each entry of q that gave them, beside that on q itself.
+        """
+        found, others = self.slopes.copy(), self.moments.others
+        found[others] = slopes
+        trace_square = float(np.sum(self.inverse[np.ix_(others, others)] ** 2))
+        beside = noise**2 * trace_square * (self.weight_noise + self.gram_error**2 * self.weight_size)
+        return replace(self, slopes=found, product_variance=self.product_variance + beside)
 
 
 def _with_block(gram: FloatArray, places: IntArray, block: FloatArray) -> FloatArray:
