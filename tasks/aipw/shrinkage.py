@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models.triangles import symmetric
 
 # Eigenvalues of the second moments below this part of their mean say nothing.
 SMALLEST_EIGENVALUE = 0.2
@@ -146,7 +147,7 @@ def second_moments(
     if len(released) == 1:
         trace, rest = float(released[0]) - float(np.trace(middle)), np.zeros((d, d))
     else:
-        matrix = symmetric(released, d) - middle
+        matrix = second_moment_matrix(released, d) - middle
         trace = float(np.trace(matrix))
         rest = matrix - mean_eigenvalue(trace, d, units) * np.eye(d)
         square = float(np.sum(rest**2))
@@ -159,11 +160,10 @@ def second_moments(
     return SecondMoments(values, vectors, raised_by(raw, values, constant), factor, loose)
 
 
-def symmetric(released: FloatArray, d: int) -> FloatArray:
+def second_moment_matrix(released: FloatArray, d: int) -> FloatArray:
     """The matrix, shape (d, d), of its released upper triangle: row by row, diagonal entries over sqrt(2)."""
-    matrix, upper = np.zeros((d, d)), np.triu_indices(d)
-    matrix[upper] = released * np.where(upper[0] == upper[1], math.sqrt(2), 1.0)
-    return matrix + np.triu(matrix, 1).T
+    upper = np.triu_indices(d)
+    return symmetric(released * np.where(upper[0] == upper[1], math.sqrt(2), 1.0), d)
 
 
 def mean_eigenvalue(trace: float, d: int, units: int) -> float:

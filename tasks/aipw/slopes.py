@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,10 +22,10 @@ from causalveil.tasks.aipw.shrinkage import (
     noise_reach,
     plausible_signal,
     positive_part,
+    second_moment_matrix,
     second_moments,
     shrinkage_factor,
     signal_ratio,
-    symmetric,
     taken_off,
 )
 from causalveil.tasks.enclave.folds import Pieces
@@ -91,24 +92,28 @@ class Moments:
         """Deviation of the noise on a first moment, divided by the number of units."""
         return self.noise / MEANS_WEIGHT / self.units
 
-    @property
-    def own(self) -> FloatArray:
-        """Slopes b_t of each arm along eigenvectors, in units of the limit, shape (2, d - 1)."""
-        both = self.within.sum(axis=0) / self.values
-        slopes: FloatArray = both + np.einsum("tij,tj->ti", self.arms.inverses, self.left)
+    @cached_property
+    def shared(self) -> FloatArray:
+        """Slopes of both arms together along eigenvectors, in units of the limit, shape (d - 1,)."""
+        slopes: FloatArray = self.within.sum(axis=0) / self.values
         return slopes
 
-    @property
+    @cached_property
+    def own(self) -> FloatArray:
+        """Slopes b_t of each arm along eigenvectors, in units of the limit, shape (2, d - 1)."""
+        slopes: FloatArray = self.shared + np.einsum("tij,tj->ti", self.arms.inverses, self.left)
+        return slopes
+
+    @cached_property
     def left(self) -> FloatArray:
         """Cross moments of what slopes of both arms leave in each, shape (2, d - 1): 0 where the arms' are alike.
 
         So a floor below an arm's eigenvalues bends no more than by what its slopes differ.
         """
-        both = self.within.sum(axis=0) / self.values
-        moments: FloatArray = self.within - self.arms.matrices @ both
+        moments: FloatArray = self.within - self.arms.matrices @ self.shared
         return moments
 
-    @property
+    @cached_property
     def adjusting(self) -> FloatArray:
         """By what an arm's cross moments enter (1 - p) b_1 + p b_0, shape (2, d - 1, d - 1)."""
         weighted: FloatArray = self.parts[::-1, None, None] * self.arms.inverses
@@ -119,13 +124,13 @@ class Moments:
         """Both arms together."""
         return Component(self.within.sum(axis=0), self.noise * math.sqrt(2))
 
-    @property
+    @cached_property
     def leaning(self) -> Component:
         """What leans the slopes towards those of the smaller arm: (1 - p) b_1 + p b_0 less those of both together.
 
         Its noise is that of the arms' cross moments, and of what sets their second moments apart.
         """
-        slopes = self.parts[::-1] @ self.own - self.within.sum(axis=0) / self.values
+        slopes = self.parts[::-1] @ self.own - self.shared
         beyond = self.adjusting - np.diag(1 / self.values)
         added = self.noise**2 * float(np.einsum("tij,i->", beyond**2, self.values))
         levers = SIGNS[:, None, None] * self.adjusting
@@ -173,9 +178,10 @@ def moments_from(released: FloatArray, summary: ArmSummary, units: int, recipe: 
     arms = alike(second.values, parts)
     if recipe.gram:
         middle = np.outer(centre, centre) + np.outer(between, between)
-        treated = (symmetric(both, d) + symmetric(difference_of_arms, d) / APART_WEIGHT) / 2
+        total = second_moment_matrix(both, d)
+        treated = (total + second_moment_matrix(difference_of_arms, d) / APART_WEIGHT) / 2
         treated -= units * parts[0] * np.outer(centres[0], centres[0])
-        sets_apart = treated - parts[0] * (symmetric(both, d) - units * middle)
+        sets_apart = treated - parts[0] * (total - units * middle)
         along = second.vectors.T @ sets_apart @ second.vectors
         own = noise * math.hypot(0.5 / APART_WEIGHT, parts[0] - 0.5)
         arms = arm_moments(along, second.values, parts, noise, own, recipe.constant)
@@ -228,7 +234,7 @@ def error_variance(moments: Moments, shrunk: Shrunk) -> float:
         # What this arm's cross moments enter the slopes by; its means of residuals by the centre of x besides.
         lever = both * inverse + leaning * adjusting
         variance += noise**2 * (distance.square(lever @ lever) + float(centre @ lever @ apart / MEANS_WEIGHT) ** 2)
-    slopes = np.vstack([moments.common.cross / values, moments.own])
+    slopes = np.vstack([moments.shared, moments.own])
     levers = np.concatenate([both * inverse[None], leaning * moments.parts[:, None, None] * moments.adjusting])
     variance += moved_by(slopes, levers, apart, distance, moments.second_factor * noise)
     levers = leaning * SIGNS[:, None, None] * moments.adjusting

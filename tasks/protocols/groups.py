@@ -175,7 +175,7 @@ def moments_of(
     across, differences = block.arm_across[side] / units, 1
     if joint.arms > 2:
         # Twice an arm's own sums less all others' with them is what they differ by.
-        both, rest = found.of(own), np.setdiff1d(np.arange(len(found.cross)), own)
+        both, rest = found.of(own), contrast.features.other_places
         cross, gram = 2 * cross - both.cross, 2 * gram - both.gram
         across, differences = 2 * across - found.gram[np.ix_(own, rest)], 2
     apart_by_arm = told_apart(found, own, cross, gram, one.share, factors)

@@ -14,9 +14,10 @@ from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
+from causalveil.tasks.models.triangles import symmetric, triangle_weights
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.regression.features import Features
-from causalveil.tasks.regression.moments import across_factor, line_factors, symmetric, triangle_weights
+from causalveil.tasks.regression.moments import across_factor, line_factors
 from causalveil.tasks.regression.scales import column_numbers, column_weights
 
 
@@ -168,7 +169,7 @@ def moment_sums(pieces: Pieces, joint: JointRecipe, contrasts: Sequence[GroupCon
     def made(contrast: GroupContrast) -> Callable[[CellRows], FloatArray]:
         features, codes = contrast.features, on_lattice(contrast.codes)
         upper, own = np.triu_indices(features.count), features.arm_places
-        of_own, rest = np.triu_indices(len(own)), np.setdiff1d(np.arange(features.count), own)
+        of_own, rest = np.triu_indices(len(own)), features.other_places
 
         def of(rows: CellRows) -> FloatArray:
             xs, rho = features.of(rows.x), on_lattice(contrast.residuals(rows))

@@ -82,6 +82,12 @@ class Features:
         """Places of the features whose moments release 2 has by arm as well: of all, of lines alone, or of none."""
         return np.arange(0) if self.by_arm is None else self.places(min(self.by_arm, self.basis))
 
+    @cached_property
+    def other_places(self) -> IntArray:
+        """Places of all other features."""
+        found: IntArray = np.setdiff1d(np.arange(self.count), self.arm_places)
+        return found
+
     @property
     def arm_radius(self) -> float:
         """No row of these features alone is longer: lines and products are cut apart."""

@@ -251,7 +251,7 @@ def _shares_products(features: Features | None, choice: Adjustment) -> bool:
         return False
     others = np.setdiff1d(np.arange(features.count), features.lines)
     treated, control = (line.slopes[others] for line in choice.lines)
-    return bool(((treated == control) & (treated != 0)).any())
+    return bool(treated.any()) and np.array_equal(treated, control)
 
 
 def _diagnostics(recipe: RegressionRecipe, found: ThreeReleases) -> dict[str, float | int | str | bool]:

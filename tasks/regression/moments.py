@@ -19,6 +19,7 @@ from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
+from causalveil.tasks.models.triangles import symmetric, triangle_weights
 from causalveil.tasks.regression.features import Features
 
 # By what the differences of the arms' Gram matrices and cross moments are multiplied; those of lines in a ball of their
@@ -81,8 +82,7 @@ def moment_sums(pieces: Pieces, features: Features, workers: int = 1) -> FloatAr
     The matrix is its upper triangle row by row; entries off the diagonal are multiplied by sqrt(2), so that the
     Euclidean norm of the triangle is the Frobenius norm of the matrix.
     """
-    d, scales, own = features.count, features.scales, features.arm_places
-    rest = np.setdiff1d(np.arange(d), own)
+    d, scales, own, rest = features.count, features.scales, features.arm_places, features.other_places
     upper, of_own, whole = np.triu_indices(d), np.triu_indices(len(own)), len(own) == d
     treated = on_lattice(np.array([-scales.share, 1 - scales.share]) / scales.larger)
 
@@ -198,15 +198,10 @@ class JointMoments:
         kept = np.isin(self.arm_places, places)
         one, other = (arm.of(np.flatnonzero(kept)) for arm in self.arms)
         across = self.across
-        if not kept.all() and (across is not None or not len(self.others)):
-            # Of these by all others, some of which had moments of each arm's own.
-            others = np.setdiff1d(np.arange(len(self.cross)), self.arm_places[kept])
-            wide = [np.zeros((len(self.arm_places), len(self.cross))) for _ in self.arms]
-            for place, (found, arm) in enumerate(zip(wide, self.arms, strict=True)):
-                found[:, self.arm_places] = arm.gram
-                if across is not None:
-                    found[:, self.others] = across[place]
-            across = wide[0][np.ix_(kept, others)], wide[1][np.ix_(kept, others)]
+        if not kept.all():
+            # Where all features had moments of each arm's own, their Gram matrices hold these by all others.
+            treated, control = (arm.gram[np.ix_(kept, ~kept)] for arm in self.arms)
+            across = None if len(self.others) else (treated, control)
         return replace(self, arms=(one, other), arm_places=self.arm_places[kept], across=across)
 
     def part_way(self, arm: JointMoments, share: float, part: float) -> JointMoments:
@@ -380,16 +375,3 @@ def of_arm(twice: JointMoments, share: float, factors: tuple[float, float]) -> J
         cross_error=twice.cross_error * math.hypot(1, 1 / of_cross) / (2 * share),
         gram_error=twice.gram_error * math.hypot(1, 1 / of_gram) / (2 * share),
     )
-
-
-def triangle_weights(size: int) -> FloatArray:
-    """By what entries of an upper triangle, row by row, are multiplied: those off the diagonal stand for two."""
-    upper = np.triu_indices(size)
-    return np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
-
-
-def symmetric(triangle: FloatArray, size: int) -> FloatArray:
-    """The matrix of an upper triangle, row by row."""
-    found = np.zeros((size, size))
-    found[np.triu_indices(size)] = triangle
-    return found + np.triu(found, 1).T

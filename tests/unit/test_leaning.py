@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from causalveil.tasks.aipw.leaning import SIGNS, Distance, alike, arm_moments, moved_by
 from causalveil.tasks.aipw.outcome_model import ArmSummary, arm_sums, slope_sums, summary_from
 from causalveil.tasks.aipw.recipe import Recipe
-from causalveil.tasks.aipw.slopes import Moments, moments_from, shrink, slopes_from
+from causalveil.tasks.aipw.slopes import moments_from, shrink, slopes_from
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
@@ -116,7 +117,7 @@ def test_a_flag_that_most_of_the_treated_have_leans_by_its_own_second_moments() 
     assert abs(scaled[0] - wanted[0]) < 0.02 * abs(wanted[0])
     assert abs(wrong[0] - wanted[0]) > 0.1 * abs(wanted[0])
     # Without their own second moments the arms' slopes miss it.
-    shared = Moments(**(vars(moments) | {"arms": alike(moments.values, moments.parts)}))
+    shared = replace(moments, arms=alike(moments.values, moments.parts))
     assert abs(shrink(shared).slopes[0] / made.radius - wanted[0]) > 0.05 * abs(wanted[0])
 
 

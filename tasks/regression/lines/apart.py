@@ -20,8 +20,6 @@ CLEAR, MOST_OFF = 2.0, 0.3
 # The parts of the way that are tried, from the end on while each makes this of the interval.
 NARROWER = 0.98
 OWN = (1.0, 0.85, 0.7, 0.55, 0.4, 0.25, 0.1)
-# Less than a tenth of what effects that differ do is left from here on.
-MOST_OF_THE_WAY = 0.7
 # This part of what slopes by arm are seen to move the estimate by is allowed for where products have none by arm.
 SHARED_PRODUCTS = 0.2
 

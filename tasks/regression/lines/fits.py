@@ -68,32 +68,29 @@ class Fits:
         treatment, those that fit lines of both arms would leave to its square what lines do.
         """
         both, moments = self.both, self.both.moments
-        fitted, across = _in_arms(both, share, own), across_arms(both, share, own)
+        across = across_arms(both, share, own)
+        # An arm's moments, by what D D' is multiplied there, and its covariance with features that serve both arms.
+        arms = [
+            (
+                moments.part_way(arm, part, own),
+                between_arms(both, part, own),
+                beside,
+                own * moments.across_error / (2 * part),
+            )
+            for arm, part, beside in zip(moments.arms or (), (share, 1 - share), across or (None, None), strict=True)
+        ]
+        fitted = [both.in_arm(*arm) for arm in arms]
         if across is not None:
             serving = Serving(both, across, share, own)
             kept = serving.kept(fitted)
             for last in [False] * ROUNDS + [True]:
-                fitted = _in_arms(both.with_others(*serving.of(fitted, kept if last else 1.0)), share, own)
+                served = both.with_others(*serving.of(fitted, kept if last else 1.0))
+                fitted = [served.in_arm(*arm) for arm in arms]
         treated, control = fitted
         # Squares of residuals are released of both arms together.
-        left_over = moments.square - share * treated.explained - (1 - share) * control.explained
-        residual = max(left_over, LEAST_RESIDUAL * moments.square)
+        left = moments.square - share * treated.explained - (1 - share) * control.explained
+        residual = max(left, LEAST_RESIDUAL * moments.square)
         return Fits(replace(treated, residual=residual), replace(control, residual=residual), self.both, own)
-
-
-def _in_arms(both: FittedMoments, share: float, own: float) -> list[FittedMoments]:
-    """Of treated and of controls, by slopes of both arms for the features that serve both."""
-    moments, parts = both.moments, (share, 1 - share)
-    found = zip(moments.arms or (), parts, across_arms(both, share, own) or (None, None), strict=True)
-    return [
-        both.in_arm(
-            moments.part_way(arm, part, own),
-            between_arms(both, part, own),
-            across,
-            own * moments.across_error / (2 * part),
-        )
-        for arm, part, across in found
-    ]
 
 
 def noise_variance(fits: Fits, scales: Scales, lean: tuple[float, float]) -> float:
