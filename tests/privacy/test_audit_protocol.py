@@ -26,9 +26,9 @@ from causalveil.tasks.regression import moments as of_moments
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.recipe import EFFECT
-from causalveil.tasks.regression.scales import Scales
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.protocol_help import in_cells, make_protocol
+from tests.regression_help import even_scales
 
 RUNS, EPSILON, DELTA = 2_500, "3", "0.01"
 UNITS, OUTCOMES, GROUPS = 1_000_000, 4, 2
@@ -53,16 +53,7 @@ def table(z: float, t: int, u: float, g: int) -> Pieces:
 
 def cases(made: JointRecipe) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     """Name -> mechanism, and the exact values on two neighbouring tables."""
-    scales = Scales(
-        share=0.5,
-        share_error=0.0,
-        means=(0.0, 0.0),
-        mean_errors=(0.0, 0.0),
-        spread=0.2,
-        centre=np.zeros(2),
-        deviation=np.full(2, 0.1),
-        centre_error=np.zeros(2),
-    )
+    scales = even_scales(2)
     contrast = GroupContrast(
         Features(made.one.columns, scales, Basis.linear, 1.25, by_arm=Basis.linear),
         np.zeros((2, OUTCOMES)), np.full(OUTCOMES, 0.6),

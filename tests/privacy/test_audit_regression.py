@@ -24,12 +24,12 @@ from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjustment import Adjustment
 from causalveil.tasks.regression.moments import moment_sums
 from causalveil.tasks.regression.recipe import EFFECT
-from causalveil.tasks.regression.scales import Scales, scale_sums
+from causalveil.tasks.regression.scales import scale_sums
 from causalveil.tasks.regression.scores import score_sums
 from tests.aipw_help import in_memory
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.neighbours import neighbour
-from tests.regression_help import in_rows, make_regression
+from tests.regression_help import even_scales, in_rows, make_regression
 
 RUNS, EPSILON, DELTA = 2_500, "3", "0.01"
 UNITS = 100_000
@@ -47,16 +47,7 @@ def cases(delta: str) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     made = recipe(study, sizes_of(study, UNITS))
     # Shares of the budget are beyond what some thousand runs can tell.
     dear = replace(made, scales=study.privacy.cost, moments=study.privacy.cost, effect=study.privacy.cost, by_arm=False)
-    scales = Scales(
-        share=0.5,
-        share_error=0.0,
-        means=(0.0, 0.0),
-        mean_errors=(0.0, 0.0),
-        spread=0.2,
-        centre=np.zeros(2),
-        deviation=np.full(2, 0.1),
-        centre_error=np.zeros(2),
-    )
+    scales = even_scales(2)
     features = Features(made.columns, scales, Basis.linear, 1.25)
     nothing = np.zeros(2)
     choice = Adjustment(nothing, nothing, nothing, 0.0, 0.0, (0.5, 0.5), 1.0, 4.0, 0.0, 0.0, False)
@@ -132,16 +123,7 @@ def test_a_gram_matrix_that_weighs_more_is_caught() -> None:
     """A mutant that releases eight times the matrix at the noise of sqrt(8): rows at right angles tell it."""
     mechanism, _ = cases(DELTA)["moments"]
     made = recipe(make_regression(2, basis="linear"), sizes_of(make_regression(2), UNITS))
-    scales = Scales(
-        share=0.5,
-        share_error=0.0,
-        means=(0.0, 0.0),
-        mean_errors=(0.0, 0.0),
-        spread=0.2,
-        centre=np.zeros(2),
-        deviation=np.full(2, 0.1),
-        centre_error=np.zeros(2),
-    )
+    scales = even_scales(2)
     features = Features(made.columns, scales, Basis.linear, 1.25)
     exact = [moment_sums(in_memory([table(z, 1, 0.0)]), features) for z in ([1.0, 0.0], [0.0, 1.0])]
     weighted = [np.concatenate([value[:5], 8 * value[5:]]) for value in exact]

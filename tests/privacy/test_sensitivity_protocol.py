@@ -29,8 +29,8 @@ from causalveil.tasks.protocols.sums import GroupContrast, moment_sums, scale_su
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import across_factor, line_factors
-from causalveil.tasks.regression.scales import Scales
 from tests.protocol_help import make_protocol
+from tests.regression_help import uneven_scales
 
 UNITS = 5_000_000
 corner = st.one_of(st.floats(-1, 1, allow_nan=False), st.sampled_from([-1.0, 0.0, 1.0]))
@@ -91,22 +91,9 @@ def bound(mechanism: Any) -> float:
     return float(value)
 
 
-def scales_of(columns: int) -> Scales:
-    return Scales(
-        share=0.3,
-        share_error=0.0,
-        means=(0.2, -0.3),
-        mean_errors=(0.0, 0.0),
-        spread=0.3,
-        centre=np.full(columns, 0.1),
-        deviation=np.linspace(0.2, 0.4, columns),
-        centre_error=np.zeros(columns),
-    )
-
-
 def contrasts_of(joint: JointRecipe) -> list[GroupContrast]:
     told = Basis.linear if joint.one.by_arm else None
-    features = Features(joint.one.columns, scales_of(len(joint.one.columns.kept)), Basis.linear, 1.25, by_arm=told)
+    features = Features(joint.one.columns, uneven_scales(len(joint.one.columns.kept)), Basis.linear, 1.25, by_arm=told)
     q = len(joint.weights)
     codes = np.array([[-0.3], [0.7]]) / 0.7 if joint.arms == 2 else np.eye(joint.arms)
     return [GroupContrast(features, np.full((joint.arms, q), 0.1), np.full(q, 0.6), codes)] * joint.groups
@@ -140,7 +127,7 @@ def test_arms_told_apart_move_release_2_by_no_more_than_3(basis: Basis, groups: 
     joint = joint_of(3, groups, arms)
     joint = replace(joint, one=replace(joint.one, by_arm=True, basis=basis))
     d = len(joint.one.columns.kept)
-    features = Features(joint.one.columns, scales_of(d), basis, 1.25, by_arm=Basis.linear)
+    features = Features(joint.one.columns, uneven_scales(d), basis, 1.25, by_arm=Basis.linear)
     random, largest, w = np.random.default_rng(groups), 0.0, np.array(joint.weights)
     of_cross, of_gram = line_factors(features, arms)
     own, count = features.arm_places, features.count

@@ -42,7 +42,7 @@ from causalveil.tasks.regression.scales import Scales, scale_sums
 from causalveil.tasks.regression.scores import score_sums
 from tests.aipw_help import in_memory
 from tests.neighbours import neighbour
-from tests.regression_help import make_regression
+from tests.regression_help import make_regression, uneven_scales
 
 UNITS = 1_000_000
 corner = st.one_of(st.floats(-1, 1, allow_nan=False), st.sampled_from([-1.0, 0.0, 1.0]))
@@ -86,17 +86,7 @@ def table(draw: st.DrawFn, study: RegressionStudy, size: int) -> Rows:
 
 
 def scales_of(study: RegressionStudy, share: float = 0.3, shift: float = 0.1, deviation: float = 0.2) -> Scales:
-    columns = len(Columns.of(study).kept)
-    return Scales(
-        share=share,
-        share_error=0.0,
-        means=(0.2, -0.3),
-        mean_errors=(0.0, 0.0),
-        spread=0.3,
-        centre=np.full(columns, shift),
-        deviation=np.linspace(deviation, 2 * deviation, columns),
-        centre_error=np.zeros(columns),
-    )
+    return uneven_scales(len(Columns.of(study).kept), share, shift, deviation)
 
 
 def moved(sums: Any, rows: Rows, other: Rows) -> FloatArray:

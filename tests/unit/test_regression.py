@@ -47,7 +47,7 @@ from causalveil.tasks.regression.scales import Scales, arm_mean, scale_sums, sca
 from causalveil.tasks.regression.scores import score_sums, scores
 from causalveil.tasks.regression.stand_in import expected_scales
 from tests.aipw_help import in_memory
-from tests.regression_help import analysed, in_rows, make_regression
+from tests.regression_help import analysed, even_scales, in_rows, make_regression
 
 
 def confounded(n: int, p: int = 3, seed: int = 0, modified: float = 0.0) -> Rows:
@@ -147,16 +147,7 @@ def test_the_bias_of_noise_on_the_gram_matrix_is_taken_off(spread: tuple[float, 
     """
     random, d, share = np.random.default_rng(2), 8, 0.5
     study = make_regression(2)
-    scales = Scales(
-        share=share,
-        share_error=0.0,
-        means=(0.0, 0.0),
-        mean_errors=(0.0, 0.0),
-        spread=0.3,
-        centre=np.zeros(2),
-        deviation=np.ones(2),
-        centre_error=np.zeros(2),
-    )
+    scales = even_scales(2, share=share, spread=0.3, deviation=np.ones(2))
     slopes, weights = np.linspace(1, 0.3, d), np.linspace(0.5, 0.2, d)
     gram = np.diag(np.linspace(*spread, d))
     apart = gram @ weights
@@ -208,17 +199,7 @@ def test_a_biased_error_stays_within_its_quantile(bias: float, confidence: float
 
 
 def test_scores_are_cut_further_out_the_more_people_there_are() -> None:
-    nothing = np.zeros(0)
-    even = Scales(
-        share=0.5,
-        share_error=0.0,
-        means=(0.1, 0.0),
-        mean_errors=(0.0, 0.0),
-        spread=0.2,
-        centre=nothing,
-        deviation=nothing,
-        centre_error=nothing,
-    )
+    even = even_scales(0, means=(0.1, 0.0))
     cuts = [score_cut(n, 10.0, even) for n in (100, 10_000, 10**6, 10**9)]
     assert cuts == sorted(cuts)
     assert 4 <= cuts[0] <= cuts[-1] <= 60
@@ -277,16 +258,7 @@ def test_columns_of_every_kind() -> None:
     assert columns.features(Basis.squares) == 5 + 1
     features = Features(
         columns,
-        Scales(
-            share=0.5,
-            share_error=0,
-            means=(0, 0),
-            mean_errors=(0, 0),
-            spread=0.3,
-            centre=np.zeros(5),
-            deviation=np.ones(5),
-            centre_error=np.zeros(5),
-        ),
+        even_scales(5, spread=0.3, deviation=np.ones(5)),
         Basis.pairs,
         1.25,
     )
