@@ -18,7 +18,7 @@ from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, vector_mechanism
 from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
-from causalveil.tasks.regression.moments import SENSITIVITY, SENSITIVITY_BY_ARM, as_halves, line_factors, moment_numbers
+from causalveil.tasks.regression.moments import SENSITIVITY, SENSITIVITY_BY_ARM, arm_factors, as_halves, moment_numbers
 from causalveil.tasks.regression.recipe import EFFECT, MOMENTS, SCALES, RegressionRecipe
 from causalveil.tasks.regression.scales import Scales, column_numbers
 
@@ -152,7 +152,7 @@ class CellRecipe(RegressionRecipe):
 
     def arm_factors(self, features: Features) -> tuple[float, float]:
         """Lines lie in a ball of their own, whatever stands beside them (section 2)."""
-        factors = line_factors(features, self.joint.arms)
+        factors = arm_factors(features)
         return factors if self.joint.arms == 2 else as_halves(factors)
 
     def own_noise(self, noise: float) -> float:

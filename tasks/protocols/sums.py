@@ -17,7 +17,7 @@ from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
 from causalveil.tasks.models.triangles import symmetric, triangle_weights
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.regression.features import Features
-from causalveil.tasks.regression.moments import across_factor, line_factors
+from causalveil.tasks.regression.moments import across_factor, arm_factors
 from causalveil.tasks.regression.scales import column_numbers, column_weights
 
 
@@ -130,7 +130,7 @@ class MomentBlock:
 
 def _moment_weights(joint: JointRecipe, features: Features) -> FloatArray:
     w, d, own = np.array(joint.weights), features.count, len(features.arm_places)
-    of_cross, of_gram = line_factors(features, joint.arms) if own else (1.0, 1.0)
+    of_cross, of_gram = arm_factors(features) if own else (1.0, 1.0)
     both = [np.repeat(w, d), np.ones(joint.sides * d), w, triangle_weights(d)]
     by_arm = [of_cross * np.repeat(w, own)] * joint.sides + [of_gram * triangle_weights(own)] * joint.sides
     return np.concatenate([*both, *by_arm, np.full(joint.sides * own * (d - own), across_factor(features))])

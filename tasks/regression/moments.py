@@ -3,9 +3,9 @@
 Rows xs in the unit ball, rho = (u - m_t)/L cut to [-1, 1], tau = (t - p)/max(p, 1 - p): the vector (sum xs rho,
 sum xs tau, sum rho^2, sum xs xs') with the Frobenius norm for the matrix has sensitivity sqrt(8), which is what its
 first two parts have at opposite rows alone. With s = 1 for treated and -1 for controls, (sum s xs xs'/2, sum .49 s xs
-rho) beside it tell the arms apart and make that 3. So do (sum .37 s zs zs', sum .27 s zs rho, sum .2 s zs vs') with zs
-the lines alone and vs squares and products, each in a unit ball of their own, where products are too noisy to be told
-apart (``docs/proofs/regression.md``, section 2).
+rho) beside it tell the arms apart and make that 3. So do .352 (sum s zs rho, sum s zs zs', sum s zs vs'), with
+zs the lines alone and vs squares and products, each in a unit ball of their own, where products are too noisy to be
+told apart (``docs/proofs/regression.md``, section 2).
 """
 
 from __future__ import annotations
@@ -22,14 +22,10 @@ from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
 from causalveil.tasks.models.triangles import symmetric, triangle_weights
 from causalveil.tasks.regression.features import Features
 
-# By what the differences of the arms' Gram matrices and cross moments are multiplied; those of lines in a ball of their
-# own; and those of lines beside squares and products, with these too.
+# By what the differences of the arms' Gram matrices and cross moments are multiplied, and those of lines in a ball of
+# their own with residuals, with themselves and with squares and products.
 ARM_GRAM, ARM_CROSS = 0.5, 0.49
-LINE_GRAM, LINE_CROSS = 0.4, 0.3
-BESIDE_GRAM, BESIDE_CROSS, ACROSS = 0.37, 0.27, 0.2
-# Of more than two arms the same of each arm's own Gram matrix and cross moments, of lines and of lines beside others.
-EACH_GRAM, EACH_CROSS = 0.5, 0.35
-EACH_BESIDE_GRAM, EACH_BESIDE_CROSS = 0.46, 0.32
+LINE_FACTOR = 0.352
 # The sensitivities without and with them.
 SENSITIVITY, SENSITIVITY_BY_ARM = math.sqrt(8), 3.0
 # The mean square of residuals is taken to be at least half its noise and so much.
@@ -44,26 +40,19 @@ def moment_numbers(features: int, by_arm: int = 0) -> int:
 
 
 def arm_factors(features: Features) -> tuple[float, float]:
-    """By what the arms' differences are multiplied: of cross moments, and of Gram matrices."""
-    return (ARM_CROSS, ARM_GRAM) if len(features.arm_places) == features.count else line_factors(features)
+    """By what the arms' differences are multiplied: of cross moments, and of Gram matrices.
 
-
-def line_factors(features: Features, arms: int = 2) -> tuple[float, float]:
-    """The same where what is told apart lies in a ball of its own, which adds 1 to any squared sensitivity.
-
-    Of more than two ``arms`` they are those of each arm's own sums.
+    Of more than two arms each arm's own sums are.
     """
     if len(features.arm_places) == features.count:
-        cross, gram = (LINE_CROSS, LINE_GRAM) if arms == 2 else (EACH_CROSS, EACH_GRAM)
-    else:
-        cross, gram = (BESIDE_CROSS, BESIDE_GRAM) if arms == 2 else (EACH_BESIDE_CROSS, EACH_BESIDE_GRAM)
-    return cross / features.arm_radius, gram / features.arm_radius**2
+        return ARM_CROSS, ARM_GRAM
+    return LINE_FACTOR / features.arm_radius, LINE_FACTOR / features.arm_radius**2
 
 
 def across_factor(features: Features) -> float:
     """By what the arms' differences of lines with squares and products are multiplied, each in a ball of its own."""
     own, count = len(features.arm_places), features.count
-    return ACROSS * count / math.sqrt(own * (count - own)) if 0 < own < count else 0.0
+    return LINE_FACTOR * count / math.sqrt(own * (count - own)) if 0 < own < count else 0.0
 
 
 def as_halves(factors: tuple[float, float]) -> tuple[float, float]:

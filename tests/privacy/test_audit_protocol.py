@@ -102,7 +102,7 @@ def test_outcomes_that_are_not_weighted_are_caught(name: str) -> None:
 
 def test_arms_that_are_told_apart_without_noise_of_their_own_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """A mutant whose arms' differences are ten times as large, which adds 100 to squared distances, not 1."""
-    monkeypatch.setattr(of_moments, "LINE_GRAM", 10 * of_moments.LINE_GRAM)
-    monkeypatch.setattr(of_moments, "LINE_CROSS", 10 * of_moments.LINE_CROSS)
+    monkeypatch.setattr(of_moments, "ARM_GRAM", 10 * of_moments.ARM_GRAM)
+    monkeypatch.setattr(of_moments, "ARM_CROSS", 10 * of_moments.ARM_CROSS)
     mechanism, exact = cases(joint())["moments"]
     assert audited(mechanism, exact) > float(mechanism.cost.epsilon)
