@@ -14,7 +14,7 @@ from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import beside
 from causalveil.tasks.regression.lines.adjustment import ALIKE_WIDTH, Adjustment, expected_width, judged_width
-from causalveil.tasks.regression.lines.kept import PAIRS_WIDTH, adjusted_by, richest
+from causalveil.tasks.regression.lines.kept import ENTER_WIDTH, adjusted_by, richest
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import Scales
 from causalveil.tasks.regression.skewed import drowned
@@ -23,6 +23,8 @@ from causalveil.tasks.regression.stand_in import expected_moments
 # Where one arm is small, a richer basis with slopes of each arm is taken where it is at most this much wider than
 # plainer ones, and where slopes are expected to go so far of the way to each arm's own.
 WHOLE_WIDTH, LEAST_OWN = 1.2, 0.7
+# Beside lines of each arm a constant stands with products where rho is below this and the interval hardly wider.
+CONSTANT_BESIDE, CONSTANT_WIDTH = 0.1, 1.01
 
 
 def features_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) -> Features:
@@ -70,7 +72,7 @@ def _basis_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) ->
         # Of a number whose deviation noise hides, the square is a constant, which moves the arms' means.
         return by(Basis.linear)
     found = [by(basis) for basis in features.columns.bases(features.basis)]
-    return found[richest([_width_by(study, plan, scales, one) for one in found])]
+    return found[richest([_width_by(study, plan, scales, one) for one in found], ENTER_WIDTH)]
 
 
 def told_apart(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, features: Features) -> Features:
@@ -83,17 +85,24 @@ def told_apart(study: RegressionStudy, plan: RegressionRecipe, scales: Scales, f
     if not plan.by_arm or features.by_arm is not None:
         return features
 
-    def judged(basis: Basis | None) -> float:
-        return _width_by(study, plan, scales, replace(features, by_arm=basis), judged_width)
+    def judged(some: Features) -> float:
+        return _width_by(study, plan, scales, some, judged_width)
 
-    bases: list[Basis | None] = [Basis.linear, None]
-    widths = [judged(basis) for basis in bases]
+    found = [replace(features, by_arm=Basis.linear), features]
+    widths = [judged(some) for some in found]
+    if not features.constant and features.basis > Basis.linear and plan.noise_ratio(features.count) <= CONSTANT_BESIDE:
+        # Beside lines of each arm means of products enter what sets the arms apart.
+        centred = replace(found[0], constant=True)
+        width = judged(centred)
+        if width <= CONSTANT_WIDTH * widths[0]:
+            found[0], widths[0] = centred, width
     if features.constant and features.basis > Basis.linear:
-        whole = judged(features.basis)
+        whole = replace(features, by_arm=features.basis)
+        width = judged(whole)
         # Where no lines of each arm may stand beside products all are told apart if that costs next to nothing.
-        if beside(scales) or whole <= PAIRS_WIDTH * widths[1] / (1 + ALIKE_WIDTH):
-            bases, widths = [features.basis, *bases], [whole, *widths]
-    return replace(features, by_arm=bases[richest(widths)])
+        if beside(scales) or width <= ENTER_WIDTH * widths[1] / (1 + ALIKE_WIDTH):
+            found, widths = [whole, *found], [width, *widths]
+    return found[richest(widths, ENTER_WIDTH)]
 
 
 def _width_by(

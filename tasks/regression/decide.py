@@ -16,7 +16,7 @@ from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import unadjusted
 from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen, expected_width, judged_width
-from causalveil.tasks.regression.lines.kept import adjusted_by, richest
+from causalveil.tasks.regression.lines.kept import ENTER_WIDTH, adjusted_by, richest
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.recipe import PARTLY, Judged, RegressionRecipe, arms_recipe, full_recipe, itself
 from causalveil.tasks.regression.scales import Scales
@@ -69,7 +69,7 @@ def _recipe(asked: _Asked) -> RegressionRecipe:
     # Judged as if products stay: where they would be left out again, their noise is not worth it.
     bases = full.columns.bases(full.basis) if study.estimator.basis == "auto" else [full.basis]
     found = [_expected_choice(study, judged(replace(full, basis=basis)), keep=True) for basis in bases]
-    place = richest([width for _, width in found])
+    place = richest([width for _, width in found], ENTER_WIDTH)
     full, (choice, width) = replace(full, basis=bases[place]), found[place]
     if not choice.adjusted:
         return arms

@@ -19,7 +19,7 @@ from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe
-from causalveil.tasks.regression.lines.kept import PAIRS_WIDTH
+from causalveil.tasks.regression.lines.kept import ENTER_WIDTH
 from tests.ledger_help import assert_agreed
 from tests.studies import refused, write_study
 
@@ -145,7 +145,7 @@ def test_more_people_or_budget_never_widen(case: str) -> None:
     for line in lines:
         for (before, was), (after, is_) in pairwise(line):
             entered = is_ and not was
-            assert after <= before * (PAIRS_WIDTH if entered else 1 + 1e-9)
+            assert after <= before * (ENTER_WIDTH if entered else 1 + 1e-9)
     assert table[-1][-1][0] < table[0][0][0] / 100
 
 

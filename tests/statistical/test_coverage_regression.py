@@ -6,6 +6,7 @@ fail once in 2,000 times, by the binomial law.
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -122,6 +123,21 @@ def _by_number(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatAr
     return z, t, z @ [1, 0.5, 0.5, 0, 0] + (1 + z[:, 0]) * t + random.normal(size=n)
 
 
+def _by_square(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The effect is 1 + .4 (z^2 - 1) and rises with another number, both of which drive treatment; E = 1."""
+    z = random.normal(size=(n, 4))
+    t = (random.random(n) < 1 / (1 + np.exp(0.4 - 0.7 * z[:, 0] + 0.4 * z[:, 1]))).astype(np.float64)
+    y = z[:, 0] + 0.6 * z[:, 1] + (1 + 0.4 * (z[:, 0] ** 2 - 1) + 0.4 * z[:, 1]) * t
+    return z, t, y + random.normal(size=n)
+
+
+def _by_product(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """The effect is 1 + .5 (z z' - .3), and both numbers, whose correlation is .3, drive treatment; E = 1."""
+    z = math.sqrt(0.3) * random.normal(size=(n, 1)) + math.sqrt(0.7) * random.normal(size=(n, 4))
+    t = (random.random(n) < 1 / (1 + np.exp(0.4 - 0.6 * z[:, 0] - 0.5 * z[:, 1]))).astype(np.float64)
+    return z, t, z[:, 0] + 0.5 * z[:, 2] + (1 + 0.5 * (z[:, 0] * z[:, 1] - 0.3)) * t + random.normal(size=n)
+
+
 def _undeclared(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Wards and habits as words; .4 % lie in a ward that nobody declared, most treated and 3 higher; E = 1."""
     age, ward, habit = random.normal(size=n), random.choice(4, n, p=[0.4, 0.3, 0.2, 0.1]), random.integers(0, 3, n)
@@ -178,6 +194,22 @@ UNFORESEEN = {
         {f"z{place}": {"lower": -4, "upper": 4} for place in range(5)},
         _by_number,
     ),
+    "by-square": KnownPopulation(
+        "by-square",
+        "an effect by a square",
+        1,
+        (-15, 25),
+        {f"z{place}": {"lower": -4, "upper": 4} for place in range(4)},
+        _by_square,
+    ),
+    "by-product": KnownPopulation(
+        "by-product",
+        "an effect by a product",
+        1,
+        (-15, 20),
+        {f"z{place}": {"lower": -4, "upper": 4} for place in range(4)},
+        _by_product,
+    ),
     "undeclared": KnownPopulation(
         "undeclared",
         "a ward that nobody declared",
@@ -216,6 +248,9 @@ UNFORESEEN = {
         ("few", 20_000, "1", "1e-6"),
         ("few", 200_000, "0.5", "1e-6"),
         ("by-dose", 200_000, "1", "1e-6"),
+        ("by-dose", 20_000, "1", "1e-6"),
+        ("by-square", 20_000, "4", "1e-6"),
+        ("by-product", 20_000, "1", "1e-6"),
         ("by-number", 20_000, "4", "1e-6"),
         ("by-number", 200_000, "1", "1e-6"),
         ("undeclared", 40_000, "1", "1e-6"),
@@ -229,7 +264,9 @@ def test_effects_by_a_flag_and_rare_events_are_covered(name: str, units: int, ep
     """40 runs: at least 32 intervals hold the truth. With one line for both arms and events cut at three deviations, as
     they once were, none did of the first, two thirds of the first events and none of the other two; of the other flags
     .2 to .5 did where slopes by arm were all or nothing. Of effects by a dose .7 did where lines alone were told apart;
-    of those by a number .45 and none where products had slopes that fit lines of both arms.
+    of those by a number .45 and none where products had slopes that fit lines of both arms; of those by a square none
+    where weights balanced products of both arms together, of those by a product none where products went that widen the
+    interval by a tenth.
     """
     trial = UNFORESEEN[name].trial
     cell = run_cell(UNFORESEEN[name], {"name": "regression", "trial": trial}, units, epsilon, delta, runs=40)

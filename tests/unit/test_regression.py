@@ -38,8 +38,9 @@ from causalveil.tasks.regression.interval import (
 )
 from causalveil.tasks.regression.lines.adjust import adjust, score_cut
 from causalveil.tasks.regression.lines.adjustment import biased_quantile, leaning
-from causalveil.tasks.regression.lines.fits import Fits
-from causalveil.tasks.regression.lines.kept import PAIRS_WIDTH
+from causalveil.tasks.regression.lines.fits import Fits, over_arms
+from causalveil.tasks.regression.lines.fitted import FittedMoments, OwnMoments
+from causalveil.tasks.regression.lines.kept import ENTER_WIDTH
 from causalveil.tasks.regression.lines.spectrum import Spectrum, gram_variance
 from causalveil.tasks.regression.moments import JointMoments, moment_sums, moments_from
 from causalveil.tasks.regression.recipe import MOMENTS, SCALES
@@ -50,11 +51,11 @@ from tests.aipw_help import in_memory
 from tests.regression_help import analysed, even_scales, in_rows, make_regression
 
 
-def confounded(n: int, p: int = 3, seed: int = 0, modified: float = 0.0) -> Rows:
-    """Rows with an effect of .2 + modified * index on u, and an index that confounds."""
+def confounded(n: int, p: int = 3, seed: int = 0, modified: float = 0.0, products: float = 0.0) -> Rows:
+    """Rows with an effect of .2 + modified * index on u, and an index that confounds, by a product as well."""
     random = np.random.default_rng(seed)
     z = random.uniform(-1, 1, (n, p))
-    index = z.sum(axis=1) / math.sqrt(p / 3)
+    index = z.sum(axis=1) / math.sqrt(p / 3) + products * z[:, 0] * z[:, 1]
     t = (random.random(n) < 1 / (1 + np.exp(-index - 0.3))).astype(np.uint8)
     u = 0.2 * t + (0.1 + modified * t) * index + random.uniform(-0.2, 0.2, n) - 0.1
     return in_rows(z, t, np.clip(u, -1, 1))
@@ -321,7 +322,7 @@ def test_more_people_or_epsilon_never_widen_what_is_expected(p: int, delta: str)
 
     rich = np.array([[richness(one) for one in row] for row in found])
     for wide, bases in ((widths, rich), (widths.T, rich.T)):
-        allowed = np.where(bases[1:] != bases[:-1], PAIRS_WIDTH, 1.02)
+        allowed = np.where(bases[1:] != bases[:-1], ENTER_WIDTH, 1.02)
         assert np.all(wide[1:] <= allowed * wide[:-1])
 
 
@@ -376,6 +377,34 @@ def test_products_enter_only_where_the_first_release_shows_that_they_pay() -> No
         for share in (0.5, 0.07, 0.015)
     ]
     assert bases == [Basis.pairs, Basis.squares, Basis.linear]
+
+
+def test_a_constant_takes_up_means_of_products_beside_lines_of_each_arm() -> None:
+    """Wherever rho allows it: without it what tells lines by products apart has these means, times the arms' distance.
+
+    20,000 rows without noise, products of mean .1: covariances of each arm are their own with a constant alone.
+    """
+    study = make_regression(4, epsilon="1")
+    for n, constant in ((20_000, False), (60_000, True)):
+        plan = recipe(study, sizes_of(study, n))
+        features = features_of(study, plan, expected_scales(study, plan, n, StandIn()))
+        assert (features.basis, features.by_arm, features.constant) == (Basis.pairs, Basis.linear, constant)
+    random, n = np.random.default_rng(0), 20_000
+    z = random.uniform(-1, 1, (n, 1)) * 0.7 + random.uniform(-1, 1, (n, 3)) * 0.3
+    t = (random.random(n) < 1 / (1 + np.exp(-3 * z[:, 0]))).astype(np.uint8)
+    rows = in_rows(z, t, np.clip(z[:, 0] / 2, -1, 1))
+    _, plain, _ = without_noise(rows, make_regression(3, basis="pairs"))
+    off = []
+    for constant in (False, True):
+        features = replace(plain, basis=Basis.pairs, by_arm=Basis.linear, constant=constant)
+        moments = moments_from(moment_sums(in_memory([rows]), features), n, 1e-9, features)
+        moments = moments.centred()[0] if constant else moments
+        assert moments.across is not None
+        xs, lines, others = features.of(rows.x), moments.arm_places, moments.others
+        own = xs[t == 1] - xs[t == 1].mean(axis=0)
+        said = moments.across[0] - (1 - t.mean()) ** 2 * np.outer(moments.apart[lines], moments.apart[others])
+        off.append(np.abs(said - (own.T @ own / t.sum())[np.ix_(lines, others)]).max())
+    assert off[1] < 0.2 * off[0]
 
 
 def test_an_unadjusted_study_of_a_trial_finds_its_effect() -> None:
@@ -650,7 +679,7 @@ def test_an_arms_moments_go_part_of_the_way_with_the_noise_that_this_leaves() ->
 
 
 def test_lines_by_arm_beside_products_that_serve_both_solve_what_these_leave() -> None:
-    """20,000 rows without noise: products have one slope and weight for both arms, lines solve each arm's equations,
+    """20,000 rows without noise: products have one slope for both arms, lines and weights solve each arm's equations,
     and slopes of products those of both arms together.
     """
     study, rows = make_regression(3, basis="pairs"), confounded(20_000, modified=0.1)
@@ -661,25 +690,100 @@ def test_lines_by_arm_beside_products_that_serve_both_solve_what_these_leave() -
     fits, lines, others = both.apart(scales.share, 1.0), features.lines, np.arange(3, features.count)
     xs, arms = features.of(rows.x), [rows.t == 1, rows.t == 0]
     apart = xs[arms[0]].mean(axis=0) - xs[arms[1]].mean(axis=0)
-    across, left = both.both.covariance[np.ix_(lines, others)], both.both.covariance[others] @ both.both.slopes
+    left, balanced = (both.both.covariance[others] @ vector for vector in (both.both.slopes, both.both.weights))
+    within = both.both.covariance[np.ix_(others, others)]
     assert np.array_equal(fits.treated.slopes[others], fits.control.slopes[others])
     for fitted, arm in zip(fits, arms, strict=True):
         own = xs[arm][:, lines] - xs[arm][:, lines].mean(axis=0)
         gram, cross = own.T @ own / arm.sum(), own.T @ scales.residuals(rows)[arm] / arm.sum()
-        assert np.array_equal(fitted.weights[others], both.both.weights[others])
         slopes, weights = fitted.slopes, fitted.weights
         beside = own.T @ (xs[arm][:, others] - xs[arm][:, others].mean(axis=0)) / arm.sum()
         assert gram @ slopes[lines] + beside @ slopes[others] == pytest.approx(cross, rel=0.02, abs=1e-4)
         left = left - arm.mean() * (beside.T @ slopes[lines])
-        assert gram @ weights[lines] + across @ weights[others] == pytest.approx(apart[lines], rel=0.02, abs=1e-4)
+        assert gram @ weights[lines] + beside @ weights[others] == pytest.approx(apart[lines], rel=0.02, abs=1e-4)
+        # Weights of both arms together leave up to .01 of these features out of balance.
+        assert np.abs(balanced - beside.T @ both.both.weights[lines] - within @ both.both.weights[others]).max() > 0.005
+        assert beside.T @ weights[lines] + within @ weights[others] == pytest.approx(balanced, abs=1e-3)
     # Each round leaves about a quarter of what slopes of both arms together leave, 1e-3 here.
-    within = both.both.covariance[np.ix_(others, others)]
     assert left == pytest.approx(within @ fits.treated.slopes[others], abs=5e-5)
     assert np.abs(fits.treated.slopes[lines] - fits.control.slopes[lines]).min() > 0.1
     # A way of no length is that of both arms; with all features by arm it is that of each alone.
     near = both.apart(scales.share, 1e-6)
     assert near.treated.slopes == pytest.approx(both.both.slopes, abs=1e-4)
     assert near.treated.product_variance == pytest.approx(both.both.product_variance, rel=1e-3)
+
+
+@pytest.mark.parametrize(("modified", "products", "times"), [(0.1, 0.0, 4), (0.0, 1.5, 9)])
+def test_noise_in_lines_beside_products_moves_the_estimate_by_as_much_as_is_said(
+    modified: float, products: float, times: float
+) -> None:
+    """200 seeded draws, 20,000 rows: mean within three standard errors and a fifth, deviation no larger than said.
+
+    Noise of three times the deviation is not resolved.
+    """
+    study, rows = make_regression(3, basis="pairs"), confounded(20_000, modified=modified, products=products)
+    scales, features, _ = without_noise(rows, study)
+    n, p, random, noise = len(rows), scales.share, np.random.default_rng(0), 2e-4
+
+    def of(told: Basis) -> JointMoments:
+        some = replace(features, basis=Basis.pairs, by_arm=told)
+        return moments_from(moment_sums(in_memory([rows]), some), n, 1e-9, some)
+
+    whole, exact = Fits.alike(of(Basis.pairs), p).apart(p, 1.0), of(Basis.linear)
+    assert exact.across is not None
+
+    def off(fits: Fits) -> float:
+        return sum(
+            k * float((true.slopes - arm.slopes) @ (exact.apart - true.covariance @ arm.weights))
+            for k, true, arm in zip((1 - p, p), whole, fits, strict=True)
+        )
+
+    quiet, errors, means, said = off(Fits.alike(exact, p).apart(p, 1.0)), [], [], []
+    for _ in range(200):
+        blur = noise * random.normal(size=exact.across[0].shape)
+        across = exact.across[0] + blur / (2 * p), exact.across[1] - blur / (2 * (1 - p))
+        fits = Fits.alike(replace(exact, across=across, across_error=noise), p).apart(p, 1.0)
+        errors.append(off(fits) - quiet)
+        means.append(over_arms((1 - p, p), (arm.gram_bias for arm in fits)))
+        said.append(over_arms((1 - p, p), (math.sqrt(arm.product_variance) for arm in fits)))
+    allowed = 3 * np.std(errors) / math.sqrt(200) + 0.2 * abs(np.mean(errors))
+    assert abs(np.mean(errors)) > allowed
+    assert np.mean(means) == pytest.approx(np.mean(errors), abs=allowed)
+    assert np.std(errors) <= np.mean(said) <= times * np.std(errors)
+    assert fits.resolved
+    assert not Fits.alike(replace(exact, across_error=3 * noise), p).apart(p, 1.0).resolved
+
+
+def test_noise_in_lines_beside_products_is_noise_in_what_these_account_for() -> None:
+    """An arm's lines are noisier by what slopes of products make of it, and so are its weights."""
+    study, rows = make_regression(3, basis="pairs"), confounded(5_000, products=1.0)
+    _, features, _ = without_noise(rows, study)
+    features = replace(features, basis=Basis.pairs, by_arm=Basis.linear)
+    moments = moments_from(moment_sums(in_memory([rows]), features), len(rows), 1.0, features)
+    both, own = FittedMoments.of(moments, 0.25), moments.of(moments.arm_places).without_arms()
+    lines, others = moments.arm_places, moments.others
+    clear = OwnMoments(own, 0.25, both.covariance[np.ix_(lines, others)], 0.0)
+    blurred, nothing = replace(clear, blur=0.01), np.zeros(len(others))
+    size = float(np.linalg.norm(both.slopes[others]))
+    assert both.in_arm(blurred).cross_error == pytest.approx(math.hypot(own.cross_error, 0.01 * size))
+    for one in (both.with_slopes(nothing, 0.0), both.with_weights(nothing)):
+        assert one.in_arm(blurred).product_variance > 1.01 * one.in_arm(clear).product_variance
+    none = both.with_slopes(nothing, 0.0).with_weights(nothing)
+    assert none.in_arm(blurred).product_variance == pytest.approx(none.in_arm(clear).product_variance)
+
+
+def test_products_serve_chances_as_they_are() -> None:
+    """Of an outcome of two values each arm's covariances of lines with products move nothing; of others they do."""
+    study, rows = make_regression(3, basis="pairs"), confounded(20_000, modified=0.2)
+    drawn = np.where(np.random.default_rng(0).random(len(rows)) < (rows.u + 1) / 2, 1.0, -1.0)
+    for some, moved in ((replace(rows, u=drawn), False), (rows, True)):
+        scales, features, _ = without_noise(some, study)
+        features = replace(features, basis=Basis.pairs, by_arm=Basis.linear)
+        moments = moments_from(moment_sums(in_memory([some]), features), len(some), 1e-9, features)
+        ways = (moments, replace(moments, across=None))
+        found = [adjust(study.estimator, scales, way, Estimand("ATE"), len(some), 1e-6)[0].weights for way in ways]
+        assert scales.at_ends is not moved
+        assert np.array_equal(*found) is not moved
 
 
 def test_slopes_go_further_to_each_arms_own_with_less_noise_and_the_release_says_how_far() -> None:

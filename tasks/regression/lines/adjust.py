@@ -20,7 +20,6 @@ from causalveil.tasks.regression.lines.adjustment import (
     ArmLine,
     Seen,
     expected_width,
-    judged_width,
     leaning,
 )
 from causalveil.tasks.regression.lines.apart import towards_own
@@ -33,8 +32,6 @@ from causalveil.tasks.regression.scales import Scales, farthest_score
 # products leave of the arms' differences meets noise in their slopes to first order, by 1 - 2p. Where an arm is scored
 # alone no other takes it off again.
 LEAST_BESIDE = 0.25
-# Slopes of products fit lines of each arm where that makes the judged interval at most this much wider.
-ACROSS_WIDTH = 1.2
 # What floored directions may hide is so many times the product of what they are seen to have.
 FLOORED_TIMES = 3.5
 # Scores are cut at k of their standard deviations: where the worst distribution of their kurtosis loses no more to the
@@ -141,19 +138,15 @@ def adjust(
         )
         return found.with_constant(coefficients), seen
     lean, wide = leaning(estimand, scales.share, alone), score_cut(units, noise, scales)
+    if scales.at_ends:
+        # Chances bend in every column, which weights that balance products in each arm would carry further out.
+        moments = replace(moments, across=None)
     fits = Fits.alike(moments, scales.share)
     by = partial(_by_lines, estimator, scales, lean=lean, wide=wide, length=length)
     found = by(fits)
     whole = len(moments.arm_places) == len(moments.cross)
     if moments.arms is not None and (whole or (beside(scales) and not alone)) and not estimator.trial:
-        alike, shared = found, fits
-        found, fits = towards_own(alike, shared, scales.share, units, noise, by)
-        if moments.across is not None:
-            # What lines of each arm leave of products may be so noisy that these are better left as they are.
-            served = replace(shared.both, moments=replace(shared.both.moments, across=None))
-            plain, plainer = towards_own(alike, Fits.alike_of(served), scales.share, units, noise, by)
-            if judged_width(found, units, noise) > ACROSS_WIDTH * judged_width(plain, units, noise):
-                found, fits = plain, plainer
+        found, fits = towards_own(found, fits, scales.share, units, noise, by)
     plain = _plain(estimator, scales, lean, len(found.slopes), wide, math.sqrt(moments.square / scales.between))
     # Of hidden columns of a trial nothing confounds.
     hidden = Hidden() if columns is None or estimator.trial else Hidden.of(scales, moments, columns)

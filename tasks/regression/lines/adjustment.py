@@ -16,7 +16,7 @@ from causalveil.schemas.study import Estimand
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 # An interval by slopes that serve both arms is judged to be wider by this part: it does not hold what effects that
-# differ with covariates do to it, of which slopes part of the way to each arm's own leave the square of the rest.
+# differ with covariates do to it.
 ALIKE_WIDTH = 0.5
 
 
@@ -177,10 +177,12 @@ def expected_width(choice: Adjustment, units: int, noise: float) -> float:
     return biased_quantile(round(choice.bias / error, 2), 0.95) * error
 
 
-def judged_width(choice: Adjustment, units: int, noise: float) -> float:
+def judged_width(choice: Adjustment, units: int, noise: float, left: float = 2.0) -> float:
     """The expected width, by which ways to adjust are compared with each other.
 
-    That effects differ widens no way more than another: where slopes are shared it hides in what these leave.
+    That effects differ widens no way more than another: where slopes are shared it hides in what these leave, of which
+    a part of the way to each arm's own leaves the rest of the way to the power of ``left``.
     """
     same = replace(choice, reach=choice.cut * choice.deviation_alike) if choice.deviation_alike > 0 else choice
-    return expected_width(same, units, noise) * (1 + ALIKE_WIDTH * (1 - choice.own) ** 2)
+    wider: float = 1 + ALIKE_WIDTH * (1 - choice.own) ** left
+    return expected_width(same, units, noise) * wider

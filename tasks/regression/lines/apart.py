@@ -20,8 +20,9 @@ CLEAR, MOST_OFF = 2.0, 0.3
 # The parts of the way that are tried, from the end on while each makes this of the interval.
 NARROWER = 0.98
 OWN = (1.0, 0.85, 0.7, 0.55, 0.4, 0.25, 0.1)
-# This part of what slopes by arm are seen to move the estimate by is allowed for where products have none by arm.
-SHARED_PRODUCTS = 0.2
+# What a part of the way leaves, as the power of the rest of it: of lines the square, and of what balances squares and
+# products in each arm all.
+LEFT, LEFT_OF_PRODUCTS = 2.0, 1.0
 
 
 def towards_own(
@@ -37,20 +38,19 @@ def towards_own(
         noise: standard deviation of the noise on the sum of scores of release 3.
         by: what an adjustment by fits is.
     """
-    moments = fits.both.moments
     ways = (way for way in (fits.apart(share, own) for own in OWN) if way.own == OWN[-1] or way.resolved)
     best = next(ways)
     furthest = by(best)
-    off, clear = _off(alike, furthest, best)
-    shared = SHARED_PRODUCTS * off if len(moments.arm_places) < len(moments.cross) else 0.0
+    clear = _off(alike, furthest, best)
+    left = LEFT_OF_PRODUCTS if fits.both.told_across else LEFT
 
     def allowing(one: Adjustment) -> Adjustment:
-        return replace(one.off_by(shared + clear * (1 - one.own) ** 2), seen_off=clear)
+        return replace(one.off_by(clear * (1 - one.own) ** 2), seen_off=clear)
 
     found = allowing(furthest)
     for way in ways:
         nearer = allowing(by(way))
-        if judged_width(nearer, units, noise) > NARROWER * judged_width(found, units, noise):
+        if judged_width(nearer, units, noise, left) > NARROWER * judged_width(found, units, noise, left):
             break
         found, best = nearer, way
     return found, best
@@ -68,8 +68,8 @@ def left_by(plainer: Adjustment, richer: Adjustment) -> float:
     return math.sqrt(max(left**2 - CLEAR * (richer.second_order + plainer.second_order), 0.0))
 
 
-def _off(alike: Adjustment, apart: Adjustment, fits: Fits) -> tuple[float, float]:
-    """By how much lines that serve both arms are off: by what moments say, and so far as it is clear of noise.
+def _off(alike: Adjustment, apart: Adjustment, fits: Fits) -> float:
+    """By how much lines that serve both arms are seen to be off, so far as it is clear of noise.
 
     Args:
         alike: by these lines.
@@ -80,8 +80,7 @@ def _off(alike: Adjustment, apart: Adjustment, fits: Fits) -> tuple[float, float
     off, by_noise = (_differing(fits, alike.leaning) - by_noise) / fits.own**2, by_noise / fits.own**2
     # Of what noise adds on average as much again may be left.
     clear = max(abs(off) - max(math.copysign(by_noise, by_noise * off), 0.0), 0.0)
-    seen = min(math.sqrt(max(clear**2 - CLEAR * noisy, 0.0)), MOST_OFF * abs(alike.taken_off))
-    return math.sqrt(max(off**2 - noisy, 0.0)), seen
+    return min(math.sqrt(max(clear**2 - CLEAR * noisy, 0.0)), MOST_OFF * abs(alike.taken_off))
 
 
 def _differing(fits: Fits, lean: tuple[float, float]) -> float:

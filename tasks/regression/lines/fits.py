@@ -10,8 +10,10 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from causalveil.tasks.regression.lines.fitted import LEAST_RESIDUAL, FittedMoments
-from causalveil.tasks.regression.lines.serving import Serving, across_arms, between_arms
+import numpy as np
+
+from causalveil.tasks.regression.lines.fitted import LEAST_RESIDUAL, FittedMoments, OwnMoments
+from causalveil.tasks.regression.lines.serving import Serving, noise_between
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.scales import Scales
 
@@ -19,9 +21,6 @@ from causalveil.tasks.regression.scales import Scales
 SLOPES_DIFFER = 0.5
 # Of a matrix whose noise is larger, over its mean eigenvalue, what it does is not known.
 MOST_FLOOR = 0.3
-# Slopes of features that serve both arms are made to fit lines of each arm so many times, each of which leaves about a
-# quarter of what it found.
-ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -32,17 +31,19 @@ class Fits:
         treated, control: of each.
         both: of both together.
         own: 0 where both arms have the same, 1 where each has its own alone, or how far it is moved there.
+        across_floor: noise in an arm's covariances of lines with features that serve both, as a correlation.
     """
 
     treated: FittedMoments
     control: FittedMoments
     both: FittedMoments
     own: float
+    across_floor: float = 0.0
 
     @property
     def resolved(self) -> bool:
         """Whether noise hides no more directions in an arm than in both, and it is known what it does there."""
-        return all(
+        return self.across_floor <= MOST_FLOOR and all(
             arm.own_floor <= MOST_FLOOR and arm.floored <= self.both.floored for arm in (self.treated, self.control)
         )
 
@@ -64,33 +65,37 @@ class Fits:
     def apart(self, share: float, own: float) -> Fits:
         """Each arm's moments moved from both arms' to its own by a part of the way, in (0, 1]; ``share``: p.
 
-        Slopes of features that serve both arms fit each arm's own lines: where effects differ with a column that drives
-        treatment, those that fit lines of both arms would leave to its square what lines do.
+        Features that serve both arms fit each arm's own lines, if what sets the arms apart there is told: where effects
+        differ with a column that drives treatment, slopes that fit lines of both arms would leave to its square what
+        lines do, and weights of both arms leave it out of balance.
         """
-        both, moments = self.both, self.both.moments
-        across = across_arms(both, share, own)
-        # An arm's moments, by what D D' is multiplied there, and its covariance with features that serve both arms.
-        arms = [
-            (
-                moments.part_way(arm, part, own),
-                between_arms(both, part, own),
-                beside,
-                own * moments.across_error / (2 * part),
-            )
-            for arm, part, beside in zip(moments.arms or (), (share, 1 - share), across or (None, None), strict=True)
-        ]
-        fitted = [both.in_arm(*arm) for arm in arms]
-        if across is not None:
-            serving = Serving(both, across, share, own)
-            kept = serving.kept(fitted)
-            for last in [False] * ROUNDS + [True]:
-                served = both.with_others(*serving.of(fitted, kept if last else 1.0))
-                fitted = [served.in_arm(*arm) for arm in arms]
+        arms, floor = list(_arms(self.both, share, own)), 0.0
+        if self.both.told_across:
+            serving = Serving(self.both, arms, share)
+            fitted = serving.fitted()
+            floor = serving.floor(fitted)
+        else:
+            fitted = [self.both.in_arm(arm) for arm in arms]
         treated, control = fitted
         # Squares of residuals are released of both arms together.
-        left = moments.square - share * treated.explained - (1 - share) * control.explained
-        residual = max(left, LEAST_RESIDUAL * moments.square)
-        return Fits(replace(treated, residual=residual), replace(control, residual=residual), self.both, own)
+        left = self.both.moments.square - share * treated.explained - (1 - share) * control.explained
+        residual = max(left, LEAST_RESIDUAL * self.both.moments.square)
+        treated, control = (replace(one, residual=residual) for one in (treated, control))
+        return Fits(treated, control, self.both, own, floor)
+
+
+def _arms(both: FittedMoments, share: float, own: float) -> Iterator[OwnMoments]:
+    """The moments of treated and of controls, moved from both arms' to their own by a part of the way."""
+    moments = both.moments
+    lines, others = moments.arm_places, moments.others
+    shared, apart = moments.gram[np.ix_(lines, others)], np.outer(moments.apart[lines], moments.apart[others])
+    for place, (arm, part) in enumerate(zip(moments.arms or (), (share, 1 - share), strict=True)):
+        between = (1 - own) * both.between + own * (1 - part) ** 2
+        across, blur = both.covariance[np.ix_(lines, others)], 0.0
+        if both.told_across and moments.across is not None:
+            across = shared + own * (moments.across[place] - shared) - between * apart
+            blur = own * moments.across_error / (2 * part)
+        yield OwnMoments(moments.part_way(arm, part, own), between, across, blur)
 
 
 def noise_variance(fits: Fits, scales: Scales, lean: tuple[float, float]) -> float:
@@ -112,6 +117,8 @@ def noise_variance(fits: Fits, scales: Scales, lean: tuple[float, float]) -> flo
         # What is left of the way meets noise in an arm's Gram matrix to first order.
         left = ((1 - fits.own) / fits.own) ** 2
         found += left * sum((k * fitted.blur_by(both)) ** 2 for k, fitted in zip(lean, fits, strict=True))
+    if fits.own > 0 and both.told_across:
+        found += noise_between(both, list(fits), fits.own, scales.share, lean)
     # A shift of the features' means moves the estimate by (b'shift)(h'shift), and with an arm's error e by k h'shift e.
     found += _added(lean, [_by_shifts(fitted) for fitted in fits])
     for fitted, k, part, error in zip(fits, lean, parts, scales.mean_errors, strict=True):

@@ -28,6 +28,23 @@ TINY = 1e-300
 
 
 @dataclass(frozen=True)
+class OwnMoments:
+    """What release 2 says of an arm alone, as far on the way to it from both arms as is asked for.
+
+    Attributes:
+        moments: of the features that arms have moments of their own of.
+        between: by what D D' is multiplied there.
+        across: covariance of these features with all others, shape (own, others); no columns: there are none.
+        blur: standard deviation of the noise that each entry of ``across`` has of its own.
+    """
+
+    moments: JointMoments
+    between: float
+    across: FloatArray
+    blur: float
+
+
+@dataclass(frozen=True)
 class FittedMoments:
     """What the moments say, and the noise in it. Residuals in units of L.
 
@@ -56,6 +73,7 @@ class FittedMoments:
         floor: least variance of a direction that is told from 0, over the mean one.
         own_floor: the same among the features that an arm has moments of its own of.
         resolved: ``floor`` as a variance.
+        line_trace: tr W of the features that an arm has moments of its own of, by these alone.
     """
 
     moments: JointMoments
@@ -84,6 +102,7 @@ class FittedMoments:
     floor: float
     own_floor: float
     resolved: float
+    line_trace: float
 
     @classmethod
     def of(cls, moments: JointMoments, between: float, known: tuple[FloatArray, FloatArray] | None = None) -> Self:
@@ -145,7 +164,16 @@ class FittedMoments:
             floor=spectrum.floor,
             own_floor=spectrum.floor,
             resolved=spectrum.floor * float(spectrum.values.mean()),
+            line_trace=trace,
         )
+
+    @property
+    def told_across(self) -> bool:
+        """Whether each arm's covariances of lines with features that serve both are known, and no direction is hidden.
+
+        Where it hides some, how far those features are out of balance is not told from what hides there.
+        """
+        return self.moments.across is not None and self.floored == 0
 
     def blur_by(self, both: FittedMoments) -> float:
         """Deviation of (b_t - b)'E h and b'E (h_t - h) together, E what noise this arm's Gram matrix has of its own.
@@ -161,41 +189,31 @@ class FittedMoments:
         return math.sqrt(of_gram * square)
 
     @cached_property
-    def beside_others(self) -> tuple[FittedMoments, tuple[FloatArray, FloatArray]]:
-        """The features that arms have moments of their own of, by both arms', beside what all others account for.
-
-        Of q and of D, shape (features,) each.
-        """
-        places = self.moments.arm_places
-        others = np.setdiff1d(np.arange(len(self.slopes)), places)
+    def beside_others(self) -> FittedMoments:
+        """The features that arms have moments of their own of, by both arms', beside what all others account for."""
+        places, others = self.moments.arm_places, self.moments.others
         across = self.covariance[np.ix_(places, others)]
         known = across @ self.slopes[others], across @ self.weights[others]
-        return FittedMoments.of(self.moments.of(places).without_arms(), self.between, known), known
+        return FittedMoments.of(self.moments.of(places).without_arms(), self.between, known)
 
-    def in_arm(self, moments: JointMoments, between: float, across: FloatArray | None, blur: float) -> FittedMoments:
-        """The same in an arm of which only these features have moments of their own: others serve both arms.
+    def in_arm(self, arm: OwnMoments) -> FittedMoments:
+        """The same in an arm of which only some features have moments of their own: others serve both arms.
 
-        Its slopes and weights there are those of what the others leave. What noise does is what it does to both arms
-        together, and what it does there in the arm's own moments in place of both arms'.
-
-        Args:
-            moments: of the arm.
-            between: of the arm.
-            across: covariance of these features with the others in the arm; None: that of both arms.
-            blur: standard deviation of the noise on each entry of it.
+        Slopes and weights of these there are those of what the others leave. What noise does is what it does to both
+        arms together, and what it does there in the arm's own moments in place of both arms'.
         """
-        places = self.moments.arm_places
-        if len(places) == len(self.slopes):
-            return FittedMoments.of(moments, between)
-        alike, known = self.beside_others
-        if across is not None:
-            slopes = self.slopes[self.moments.others]
-            moments = replace(
-                moments,
-                cross_error=math.hypot(moments.cross_error, blur * float(np.linalg.norm(slopes))),
-            )
-            known = across @ slopes, known[1]
-        own = FittedMoments.of(moments, between, known)
+        places, others = self.moments.arm_places, self.moments.others
+        if not len(others):
+            return FittedMoments.of(arm.moments, arm.between)
+        alike = self.beside_others
+        # Noise in their covariances is noise in what others account for.
+        moments = replace(
+            arm.moments,
+            cross_error=math.hypot(arm.moments.cross_error, arm.blur * float(np.linalg.norm(self.slopes[others]))),
+            apart_error=math.hypot(arm.moments.apart_error, arm.blur * float(np.linalg.norm(self.weights[others]))),
+        )
+        known = arm.across @ self.slopes[others], arm.across @ self.weights[others]
+        own = FittedMoments.of(moments, arm.between, known)
         slopes, weights, covariance = self.slopes.copy(), self.weights.copy(), self.covariance.copy()
         slopes[places], weights[places], covariance[np.ix_(places, places)] = own.slopes, own.weights, own.covariance
 
@@ -206,7 +224,7 @@ class FittedMoments:
         trace, moved = exchanged("trace"), float(weights @ self.moments.apart)
         return replace(
             self,
-            moments=replace(self.moments, gram=_with_block(self.moments.gram, places, moments.gram)),
+            moments=replace(self.moments, gram=_with_block(self.moments.gram, places, arm.moments.gram)),
             covariance=covariance,
             slopes=slopes,
             weights=weights,
@@ -227,9 +245,10 @@ class FittedMoments:
             floor=max(self.floor, own.floor),
             own_floor=own.floor,
             resolved=max(self.resolved, own.resolved),
+            line_trace=own.trace,
         )
 
-    def with_others(self, slopes: FloatArray, noise: float) -> FittedMoments:
+    def with_slopes(self, slopes: FloatArray, noise: float) -> FittedMoments:
         """The same with these slopes of the features that serve both arms, shape (others,).
 
         Args:
@@ -241,6 +260,16 @@ class FittedMoments:
         trace_square = float(np.sum(self.inverse[np.ix_(others, others)] ** 2))
         beside = noise**2 * trace_square * (self.weight_noise + self.gram_error**2 * self.weight_size)
         return replace(self, slopes=found, product_variance=self.product_variance + beside)
+
+    def with_weights(self, weights: FloatArray) -> FittedMoments:
+        """The same with these weights of the features that serve both arms, shape (others,)."""
+        found = self.weights.copy()
+        found[self.moments.others] = weights
+        return replace(self, weights=found)
+
+    def noisier(self, mean: float, variance: float) -> FittedMoments:
+        """The same if noise moves it by so much more on average, with so much more variance."""
+        return replace(self, gram_bias=self.gram_bias + mean, product_variance=self.product_variance + variance)
 
 
 def _with_block(gram: FloatArray, places: IntArray, block: FloatArray) -> FloatArray:

@@ -9,20 +9,21 @@ from dataclasses import replace
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
-from causalveil.tasks.regression.lines.adjust import adjust
+from causalveil.tasks.regression.lines.adjust import adjust, beside
 from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen, judged_width
 from causalveil.tasks.regression.lines.apart import left_by
 from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import Scales
 
-# A richer basis is taken where it makes the expected interval at most this much wider.
-PAIRS_WIDTH = 1.05
+# A richer basis enters release 2 where it makes the expected interval at most this much wider, and stays where it makes
+# the judged one at most so much wider: its noise is drawn by then, and what it confounds may hide in noise.
+ENTER_WIDTH, STAY_WIDTH = 1.05, 1.3
 # Products are seen to confound from so many deviations of noise and sampling.
-SURE = 3.0
+SURE = 4.0
 
 
-def richest(widths: Sequence[float], wider: float = PAIRS_WIDTH) -> int:
+def richest(widths: Sequence[float], wider: float) -> int:
     """The first whose expected interval is little wider than those after it, the plainer ones."""
     return next(place for place in range(len(widths)) if widths[place] <= wider * min(widths[place:]))
 
@@ -82,7 +83,7 @@ def adjusted_by(
         # Lines of each arm may be borne where products are not.
         by_lines, shown = of(moments.with_arms_of(features.lines))
         by_lines = held(by_lines)
-        if judged_width(choice, units, noise) > PAIRS_WIDTH * judged_width(by_lines, units, noise):
+        if judged_width(choice, units, noise) > ENTER_WIDTH * judged_width(by_lines, units, noise):
             choice, seen = by_lines, shown
     if features.basis is Basis.linear or study.estimator.basis != "auto" or keep:
         return choice, seen
@@ -109,7 +110,9 @@ def adjusted_by(
     off = lines[0].seen_off
     choice = choice.off_by(off) if choice.own == 0 else choice
     squares = [(one.off_by(off) if one.own == 0 else one, shown) for one, shown in squares]
-    if judged_width(choice, units, noise) <= PAIRS_WIDTH * judged_width(lines[0], units, noise):
+    # Where one arm is small richer features hold less of what effects that differ do.
+    wider = STAY_WIDTH if moments.arms is not None and beside(scales) else ENTER_WIDTH
+    if judged_width(choice, units, noise) <= wider * judged_width(lines[0], units, noise):
         return choice, seen
     found = [*squares, lines]
-    return found[richest([judged_width(one, units, noise) for one, _ in found])]
+    return found[richest([judged_width(one, units, noise) for one, _ in found], wider)]
