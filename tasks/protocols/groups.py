@@ -16,7 +16,8 @@ from causalveil.tasks.inference.confounding import sure_spread
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.joint import CellRecipe, JointRecipe
 from causalveil.tasks.protocols.sums import GroupContrast, MomentBlock, ScaleBlock
-from causalveil.tasks.regression.moments import LEAST_SQUARE, JointMoments, across_factor, told_apart
+from causalveil.tasks.regression.lines.joint import JointMoments
+from causalveil.tasks.regression.moments import LEAST_SQUARE, across_factor, told_apart
 from causalveil.tasks.regression.scales import NO_COLUMNS, KnownColumns, Scales, arm_mean, columns_from, sure_share
 
 # An arm's noisy number of units below so many noise deviations carries no answer.

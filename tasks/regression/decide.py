@@ -16,8 +16,8 @@ from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import unadjusted
 from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen, expected_width, judged_width
+from causalveil.tasks.regression.lines.joint import JointMoments
 from causalveil.tasks.regression.lines.kept import ENTER_WIDTH, adjusted_by, richest
-from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.recipe import PARTLY, Judged, RegressionRecipe, arms_recipe, full_recipe, itself
 from causalveil.tasks.regression.scales import Scales
 from causalveil.tasks.regression.stand_in import expected_scales

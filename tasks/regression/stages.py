@@ -16,7 +16,8 @@ from causalveil.tasks.regression.decide import choose, recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.interval import ThreeReleases
 from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen
-from causalveil.tasks.regression.moments import JointMoments, moment_sums, moments_from
+from causalveil.tasks.regression.lines.joint import JointMoments
+from causalveil.tasks.regression.moments import moment_sums, moments_from
 from causalveil.tasks.regression.recipe import EFFECT, MOMENTS, SCALES, RegressionRecipe
 from causalveil.tasks.regression.scales import Scales, scale_sums, scales_from
 from causalveil.tasks.regression.scores import score_sums

@@ -12,7 +12,8 @@ from causalveil.schemas.plan import StandIn
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.features import Features
-from causalveil.tasks.regression.moments import JointMoments, across_factor, of_arm
+from causalveil.tasks.regression.lines.joint import JointMoments
+from causalveil.tasks.regression.moments import across_factor, of_arm
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import Scales, scales_from
 

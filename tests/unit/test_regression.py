@@ -40,9 +40,10 @@ from causalveil.tasks.regression.lines.adjust import adjust, score_cut
 from causalveil.tasks.regression.lines.adjustment import biased_quantile, leaning
 from causalveil.tasks.regression.lines.fits import Fits, over_arms
 from causalveil.tasks.regression.lines.fitted import FittedMoments, OwnMoments
+from causalveil.tasks.regression.lines.joint import JointMoments
 from causalveil.tasks.regression.lines.kept import ENTER_WIDTH
 from causalveil.tasks.regression.lines.spectrum import Spectrum, gram_variance
-from causalveil.tasks.regression.moments import JointMoments, moment_sums, moments_from
+from causalveil.tasks.regression.moments import moment_sums, moments_from
 from causalveil.tasks.regression.recipe import MOMENTS, SCALES
 from causalveil.tasks.regression.scales import Scales, arm_mean, scale_sums, scales_from
 from causalveil.tasks.regression.scores import score_sums, scores

@@ -25,7 +25,7 @@ from causalveil.tasks.regression.lines.adjustment import (
 from causalveil.tasks.regression.lines.apart import towards_own
 from causalveil.tasks.regression.lines.fits import Fits, noise_variance, over_arms
 from causalveil.tasks.regression.lines.hidden import Hidden
-from causalveil.tasks.regression.moments import JointMoments
+from causalveil.tasks.regression.lines.joint import JointMoments
 from causalveil.tasks.regression.scales import Scales, farthest_score
 
 # Beside products that serve both arms, lines of each arm are used where the smaller one has this share: what these

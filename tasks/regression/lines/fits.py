@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from causalveil.tasks.regression.lines.fitted import LEAST_RESIDUAL, FittedMoments, OwnMoments
+from causalveil.tasks.regression.lines.joint import JointMoments
 from causalveil.tasks.regression.lines.serving import Serving, noise_between
-from causalveil.tasks.regression.moments import JointMoments
 from causalveil.tasks.regression.scales import Scales
 
 # Slopes of the two arms are taken to differ by this part of their own length.

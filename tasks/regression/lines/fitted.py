@@ -16,8 +16,8 @@ import numpy as np
 
 from causalveil.tasks.aipw.shrinkage import positive_part
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.regression.lines.joint import JointMoments
 from causalveil.tasks.regression.lines.spectrum import Spectrum, gram_variance
-from causalveil.tasks.regression.moments import JointMoments
 
 # 1 - p (1 - p) D'G^-1 D is what treatment leaves of the covariates' variance; it is taken to be at least so much.
 LEAST_WITHIN = 0.2

@@ -12,7 +12,7 @@ from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import adjust, beside
 from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen, judged_width
 from causalveil.tasks.regression.lines.apart import left_by
-from causalveil.tasks.regression.moments import JointMoments
+from causalveil.tasks.regression.lines.joint import JointMoments
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import Scales
 
