@@ -72,6 +72,7 @@ class Adjustment:
         deviation_alike: of scores if effects did not differ with covariates; 0: not known.
         seen_off: by how much slopes that serve both arms are seen to be off, since effects differ with covariates.
         differing: what of ``bias`` is for that.
+        higher: what of the correction is for terms of higher order.
     """
 
     slopes: FloatArray
@@ -90,6 +91,7 @@ class Adjustment:
     deviation_alike: float = 0.0
     seen_off: float = 0.0
     differing: float = 0.0
+    higher: float = 0.0
 
     @property
     def lines(self) -> tuple[ArmLine, ArmLine]:

@@ -76,7 +76,9 @@ def _off(alike: Adjustment, apart: Adjustment, fits: Fits) -> float:
         apart: by lines of ``fits``.
         fits: the furthest on the way to each arm's own that noise resolves; what they show is its square of the whole.
     """
-    by_noise, noisy = apart.correction - alike.correction, apart.second_order / fits.own**4 + alike.second_order
+    # By formulas to second order, by which what is left is clear or not.
+    by_noise, second_order = apart.correction - apart.higher - alike.correction, apart.second_order - apart.higher**2
+    noisy = second_order / fits.own**4 + alike.second_order
     off, by_noise = (_differing(fits, alike.leaning) - by_noise) / fits.own**2, by_noise / fits.own**2
     # Of what noise adds on average as much again may be left.
     clear = max(abs(off) - max(math.copysign(by_noise, by_noise * off), 0.0), 0.0)
