@@ -18,6 +18,8 @@ from causalveil.tasks.machine.arrays import FloatArray, IntArray
 # An interval by slopes that serve both arms is judged to be wider by this part: it does not hold what effects that
 # differ with covariates do to it.
 ALIKE_WIDTH = 0.5
+# What a part of the way to each arm's own leaves of that, as the power of the rest of the way.
+LEFT = 2.0
 
 
 def leaning(estimand: Estimand, share: float, alone: bool = False) -> tuple[float, float]:
@@ -179,7 +181,7 @@ def expected_width(choice: Adjustment, units: int, noise: float) -> float:
     return biased_quantile(round(choice.bias / error, 2), 0.95) * error
 
 
-def judged_width(choice: Adjustment, units: int, noise: float, left: float = 2.0) -> float:
+def judged_width(choice: Adjustment, units: int, noise: float, left: float = LEFT) -> float:
     """The expected width, by which ways to adjust are compared with each other.
 
     That effects differ widens no way more than another: where slopes are shared it hides in what these leave, of which

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from causalveil.tasks.regression.lines.adjustment import Adjustment, judged_width
+from causalveil.tasks.regression.lines.adjustment import LEFT, Adjustment, judged_width
 from causalveil.tasks.regression.lines.fits import Fits, over_arms
 
 # What lines that serve both arms are seen to be off by is what its square exceeds so many variances of its noise
@@ -20,9 +20,8 @@ CLEAR, MOST_OFF = 2.0, 0.3
 # The parts of the way that are tried, from the end on while each makes this of the interval.
 NARROWER = 0.98
 OWN = (1.0, 0.85, 0.7, 0.55, 0.4, 0.25, 0.1)
-# What a part of the way leaves, as the power of the rest of it: of lines the square, and of what balances squares and
-# products in each arm all.
-LEFT, LEFT_OF_PRODUCTS = 2.0, 1.0
+# As LEFT, which is of lines: of what balances squares and products in each arm.
+LEFT_OF_PRODUCTS = 1.0
 
 
 def towards_own(

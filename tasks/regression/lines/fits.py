@@ -55,11 +55,7 @@ class Fits:
     @classmethod
     def alike(cls, moments: JointMoments, share: float) -> Fits:
         """From both arms' moments together; ``share``: p."""
-        return cls.alike_of(FittedMoments.of(moments, share * (1 - share)))
-
-    @classmethod
-    def alike_of(cls, both: FittedMoments) -> Fits:
-        """The same of what these say."""
+        both = FittedMoments.of(moments, share * (1 - share))
         return cls(both, both, both, 0.0)
 
     def apart(self, share: float, own: float) -> Fits:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class Serving:
             arm.blur * math.sqrt(one.line_trace * trace / fewer) for arm, one in zip(self.arms, fitted, strict=True)
         )
 
-    @property
+    @cached_property
     def _inverse(self) -> FloatArray:
         """Of these features beside lines, shape (others, others)."""
         others = self.both.moments.others
