@@ -31,6 +31,8 @@ BASIS_IN_WORDS = {
     "size. What treatment and outcome both follow beyond lines and squares stays in the estimate.",
     Basis.pairs: "covariates are adjusted for by lines, squares and products: what treatment and outcome both follow "
     "beyond these stays in the estimate, and more units or epsilon do not take it out.",
+    Basis.cubes: "covariates are adjusted for by lines, squares, products and cubes: what treatment and outcome both "
+    "follow beyond these stays in the estimate, and more units or epsilon do not take it out.",
 }
 
 

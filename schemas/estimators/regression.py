@@ -34,13 +34,13 @@ class RegressionEstimator(EstimatorSettings):
     """Outcome slopes and balancing weights from noisy moments, then one pair of orthogonal scores.
 
     ``trial``: treatment was randomised, so that nothing confounds and nothing needs to be allowed for. ``basis``:
-    what the outcome may depend on: covariates, their squares too, or their products as well; ``auto`` takes of these
-    what pays by public sizes.
+    what the outcome may depend on: covariates, their squares too, their products, or cubes as well; ``auto``
+    takes of these what pays by public sizes.
     """
 
     name: Literal["regression"]
     trial: bool = False
-    basis: Literal["auto", "linear", "squares", "pairs"] = "auto"
+    basis: Literal["auto", "linear", "squares", "pairs", "cubes"] = "auto"
     unadjusted: Unadjusted = Unadjusted()
 
 

@@ -15,11 +15,12 @@ from causalveil.tasks.enclave.normalise import blocks, feature_names, scale
 
 
 class Basis(IntEnum):
-    """What the outcome may depend on: columns, their squares too, products of two as well."""
+    """What the outcome may depend on: columns, their squares too, products of two, cubes as well."""
 
     linear = 0
     squares = 1
     pairs = 2
+    cubes = 3
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class Columns:
         weights: of the kept columns' sums in release 1: 1 for a number, which has squares there too; 2 for the one
             column of two levels, sqrt(2) for one of many, and for an indicator, which are 0 or c and need no squares.
         numbers: places within ``kept`` of numbers, whose squares release 1 takes.
-        curved: those of them that have more than two values, so that their squares are features.
+        curved: those of them that have more than two values, so that their squares and cubes are features.
         unscaled: those of ``curved`` for which no scale is declared.
         owners: of which covariate each kept column is; products are of columns of different covariates.
         undeclared: places of the levels for values that nobody declared.
@@ -137,7 +138,7 @@ class Columns:
 
     def runs(self, basis: Basis) -> list[tuple[int, int, int]]:
         """The products of a basis, as ``pair_runs``."""
-        return self.pair_runs if basis is Basis.pairs else []
+        return self.pair_runs if basis >= Basis.pairs else []
 
     def bases(self, richest: Basis) -> list[Basis]:
         """The bases up to ``richest``, that first; of two with the same features the plainer."""
@@ -149,9 +150,10 @@ class Columns:
 
     def features(self, basis: Basis) -> int:
         """The number of features."""
-        if basis is not Basis.pairs:
-            return len(self.kept) + (len(self.curved) if basis is Basis.squares else 0)
-        return len(self.kept) + len(self.curved) + math.comb(len(self.kept), 2) - self._alike
+        lines, squares = len(self.kept), len(self.curved)
+        products = math.comb(lines, 2) - self._alike
+        added = {Basis.squares: squares, Basis.pairs: products, Basis.cubes: squares}
+        return lines + sum(count for one, count in added.items() if one <= basis)
 
     @cached_property
     def _alike(self) -> int:

@@ -1,4 +1,4 @@
-"""What the regression adjusts for: standardised columns of x, and their squares and products where they pay.
+"""What the regression adjusts for: standardised columns of x, and their squares, products and cubes where they pay.
 
 Columns are centred by what release 1 said of them. Products have means of their own, which a constant takes up where
 there is little noise. A row's products and its other features are each cut to a length that few rows reach, and divided
@@ -25,6 +25,9 @@ from causalveil.tasks.regression.skewed import CURVES_UNSEEN, Skewed, drowned
 HAIR = 1 - 2.0**-40
 # Standardised numbers are cut here before they are squared or multiplied, and squares are divided by their spread.
 CURVE_CUT, CURVE_SPREAD = 2.5, 1.3
+# Cubes are taken less so many times the number, which leaves little of its line in them: of a normal number, cut there,
+# it would be 2.6, of one that is spread evenly 1.8. They are divided by their spread.
+CUBE_LINE, CUBE_SPREAD = 2.2, 2.0
 # No level is taken to be rarer; a deviation that noise hides is taken to be so much of the declared range.
 RARE_LEVEL, TYPICAL = 1e-3, 0.125
 # Rows whose features are made at a time: few enough for a processor's cache with products, and enough for a call.
@@ -68,7 +71,7 @@ class Features:
 
     @cached_property
     def lines(self) -> IntArray:
-        """Places of all features but squares and products."""
+        """Places of all features but squares, products and cubes."""
         return self.places(Basis.linear)
 
     def places(self, basis: Basis) -> IntArray:
@@ -122,6 +125,9 @@ class Features:
             for first, start, stop in self.columns.runs(self.basis):
                 found[place : place + stop - start] = short[first] * short[start:stop]
                 place += stop - start
+            if self.basis is Basis.cubes:
+                # Of a number that hardly varies the cube is a line.
+                found[place : place + len(self.columns.curved)] = short[list(self.columns.curved)]
         return found
 
     @cached_property
@@ -152,7 +158,7 @@ class Features:
     def shifts(self) -> FloatArray:
         """Standard deviation of what noise in the centres leaves of each feature's mean, shape (d,).
 
-        A constant takes it up; that of squares and products is not known and small beside them.
+        A constant takes it up; that of other features is not known and small beside them.
         """
         found = np.zeros(self.count)
         if not self.constant:
@@ -217,6 +223,9 @@ class Features:
             for first, start, stop in runs:
                 np.multiply(short[first], short[start:stop], out=block[place : place + stop - start])
                 place += stop - start
+            if self.basis is Basis.cubes:
+                curved = short[list(self.columns.curved)]
+                block[place:last] = curved * (curved**2 - CUBE_LINE) / CUBE_SPREAD
         if self.constant:
             block[-1] = 1.0
         step = 2.0**BITS

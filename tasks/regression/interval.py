@@ -45,7 +45,7 @@ COVERS_CHANCES = "chances of an outcome of two values, which follow no line"
 # What no released number shows, and the interval does not hold (proof, section 8).
 VARYING = "effects that differ with covariates, as far as the arms' covariances of them differ"
 VARYING_LEFT = "{:.0%} of what effects that differ with covariates do where slopes serve both arms"
-VARYING_PRODUCTS = "effects that differ with squares or products of covariates"
+VARYING_PRODUCTS = "effects that differ with curves or products of covariates"
 UNDECLARED = "confounding by {}, of which most have a value that nobody declared (are its levels spelt as in the data?)"
 BEYOND = {
     Basis.linear: "outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly",
@@ -56,10 +56,18 @@ BEYOND = {
         "outcomes that depend on covariates otherwise than by lines, squares and products, unless treatment follows"
         " these"
     ),
+    Basis.cubes: (
+        "outcomes that depend on covariates otherwise than by lines, squares, products and cubes, unless treatment"
+        " follows these"
+    ),
 }
 
 # What was done beside what any estimator says of it.
-RICHER = {Basis.squares: "adjusted linearly, with squares", Basis.pairs: "adjusted, with squares and products"}
+RICHER = {
+    Basis.squares: "adjusted linearly, with squares",
+    Basis.pairs: "adjusted, with squares and products",
+    Basis.cubes: "adjusted, with squares, products and cubes",
+}
 CURVED = "adjusted linearly, skewed columns by two curves each"
 
 
@@ -246,7 +254,7 @@ def varying(answers: Sequence[tuple[Features | None, Adjustment]]) -> list[str]:
 
 
 def _shares_products(features: Features | None, choice: Adjustment) -> bool:
-    """Whether squares or products have slopes that serve both arms."""
+    """Whether squares, products or cubes have slopes that serve both arms."""
     if features is None:
         return False
     others = np.setdiff1d(np.arange(features.count), features.lines)

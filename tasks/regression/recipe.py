@@ -6,8 +6,8 @@ Noise on the Gram matrix's eigenvalues over the mean one,
 
 says what can be learnt: up to ADJUSTED the arms are adjusted for all d features, up to PARTLY the smaller eigenvalues
 drown and what they hide is allowed for, beyond it nothing is adjusted for and the whole budget goes into arm means.
-Squares, and products too, enter where rho stays below PAIRS with them. Derivation: ``docs/proofs/regression.md``,
-section 7.
+Squares, and products too, enter where rho stays below PAIRS with them, cubes where it stays below CUBES.
+Derivation: ``docs/proofs/regression.md``, section 7.
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ CUTS = (1.25, 2.0)
 PAIRS_CUT = 1.2
 # A constant stands beside products where rho is below this: with more noise it costs more than their means do harm.
 CONSTANT = 0.03
+# Cubes enter below this: where intervals are so narrow that what products leave can be wider than they.
+CUBES = 0.1
 # Skewed columns have two features each, with a constant, where rho is below this with them; with products too below
 # the second.
 BENT, BENT_PAIRS = 0.3, 0.1
@@ -139,7 +141,7 @@ class RegressionRecipe:
         return Noise(noise.scale, 1.0) if isinstance(mechanism, Laplace) else noise
 
     def features(self, scales: Scales) -> Features:
-        """The richest basis that the smaller arm bears too."""
+        """The richest basis that the smaller arm bears too; no cubes where columns are skewed."""
         columns = self.seen_in(scales)
         bases = [
             basis
@@ -147,6 +149,9 @@ class RegressionRecipe:
             if basis is Basis.linear or self.bears(scales, columns.features(basis), CUTS[0])
         ]
         skewed = Skewed.of(scales, columns).count
+        if skewed:
+            # Skewed columns have curves of their own, beside which noise hides cubes.
+            bases = [basis for basis in bases if basis is not Basis.cubes]
         for basis in bases if skewed else []:
             count = columns.features(basis) + skewed + 1
             most = BENT if basis is Basis.linear else BENT_PAIRS
@@ -154,7 +159,7 @@ class RegressionRecipe:
                 return Features(columns, scales, basis, self.cut(count, long=True), constant=True, bent=True)
         features = columns.features(bases[0])
         constant = bases[0] > Basis.linear and self.noise_ratio(features) <= CONSTANT
-        cut = self.cut(features, long=bases[0] is Basis.pairs)
+        cut = self.cut(features, long=bases[0] >= Basis.pairs)
         return Features(columns, scales, bases[0], cut, constant)
 
     def seen_in(self, scales: Scales) -> Columns:
@@ -186,7 +191,7 @@ class RegressionRecipe:
             beside = self.noise_ratio(features, self.columns.features(Basis.linear))
             if beside > BESIDE or beside**2 * math.sqrt(self.units or 0) > BESIDE_SAMPLING:
                 return False
-        return self.noise_ratio(features) <= PAIRS
+        return self.noise_ratio(features) <= (CUBES if basis is Basis.cubes else PAIRS)
 
     def noise_ratio(self, features: int, of: int | None = None) -> float:
         """rho of d features; infinite where there is no release 2. ``of``: of so many among them alone."""
@@ -234,7 +239,7 @@ def full_recipe(
     costs = divide(total, shares)
     full = RegressionRecipe(units, columns, **costs, basis=Basis.linear, partly=False, by_arm=False)
     if study.estimator.basis == "auto":
-        basis = next(basis for basis in columns.bases(Basis.pairs) if judged(full).allows(basis))
+        basis = next(basis for basis in columns.bases(max(Basis)) if judged(full).allows(basis))
     else:
         basis = columns.bases(Basis[study.estimator.basis])[0]
     return replace(full, basis=basis, partly=judged(full).noise_ratio(columns.features(Basis.linear)) > ADJUSTED)

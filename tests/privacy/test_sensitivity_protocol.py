@@ -120,7 +120,7 @@ def test_joint_releases_of_neighbours_are_as_close_as_declared(
         assert np.linalg.norm(sums(pieces(one)) - sums(pieces(other))) <= bound(mechanism)
 
 
-@pytest.mark.parametrize("basis", [Basis.linear, Basis.pairs])
+@pytest.mark.parametrize("basis", [Basis.linear, Basis.cubes])
 @pytest.mark.parametrize(("groups", "arms"), [(1, 2), (3, 2), (1, 3), (3, 3)])
 def test_arms_told_apart_move_release_2_by_no_more_than_3(basis: Basis, groups: int, arms: int) -> None:
     """20,000 pairs of rows, seeded: half alike but for lines, others and outcomes that turn around."""

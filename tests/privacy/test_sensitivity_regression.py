@@ -114,7 +114,7 @@ def test_scales_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: i
 def test_moments_of_neighbours_are_as_close_as_declared(
     data: st.DataObject, n: int, missing: str, basis: Basis, share: float, deviation: float, by_arm: str
 ) -> None:
-    study = study_of(missing, basis="pairs")
+    study = study_of(missing, basis="cubes")
     plan = replace(plan_of(study), by_arm=by_arm != "no")
     told = {"no": None, "lines": Basis.linear, "all": basis}[by_arm]
     features = Features(plan.columns, scales_of(study, share, deviation=deviation), basis, 1.25, by_arm=told)
@@ -251,7 +251,7 @@ def test_no_pair_of_rows_beats_the_bound_where_lines_alone_are_told_apart() -> N
 @pytest.mark.parametrize("basis", Basis)
 def test_lines_alone_stay_in_a_ball_of_their_own(basis: Basis) -> None:
     """Whatever products and a constant stand beside them; their differences by arm are multiplied by what that is."""
-    study = study_of("indicator", basis="pairs")
+    study = study_of("indicator", basis="cubes")
     plan, x = plan_of(study), np.random.default_rng(0).uniform(-1, 1, (2_000, dimension(study)))
     for constant in (False, True):
         features = Features(plan.columns, scales_of(study, deviation=0.001), basis, 1.25, constant, by_arm=Basis.linear)
@@ -272,7 +272,7 @@ def test_lines_alone_stay_in_a_ball_of_their_own(basis: Basis) -> None:
 
 @pytest.mark.parametrize("basis", Basis)
 def test_features_stay_in_the_unit_ball(basis: Basis) -> None:
-    study = study_of("indicator", basis="pairs")
+    study = study_of("indicator", basis="cubes")
     plan = plan_of(study)
     features = Features(plan.columns, scales_of(study, deviation=0.001), basis, 1.25)
     x = np.random.default_rng(0).uniform(-1, 1, (2_000, dimension(study)))

@@ -16,7 +16,7 @@ from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjustment import Adjustment
-from causalveil.tasks.regression.lines.apart import CLEAR, left_by
+from causalveil.tasks.regression.lines.apart import CLEAR, CLEAR_PART, left_by, left_by_part
 from causalveil.tasks.regression.recipe import PAIRS_CUT
 from causalveil.tasks.regression.stand_in import expected_scales
 from tests.regression_help import make_regression
@@ -52,6 +52,17 @@ def test_what_a_plainer_way_leaves_counts_beyond_its_noise() -> None:
     assert left_by(plain, replace(ADJUSTED, adjusted=False)) == 0
 
 
+def test_what_a_part_of_the_way_leaves_counts_beyond_two_deviations_of_noise() -> None:
+    part = replace(ADJUSTED, slopes=np.array([0.15, 0.0]), own=0.85)
+    noise = CLEAR_PART * 0.01**2
+    assert left_by_part(part, ADJUSTED) == pytest.approx(math.sqrt(0.05**2 - noise))
+    # What noise adds on average moves both by what is known, and as much again may be left.
+    moved = replace(part, correction=-0.01)
+    assert left_by_part(moved, ADJUSTED) == pytest.approx(math.sqrt((0.06 - 0.01) ** 2 - noise))
+    assert left_by_part(replace(ADJUSTED, slopes=np.array([0.181, 0.0]), own=0.85), ADJUSTED) == 0
+    assert left_by_part(ADJUSTED, ADJUSTED) == 0
+
+
 def told(units: int, epsilon: str, treated: float, columns: int = 5) -> Features:
     """What release 2 would be of."""
     study = make_regression(columns, epsilon=epsilon)
@@ -61,14 +72,15 @@ def told(units: int, epsilon: str, treated: float, columns: int = 5) -> Features
 
 
 def test_of_a_small_arm_all_is_told_apart_or_lines_alone() -> None:
-    """An eighth treated: squares by arm at 200,000 people, products too with more budget, and not at 5,000."""
+    """An eighth treated: squares by arm at 200,000 people, with more budget products too, and cubes; not at 5,000."""
     assert (told(200_000, "0.5", 0.12).basis, told(200_000, "0.5", 0.12).by_arm) == (Basis.squares, Basis.squares)
-    rich = told(1_000_000, "4", 0.12)
-    assert (rich.basis, rich.by_arm) == (Basis.pairs, Basis.pairs)
+    for epsilon, basis in (("2", Basis.pairs), ("4", Basis.cubes)):
+        rich = told(200_000, epsilon, 0.12)
+        assert (rich.basis, rich.by_arm) == (basis, basis)
     assert told(5_000, "0.5", 0.12).by_arm in (None, Basis.linear)
     # Half of them treated: lines of each arm stand beside products that serve both.
     even = told(200_000, "0.5", 0.5)
-    assert even.basis is Basis.pairs
+    assert even.basis >= Basis.pairs
     assert even.by_arm is not None
 
 

@@ -116,6 +116,7 @@ def adjust(
     columns: Columns | None = None,
     length: float = 1.0,
     alone: bool = False,
+    curved: bool = False,
 ) -> tuple[Adjustment, Seen]:
     """Slopes and weights from released moments, or neither where the interval would be wider for them.
 
@@ -131,14 +132,16 @@ def adjust(
         columns: whose the first features are; None: noise hides none of them.
         length: no row of features is longer.
         alone: whether treated units alone are scored, to stand for everybody.
+        curved: whether squares, products or cubes are among the features.
     """
     if constant:
         centred, coefficients = moments.centred()
         # Of a row in the unit ball, its features less their projection on the constant.
         length = math.sqrt(1 + float(coefficients @ coefficients))
         found, seen = adjust(
-            estimator, scales, centred, estimand, units, noise, possible, columns=columns, length=length, alone=alone
-        )
+            estimator, scales, centred, estimand, units, noise, possible,
+            columns=columns, length=length, alone=alone, curved=curved,
+        )  # fmt: skip
         return found.with_constant(coefficients), seen
     lean, wide = leaning(estimand, scales.share, alone), score_cut(units, noise, scales)
     if scales.at_ends:
@@ -149,7 +152,7 @@ def adjust(
     found = by(fits)
     whole = len(moments.arm_places) == len(moments.cross)
     if moments.arms is not None and (whole or (beside(scales) and not alone)) and not estimator.trial:
-        found, fits = towards_own(found, fits, scales.share, units, noise, by)
+        found, fits = towards_own(found, fits, scales.share, units, noise, by, curved)
     plain = _plain(estimator, scales, lean, len(found.slopes), wide, math.sqrt(moments.square / scales.between))
     # Of hidden columns of a trial nothing confounds.
     hidden = Hidden() if columns is None or estimator.trial else Hidden.of(scales, moments, columns)

@@ -1,4 +1,4 @@
-"""Slopes and weights by released moments, and whether squares and products stay: post-processing."""
+"""Slopes and weights by released moments, and whether squares, products and cubes stay: post-processing."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import adjust, beside
@@ -21,6 +22,10 @@ from causalveil.tasks.regression.scales import Scales
 ENTER_WIDTH, STAY_WIDTH = 1.05, 1.3
 # Products are seen to confound from so many deviations of noise and sampling.
 SURE = 4.0
+# All features have slopes of each arm, and cubes stay, where these go so far of the way.
+LEAST_OWN = 0.7
+# Cubes stay where noise hides no direction of the matrix and is at most this part of its mean eigenvalue.
+CUBES_FLOOR = 0.09
 
 
 def richest(widths: Sequence[float], wider: float) -> int:
@@ -44,8 +49,8 @@ def adjusted_by(
     have small eigenvalues that noise hides. Where they are seen to confound, what they would move the estimate by
     beyond noise is allowed for, so that they stay wherever they matter, or wherever ``keep`` says so. Both are
     held against lines first: of correlated columns squares show so much of what products confound that the rest is not
-    seen, and is not small. Where products go, squares that cost next to nothing stay. ``alone``: treated units alone
-    are scored, to stand for everybody.
+    seen, and is not small. Where products go, squares that cost next to nothing stay. Cubes are left out where noise
+    hides them, or where they widen the interval. ``alone``: treated units alone are scored, to stand for everybody.
 
     Raises:
         ValueError: the number of units is not known.
@@ -68,9 +73,26 @@ def adjusted_by(
             constant=features.constant,
             columns=columns,
             alone=alone,
+            curved=len(some.cross) > len(features.lines),
         )
 
     choice, seen = of(moments)
+
+    def confounding(places: IntArray, shared: Adjustment) -> bool:
+        """Whether other features are seen to confound beyond these, whose slopes serve both arms."""
+        both = shared.spread_over(places, features.count).both
+        return abs(moments.left_alike(places, *both, scales.between, drawn or units)) > SURE
+
+    if features.basis is Basis.cubes and study.estimator.basis == "auto" and not keep:
+        # Noise hides cubes of correlated columns, and of those that are spread evenly, before it hides products.
+        rest, places = replace(features, basis=Basis.pairs), features.places(Basis.pairs)
+        plain, shown = adjusted_by(study, plan, scales, rest, moments.of(places), drawn=drawn, alone=alone)
+        clear = seen.floored == 0 and choice.own >= LEAST_OWN
+        if clear and seen.floor > CUBES_FLOOR:
+            clear = plain.adjusted and confounding(places, of(moments.of(places).without_arms())[0])
+        if clear and judged_width(choice, units, noise) <= STAY_WIDTH * judged_width(plain, units, noise):
+            return choice, seen
+        return plain.spread_over(places, features.count), shown
     # Slopes of each arm for all features show what plainer ways leave of effects that differ. What chances leave, which
     # no basis follows, is allowed for in all.
     whole, furthest = features.by_arm is not None and features.by_arm > Basis.linear, choice
@@ -95,9 +117,7 @@ def adjusted_by(
         if choice.adjusted and plain.adjusted and not study.estimator.trial:
             # Lines of both arms together: each arm's own would leave what effects that differ do as well.
             shared = plain if plain.own == 0 else of(moments.of(places).without_arms())[0]
-            both = shared.spread_over(places, features.count).both
-            alike = moments.left_alike(places, *both, scales.between, drawn or units)
-            if abs(alike) > SURE:
+            if confounding(places, shared):
                 # What is left out is seen to confound: what it took off beyond its noise, this basis leaves.
                 plainer_way = plain if choice.own > 0 else shared
                 left = choice.taken_off - plainer_way.taken_off
