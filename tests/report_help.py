@@ -118,7 +118,7 @@ def releases(folder: Path) -> Documents:
         **{
             f"regression {place}": merge(
                 ran,
-                {**clear, "estimator": "regression", **estimator(name="regression", clip=..., trial=place > 2)}
+                {**clear, "estimator": "regression", **estimator(name="regression", clip=..., trial=place > 3)}
                 | {"details": {"adjustment": said, "slopes_by_arm": 1.0}},
             )
             for place, said in enumerate(ADJUSTMENTS)

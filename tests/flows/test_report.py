@@ -84,6 +84,8 @@ SAYS = {
         "about 9% of what that does to shared slopes is left",
     ],
     "regression 0": ["Each arm has slopes and weights of its own, so that effects may differ with covariates."],
+    "regression 1": ["regression adjustment for covariates, their squares and products: slopes"],
+    "regression 2": ["regression adjustment for covariates, their squares, products and cubes: slopes"],
     "attenuated": ["Attenuated: noise on treatments leaves about 34 % of the effect"],
     "no scores": [
         "Every kind of unit can be found in both arms",
