@@ -14,7 +14,7 @@ from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.gates import balance_of, gated, results
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.parts import Part, table
-from causalveil.tasks.regression.interval import BEYOND, undeclared, varying
+from causalveil.tasks.regression.interval import BEYOND, too_narrow, undeclared, varying
 
 TRIAL = "treatment that was not randomised"
 
@@ -77,9 +77,11 @@ def not_covered(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[Group
         return NOT_COVERED_DECLARED
     parts = ["confounding by what nobody recorded"]
     parts += undeclared(joint.one, [group.scales.of(0, 0) for group in groups])
+    features = [None if group.contrast is None else group.contrast.features for group in groups]
+    parts += too_narrow(features)
     answers = [
-        (None if group.contrast is None else group.contrast.features, choice)
-        for group in groups
+        (basis, choice)
+        for basis, group in zip(features, groups, strict=True)
         for row in group.choices
         for choice in row
         if choice.adjusted

@@ -38,6 +38,8 @@ class Columns:
         numbers: places within ``kept`` of numbers, whose squares release 1 takes.
         curved: those of them that have more than two values, so that their squares and cubes are features.
         unscaled: those of ``curved`` for which no scale is declared.
+        ranged: those of ``curved`` whose declared range has another length than 1; two values such as 0 and 1 lie at
+            the ends of theirs as they should.
         owners: of which covariate each kept column is; products are of columns of different covariates.
         undeclared: places of the levels for values that nobody declared.
     """
@@ -50,6 +52,7 @@ class Columns:
     numbers: tuple[int, ...]
     curved: tuple[int, ...]
     unscaled: tuple[int, ...]
+    ranged: tuple[int, ...]
     owners: tuple[int, ...]
     undeclared: tuple[int, ...]
 
@@ -61,6 +64,7 @@ class Columns:
         numbers: list[int] = []
         curved: list[int] = []
         unscaled: list[int] = []
+        ranged: list[int] = []
         weights: list[float] = []
         undeclared: list[int] = []
         for owner, block in enumerate(blocks(study)):
@@ -70,6 +74,8 @@ class Columns:
                     curved.append(len(kept))
                     if block.covariate.scale is None:
                         unscaled.append(len(kept))
+                    if block.covariate.width != 1:
+                        ranged.append(len(kept))
                 numbers.append(len(kept))
                 weights.append(1.0)
             # Of a category all levels but the first, of a number the indicator of what is missing.
@@ -91,6 +97,7 @@ class Columns:
             numbers=tuple(numbers),
             curved=tuple(curved),
             unscaled=tuple(unscaled),
+            ranged=tuple(ranged),
             owners=tuple(owners),
             undeclared=tuple(undeclared),
         )
@@ -110,6 +117,7 @@ class Columns:
             numbers=moved(self.numbers),
             curved=moved(self.curved),
             unscaled=moved(self.unscaled),
+            ranged=moved(self.ranged),
             owners=tuple(self.owners[place] for place in left),
             undeclared=moved(self.undeclared),
         )

@@ -19,7 +19,7 @@ from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import BITS
 from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.scales import Scales
-from causalveil.tasks.regression.skewed import CURVES_UNSEEN, Skewed, drowned
+from causalveil.tasks.regression.skewed import CURVES_UNSEEN, Skewed, clipped, drowned
 
 # Keeps a row that was cut in floats within the ball.
 HAIR = 1 - 2.0**-40
@@ -63,6 +63,12 @@ class Features:
         skewed = self.skewed.places.tolist()
         places = (place for place in self.columns.unscaled if place not in skewed)
         return tuple(self.columns.names[place] for place in places if hidden[place])
+
+    @property
+    def clipped(self) -> tuple[str, ...]:
+        """Names of numbers of which most people lie at an end of the declared range."""
+        found = clipped(self.scales, self.columns)
+        return tuple(name for name, most in zip(self.columns.names, found, strict=True) if most)
 
     @cached_property
     def count(self) -> int:

@@ -47,6 +47,10 @@ VARYING = "effects that differ with covariates, as far as the arms' covariances 
 VARYING_LEFT = "{:.0%} of what effects that differ with covariates do where slopes serve both arms"
 VARYING_PRODUCTS = "effects that differ with curves or products of covariates"
 UNDECLARED = "confounding by {}, of which most have a value that nobody declared (are its levels spelt as in the data?)"
+CLIPPED = (
+    "what {} do beyond their declared ranges, at whose ends most people are (declare wider ranges, or two values as"
+    " levels)"
+)
 BEYOND = {
     Basis.linear: "outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly",
     Basis.squares: (
@@ -219,9 +223,10 @@ def not_covered(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRe
     """What the interval does not hold."""
     if study.estimator.trial:
         return "treatment that was not randomised"
+    narrow = too_narrow([found.features])
     if not found.choice.adjusted:
-        return NOT_COVERED_DECLARED
-    parts = ["confounding by what nobody recorded", *undeclared(recipe, [found.scales])]
+        return "; ".join([NOT_COVERED_DECLARED, *narrow])
+    parts = ["confounding by what nobody recorded", *undeclared(recipe, [found.scales]), *narrow]
     parts.extend(varying([(found.features, found.choice)]))
     parts.append(BEYOND[used_basis(found)])
     wide = () if found.features is None else found.features.drowned
@@ -239,6 +244,12 @@ def undeclared(recipe: RegressionRecipe, scales: Sequence[Scales]) -> list[str]:
     places = dict.fromkeys(place for one in scales for place in one.undeclared)
     names = [recipe.columns.names[place].rpartition("=")[0] for place in places]
     return [UNDECLARED.format(", ".join(names))] if names else []
+
+
+def too_narrow(several: Sequence[Features | None]) -> list[str]:
+    """Which numbers have most people at the ends of their declared ranges, by any of some first releases."""
+    names = dict.fromkeys(name for features in several if features is not None for name in features.clipped)
+    return [CLIPPED.format(", ".join(names))] if names else []
 
 
 def varying(answers: Sequence[tuple[Features | None, Adjustment]]) -> list[str]:

@@ -35,6 +35,9 @@ CURVES_UNSEEN = 0.05
 CURVE_CUT, MOST_SPREAD = 2.5, 1.0
 # A column's mean distance from its end is taken to be at least so many deviations of its noise.
 MEAN_DEVIATIONS = 2.0
+# Of numbers that vary so much of what their mean leaves possible most lie at an end of their declared range; so many
+# deviations of the noise in the variance are in favour of those that do not.
+CLIPPED, CLIPPED_DEVIATIONS = 0.8, 2.0
 
 
 def drowned(scales: Scales, columns: Columns) -> BoolArray:
@@ -43,6 +46,20 @@ def drowned(scales: Scales, columns: Columns) -> BoolArray:
     places = list(columns.numbers)
     floor = VARIANCE_DEVIATIONS * scales.centre_error[places] * columns.span
     found[places] = scales.deviation[places] ** 2 <= floor * (1 + 1e-9)
+    return found
+
+
+def clipped(scales: Scales, columns: Columns) -> BoolArray:
+    """Numbers whose declared range is so narrow that most people lie at one of its ends, shape (kept columns,).
+
+    What they do beyond it nobody sees. A mean m within [-c, c] leaves at most the variance c^2 - m^2, which two values
+    at the ends have, and numbers that are spread evenly a third of.
+    """
+    found = np.zeros(len(columns.kept), dtype=bool)
+    places = list(columns.ranged)
+    noise = CLIPPED_DEVIATIONS * scales.centre_error[places] * columns.span
+    most = columns.span**2 - scales.centre[places] ** 2
+    found[places] = scales.deviation[places] ** 2 - noise > CLIPPED * most
     return found
 
 

@@ -157,3 +157,19 @@ def test_everybody_in_one_arm_is_not_seen_by_whether_a_run_ends() -> None:
         if "label" not in estimator:
             for case in ("one treated", "all controls"):
                 rehearse_effect(asked(estimator, 3), table(case), RehearsalBudget(3))
+
+
+def test_ranges_far_too_narrow_are_named_and_allowed_for() -> None:
+    """Most people lie at the ends of x000: treatment and outcome follow what it does beyond them. Truth 0, seed 7."""
+    random = np.random.default_rng(7)
+    z = random.normal(size=(20_000, 3))
+    t = (random.random(len(z)) < 1 / (1 + np.exp(-z[:, 0]))).astype(np.uint8)
+    u = np.clip(0.2 * z[:, 0] + 0.2 * random.normal(size=len(z)), -1, 1)
+    names = [f"x{place:03d}" for place in range(3)]
+    for times, narrow in ((0.3, []), (50.0, names)):
+        rows = in_rows(np.clip(times * z, -1, 1), t, u)
+        found = rehearse_effect(asked("regression", 3), rows, RehearsalBudget(3))
+        assert found.interval.lower <= 0 <= found.interval.upper
+        not_covered = str(found.details["not_covered"])
+        assert [name for name in names if name in not_covered] == narrow
+        assert ("beyond their declared ranges" in not_covered) == bool(narrow)

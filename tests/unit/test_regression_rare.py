@@ -189,7 +189,7 @@ def test_a_hidden_number_may_confound_as_any_other_and_a_hidden_level_as_few_peo
     def of(hidden: list[int], share: float) -> Hidden:
         gram = np.diag(np.where(np.isin(np.arange(k), hidden), 0.0, 1.0))
         centre = np.where(np.isin(np.arange(k), columns.two_valued), share * columns.span, 0.0)
-        one = replace(scales, centre=centre, deviation=np.ones(k), centre_error=np.zeros(k))
+        one = replace(scales, centre=centre, deviation=np.full(k, columns.span / 4), centre_error=np.zeros(k))
         features = Features(columns, one, Basis.linear, 4.0)
         moments = moments_from(np.zeros(2 * k + 1 + k * (k + 1) // 2), 4_000, 1.0, features)
         return Hidden.of(one, replace(moments, gram=gram, gram_error=0.01), columns)

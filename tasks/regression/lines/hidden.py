@@ -1,7 +1,8 @@
-"""Columns whose variance noise hides: they are not adjusted for, and show nothing of what they confound.
+"""Columns of which nothing is seen: they are not adjusted for, or not as they are, and may confound as any other.
 
-A number may vary within a range that is declared far too wide, and confound as any other. A column of two values of
-which hardly anybody has one can confound no more than so few people do. Post-processing of released values:
+Noise hides how a number varies within a range that is declared far too wide; what it does beyond a range that is far
+too narrow has been cut away. A column of two values of which hardly anybody has one can confound no more than so few
+people do. Post-processing of released values:
 ``docs/proofs/regression.md``, section 7.
 """
 
@@ -16,6 +17,7 @@ from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.lines.joint import JointMoments
 from causalveil.tasks.regression.rare import FARTHEST, most_have, rarer_shares
 from causalveil.tasks.regression.scales import Scales
+from causalveil.tasks.regression.skewed import clipped
 
 # A column varies if its released variance is so many deviations of its noise above 0.
 DEVIATIONS = 1.0
@@ -23,7 +25,7 @@ DEVIATIONS = 1.0
 
 @dataclass(frozen=True)
 class Hidden:
-    """What noise hides of the columns.
+    """What noise or a narrow range hides of the columns.
 
     Attributes:
         part: of all confounding that is declared, the largest part that they may have; 0 to 1.
@@ -37,7 +39,8 @@ class Hidden:
     def of(cls, scales: Scales, moments: JointMoments, columns: Columns) -> Hidden:
         """From moments whose first features are the columns."""
         own, least = np.diagonal(moments.gram)[: len(columns.kept)], DEVIATIONS * math.sqrt(2) * moments.gram_error
-        hidden, two = own < least, np.isin(np.arange(len(columns.kept)), columns.two_valued)
+        hidden = (own < least) | clipped(scales, columns)
+        two = np.isin(np.arange(len(columns.kept)), columns.two_valued)
         few, others = hidden & two, int((hidden & ~two).sum())
         shares, errors = rarer_shares(scales.centre, scales.centre_error, columns)
         part, count = _part(int(hidden.sum()), len(hidden)), int(hidden.sum())
