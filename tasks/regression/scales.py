@@ -39,9 +39,10 @@ KURTOSIS, LEAST_CHANCE = 15.0, 1e-3
 EVENT_NOISE, QUIETER, TINY = 0.36, 0.55, 1e-12
 # Residuals are cut at so many of their standard deviations while moments are taken.
 CUT_DEVIATIONS = 3.0
-# The treated share is taken to be at least so many noise deviations from 0 and from 1, and so much.
+# The treated share is taken to be at least so many noise deviations from 0 and from 1, and never 0 or 1. A least share
+# of its own would count people whom a rare treatment does not have, and divide an arm's sums by them.
 SHARE_DEVIATIONS = 2.0
-LEAST_SHARE, MOST_LEAST_SHARE = 0.005, 0.4
+LEAST_SHARE, MOST_LEAST_SHARE = 1e-9, 0.4
 # A covariate's variance is taken to be at least so many deviations of its noise.
 VARIANCE_DEVIATIONS = 1.5
 

@@ -157,6 +157,13 @@ def _by_wave(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArra
     return np.column_stack([u, z]), t, y
 
 
+def _one_in_300(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """About one of 300 people is treated, by logistic odds of two numbers; E = 1."""
+    z = random.normal(size=(n, 3))
+    t = (random.random(n) < 1 / (1 + np.exp(5.95 - 0.6 * z[:, 0] - 0.3 * z[:, 1]))).astype(np.float64)
+    return z, t, z[:, 0] + 0.5 * z[:, 1] + t + random.normal(size=n)
+
+
 def _undeclared(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Wards and habits as words; .4 % lie in a ward that nobody declared, most treated and 3 higher; E = 1."""
     age, ward, habit = random.normal(size=n), random.choice(4, n, p=[0.4, 0.3, 0.2, 0.1]), random.integers(0, 3, n)
@@ -237,6 +244,7 @@ UNFORESEEN = {
         {"u": {"lower": 0, "upper": 10}, **{f"z{place}": {"lower": -4, "upper": 4} for place in range(2)}},
         _by_wave,
     ),
+    "one-in-300": KnownPopulation("one-in-300", "few treated", 1, (-10, 10), NORMAL, _one_in_300),
     "undeclared": KnownPopulation(
         "undeclared",
         "a ward that nobody declared",
@@ -281,6 +289,7 @@ UNFORESEEN = {
         ("by-wave", 60_000, "2", "1e-6"),
         ("by-number", 20_000, "4", "1e-6"),
         ("by-number", 200_000, "1", "1e-6"),
+        ("one-in-300", 200_000, "2", "1e-6"),
         ("undeclared", 40_000, "1", "1e-6"),
         ("undeclared", 5_000, "1", "1e-6"),
         ("events", 20_000, "1", "1e-6"),
@@ -294,7 +303,8 @@ def test_effects_by_a_flag_and_rare_events_are_covered(name: str, units: int, ep
     .2 to .5 did where slopes by arm were all or nothing. Of effects by a dose .7 did where lines alone were told apart;
     of those by a number .45 and none where products had slopes that fit lines of both arms; of those by a square none
     where weights balanced products of both arms together, of those by a product none where products went that widen the
-    interval by a tenth; of those by a sine a quarter with squares and products alone.
+    interval by a tenth; of those by a sine a quarter with squares and products alone. Of one treated in 300 none did
+    where the treated share was never taken to be below .5 %.
     """
     trial = UNFORESEEN[name].trial
     cell = run_cell(UNFORESEEN[name], {"name": "regression", "trial": trial}, units, epsilon, delta, runs=40)

@@ -15,11 +15,12 @@ from causalveil.tasks.regression.basis import LEAST_OWN, WHOLE_WIDTH, features_o
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.features import Features
+from causalveil.tasks.regression.lines.adjust import score_cut
 from causalveil.tasks.regression.lines.adjustment import Adjustment
 from causalveil.tasks.regression.lines.apart import CLEAR, CLEAR_PART, left_by, left_by_part
 from causalveil.tasks.regression.recipe import PAIRS_CUT
 from causalveil.tasks.regression.stand_in import expected_scales
-from tests.regression_help import make_regression
+from tests.regression_help import even_scales, make_regression
 
 ADJUSTED = Adjustment(
     slopes=np.array([0.2, 0.0]),
@@ -107,3 +108,10 @@ def test_rows_with_products_are_cut_further_out_than_rows_with_squares() -> None
         features = replace(plan, basis=basis).features(scales)
         assert features.basis is basis
         assert features.cut == times * plan.cut(plan.columns.features(basis))
+
+
+@pytest.mark.parametrize("share", [0.5, 0.01, 0.0005])
+def test_scores_of_a_small_arm_are_cut_no_nearer_than_those_of_a_large_one(share: float) -> None:
+    """Of a million people, in deviations of the smaller arm's residuals: its scores are 1/p of them."""
+    scales = even_scales(2, share=share)
+    assert score_cut(10**6, 7.0, scales) * math.sqrt(scales.between) > 3.5

@@ -35,7 +35,7 @@ LEAST_BESIDE = 0.25
 # What floored directions may hide is so many times the product of what they are seen to have.
 FLOORED_TIMES = 3.5
 # Scores are cut at k of their standard deviations: where the worst distribution of their kurtosis loses no more to the
-# cut than a wider one would lose to noise (section 5).
+# cut than a wider one would lose to noise (section 5). The most is that of two arms of one size.
 CUT_FACTOR = 0.182
 LEAST_CUT, MOST_CUT = 4.0, 60.0
 # Of an outcome of two values chances are taken to leave this part of the confounding that is taken off, for each
@@ -54,9 +54,11 @@ def score_cut(units: int, noise: float, scales: Scales) -> float:
     (p^-3 + (1-p)^-3)/(p^-1 + (1-p)^-1)^2 times that of residuals.
     """
     share = scales.share
+    # Scores of a small arm lie so many more of their deviations out than its residuals do.
+    most = MOST_CUT / (2 * math.sqrt(scales.between))
     of_weights = (share**-3 + (1 - share) ** -3) / (share**-1 + (1 - share) ** -1) ** 2
     best: float = (CUT_FACTOR * scales.kurtosis * of_weights * units / noise) ** 0.25
-    return min(max(best, LEAST_CUT), MOST_CUT)
+    return min(max(best, LEAST_CUT), most)
 
 
 def beside(scales: Scales) -> bool:
