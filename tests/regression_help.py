@@ -50,6 +50,8 @@ def even_scales(columns: int, **changes: Any) -> Scales:
         "share_error": 0.0,
         "means": (0.0, 0.0),
         "mean_errors": (0.0, 0.0),
+        "mean_noises": (0.0, 0.0),
+        "noise": 0.0,
         "spread": 0.2,
         "centre": np.zeros(columns),
         "deviation": np.full(columns, 0.1),

@@ -15,6 +15,8 @@ from causalveil.tasks.regression.interval import RICHER
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.rehearsed import ends, rehearsed
 
+# A whole range is expected as often as an interval misses, or more often.
+OFTEN_EMPTY = 0.05
 SHARED_SLOPES = (
     "at this size and budget both arms share slopes: if effects differ with covariates that vary more in one arm than "
     "in the other, the estimate is then off by what its interval does not hold."
@@ -106,6 +108,12 @@ def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]
             warnings.append(SHARED_SLOPES)
         elif own < 1:
             warnings.append(PART_OF_THE_WAY.format(own, (1 - own) ** 2))
+    empty = regression_expected.may_be_empty(study, sizes, stand_in)
+    if empty > OFTEN_EMPTY:
+        warnings.append(
+            f"in {empty:.0%} of runs noise does not tell the smaller arm from an empty one: the interval is then the "
+            "declared range. More units or epsilon help, or more treated."
+        )
     least = regression_expected.least_share(study, sizes)
     if least is not None and min(stand_in.treated, 1 - stand_in.treated) < least:
         warnings.append(

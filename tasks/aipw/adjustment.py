@@ -14,6 +14,7 @@ from causalveil.tasks.aipw.outcome_model import ArmSummary
 from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.scores import Nuisances
 from causalveil.tasks.aipw.shrinkage import CUTS
+from causalveil.tasks.inference.arms import may_be_empty
 from causalveil.tasks.inference.confounding import LINEAR, NOT_COVERED_DECLARED, PARTLY, SWITCHED, UNADJUSTED
 
 _MODELS = "clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model"
@@ -191,11 +192,9 @@ def _open_part(study: AipwStudy, summary: ArmSummary, loose: float) -> float:
 
 
 def _an_arm_may_be_empty(study: AipwStudy, summaries: Sequence[ArmSummary]) -> bool:
-    """A share of 0 is taken for one with probability 1 - confidence at most. Not asked where it is known."""
-    from scipy.special import ndtri
-
+    """By the mean share of all folds. Not asked where it is known."""
     if study.estimator.propensity.known is not None:
         return False
     share = sum(found.observed_share for found in summaries) / len(summaries)
     variance = sum(found.treated_share_variance for found in summaries) / len(summaries) ** 2
-    return min(share, 1 - share) <= float(ndtri(study.confidence)) * math.sqrt(variance)
+    return may_be_empty(share, math.sqrt(variance), study.confidence)

@@ -53,7 +53,12 @@ def recipe(study: AipwStudy, sizes: Sizes | None) -> Recipe:
         return plans[0]
     study = _as_decided(study)
     stand_in = StandIn(deviation=DECLARED_DEVIATION * study.outcome.width)
-    widths = [_foreseen_width(study, plan, *expected_models(study, plan, stand_in)) for plan in plans]
+    widths = []
+    for plan in plans:
+        summaries, models = expected_models(study, plan, stand_in)
+        # What shrinkage may move arms' means by is allowed for, but no error: budget spent on it would make one.
+        summaries = [replace(found, mean_shifts=(0.0, 0.0)) for found in summaries]
+        widths.append(_foreseen_width(study, plan, summaries, models))
     if plans[0].penalty is not None and study.estimator.propensity.penalty == "auto":
         # Right if either model is: that is worth a little width.
         widths[0] /= MODELS_WIDTH

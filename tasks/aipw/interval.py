@@ -98,6 +98,8 @@ def assembled(
         bias=bias_ratio(omitted, units),
         offset=adjusted.bias * (study.outcome.width / 2),
         drowned=adjusted.drowned,
+        # The variance says so too, for those who pool.
+        excess=study.outcome.width**2 if adjusted.drowned else 0.0,
     )
     width = study.outcome.width
     value, interval, variance, upper = assemble(whole, noise, study.confidence, (-width, width))
@@ -213,9 +215,11 @@ def nuisance_variance(
         used = study.estimator.propensity.clipped(share)
         cut = 1 - found.parts / np.array([used, 1 - used])
         share_variance = found.treated_share_variance + share * (1 - share) / trained
-        constants = float(np.array(found.mean_variances) @ (share_variance / found.parts**2 + cut**2))
+        shifts = np.array(found.mean_shifts) ** 2
+        loose = share_variance / found.parts**2
+        constants = float(np.array(found.mean_variances) @ (loose + cut**2) + shifts @ loose)
         total += size**2 * (constants + models.outcome.variance)
-        alike += size * np.abs(cut) * found.deviation / np.sqrt(trained * found.parts)
+        alike += size * np.abs(cut) * np.sqrt(found.deviation**2 / (trained * found.parts) + shifts)
     return total + float(alike @ alike)
 
 

@@ -14,9 +14,9 @@ intercept) cut to the study's radius and stretched to the unit ball. Two release
   differ, b leans towards those of the smaller arm, (1-p) b_1 + p b_0: that is what a difference of arm means has to be
   adjusted by (Lin 2013; ``tasks/aipw/leaning.py``).
 
-Everything is shrunk by what the public noise level says: arm means towards 0, second moments towards a multiple of
-the identity, slopes towards none (``docs/proofs/aipw.md``, section 3: no worse than arm means). Sums are exact: entries
-lie on a lattice on which sums of products cannot round. Proofs: sections 1 to 3.
+Everything is shrunk by what the public noise level says: arm means towards everybody's, second moments towards a
+multiple of the identity, slopes towards none (``docs/proofs/aipw.md``, section 3: no worse than arm means). Sums are
+exact: entries lie on a lattice on which sums of products cannot round. Proofs: sections 1 to 3.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from causalveil.tasks.aipw.recipe import APART_WEIGHT, MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.shrinkage import LEAST_DEVIATION
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.arms import everybody, from_everybody
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.bounded import bounded
@@ -38,7 +39,7 @@ from causalveil.tasks.privacy.mechanisms import Budget
 
 # Keeps a row that was cut in floats within the ball.
 HAIR = 1 - 2.0**-40
-# Arm means are shrunk as if they had this standard deviation around the middle of the declared range.
+# Arm means are shrunk as if they had this standard deviation around everybody's; shrinkage may move them by as much.
 PRIOR_MEAN_DEVIATION = 0.5
 
 
@@ -49,10 +50,11 @@ class ArmSummary:
     Attributes:
         treated_share: p, the treated units' part of all, clear of 0 and 1 as far as its noise; or the known chance.
         treated_share_variance: of the noise in it.
-        means: of u among treated and controls, shrunk, in [-1, 1].
+        means: of u among treated and controls, shrunk to everybody's, in [-1, 1].
         mean_variances: of the noise in them.
         deviation: standard deviation of u within an arm, in [LEAST_DEVIATION, 1].
         observed_share: p as released; anywhere.
+        mean_shifts: how far shrinkage may have moved the means.
     """
 
     treated_share: float
@@ -61,6 +63,7 @@ class ArmSummary:
     mean_variances: tuple[float, float]
     deviation: float
     observed_share: float = 0.5
+    mean_shifts: tuple[float, float] = (0.0, 0.0)
 
     @property
     def parts(self) -> FloatArray:
@@ -186,12 +189,15 @@ def summary_from(released: FloatArray, units: int, recipe: Recipe, fold: int, kn
     observed = count / math.sqrt(2) / units
     share_variance = (noise / math.sqrt(2) / units) ** 2
     share = clear_of_ends(observed, share_variance, units) if known is None else known
-    means, variances = [], []
-    for total, part in ((treated, share), (controls, 1 - share)):
+    means, variances, shifts = [], [], []
+    middle = everybody((treated + controls) / units, math.sqrt(2) * noise / units)
+    for total, seen, part in ((treated, observed, share), (controls, 1 - observed, 1 - share)):
         variance = (noise / (units * part)) ** 2
-        keep = PRIOR_MEAN_DEVIATION**2 / (PRIOR_MEAN_DEVIATION**2 + variance)
-        means.append(keep * min(max(total / (units * part), -1.0), 1.0))
-        variances.append(keep**2 * variance)
+        away = from_everybody(total / units, seen, part, middle)
+        kept = _kept(variance)
+        means.append(middle + kept * away)
+        variances.append(kept**2 * variance)
+        shifts.append((1 - kept) * max(abs(away), PRIOR_MEAN_DEVIATION))
     within = squares / units - share * means[0] ** 2 - (1 - share) * means[1] ** 2
     return ArmSummary(
         treated_share=share,
@@ -201,7 +207,13 @@ def summary_from(released: FloatArray, units: int, recipe: Recipe, fold: int, kn
         # The noise of the squares is a floor: a deviation cannot be known better.
         deviation=min(1.0, math.sqrt(max(within, noise / units, LEAST_DEVIATION**2))),
         observed_share=observed,
+        mean_shifts=(shifts[0], shifts[1]),
     )
+
+
+def _kept(variance: float) -> float:
+    """The part of a mean that is believed beside noise of this variance."""
+    return PRIOR_MEAN_DEVIATION**2 / (PRIOR_MEAN_DEVIATION**2 + variance)
 
 
 def clear_of_ends(observed: float, variance: float, units: int) -> float:

@@ -290,13 +290,15 @@ def slopes_from(moments: Moments, summary: ArmSummary, recipe: Recipe) -> tuple[
 
 def _sharper(summary: ArmSummary, shifts: FloatArray, variances: FloatArray) -> ArmSummary:
     """Means moved by ``shifts`` as far as these are surer than the means themselves: by inverse variances."""
-    means, left = [], []
-    pairs = zip(summary.means, summary.mean_variances, shifts.tolist(), variances.tolist(), strict=True)
-    for mean, old, shift, new in pairs:
-        weight = old / (old + new) if old > 0 else 0.0
+    means, left, off = [], [], []
+    arms = zip(summary.means, summary.mean_variances, summary.mean_shifts, strict=True)
+    for (mean, old, moved), shift, new in zip(arms, shifts.tolist(), variances.tolist(), strict=True):
+        square = old + moved**2
+        weight = square / (square + new) if square > 0 else 0.0
         means.append(min(max(mean + weight * shift, -1.0), 1.0))
-        left.append(weight * new)
-    return replace(summary, means=(means[0], means[1]), mean_variances=(left[0], left[1]))
+        left.append((1 - weight) ** 2 * old + weight**2 * new)
+        off.append((1 - weight) * moved)
+    return replace(summary, means=(means[0], means[1]), mean_variances=(left[0], left[1]), mean_shifts=(off[0], off[1]))
 
 
 def release_model(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from causalveil.tasks.inference.arms import everybody
 from causalveil.tasks.inference.confounding import sure_spread
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.joint import CellRecipe, JointRecipe
@@ -35,7 +36,9 @@ class GroupScales:
         clear: which arms' counts are clear of their noise, shape (arms,).
         shares: of the arms, away from 0 and 1, shape (arms,).
         means: of u, shrunk, shape (arms, outcomes).
-        mean_errors: standard deviations of their noise, shape (arms, outcomes).
+        mean_errors: standard deviations by which they may be off, shape (arms, outcomes).
+        mean_noises: of the noise alone that is left in them, shape (arms, outcomes).
+        noises: of the noise on a sum of u over the units, shape (outcomes,).
         spreads: standard deviation of u within arms, shape (outcomes,).
         covariates: what it says of their columns.
     """
@@ -47,6 +50,8 @@ class GroupScales:
     shares: FloatArray
     means: FloatArray
     mean_errors: FloatArray
+    mean_noises: FloatArray
+    noises: FloatArray
     spreads: FloatArray
     covariates: KnownColumns
 
@@ -62,12 +67,15 @@ class GroupScales:
         parts = self.shares[others] / self.shares[others].sum()
         rest = float(parts @ self.means[others, outcome])
         # Where the treated alone are scored, errors of the others' means do not enter.
-        rest_error = float(self.mean_errors[0, outcome]) if arms == 2 else 0.0
+        own, two = self.mean_errors[:, outcome], arms == 2
+        noises = self.mean_noises[:, outcome]
         return Scales(
             share=float(self.shares[treated]),
             share_error=self.count_error / self.units,
             means=(float(self.means[treated, outcome]), rest),
-            mean_errors=(float(self.mean_errors[treated, outcome]), rest_error),
+            mean_errors=(float(own[treated]), float(own[0]) if two else 0.0),
+            mean_noises=(float(noises[treated]), float(noises[0]) if two else 0.0),
+            noise=float(self.noises[outcome]) if two else 0.0,
             spread=float(self.spreads[outcome]),
             **vars(self.covariates),
         )
@@ -91,12 +99,16 @@ def group_scales(block: ScaleBlock, joint: JointRecipe, units: int) -> GroupScal
         size = max(float(counts.sum()), 1.0)
     clear = tuple(bool(count >= FLOOR_DEVIATIONS * count_error) for count in counts)
     shares = np.array([sure_share(float(count) / size, count_error / size) for count in counts])
-    means, errors = np.zeros_like(block.sums), np.zeros_like(block.sums)
-    spreads = np.zeros(len(joint.weights))
-    for outcome, weight in enumerate(joint.weights):
-        error = noise / weight / size
-        for arm in range(arms):
-            mean, deviation = arm_mean(float(block.sums[arm, outcome]) / size, float(shares[arm]), error)
+    means, errors, left = (np.zeros_like(block.sums) for _ in range(3))
+    spreads, noises = np.zeros(len(joint.weights)), noise / np.array(joint.weights) / size
+    for outcome, error in enumerate(noises.tolist()):
+        sums = block.sums[:, outcome] / size
+        middle = everybody(float(sums.sum()), error * math.sqrt(arms))
+        around = sure_spread(float(block.squares[outcome]) / size - middle**2, error)
+        for arm, total in enumerate(sums.tolist()):
+            mean, deviation, left[arm, outcome] = arm_mean(
+                total, float(counts[arm]) / size, float(shares[arm]), error, middle, around
+            )
             # Noise in the count moves a mean as well.
             means[arm, outcome] = mean
             errors[arm, outcome] = math.hypot(deviation, mean * count_error / size / float(shares[arm]))
@@ -113,6 +125,8 @@ def group_scales(block: ScaleBlock, joint: JointRecipe, units: int) -> GroupScal
         shares=shares,
         means=means,
         mean_errors=errors,
+        mean_noises=left,
+        noises=noises,
         spreads=spreads,
         covariates=known,
     )

@@ -13,6 +13,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.release import Variance
+from causalveil.tasks.inference.arms import may_be_empty
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, around
 from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
@@ -184,8 +185,10 @@ def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRelea
     noise = recipe.effect_noise()
     effect = effect_of(half, recipe.units, noise.deviation, scales, choice, found.scores)
     value, sampling, models, bias = effect.value, effect.sampling, effect.models, effect.bias
-    reach = noise.critical(1 - study.confidence, bias, sampling + models, effect.unit / recipe.units)
-    width = study.outcome.width
+    reach, width = noise.critical(1 - study.confidence, bias, sampling + models, effect.unit / recipe.units), 2 * half
+    if scales.observed_share is not None and may_be_empty(scales.observed_share, scales.share_error, study.confidence):
+        # The variance says so too, for those who pool.
+        reach, models = math.inf, models + width**2
     value, interval = around(value, reach, study.confidence, (-width, width))
     also = [COVERS_MODELS] if choice.adjusted else []
     if bias > 0 and not choice.adjusted:

@@ -16,6 +16,7 @@ import numpy as np
 
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.arms import believed, everybody, from_everybody
 from causalveil.tasks.inference.confounding import sure_spread
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
@@ -26,9 +27,9 @@ from causalveil.tasks.regression.rare import mostly_undeclared, rare_places
 ARM_NUMBERS = 4
 # By what their exact sums are multiplied.
 ARM_WEIGHTS = (1.0, 1.0, math.sqrt(2), 1.0)
-# An arm's mean is half believed if its noise has this standard deviation, and hardly with a little more, since scores
-# reach as far as it lies from the middle of the declared range.
-PRIOR_MEAN_DEVIATION, BELIEF_POWER = 0.5, 4
+# An arm's mean is half believed beside noise of this standard deviation, or of that of outcomes if that is less. One
+# that is not is taken to lie as far from everybody's as its noise, at most the second number, or as it is seen to.
+HIDDEN_MEAN_NOISE, MEAN_DEVIATION = 0.2, 0.5
 # Outcomes whose mean square, in half ranges, is less than this below 1 lie at both ends of their range, as 0 and 1 do;
 # of costs near one end it is a little smaller. Noise is given so many of its deviations, up to the second number.
 AT_ENDS, AT_ENDS_DEVIATIONS, MOST_AT_ENDS = 0.02, 3.0, 0.1
@@ -76,8 +77,11 @@ class Scales(KnownColumns):
     Attributes:
         share: p, the treated share, away from 0 and 1.
         share_error: standard deviation of its noise.
-        means: of u among treated and controls, shrunk, in [-1, 1].
-        mean_errors: standard deviations of their noise.
+        observed_share: p as released, anywhere; p where nobody asks for it.
+        means: of u among treated and controls, shrunk to everybody's, in [-1, 1].
+        mean_errors: standard deviations by which they may be off.
+        mean_noises: of the noise alone that is left in them.
+        noise: of the noise on a sum of u over n.
         spread: standard deviation of u within an arm.
     """
 
@@ -85,7 +89,10 @@ class Scales(KnownColumns):
     share_error: float
     means: tuple[float, float]
     mean_errors: tuple[float, float]
+    mean_noises: tuple[float, float]
+    noise: float
     spread: float
+    observed_share: float | None = None
 
     @property
     def larger(self) -> float:
@@ -96,11 +103,6 @@ class Scales(KnownColumns):
     def between(self) -> float:
         """p (1 - p)."""
         return self.share * (1 - self.share)
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation of the noise on a mean of release 1, as that of the controls' mean tells it."""
-        return (1 - self.share) * self.mean_errors[1]
 
     @property
     def at_ends(self) -> bool:
@@ -183,16 +185,22 @@ def scales_from(released: FloatArray, units: int, noise: float, columns: Columns
     treated, controls, count, squares = (released[:ARM_NUMBERS] / units).tolist()
     count /= math.sqrt(2)
     share = sure_share(count, error / math.sqrt(2))
-    arms = [arm_mean(total, part, error) for total, part in ((treated, share), (controls, 1 - share))]
-    (one, one_error), (other, other_error) = arms
-    within = squares - share * one**2 - (1 - share) * other**2
+    middle = everybody(treated + controls, math.sqrt(2) * error)
+    around = sure_spread(squares - middle**2, error)
+    sums = (treated, count, share), (controls, 1 - count, 1 - share)
+    arms = [arm_mean(*arm, error, middle, around) for arm in sums]
+    means, errors, noises = zip(*arms, strict=True)
+    within = squares - share * means[0] ** 2 - (1 - share) * means[1] ** 2
     known = NO_COLUMNS if columns is None else columns_from(released[ARM_NUMBERS:] / units, error, columns)
     return Scales(
         share=share,
         share_error=error / math.sqrt(2),
-        means=(one, other),
-        mean_errors=(one_error, other_error),
+        means=means,
+        mean_errors=errors,
+        mean_noises=noises,
+        noise=error,
         spread=sure_spread(within, error),
+        observed_share=count,
         **vars(known),
     )
 
@@ -203,11 +211,24 @@ def sure_share(share: float, error: float) -> float:
     return min(max(share, least), 1 - least)
 
 
-def arm_mean(total: float, share: float, error: float) -> tuple[float, float]:
-    """The shrunk mean of u in an arm of this share from its noisy sum over n, and the standard error of its noise."""
-    variance = (error / share) ** 2
-    kept = 1 / (1 + (variance / PRIOR_MEAN_DEVIATION**2) ** BELIEF_POWER)
-    return kept * min(max(total / share, -1.0), 1.0), min(math.sqrt(variance), PRIOR_MEAN_DEVIATION)
+def arm_mean(
+    total: float, count: float, share: float, error: float, middle: float, spread: float
+) -> tuple[float, float, float]:
+    """The mean of u in an arm, shrunk to that of everybody, by how much it may be off, and the noise alone in it.
+
+    Args:
+        total: noisy sum of u in the arm, over n.
+        count: its share as released, anywhere.
+        share: the same, away from 0.
+        error: standard deviation of the noise on ``total``.
+        middle: of everybody, in [-1, 1].
+        spread: standard deviation of u around it.
+    """
+    noise, away = error / share, from_everybody(total, count, share, middle)
+    kept = believed(noise, min(HIDDEN_MEAN_NOISE, spread))
+    # What is not believed may be true.
+    off = math.hypot(kept * noise, (1 - kept) * max(abs(away), min(noise, MEAN_DEVIATION)))
+    return middle + kept * away, off, kept * noise
 
 
 NO_COLUMNS = KnownColumns(np.zeros(0), np.zeros(0), np.zeros(0))

@@ -159,6 +159,19 @@ def test_everybody_in_one_arm_is_not_seen_by_whether_a_run_ends() -> None:
                 rehearse_effect(asked(estimator, 3), table(case), RehearsalBudget(3))
 
 
+@pytest.mark.parametrize("everybody", [0, 1])
+@pytest.mark.parametrize("trial", [False, True])
+def test_no_number_of_people_in_one_arm_tells_of_the_other(everybody: int, trial: bool) -> None:
+    """20,000 in one arm: noise in their number is small, and the other's mean may lie anywhere in its range."""
+    random = np.random.default_rng(7)
+    z = random.uniform(-1, 1, (20_000, 3))
+    u = np.clip(0.3 + 0.2 * z[:, 0] + 0.2 * random.normal(size=len(z)), -1, 1)
+    study = asked("regression", 3)
+    study = study.model_copy(update={"estimator": study.estimator.model_copy(update={"trial": trial})})
+    found = rehearse_effect(study, in_rows(z, np.full(len(z), everybody, np.uint8), u), RehearsalBudget(3))
+    assert found.interval.upper - found.interval.lower > 2 * 0.8 * HALF
+
+
 def test_ranges_far_too_narrow_are_named_and_allowed_for() -> None:
     """Most people lie at the ends of x000: treatment and outcome follow what it does beyond them. Truth 0, seed 7."""
     random = np.random.default_rng(7)

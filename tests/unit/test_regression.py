@@ -13,6 +13,7 @@ from scipy.stats import norm
 
 from causalveil.flows.accuracy.cells import rows_of
 from causalveil.flows.accuracy.populations import POPULATIONS
+from causalveil.flows.planning.regression import warned
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
@@ -25,7 +26,7 @@ from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.regression.basis import features_of
 from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.decide import choose, recipe
-from causalveil.tasks.regression.expected import ExpectedRegression, expected, least_share
+from causalveil.tasks.regression.expected import ExpectedRegression, expected, least_share, may_be_empty
 from causalveil.tasks.regression.features import BLOCK, Features
 from causalveil.tasks.regression.interval import (
     COVERS_CHANCES,
@@ -325,6 +326,20 @@ def test_the_least_share_is_where_adjusting_begins() -> None:
     assert not str(above).startswith("unadjusted")
 
 
+def test_an_arm_that_may_be_empty_is_warned_of_and_has_the_declared_range() -> None:
+    """100 draws of noise, 1 % treated: whole ranges are as frequent as is said, within 4 of its errors."""
+    study, units, few = make_regression(3), 3_000, StandIn(treated=0.01)
+    sizes, random = sizes_of(study, units), np.random.default_rng(4)
+    chance = may_be_empty(study, sizes, few)
+    rows = in_rows(random.uniform(-1, 1, (units, 3)), np.arange(units) % 100 == 0, random.normal(size=units) / 5)
+    whole = np.mean([analysed(study, rows, seed).interval.whole_range for seed in range(100)])
+    assert 0.1 < chance < 0.9
+    assert abs(float(whole) - chance) < 4 * math.sqrt(chance * (1 - chance) / 100)
+    assert any("the declared range" in warning for warning in warned(study, sizes, few))
+    assert may_be_empty(study, sizes, StandIn()) < 1e-6
+    assert not any("the declared range" in warning for warning in warned(study, sizes, StandIn()))
+
+
 @pytest.mark.parametrize("p", [1, 6, 20])
 @pytest.mark.parametrize("delta", ["1e-6", "0"])
 def test_more_people_or_epsilon_never_widen_what_is_expected(p: int, delta: str) -> None:
@@ -517,9 +532,18 @@ def test_chances_of_an_outcome_of_two_values_follow_no_line_and_are_allowed_for(
 
 def test_means_that_noise_drowns_are_the_middle_and_clear_ones_are_kept() -> None:
     """A score reaches as far as an arm's mean lies from the middle: where that is noise alone, it is noise more."""
-    assert abs(arm_mean(0.5, 0.5, 0.5)[0]) < 0.01
-    assert arm_mean(0.5, 0.5, 0.25) == pytest.approx((0.5, 0.5))
-    assert arm_mean(0.4, 0.5, 0.1)[0] == pytest.approx(0.8, rel=1e-3)
+    for middle in (0.0, -0.6):
+        assert arm_mean(0.5, 0.5, 0.5, 0.2, middle, 0.5)[0] == pytest.approx(middle, abs=0.01)
+        assert arm_mean(0.4, 0.5, 0.5, 0.1, middle, 0.5)[0] == pytest.approx((0.8 + middle) / 2)
+        assert arm_mean(0.4, 0.5, 0.5, 0.04, middle, 0.5) == pytest.approx((0.8, 0.08, 0.08), rel=1e-2)
+    # Where outcomes hardly vary, arms hardly do either.
+    assert arm_mean(0.4, 0.5, 0.5, 0.04, 0.0, 0.02)[0] == pytest.approx(0, abs=0.01)
+    # What is not believed may be true: half of the half range, or its noise if that is less, or as much as is seen.
+    assert arm_mean(0.0, 0.1, 0.1, 0.1, 0.0, 0.5)[1] == pytest.approx(0.5, rel=1e-2)
+    assert arm_mean(0.0, 0.1, 0.1, 0.01, 0.0, 0.02)[1] == pytest.approx(0.1, rel=1e-2)
+    assert arm_mean(0.09, 0.1, 0.1, 0.1, 0.0, 0.5)[1] == pytest.approx(0.9, rel=1e-2)
+    # A share that is taken to be larger than it was seen says too little of how far the arm lies from everybody.
+    assert arm_mean(-0.06, 0.1, 0.2, 0.01, -0.8, 0.5)[0] == pytest.approx(-0.7, rel=1e-2)
 
 
 def test_columns_whose_ranges_are_far_too_wide_are_allowed_for() -> None:

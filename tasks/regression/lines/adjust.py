@@ -84,9 +84,9 @@ def unadjusted(
         noise: standard deviation of the noise on the sum of scores.
         alone: whether treated units alone are scored, to stand for everybody.
     """
-    deviation = math.sqrt(1 / scales.between) * scales.spread / scales.limit
     lean = leaning(estimand, scales.share, alone)
-    return _plain(estimator, scales, lean, 0, score_cut(units, noise, scales), deviation)
+    square = (scales.spread / scales.limit) ** 2
+    return _plain(estimator, scales, lean, 0, score_cut(units, noise, scales), square)
 
 
 def _plain(
@@ -95,10 +95,15 @@ def _plain(
     lean: tuple[float, float],
     features: int,
     cut: float,
-    deviation: float,
+    square: float,
 ) -> Adjustment:
-    """No slopes, no weights, and an allowance. Scores are cut no further out than they can lie."""
+    """No slopes, no weights, and an allowance. Scores are cut no further out than they can lie.
+
+    ``square``: mean square of residuals, in units of L squared.
+    """
     nothing = np.zeros(features)
+    blurs = zip(scales.mean_noises, (scales.share, 1 - scales.share), strict=True)
+    deviation = math.sqrt(square / scales.between + sum((noise / scales.limit) ** 2 / part for noise, part in blurs))
     cut = min(cut, farthest_score(scales, (0.0, 0.0), [(0.0,) * 4] * 2) / deviation)
     declared = estimator.unadjusted
     relative = scales.spread / scales.limit
@@ -155,7 +160,7 @@ def adjust(
     whole = len(moments.arm_places) == len(moments.cross)
     if moments.arms is not None and (whole or (beside(scales) and not alone)) and not estimator.trial:
         found, fits = towards_own(found, fits, scales.share, units, noise, by, curved)
-    plain = _plain(estimator, scales, lean, len(found.slopes), wide, math.sqrt(moments.square / scales.between))
+    plain = _plain(estimator, scales, lean, len(found.slopes), wide, moments.square)
     # Of hidden columns of a trial nothing confounds.
     hidden = Hidden() if columns is None or estimator.trial else Hidden.of(scales, moments, columns)
     if not possible or hidden.part >= 1 or expected_width(found, units, noise) > expected_width(plain, units, noise):
@@ -174,13 +179,16 @@ def _by_lines(
     """Slopes and weights of treated and controls in use; ``wide``: scores are cut at no more of their deviations."""
     parts = scales.share, 1 - scales.share
     squares, squares_alike, lines, farthest = 0.0, 0.0, [], []
-    for fitted, other, k, part in zip(fits, (fits.control, fits.treated), lean, parts, strict=True):
+    arms = zip(fits, (fits.control, fits.treated), lean, parts, scales.mean_noises, strict=True)
+    for fitted, other, k, part, noise in arms:
         # An arm that stays where it is needs the other's line, which tells how that one moves.
         slopes, weights = (fitted if k > 0 else other).slopes, fitted.weights
         # H of the noisy weights: what balancing costs in variance.
         cost = fitted.distance + fitted.weight_noise * fitted.trace
-        squares += (1 + k**2 * cost) / part * (fitted.residual + fitted.slopes_blur)
-        squares_alike += (1 + k**2 * cost) / part * (fits.both.residual + fitted.slopes_blur)
+        # Residuals lie around what noise made of the arm's mean.
+        blur = fitted.slopes_blur + (noise / scales.limit) ** 2
+        squares += (1 + k**2 * cost) / part * (fitted.residual + blur)
+        squares_alike += (1 + k**2 * cost) / part * (fits.both.residual + blur)
         index = fitted.moved - fitted.weight_noise * fitted.trace
         lines.append(ArmLine(slopes, weights, index))
         # Both are in use: of a study the latter, of a protocol the former.

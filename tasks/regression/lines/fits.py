@@ -118,10 +118,13 @@ def noise_variance(fits: Fits, scales: Scales, lean: tuple[float, float]) -> flo
     # A shift of the features' means moves the estimate by (b'shift)(h'shift), and with an arm's error e by k h'shift e.
     found += _added(lean, [_by_shifts(fitted) for fitted in fits])
     for fitted, k, part, error in zip(fits, lean, parts, scales.mean_errors, strict=True):
-        arm, squares = (k * error / scales.limit) ** 2, fitted.weights**2
-        found += arm * float(fitted.moments.shifts**2 @ squares)
-        # The arm's mean of the features comes from D: its noise e moves the arm's error by k h'e of it.
-        found += arm * (1 - part) ** 2 * fitted.weight_noise * float(squares.sum())
+        squares = fitted.weights**2
+        found += (k * error / scales.limit) ** 2 * float(fitted.moments.shifts**2 @ squares)
+        # The arm's mean of the features comes from D: its noise e moves the arm's error by k h'e of it. So does the
+        # arm's error in its own slopes, with what e does to its covariances; or its part of the units in shared ones.
+        own = fits.own * k * (1 - part) * (1 + 2 * (1 - part) ** 2 * fitted.distance)
+        moved = k * (1 - part) + own + (1 - fits.own) * part * (1 - part) * sum(lean)
+        found += (moved * error / scales.limit) ** 2 * fitted.weight_noise * float(squares.sum())
     return found
 
 
