@@ -14,15 +14,12 @@ from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import beside
 from causalveil.tasks.regression.lines.adjustment import ALIKE_WIDTH, Adjustment, expected_width, judged_width
-from causalveil.tasks.regression.lines.kept import ENTER_WIDTH, LEAST_OWN, adjusted_by, richest
+from causalveil.tasks.regression.lines.kept import ENTER_WIDTH, LEAST_OWN, WHOLE_WIDTH, adjusted_by, richest
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import Scales
 from causalveil.tasks.regression.skewed import drowned
 from causalveil.tasks.regression.stand_in import expected_moments
 
-# Where one arm is small, a richer basis with slopes of each arm is taken where it is at most this much wider than
-# plainer ones.
-WHOLE_WIDTH = 1.2
 # Beside lines of each arm a constant stands with products where rho is below this and the interval hardly wider.
 CONSTANT_BESIDE, CONSTANT_WIDTH = 0.1, 1.01
 

@@ -22,8 +22,9 @@ from causalveil.tasks.regression.scales import Scales
 ENTER_WIDTH, STAY_WIDTH = 1.05, 1.3
 # Products are seen to confound from so many deviations of noise and sampling.
 SURE = 4.0
-# All features have slopes of each arm, and cubes stay, where these go so far of the way.
-LEAST_OWN = 0.7
+# All features have slopes of each arm, and cubes stay, where these go so far of the way. Where one arm is small they
+# enter, and stay, where they make the judged interval at most so much wider than plainer ones.
+LEAST_OWN, WHOLE_WIDTH = 0.7, 1.2
 # Cubes stay where noise hides no direction of the matrix and is at most this part of its mean eigenvalue.
 CUBES_FLOOR = 0.09
 
@@ -130,8 +131,10 @@ def adjusted_by(
     off = lines[0].seen_off
     choice = choice.off_by(off) if choice.own == 0 else choice
     squares = [(one.off_by(off) if one.own == 0 else one, shown) for one, shown in squares]
-    # Where one arm is small richer features hold less of what effects that differ do.
-    wider = STAY_WIDTH if moments.arms is not None and beside(scales) else ENTER_WIDTH
+    # Where one arm is small richer features hold less of what effects that differ do, unless all have slopes by arm;
+    # squares alone are then no better than lines where products confound.
+    own = whole and choice.own >= LEAST_OWN and features.basis >= Basis.pairs
+    wider = STAY_WIDTH if moments.arms is not None and beside(scales) else WHOLE_WIDTH if own else ENTER_WIDTH
     if judged_width(choice, units, noise) <= wider * judged_width(lines[0], units, noise):
         return choice, seen
     found = [*squares, lines]
