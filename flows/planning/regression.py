@@ -108,7 +108,7 @@ def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]
             warnings.append(SHARED_SLOPES)
         elif own < 1:
             warnings.append(PART_OF_THE_WAY.format(own, (1 - own) ** 2))
-    empty = regression_expected.may_be_empty(study, sizes, stand_in)
+    empty = regression_expected.chance_of_whole_range(study, sizes, stand_in)
     if empty > OFTEN_EMPTY:
         warnings.append(
             f"in {empty:.0%} of runs noise does not tell the smaller arm from an empty one: the interval is then the "

@@ -56,7 +56,8 @@ def recipe(study: AipwStudy, sizes: Sizes | None) -> Recipe:
     widths = []
     for plan in plans:
         summaries, models = expected_models(study, plan, stand_in)
-        # What shrinkage may move arms' means by is allowed for, but no error: budget spent on it would make one.
+        # What shrinkage may move arms' means by is allowed for. Where treatment does little it is no error, and budget
+        # that was spent to make it smaller would be missing elsewhere.
         summaries = [replace(found, mean_shifts=(0.0, 0.0)) for found in summaries]
         widths.append(_foreseen_width(study, plan, summaries, models))
     if plans[0].penalty is not None and study.estimator.propensity.penalty == "auto":

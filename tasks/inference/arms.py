@@ -51,6 +51,24 @@ def may_be_empty(share: float, error: float, confidence: float) -> bool:
         error: standard deviation of its noise.
         confidence: in [0.5, 1).
     """
+    return min(share, 1 - share) <= _clear(confidence) * error
+
+
+def chance_of_empty(share: float, error: float, confidence: float) -> float:
+    """How often :func:`may_be_empty` says so of arms of this share: of two of one size of either.
+
+    Args:
+        share: of the treated, in (0, 1).
+        error: standard deviation of the noise with which it is released, above 0.
+        confidence: in [0.5, 1).
+    """
+    from scipy.special import ndtr
+
+    return min(sum(float(ndtr(_clear(confidence) - part / error)) for part in (share, 1 - share)), 1.0)
+
+
+def _clear(confidence: float) -> float:
+    """Deviations of noise by which a share is clear of 0."""
     from scipy.special import ndtri
 
-    return min(share, 1 - share) <= float(ndtri(confidence)) * error
+    return float(ndtri(confidence))

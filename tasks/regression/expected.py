@@ -8,6 +8,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.tasks.inference.arms import chance_of_empty
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.regression.basis import features_of
 from causalveil.tasks.regression.columns import Basis
@@ -51,22 +52,17 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn = StandIn()
     return ExpectedRegression(plan, findings(study, plan, ThreeReleases(scales, features, choice, seen, scores)))
 
 
-def may_be_empty(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> float:
-    """The chance that noise does not tell the smaller arm from an empty one: its interval is then the declared range.
+def chance_of_whole_range(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> float:
+    """The chance that an arm may be empty by what is released: the interval is then the declared range.
 
     Raises:
         ValueError: the number of units is not known.
     """
-    from scipy.special import ndtr, ndtri
-
     plan = recipe(study, sizes)
     if plan.units is None:
         raise ValueError("what is expected needs the number of units")
     error = expected_scales(study, plan, plan.units, stand_in).share_error
-    share = min(stand_in.treated, 1 - stand_in.treated)
-    # Of two arms of one size either may seem empty.
-    both = sum(float(ndtr(ndtri(study.confidence) - part / error)) for part in (share, 1 - share))
-    return min(both, 1.0)
+    return chance_of_empty(stand_in.treated, error, study.confidence)
 
 
 def least_share(study: RegressionStudy, sizes: Sizes) -> float | None:

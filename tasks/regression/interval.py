@@ -48,7 +48,7 @@ VARYING = "effects that differ with covariates, as far as the arms' covariances 
 VARYING_LEFT = "{:.0%} of what effects that differ with covariates do where slopes serve both arms"
 VARYING_PRODUCTS = "effects that differ with curves or products of covariates"
 UNDECLARED = "confounding by {}, of which most have a value that nobody declared (are its levels spelt as in the data?)"
-CLIPPED = (
+TOO_NARROW = (
     "what {} do beyond their declared ranges, at whose ends most people are (declare wider ranges, or two values as"
     " levels)"
 )
@@ -252,7 +252,7 @@ def undeclared(recipe: RegressionRecipe, scales: Sequence[Scales]) -> list[str]:
 def too_narrow(several: Sequence[Features | None]) -> list[str]:
     """Which numbers have most people at the ends of their declared ranges, by any of some first releases."""
     names = dict.fromkeys(name for features in several if features is not None for name in features.clipped)
-    return [CLIPPED.format(", ".join(names))] if names else []
+    return [TOO_NARROW.format(", ".join(names))] if names else []
 
 
 def varying(answers: Sequence[tuple[Features | None, Adjustment]]) -> list[str]:

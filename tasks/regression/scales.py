@@ -77,7 +77,7 @@ class Scales(KnownColumns):
     Attributes:
         share: p, the treated share, away from 0 and 1.
         share_error: standard deviation of its noise.
-        observed_share: p as released, anywhere; p where nobody asks for it.
+        observed_share: p as released, anywhere; None in a protocol, which asks more of an arm's number of units.
         means: of u among treated and controls, shrunk to everybody's, in [-1, 1].
         mean_errors: standard deviations by which they may be off.
         mean_noises: of the noise alone that is left in them.

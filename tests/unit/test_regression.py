@@ -26,7 +26,7 @@ from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.regression.basis import features_of
 from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.decide import choose, recipe
-from causalveil.tasks.regression.expected import ExpectedRegression, expected, least_share, may_be_empty
+from causalveil.tasks.regression.expected import ExpectedRegression, chance_of_whole_range, expected, least_share
 from causalveil.tasks.regression.features import BLOCK, Features
 from causalveil.tasks.regression.interval import (
     COVERS_CHANCES,
@@ -330,13 +330,13 @@ def test_an_arm_that_may_be_empty_is_warned_of_and_has_the_declared_range() -> N
     """100 draws of noise, 1 % treated: whole ranges are as frequent as is said, within 4 of its errors."""
     study, units, few = make_regression(3), 3_000, StandIn(treated=0.01)
     sizes, random = sizes_of(study, units), np.random.default_rng(4)
-    chance = may_be_empty(study, sizes, few)
+    chance = chance_of_whole_range(study, sizes, few)
     rows = in_rows(random.uniform(-1, 1, (units, 3)), np.arange(units) % 100 == 0, random.normal(size=units) / 5)
     whole = np.mean([analysed(study, rows, seed).interval.whole_range for seed in range(100)])
     assert 0.1 < chance < 0.9
     assert abs(float(whole) - chance) < 4 * math.sqrt(chance * (1 - chance) / 100)
     assert any("the declared range" in warning for warning in warned(study, sizes, few))
-    assert may_be_empty(study, sizes, StandIn()) < 1e-6
+    assert chance_of_whole_range(study, sizes, StandIn()) < 1e-6
     assert not any("the declared range" in warning for warning in warned(study, sizes, StandIn()))
 
 
