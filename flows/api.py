@@ -24,7 +24,7 @@ from causalveil.schemas.contract import Contract, load_contract
 from causalveil.schemas.documents import painted_by
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.release import DirectionRelease, EffectRelease, ProtocolRelease, Release
+from causalveil.schemas.release import DirectionRelease, EffectRelease, ProtocolRelease, Release, release_file
 from causalveil.schemas.sites.pooled import OfSites, PooledProtocolRelease, PooledRelease, Published, load_published
 from causalveil.schemas.study import Study
 from causalveil.tasks.machine.write import write_whole
@@ -104,7 +104,7 @@ def pool(sites: str | Path, *, out: str | Path | None = None) -> PooledResult:
 
 
 def load_release(path: str | Path) -> Published:
-    """Read a release.json of any kind back.
+    """Read a release.json of any kind back; a run's folder stands for the one in it.
 
     Raises:
         StudyError: missing, not JSON, of an unknown kind, or not of its schema.
@@ -121,7 +121,7 @@ def report(
     """Write a release as one self-contained HTML page; return the page's path.
 
     Args:
-        release: a release, what ``run`` or ``pool`` returned, or the path of a release.json.
+        release: a release, what ``run`` or ``pool`` returned, or the path of a release.json or of a run's folder.
         out: the file to write (default: report.html beside the release.json).
         contract: the owner's dataset.yaml, whose words on columns and rows the reporting guidelines then quote.
 
@@ -135,7 +135,7 @@ def report(
     elif isinstance(release, Published):
         document = release
     else:
-        source, document = Path(release), load_release(release)
+        source, document = release_file(Path(release)), load_release(release)
     if out is not None:
         path = Path(out)
     elif source is not None:

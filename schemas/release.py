@@ -20,6 +20,7 @@ from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateRe
 from causalveil.schemas.study import Estimand, Finite
 
 SCHEMA_FILE = Path(__file__).with_name("release-v1.schema.json")
+RELEASE_FILE = "release.json"
 
 
 class Interval(Frozen):
@@ -246,10 +247,16 @@ def load_release_text(text: str, where: str = "release") -> Release:
     return validate(RELEASES[kind], document, where)
 
 
+def release_file(path: Path) -> Path:
+    """The file of a release that is named by itself or by its run's folder."""
+    return path / RELEASE_FILE if path.is_dir() else path
+
+
 def load_release(path: Path) -> Release:
-    """Read a release file back.
+    """Read a release file back, or that of a run's folder.
 
     Raises:
         StudyError: missing, or see ``load_release_text``.
     """
+    path = release_file(path)
     return load_release_text(read_text(path), str(path))

@@ -97,7 +97,8 @@ def show_(dataset: Dataset, json_: Json = False) -> None:
 def verify(
     dataset: Annotated[str | None, typer.Argument(help="the dataset's name [default: all]", show_default=False)] = None,
     release: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="also check this release.json against it")
+        Path | None,
+        typer.Option(metavar="FILE", help="also check this release.json, or that of a run's folder, against it"),
     ] = None,
     json_: Json = False,
 ) -> None:

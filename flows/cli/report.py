@@ -12,7 +12,10 @@ from causalveil.flows.cli.options import Json
 
 
 def report(
-    release: Annotated[Path, typer.Argument(metavar="RELEASE", help="a release.json of any kind", show_default=False)],
+    release: Annotated[
+        Path,
+        typer.Argument(metavar="RELEASE", help="a release.json of any kind, or its run's folder", show_default=False),
+    ],
     out: Annotated[Path | None, typer.Option(help="the file to write [default: report.html beside it]")] = None,
     contract: Annotated[
         Path | None, typer.Option(help="the owner's dataset.yaml, for the reporting guidelines", show_default=False)

@@ -10,14 +10,12 @@ from causalveil.flows.engine.engine import Engine
 from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import RunConflict, StudyError
-from causalveil.schemas.release import ProtocolRelease, Release, load_release_text
+from causalveil.schemas.release import RELEASE_FILE, ProtocolRelease, Release, load_release_text
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.privacy.budget import drop_records
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.protocols.files import write_tables
-
-RELEASE_FILE = "release.json"
 
 
 @dataclass(frozen=True)

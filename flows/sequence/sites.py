@@ -14,6 +14,7 @@ from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.release import RELEASE_FILE
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, pooled_text
 from causalveil.schemas.sites.terms import Sites, load_sites
 from causalveil.schemas.study import SLUG
@@ -24,8 +25,6 @@ from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read
 from causalveil.tasks.sites.pooled_protocol import pooled_protocol
 from causalveil.tasks.sites.pooled_release import pooled_release
 from causalveil.tasks.sites.rounds import settle
-
-RELEASE_FILE = "release.json"
 
 
 @dataclass(frozen=True)

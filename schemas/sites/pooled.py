@@ -19,7 +19,15 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Frozen, Guarantee, Level, Neighbours
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, Limits, State
 from causalveil.schemas.protocols.study import OutcomeRole
-from causalveil.schemas.release import Interval, LedgerStatement, Release, Software, Variance, load_release_text
+from causalveil.schemas.release import (
+    Interval,
+    LedgerStatement,
+    Release,
+    Software,
+    Variance,
+    load_release_text,
+    release_file,
+)
 from causalveil.schemas.signatures.public_keys import PublicKey
 from causalveil.schemas.sites.bundle import Digest, Instant
 from causalveil.schemas.sites.terms import Model
@@ -238,11 +246,12 @@ def pooled_text(release: PooledRelease | PooledProtocolRelease) -> str:
 
 
 def load_published(path: Path) -> Published:
-    """Read a release of any kind back: of a run, or pooled.
+    """Read a release of any kind back, of a run or pooled: a file, or that of a run's folder.
 
     Raises:
         StudyError: missing, not JSON, of an unknown kind, or not of its schema.
     """
+    path = release_file(path)
     text = read_text(path)
     try:
         document = parse_json(text)

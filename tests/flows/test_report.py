@@ -152,6 +152,9 @@ def test_command(documents: Documents, tmp_path: Path, capfd: pytest.CaptureFixt
         assert load_published(release).kind == documents[name]["kind"]
         assert run(str(release)) == 0
         assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
+    (tmp_path / "report.html").unlink()
+    assert run(str(tmp_path)) == 0
+    assert (tmp_path / "report.html").read_text().startswith("<!doctype html>")
     assert run(str(release), "--out", str(tmp_path / "deep" / "page.html"), "--json") == 0
     assert str(tmp_path / "deep" / "page.html") in capfd.readouterr().out
     release.write_text("{}")
