@@ -17,7 +17,6 @@ from causalveil.tasks.regression.lines.adjustment import ALIKE_WIDTH, Adjustment
 from causalveil.tasks.regression.lines.kept import ENTER_WIDTH, LEAST_OWN, WHOLE_WIDTH, adjusted_by, richest
 from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import Scales
-from causalveil.tasks.regression.skewed import drowned
 from causalveil.tasks.regression.stand_in import expected_moments
 
 # Beside lines of each arm a constant stands with products where rho is below this and the interval hardly wider.
@@ -46,7 +45,7 @@ def _whole(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) -> Fe
     units, noise, richest, narrowest = plan.units or 1, plan.effect_noise().deviation, None, math.inf
     for basis in reversed(plan.seen_in(scales).bases(plan.basis)):
         features = replace(replace(plan, basis=basis).features(scales), by_arm=basis)
-        if features.basis is not basis or (basis > Basis.linear and drowned(scales, features.columns).any()):
+        if features.basis is not basis:
             break
         choice = expected_adjustment(study, plan, scales, features, keep=True)
         width = judged_width(choice, units, noise)
@@ -65,9 +64,6 @@ def _basis_of(study: RegressionStudy, plan: RegressionRecipe, scales: Scales) ->
     features = by(plan.basis)
     if features.basis is Basis.linear or study.estimator.basis != "auto":
         return features
-    if drowned(scales, features.columns).any():
-        # Of a number whose deviation noise hides, the square is a constant, which moves the arms' means.
-        return by(Basis.linear)
     found = [by(basis) for basis in features.columns.bases(features.basis)]
     return found[richest([_width_by(study, plan, scales, one) for one in found], ENTER_WIDTH)]
 

@@ -36,12 +36,13 @@ class Columns:
         weights: of the kept columns' sums in release 1: 1 for a number, which has squares there too; 2 for the one
             column of two levels, sqrt(2) for one of many, and for an indicator, which are 0 or c and need no squares.
         numbers: places within ``kept`` of numbers, whose squares release 1 takes.
-        curved: those of them that have more than two values, so that their squares and cubes are features.
+        curved: those of them that have more than two values.
         unscaled: those of ``curved`` for which no scale is declared.
         ranged: those of ``curved`` whose declared range has another length than 1; two values such as 0 and 1 lie at
             the ends of theirs as they should.
         owners: of which covariate each kept column is; products are of columns of different covariates.
         undeclared: places of the levels for values that nobody declared.
+        lines_alone: places of columns of which nothing but a line is a feature.
     """
 
     covariates: int
@@ -55,6 +56,7 @@ class Columns:
     ranged: tuple[int, ...]
     owners: tuple[int, ...]
     undeclared: tuple[int, ...]
+    lines_alone: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, study: EffectStudy) -> Columns:
@@ -102,6 +104,10 @@ class Columns:
             undeclared=tuple(undeclared),
         )
 
+    def by_lines_alone(self, places: Sequence[int]) -> Columns:
+        """The same with nothing but lines of the columns at these places within ``kept``."""
+        return replace(self, lines_alone=tuple(sorted({*self.lines_alone, *places})))
+
     def without(self, places: Sequence[int]) -> Columns:
         """The same without the columns at these places within ``kept``."""
         left = [place for place in range(len(self.kept)) if place not in set(places)]
@@ -120,7 +126,13 @@ class Columns:
             ranged=moved(self.ranged),
             owners=tuple(self.owners[place] for place in left),
             undeclared=moved(self.undeclared),
+            lines_alone=moved(self.lines_alone),
         )
+
+    @cached_property
+    def squared(self) -> tuple[int, ...]:
+        """Places within ``kept`` of numbers whose squares and cubes are features."""
+        return tuple(place for place in self.curved if place not in self.lines_alone)
 
     @cached_property
     def two_valued(self) -> tuple[int, ...]:
@@ -130,7 +142,7 @@ class Columns:
     @property
     def pairs(self) -> list[tuple[int, int]]:
         """Pairs of places within ``kept`` that have a product."""
-        places = range(len(self.kept))
+        places = [place for place in range(len(self.kept)) if place not in self.lines_alone]
         return [(i, j) for i, j in combinations(places, 2) if self.owners[i] != self.owners[j]]
 
     @property
@@ -158,12 +170,13 @@ class Columns:
 
     def features(self, basis: Basis) -> int:
         """The number of features."""
-        lines, squares = len(self.kept), len(self.curved)
-        products = math.comb(lines, 2) - self._alike
+        lines, squares = len(self.kept), len(self.squared)
+        products = math.comb(lines - len(self.lines_alone), 2) - self._alike
         added = {Basis.squares: squares, Basis.pairs: products, Basis.cubes: squares}
         return lines + sum(count for one, count in added.items() if one <= basis)
 
     @cached_property
     def _alike(self) -> int:
         """Pairs of columns of one covariate, which have no product."""
-        return sum(math.comb(size, 2) for size in Counter(self.owners).values())
+        owners = (owner for place, owner in enumerate(self.owners) if place not in self.lines_alone)
+        return sum(math.comb(size, 2) for size in Counter(owners).values())

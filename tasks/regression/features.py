@@ -58,11 +58,10 @@ class Features:
 
     @property
     def drowned(self) -> tuple[str, ...]:
-        """Names of numbers without a declared scale whose range is so wide that noise hides how much they vary."""
-        hidden = drowned(self.scales, self.columns)
+        """Names of numbers whose range is so wide that noise hides how much they vary: lines of them are features."""
         skewed = self.skewed.places.tolist()
-        places = (place for place in self.columns.unscaled if place not in skewed)
-        return tuple(self.columns.names[place] for place in places if hidden[place])
+        places = (place for place in self.columns.curved if place in self.columns.lines_alone)
+        return tuple(self.columns.names[place] for place in places if place not in skewed)
 
     @property
     def clipped(self) -> tuple[str, ...]:
@@ -125,15 +124,15 @@ class Features:
         found[flags] = np.sum(parts * within**2, axis=0)
         if self.basis > Basis.linear:
             short = found[:lines].copy()
-            found[lines : lines + len(self.columns.curved)] = short[list(self.columns.curved)] ** 2
+            found[lines : lines + len(self.columns.squared)] = short[list(self.columns.squared)] ** 2
             short[flags] = np.sum(parts * np.minimum(ends, CURVE_CUT) ** 2, axis=0)
-            place = lines + len(self.columns.curved)
+            place = lines + len(self.columns.squared)
             for first, start, stop in self.columns.runs(self.basis):
                 found[place : place + stop - start] = short[first] * short[start:stop]
                 place += stop - start
             if self.basis is Basis.cubes:
                 # Of a number that hardly varies the cube is a line.
-                found[place : place + len(self.columns.curved)] = short[list(self.columns.curved)]
+                found[place : place + len(self.columns.squared)] = short[list(self.columns.squared)]
         return found
 
     @cached_property
@@ -224,13 +223,13 @@ class Features:
             block[last : last + self.skewed.count, : len(x)] = beside.T
         if self.basis > Basis.linear:
             short = np.clip(block[:lines], -CURVE_CUT, CURVE_CUT)
-            place = lines + len(self.columns.curved)
-            block[lines:place] = (short[list(self.columns.curved)] ** 2 - 1) / CURVE_SPREAD
+            place = lines + len(self.columns.squared)
+            block[lines:place] = (short[list(self.columns.squared)] ** 2 - 1) / CURVE_SPREAD
             for first, start, stop in runs:
                 np.multiply(short[first], short[start:stop], out=block[place : place + stop - start])
                 place += stop - start
             if self.basis is Basis.cubes:
-                curved = short[list(self.columns.curved)]
+                curved = short[list(self.columns.squared)]
                 block[place:last] = curved * (curved**2 - CUBE_LINE) / CUBE_SPREAD
         if self.constant:
             block[-1] = 1.0

@@ -234,7 +234,9 @@ def not_covered(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRe
     parts.append(BEYOND[used_basis(found)])
     wide = () if found.features is None else found.features.drowned
     if wide:
-        parts.append(f"curves in {', '.join(wide)}, whose declared ranges are too wide to see how they vary")
+        parts.append(
+            f"curves and products of {', '.join(wide)}, whose declared ranges are too wide to see how they vary"
+        )
     floor = 0.0 if found.seen is None else found.seen.floor
     parts.append(
         f"confounding in combinations of covariates that vary less than {floor:.1%} of what covariates do on average"

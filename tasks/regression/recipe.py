@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
+import numpy as np
+
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
@@ -28,7 +30,7 @@ from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import SENSITIVITY, SENSITIVITY_BY_ARM, arm_factors, moment_numbers
 from causalveil.tasks.regression.scales import ARM_NUMBERS, Scales, column_numbers
-from causalveil.tasks.regression.skewed import Skewed
+from causalveil.tasks.regression.skewed import Skewed, drowned
 
 # Shares of scales, moments and scores: of mu^2 where there is a delta, of epsilon without one. All later noise is a
 # multiple of what release 1 says of spreads, which its own noise raises: where people or budget are few, it has more.
@@ -163,8 +165,12 @@ class RegressionRecipe:
         return Features(columns, scales, bases[0], cut, constant)
 
     def seen_in(self, scales: Scales) -> Columns:
-        """The columns that are features: all but those of which hardly anybody has one of two values."""
-        return self.columns.without(scales.rare)
+        """The columns that are features: all but those of which hardly anybody has one of two values.
+
+        Of a number whose deviation noise hides a line alone: its square is a constant, which moves the arms' means.
+        """
+        columns = self.columns.without(scales.rare)
+        return columns.by_lines_alone(np.flatnonzero(drowned(scales, columns)).tolist())
 
     def bears(self, scales: Scales, features: int, cut: float) -> bool:
         """Whether noise on the arms' distance leaves something to adjust by."""
