@@ -34,12 +34,15 @@ from causalveil.tasks.regression.scales import Scales
 # scores with one deviation.
 LEAST_SQUARE = 1e-6
 LEAST_VARIANCE = 0.25
+# What scores add counts by what its square exceeds so many variances of its noise by.
+CLEAR = 2.0
 # Less than this part is not worth saying.
 LEAST_LEFT = 0.005
 COVERS_MODELS = "noise of slopes and weights"
 COVERS_HIDDEN = "what noise hides in directions of the covariates"
 COVERS_LINES = "what lines do not show of skewed columns"
 COVERS_DIFFERING = "what effects that are seen to differ with covariates leave where slopes serve both arms"
+COVERS_UNEVEN = "what slopes that serve both arms are seen to leave, in an arm that varies unlike the other"
 COVERS_RARE = "what values of covariates confound that hardly anybody has"
 COVERS_CHANCES = "chances of an outcome of two values, which follow no line"
 
@@ -129,6 +132,7 @@ class Effect:
         models: variance by noise in slopes, weights and arms' means.
         bias: largest bias that is allowed for.
         unit: by how much one unit of noise on the mean score moves the estimate.
+        uneven: what of ``models`` is for what scores add where arms vary unlike each other.
     """
 
     value: float
@@ -136,6 +140,7 @@ class Effect:
     models: float
     bias: float
     unit: float
+    uneven: float = 0.0
 
 
 def effect_of(
@@ -162,10 +167,13 @@ def effect_of(
     spread = max(square + noise / units / 2 - mean**2, LEAST_VARIANCE / choice.cut**2)
     sampling = unit**2 * spread / units
     models = (scales.limit * half) ** 2 * choice.second_order
+    # What scores add beyond noise is as well known as how far the weights are to move each arm.
+    noisy = (unit * noise / units) ** 2 + sampling + (scales.limit * half * choice.made_good) ** 2
+    uneven = choice.uneven**2 * max((unit * mean) ** 2 - CLEAR * noisy, 0.0)
     errors = list(zip(scales.mean_errors, (scales.share, 1 - scales.share), strict=True))[: 1 if side else 2]
     arms = sum((scales.share_error * error / part) ** 2 for error, part in errors)
-    models += arms * half**2
-    return Effect(value, sampling, models, choice.bias * scales.limit * half, unit)
+    models += uneven + arms * half**2
+    return Effect(value, sampling, models, choice.bias * scales.limit * half, unit, uneven)
 
 
 def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeReleases) -> EffectFindings:
@@ -201,6 +209,8 @@ def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRelea
         also.append(COVERS_LINES)
     if choice.adjusted and choice.differing > 0:
         also.append(COVERS_DIFFERING)
+    if effect.uneven > 0:
+        also.append(COVERS_UNEVEN)
     if bias > 0 and choice.adjusted and scales.at_ends:
         also.append(COVERS_CHANCES)
     interval = interval.model_copy(update={"bias": bias, "covers": (*NOISY[:2], *also)})

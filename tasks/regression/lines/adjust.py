@@ -41,6 +41,8 @@ LEAST_CUT, MOST_CUT = 4.0, 60.0
 # Of an outcome of two values chances are taken to leave this part of the confounding that is taken off, for each
 # deviation between the arms: they follow an S, and no line (section 8).
 CHANCES_UNSEEN = 0.07
+# An arm is taken to vary along the weights by this part more than both arms together, times the other arm's share.
+UNEVEN = 0.7
 # Terms of higher order make what noise moves the estimate by on average larger by this part of it, times noise in the
 # arms' covariances of lines with features that serve both, as a correlation: of 17 simulated ways (section 4).
 HIGHER = 2.5
@@ -220,6 +222,9 @@ def _by_lines(
         bias=0.0 if estimator.trial else FLOORED_TIMES * abs(drowned),
         adjusted=True,
         controls=None if fits.own == 0 else control,
+        # What sets the arms apart has the other sign in the other arm; of a trial's nothing does.
+        uneven=0.0 if estimator.trial else UNEVEN * (1 - fits.own) * abs(lean[0] * parts[1] - lean[1] * parts[0]),
+        made_good=fits.both.made_good,
         own=fits.own,
         deviation_alike=math.sqrt(squares_alike),
         higher=higher,

@@ -75,6 +75,8 @@ class Adjustment:
         seen_off: by how much slopes that serve both arms are seen to be off, since effects differ with covariates.
         differing: what of ``bias`` is for that.
         higher: what of the correction is for terms of higher order.
+        uneven: by what part of what scores add it may be too much or too little, since arms vary unlike each other.
+        made_good: deviation of what scores add to make noise in slopes good.
     """
 
     slopes: FloatArray
@@ -94,6 +96,8 @@ class Adjustment:
     seen_off: float = 0.0
     differing: float = 0.0
     higher: float = 0.0
+    uneven: float = 0.0
+    made_good: float = 0.0
 
     @property
     def lines(self) -> tuple[ArmLine, ArmLine]:

@@ -175,6 +175,12 @@ class FittedMoments:
         """
         return self.moments.across is not None and self.floored == 0
 
+    @property
+    def made_good(self) -> float:
+        """Deviation of what scores add to make noise in slopes good, as these slopes and weights meet it."""
+        error = math.hypot(self.cross_error, self.gram_error * float(np.linalg.norm(self.slopes)))
+        return error * float(np.linalg.norm(self.weights))
+
     def blur_by(self, both: FittedMoments) -> float:
         """Deviation of (b_t - b)'E h and b'E (h_t - h) together, E what noise this arm's Gram matrix has of its own.
 

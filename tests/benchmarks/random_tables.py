@@ -1,0 +1,216 @@
+"""Tables that nobody chose: columns, confounding, outcome, size and budget drawn at random from what studies have.
+
+A steward's ranges are round numbers beyond all but one in a thousand people, or up to ten times as wide. Odds of
+treatment and outcomes follow indices of the columns, and in three of ten tables with two numbers a square or a product
+of them too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit
+from scipy.stats import norm
+
+from causalveil.flows.accuracy.populations import KnownPopulation
+from causalveil.tasks.machine.arrays import FloatArray
+
+SEED = 20261124
+# Of so many people indices are standardised, ranges declared and the effect known.
+PEOPLE = 400_000
+NUMBERS = {"normal": 0.4, "uniform": 0.2, "t5": 0.15, "exponential": 0.1, "log": 0.1, "log, undeclared": 0.05}
+OUTCOMES = {"normal": 0.35, "t4": 0.1, "binary": 0.2, "count": 0.1, "cost": 0.15, "zeros": 0.1}
+FOLLOWS = {"lines": 0.7, "a square": 0.15, "a product": 0.15}
+SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7)
+SIZES, EPSILONS = (1_000, 3_000, 10_000, 30_000, 100_000), ("0.3", "1", "3", "8")
+WIDER = {1.0: 0.5, 1.5: 0.25, 3.0: 0.15, 10.0: 0.1}
+TRIALS, PURE = 0.12, 0.15
+# Log odds and outcomes follow so much of an index or a curve.
+STRENGTHS, CURVE = (0.3, 0.6, 1.0), 0.5
+# A steward knows outcomes and numbers but for so many people at each end.
+BEYOND = 5e-4
+
+Draw = Callable[[np.random.Generator, int], FloatArray]
+Outcomes = tuple[FloatArray, FloatArray]
+
+
+@dataclass(frozen=True)
+class Table:
+    """A population with the size and the budget of a study of it; ``follows``: what confounds beside lines."""
+
+    population: KnownPopulation
+    units: int
+    epsilon: str
+    delta: str
+    follows: str
+    outcome: str
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """Numbers that are normal with one correlation before their own shape, flags, and categories of 3 to 7 levels."""
+
+    numbers: tuple[str, ...]
+    correlation: float
+    flags: FloatArray
+    categories: tuple[FloatArray, ...]
+
+    @classmethod
+    def drawn(cls, random: np.random.Generator) -> _Columns:
+        numbers, flags, categories = (int(random.integers(0, most)) for most in (8, 7, 3))
+        if numbers + flags + categories == 0:
+            numbers = 2
+        kinds = tuple(_one_of(random, NUMBERS) for _ in range(numbers))
+        chances = tuple(random.dirichlet(np.full(int(random.integers(3, 8)), 2.0)) for _ in range(categories))
+        return cls(kinds, float(random.choice([0.0, 0.3, 0.7])), random.uniform(0.03, 0.6, flags), chances)
+
+    @property
+    def count(self) -> int:
+        """How many terms an index has."""
+        return len(self.numbers) + len(self.flags) + sum(map(len, self.categories))
+
+    def people(self, random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray]:
+        """Columns, shape (n, columns), and terms of indices: numbers on their scale, flags, each level's flag."""
+        alone, alike = random.normal(size=(n, len(self.numbers))), random.normal(size=(n, 1))
+        z = math.sqrt(1 - self.correlation) * alone + math.sqrt(self.correlation) * alike
+        shaped = [_shaped(random, column, kind) for column, kind in zip(z.T, self.numbers, strict=True)]
+        flags = _flag(random.random((n, len(self.flags))) < self.flags)
+        levels = [random.choice(len(chances), n, p=chances) for chances in self.categories]
+        rows, terms = ([pair[place] for pair in shaped] for place in (0, 1))
+        rows += [*flags.T, *(level.astype(np.float64) for level in levels)]
+        terms += list(flags.T)
+        for level, chances in zip(levels, self.categories, strict=True):
+            terms += list(_flag(level[:, None] == np.arange(len(chances))).T)
+        return np.column_stack(rows), np.column_stack(terms)
+
+    def declared(self, random: np.random.Generator, x: FloatArray) -> dict[str, dict[str, Any]]:
+        """What a steward declares of these columns."""
+        found: dict[str, dict[str, Any]] = {}
+        for place, kind in enumerate(self.numbers):
+            low, high = np.quantile(x[:, place], [BEYOND, 1 - BEYOND])
+            wider = float(random.choice(list(WIDER), p=list(WIDER.values())))
+            middle, half = (low + high) / 2, (high - low) / 2 * wider
+            name = f"number{place}"
+            found[name] = {"lower": float(np.floor(middle - half)), "upper": float(np.ceil(middle + half))}
+            if kind == "log":
+                found[name] = {"lower": 0.01, "upper": float(np.ceil(high * wider)), "scale": "log"}
+        found |= {f"flag{place}": {"levels": [0, 1]} for place in range(len(self.flags))}
+        levels = enumerate(map(len, self.categories))
+        return found | {f"category{place}": {"levels": list(range(count))} for place, count in levels}
+
+
+def table(number: int) -> Table:
+    """One of them; no two share random bits."""
+    random = np.random.default_rng([SEED, number])
+    columns = _Columns.drawn(random)
+    follows = _one_of(random, FOLLOWS) if len(columns.numbers) > 1 else "lines"
+    outcome, trial = _one_of(random, OUTCOMES), bool(random.random() < TRIALS)
+    odds, level, varies = (_index(random, columns) for _ in range(3))
+    one, other = random.choice(max(len(columns.numbers), 2), 2, replace=False)
+    strength, share = float(random.choice(STRENGTHS)), float(random.choice(SHARES))
+    effect, varying = float(random.choice([0.0, 0.2, 0.5, 1.0])), float(random.choice([0.0, 0.0, 0.3, 0.6]))
+
+    def curve(terms: FloatArray) -> FloatArray:
+        if follows == "a square":
+            return CURVE * (terms[:, one] ** 2 - 1)
+        return np.sqrt(CURVE) * terms[:, one] * terms[:, other] if follows == "a product" else np.zeros(len(terms))
+
+    def log_odds(terms: FloatArray) -> FloatArray:
+        return strength * (odds(terms) + CURVE * curve(terms))
+
+    _, terms = columns.people(np.random.default_rng([SEED, number, 1]), PEOPLE)
+    # So many are treated as the table has, by a constant.
+    constant = 0.0 if trial else _constant(log_odds(terms), share)
+
+    def people(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray, Outcomes]:
+        x, terms = columns.people(random, n)
+        chance = np.full(n, 0.5) if trial else expit(constant + log_odds(terms))
+        t = _flag(random.random(n) < chance)
+        gain = effect * (1 + varying * varies(terms))
+        return x, t, _outcomes(random, outcome, level(terms) + curve(terms), gain)
+
+    x, t, (without, with_it) = people(np.random.default_rng([SEED, number, 2]), PEOPLE)
+    span = _span(outcome, np.where(t > 0, with_it, without))
+    declared = columns.declared(random, x)
+
+    def draws(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+        x, t, (without, with_it) = people(random, n)
+        return x, t, np.where(t > 0, with_it, without)
+
+    # What lies beyond the declared range counts as its end.
+    truth = float(np.mean(np.clip(with_it, *span) - np.clip(without, *span)))
+    population = KnownPopulation(f"table{number}", f"table {number}", truth, span, declared, draws, trial)
+    units, epsilon = int(random.choice(SIZES)), str(random.choice(EPSILONS))
+    return Table(population, units, epsilon, "0" if random.random() < PURE else "1e-6", follows, outcome)
+
+
+def _one_of(random: np.random.Generator, chances: Mapping[str, float]) -> str:
+    return str(random.choice(list(chances), p=list(chances.values())))
+
+
+def _shaped(random: np.random.Generator, z: FloatArray, kind: str) -> tuple[FloatArray, FloatArray]:
+    """A number as it is recorded, and as indices follow it."""
+    if kind in ("log", "log, undeclared"):
+        return np.exp(z), z
+    if kind == "uniform":
+        z = (norm.cdf(z) - 0.5) * math.sqrt(12)
+    if kind == "t5":
+        z = z / np.sqrt(random.chisquare(5, len(z)) / 3)
+    if kind == "exponential":
+        z = -norm.logcdf(-z) - 1
+    return z, z
+
+
+def _index(random: np.random.Generator, columns: _Columns) -> Callable[[FloatArray], FloatArray]:
+    """Of some of the terms, with mean 0 and variance 1."""
+    weights = random.normal(size=columns.count) * (random.random(columns.count) < 0.7)
+    _, terms = columns.people(np.random.default_rng(SEED), PEOPLE)
+    found = terms @ weights
+    mean, deviation = float(found.mean()), max(float(found.std()), 1e-9)
+    return lambda terms: (terms @ weights - mean) / deviation
+
+
+def _constant(log_odds: FloatArray, share: float) -> float:
+    low, high = -15.0, 15.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if float(expit(middle + log_odds).mean()) < share else (low, middle)
+    return low
+
+
+def _outcomes(random: np.random.Generator, kind: str, level: FloatArray, gain: FloatArray) -> Outcomes:
+    """Without treatment and with it."""
+    n = len(level)
+    if kind in ("normal", "t4"):
+        noise = random.normal(size=n) if kind == "normal" else random.standard_t(4, n) / math.sqrt(2)
+        return level + noise, level + gain + noise
+    if kind == "binary":
+        drawn = random.random(n)
+        return _flag(drawn < expit(0.7 * level - 0.8)), _flag(drawn < expit(0.7 * (level + gain) - 0.8))
+    if kind == "count":
+        without, with_it = (random.poisson(np.exp(np.minimum(0.7 + 0.4 * one, 4.0))) for one in (level, level + gain))
+        return without.astype(np.float64), with_it.astype(np.float64)
+    if kind == "cost":
+        logarithm = 7 + 0.4 * level + 0.6 * random.normal(size=n)
+        return np.exp(np.minimum(logarithm, 12.0)), np.exp(np.minimum(logarithm + 0.3 * gain, 12.0))
+    some = (random.random(n) < expit(0.3 + 0.5 * level)) * np.exp(0.5 * random.normal(size=n))
+    return some * np.exp(np.minimum(0.3 * level, 4.0)), some * np.exp(np.minimum(0.3 * level + 0.4 * gain, 4.0))
+
+
+def _flag(true: NDArray[np.bool_]) -> FloatArray:
+    return true.astype(np.float64)
+
+
+def _span(kind: str, outcomes: FloatArray) -> tuple[float, float]:
+    """The declared range."""
+    if kind == "binary":
+        return 0.0, 1.0
+    low, high = np.quantile(outcomes, [BEYOND, 1 - BEYOND])
+    if kind in ("count", "cost", "zeros"):
+        return 0.0, float(np.ceil(1.3 * high))
+    return float(np.floor(low - 1)), float(np.ceil(high + 1))
