@@ -213,6 +213,8 @@ def test_scores_are_cut_further_out_the_more_people_there_are() -> None:
     assert rare.kurtosis == pytest.approx(1 / (0.01 * 0.99) - 3)
     assert score_cut(10_000, 10.0, rare) > cuts[1]
     assert score_cut(10_000, 10.0, replace(even, means=(0.0, 0.0), spread=1.0)) == cuts[1]
+    # Where noise is small beside sampling, it may be .3 of that: k noise/n is .3/sqrt(n).
+    assert score_cut(100_000, 4.0, even) * 4.0 / 100_000 == pytest.approx(0.3 / math.sqrt(100_000))
 
 
 def test_rare_events_are_not_cut_off() -> None:
