@@ -19,6 +19,7 @@ from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.regression.columns import Columns
+from causalveil.tasks.regression.skewed import cut_away
 
 # Shares R of the residual variance: all columns together, all squares and products, cells, the index, its bins.
 COLUMNS, CURVES, CELLS, INDEX, BINS = 1.0, 0.3, 0.2, 1.0, 0.35
@@ -110,6 +111,7 @@ class BalancedFeatures:
         edges: between bins of it.
         bins: their scales.
         penalties: q_j/R_j of each feature, shape (features,).
+        clipped: names of the numbers most of whose people lie at the ends of their declared ranges.
     """
 
     kept: IntArray
@@ -127,6 +129,7 @@ class BalancedFeatures:
     edges: FloatArray
     bins: Standard
     penalties: FloatArray
+    clipped: tuple[str, ...] = ()
 
     @property
     def count(self) -> int:
@@ -235,8 +238,20 @@ def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFe
         edges=edges,
         bins=Standard.of(_bins(index, edges)),
         penalties=np.concatenate([*of_own, of_index]),
+        clipped=clipped(columns, rows.x),
     )
     return features, rows
+
+
+def clipped(columns: Columns, x: FloatArray) -> tuple[str, ...]:
+    """Names of the numbers most of whose people lie at the ends of their declared ranges, of rows x.
+
+    What they do beyond is cut away.
+    """
+    places = np.array(columns.ranged, dtype=np.int64)
+    numbers = x[:, np.array(columns.kept, dtype=np.int64)[places]]
+    most = cut_away(numbers.mean(axis=0), numbers.var(axis=0), columns.span)
+    return tuple(columns.names[place] for place in places[most].tolist())
 
 
 def _index_coefficients(

@@ -11,12 +11,14 @@ from typing import TypeVar
 import numpy as np
 
 from causalveil.schemas.estimators.balancing import BalancingStudy
+from causalveil.schemas.estimators.regression import Unadjusted
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.cap import Solution, choose, deviation_of_noise, solutions, weighed
 from causalveil.tasks.balancing.dual import Sums, arm_sums_of, solve, weights_of
 from causalveil.tasks.balancing.features import BalancedFeatures, learn_features
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.confounding import part_hidden
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.weighted.public_weights import PublicWeights, WeightedUnits, check_arms, weigh_units
@@ -39,6 +41,7 @@ class Balance:
         cells: of coarse covariates, among the features.
         alone: units whose cell has nobody of the other arm; columns and products speak for them.
         left: the bias in deviations of the outcome.
+        clipped: names of numbers whose declared ranges cut most people away, which is part of the bias.
     """
 
     weights: PublicWeights
@@ -50,6 +53,7 @@ class Balance:
     cells: int = 0
     alone: int = 0
     left: float = 0.0
+    clipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -227,6 +231,7 @@ def summary(
         cells=balancer.features.cells.count,
         alone=balancer.alone(),
         left=left.left,
+        clipped=balancer.features.clipped,
     )
 
 
@@ -248,7 +253,9 @@ def imbalance(
     # Arms whose outcomes depend alike on the features err together; otherwise their errors add up in squares.
     alike = float(np.square(off[1] - off[0]) @ precisions)
     apart = float(np.square(off[1]) @ precisions + np.square(off[0]) @ precisions)
-    left = math.sqrt(max(alike, apart))
+    # Of numbers that their ranges cut away nothing is balanced.
+    cut_away = part_hidden(len(balancer.features.clipped), len(balancer.features.kept)) * Unadjusted().bias()
+    left = math.sqrt(max(alike, apart) + cut_away**2)
     return Imbalance(
         bias=left / math.sqrt(squares),
         left=left,

@@ -21,6 +21,7 @@ from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
     COVERS_IMBALANCE,
     NOT_COVERED_DECLARED,
+    beyond_ranges,
     effect_in_twins,
     words_of_public,
 )
@@ -80,7 +81,7 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     scale = perturb.mechanism(study).known_scale
     estimate, noise = _estimate(study, reuse, statistics, scale)
     width = study.outcome.width
-    details: Details = {"not_covered": _not_covered(study), "adjustment": adjustment(study, reuse.left)}
+    details: Details = {"not_covered": _not_covered(study, reuse), "adjustment": adjustment(study, reuse.left)}
     if study.leaves_confounding:
         estimate = replace(estimate, offset=_left(study, reuse, estimate, noise))
     if study.corrects_attenuation:
@@ -112,9 +113,9 @@ def adjustment(study: MatchingStudy, left: float = 0.0) -> str:
     return words_of_public(ON_SCORES, left) if study.privacy.level is Level.label else ON_NOISY_SCORES
 
 
-def _not_covered(study: MatchingStudy) -> str:
+def _not_covered(study: MatchingStudy, reuse: Reuse) -> str:
     if study.privacy.level is Level.label:
-        return PUBLIC_NOT_COVERED if study.allows_imbalance else NOT_COVERED
+        return "; ".join([PUBLIC_NOT_COVERED if study.allows_imbalance else NOT_COVERED, *beyond_ranges(reuse.clipped)])
     return ALLOWED_NOT_COVERED if study.leaves_confounding else SAMPLE_NOT_COVERED
 
 

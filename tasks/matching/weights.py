@@ -49,6 +49,7 @@ class Reuse:
             at label level alone, as are the following.
         left: the same in deviations of the outcome.
         before, after: the largest difference of the arms' means of a feature, in its deviations.
+        clipped: names of numbers whose declared ranges cut most people away, which is part of the bias.
     """
 
     ratio: int
@@ -65,6 +66,7 @@ class Reuse:
     left: float = 0.0
     before: float = 0.0
     after: float = 0.0
+    clipped: tuple[str, ...] = ()
 
     @property
     def largest_weight(self) -> Fraction:

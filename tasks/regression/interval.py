@@ -22,6 +22,7 @@ from causalveil.tasks.inference.confounding import (
     PARTLY,
     SWITCHED,
     UNADJUSTED,
+    beyond_ranges,
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.columns import Basis
@@ -51,10 +52,6 @@ VARYING = "effects that differ with covariates, as far as the arms' covariances 
 VARYING_LEFT = "{:.0%} of what effects that differ with covariates do where slopes serve both arms"
 VARYING_PRODUCTS = "effects that differ with curves or products of covariates"
 UNDECLARED = "confounding by {}, of which most have a value that nobody declared (are its levels spelt as in the data?)"
-TOO_NARROW = (
-    "what {} do beyond their declared ranges, at whose ends most people are (declare wider ranges, or two values as"
-    " levels)"
-)
 BEYOND = {
     Basis.linear: "outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly",
     Basis.squares: (
@@ -263,8 +260,7 @@ def undeclared(recipe: RegressionRecipe, scales: Sequence[Scales]) -> list[str]:
 
 def too_narrow(several: Sequence[Features | None]) -> list[str]:
     """Which numbers have most people at the ends of their declared ranges, by any of some first releases."""
-    names = dict.fromkeys(name for features in several if features is not None for name in features.clipped)
-    return [TOO_NARROW.format(", ".join(names))] if names else []
+    return beyond_ranges(name for features in several if features is not None for name in features.clipped)
 
 
 def varying(answers: Sequence[tuple[Features | None, Adjustment]]) -> list[str]:

@@ -58,8 +58,13 @@ def clipped(scales: Scales, columns: Columns) -> BoolArray:
     found = np.zeros(len(columns.kept), dtype=bool)
     places = list(columns.ranged)
     noise = CLIPPED_DEVIATIONS * scales.centre_error[places] * columns.span
-    most = columns.span**2 - scales.centre[places] ** 2
-    found[places] = scales.deviation[places] ** 2 - noise > CLIPPED * most
+    found[places] = cut_away(scales.centre[places], scales.deviation[places] ** 2 - noise, columns.span)
+    return found
+
+
+def cut_away(mean: FloatArray, variance: FloatArray, span: float) -> BoolArray:
+    """Whether numbers in [-span, span] with these moments lie at the ends, most of them, shape of ``mean``."""
+    found: BoolArray = variance > CLIPPED * (span**2 - mean**2)
     return found
 
 

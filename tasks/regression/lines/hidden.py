@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from causalveil.tasks.inference.confounding import part_hidden
 from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.lines.joint import JointMoments
 from causalveil.tasks.regression.rare import FARTHEST, most_have, rarer_shares
@@ -43,14 +44,9 @@ class Hidden:
         two = np.isin(np.arange(len(columns.kept)), columns.two_valued)
         few, others = hidden & two, int((hidden & ~two).sum())
         shares, errors = rarer_shares(scales.centre, scales.centre_error, columns)
-        part, count = _part(int(hidden.sum()), len(hidden)), int(hidden.sum())
+        part, count = part_hidden(int(hidden.sum()), len(hidden)), int(hidden.sum())
         # Columns of two values by how many people they are of at most, or as any other, whichever is less.
-        by_people = _part(others, int((~few).sum())) + FARTHEST * most_have(shares[few], errors[few])
+        by_people = part_hidden(others, int((~few).sum())) + FARTHEST * most_have(shares[few], errors[few])
         if by_people < part:
             part, count = by_people, others
         return cls(min(part + FARTHEST * scales.rare_share, 1.0), count)
-
-
-def _part(hidden: int, columns: int) -> float:
-    """What so many hidden columns may have; noise shows some by chance: where most are hidden all are taken to be."""
-    return 1.0 if hidden and 2 * hidden >= columns else math.sqrt(hidden / max(columns, 1))
