@@ -39,7 +39,7 @@ FLOORED_TIMES = 3.5
 CUT_FACTOR = 0.182
 LEAST_CUT, MOST_CUT = 4.0, 60.0
 # They are cut no sooner than where noise is this part of a sampling deviation: kurtosis of costs has no bound.
-QUIET = 0.3
+SMALL_NOISE = 0.3
 # Of an outcome of two values chances are taken to leave this part of the confounding that is taken off, for each
 # deviation between the arms: they follow an S, and no line (section 8).
 CHANCES_UNSEEN = 0.07
@@ -54,8 +54,8 @@ def score_cut(units: int, noise: float, scales: Scales) -> float:
     """k: scores are cut at so many of their standard deviations.
 
     By Markov's inequality scores of kurtosis K lose at most 27/256 K/k^3 deviations to a cut at k; with noise of
-    k ``noise``/n the sum of both squares is least at k^4 = .182 K n/``noise``. Up to QUIET of a sampling deviation
-    noise is next to nothing beside that. Weights of 1/p and 1/(1-p) make kurtosis
+    k ``noise``/n the sum of both squares is least at k^4 = .182 K n/``noise``. Noise of SMALL_NOISE of a sampling
+    deviation is next to nothing beside that. Weights of 1/p and 1/(1-p) make kurtosis
     (p^-3 + (1-p)^-3)/(p^-1 + (1-p)^-1)^2 times that of residuals.
     """
     share = scales.share
@@ -63,7 +63,7 @@ def score_cut(units: int, noise: float, scales: Scales) -> float:
     most = MOST_CUT / (2 * math.sqrt(scales.between))
     of_weights = (share**-3 + (1 - share) ** -3) / (share**-1 + (1 - share) ** -1) ** 2
     best: float = (CUT_FACTOR * scales.kurtosis * of_weights * units / noise) ** 0.25
-    return min(max(best, QUIET * math.sqrt(units) / noise, LEAST_CUT), most)
+    return min(max(best, SMALL_NOISE * math.sqrt(units) / noise, LEAST_CUT), most)
 
 
 def beside(scales: Scales) -> bool:
