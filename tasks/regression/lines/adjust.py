@@ -44,7 +44,7 @@ SMALL_NOISE = 0.3
 # deviation between the arms: they follow an S, and no line (section 8).
 CHANCES_UNSEEN = 0.07
 # An arm is taken to vary along the weights by this part more than both arms together, times the other arm's share.
-UNEVEN = 0.7
+UNEVEN = 0.5
 # Terms of higher order make what noise moves the estimate by on average larger by this part of it, times noise in the
 # arms' covariances of lines with features that serve both, as a correlation: of 17 simulated ways (section 4).
 HIGHER = 2.5
