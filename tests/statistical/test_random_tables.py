@@ -17,9 +17,9 @@ from tests.benchmarks.random_tables import table
 LINES = ("linearly", "partly", "unadjusted", "with squares")
 
 
-def of_lines(numbers: Iterable[int], estimator: str, level: str = "sample") -> list[Measured]:
+def of_lines(numbers: Iterable[int]) -> list[Measured]:
     """Those of the tables in which lines alone confound."""
-    return [measured(number, estimator, level) for number in numbers if table(number).follows == "lines"]
+    return [measured(number) for number in numbers if table(number).follows == "lines"]
 
 
 def judge(found: Sequence[Measured], tables: int) -> None:
@@ -34,14 +34,13 @@ def judge(found: Sequence[Measured], tables: int) -> None:
 
 def test_a_dozen_tables() -> None:
     """120 runs of .95 fall below .93 x 120 = 112 once in six; these, seeded, do not."""
-    judge(of_lines(range(12), "regression"), tables=0)
+    judge(of_lines(range(12)), tables=0)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("estimator", "level"), [("regression", "sample"), ("aipw", "sample"), ("balancing", "label")])
-def test_two_hundred_tables(estimator: str, level: str) -> None:
+def test_two_hundred_tables() -> None:
     """About 150 tables of lines: 1,500 runs of .95 have a mean below .93 once in 3,000 times.
 
     Costs and counts rise as an exponential, which no line follows: 2 tables may have fewer than 7.
     """
-    judge(of_lines(range(200), estimator, level), tables=2)
+    judge(of_lines(range(200)), tables=2)
