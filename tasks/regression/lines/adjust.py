@@ -38,7 +38,8 @@ FLOORED_TIMES = 3.5
 # cut than a wider one would lose to noise (section 5). The most is that of two arms of one size.
 CUT_FACTOR = 0.182
 LEAST_CUT, MOST_CUT = 4.0, 60.0
-# They are cut no sooner than where noise is this part of a sampling deviation: kurtosis of costs has no bound.
+# Those of a trial are cut no sooner than where noise is this part of a sampling deviation: kurtosis of costs has no
+# bound, and nothing else biases a trial.
 SMALL_NOISE = 0.3
 # Of an outcome of two values chances are taken to leave this part of the confounding that is taken off, for each
 # deviation between the arms: they follow an S, and no line (section 8).
@@ -50,12 +51,12 @@ UNEVEN = 0.5
 HIGHER = 2.5
 
 
-def score_cut(units: int, noise: float, scales: Scales) -> float:
+def score_cut(units: int, noise: float, scales: Scales, trial: bool = False) -> float:
     """k: scores are cut at so many of their standard deviations.
 
     By Markov's inequality scores of kurtosis K lose at most 27/256 K/k^3 deviations to a cut at k; with noise of
-    k ``noise``/n the sum of both squares is least at k^4 = .182 K n/``noise``. Noise of SMALL_NOISE of a sampling
-    deviation is next to nothing beside that. Weights of 1/p and 1/(1-p) make kurtosis
+    k ``noise``/n the sum of both squares is least at k^4 = .182 K n/``noise``. In a trial noise may be SMALL_NOISE of
+    a sampling deviation: nothing else biases it. Weights of 1/p and 1/(1-p) make kurtosis
     (p^-3 + (1-p)^-3)/(p^-1 + (1-p)^-1)^2 times that of residuals.
     """
     share = scales.share
@@ -63,7 +64,8 @@ def score_cut(units: int, noise: float, scales: Scales) -> float:
     most = MOST_CUT / (2 * math.sqrt(scales.between))
     of_weights = (share**-3 + (1 - share) ** -3) / (share**-1 + (1 - share) ** -1) ** 2
     best: float = (CUT_FACTOR * scales.kurtosis * of_weights * units / noise) ** 0.25
-    return min(max(best, SMALL_NOISE * math.sqrt(units) / noise, LEAST_CUT), most)
+    best = max(best, SMALL_NOISE * math.sqrt(units) / noise) if trial else best
+    return min(max(best, LEAST_CUT), most)
 
 
 def beside(scales: Scales) -> bool:
@@ -91,7 +93,7 @@ def unadjusted(
     """
     lean = leaning(estimand, scales.share, alone)
     square = (scales.spread / scales.limit) ** 2
-    return _plain(estimator, scales, lean, 0, score_cut(units, noise, scales), square)
+    return _plain(estimator, scales, lean, 0, score_cut(units, noise, scales, estimator.trial), square)
 
 
 def _plain(
@@ -155,7 +157,7 @@ def adjust(
             columns=columns, length=length, alone=alone, curved=curved,
         )  # fmt: skip
         return found.with_constant(coefficients), seen
-    lean, wide = leaning(estimand, scales.share, alone), score_cut(units, noise, scales)
+    lean, wide = leaning(estimand, scales.share, alone), score_cut(units, noise, scales, estimator.trial)
     if scales.at_ends:
         # Chances bend in every column, which weights that balance products in each arm would carry further out.
         moments = replace(moments, across=None)
