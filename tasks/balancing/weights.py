@@ -254,8 +254,8 @@ def imbalance(
     alike = float(np.square(off[1] - off[0]) @ precisions)
     apart = float(np.square(off[1]) @ precisions + np.square(off[0]) @ precisions)
     # Of numbers that their ranges cut away nothing is balanced.
-    cut_away = part_hidden(len(balancer.features.clipped), len(balancer.features.kept)) * Unadjusted().bias()
-    left = math.sqrt(max(alike, apart) + cut_away**2)
+    unseen = part_hidden(len(balancer.features.clipped), len(balancer.features.kept)) * Unadjusted().bias()
+    left = math.sqrt(max(alike, apart) + unseen**2)
     return Imbalance(
         bias=left / math.sqrt(squares),
         left=left,

@@ -35,7 +35,6 @@ STRENGTHS, CURVE = (0.3, 0.6, 1.0), 0.5
 # A steward knows outcomes and numbers but for so many people at each end.
 BEYOND = 5e-4
 
-Draw = Callable[[np.random.Generator, int], FloatArray]
 Outcomes = tuple[FloatArray, FloatArray]
 
 
