@@ -15,7 +15,15 @@ from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.scores import Nuisances
 from causalveil.tasks.aipw.shrinkage import CUTS
 from causalveil.tasks.inference.arms import may_be_empty
-from causalveil.tasks.inference.confounding import LINEAR, NOT_COVERED_DECLARED, PARTLY, SWITCHED, UNADJUSTED
+from causalveil.tasks.inference.confounding import (
+    LINEAR,
+    NOT_COVERED_DECLARED,
+    PARTLY,
+    SWITCHED,
+    UNADJUSTED,
+    part_hidden,
+)
+from causalveil.tasks.inference.narrow_ranges import FIT, NarrowRanges
 
 _MODELS = "clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model"
 NOT_COVERED = f"confounding; {_MODELS}"
@@ -42,6 +50,7 @@ class OpenFold:
         leans: whether its slopes are those of each arm, as far as noise tells at least half of what sets them apart.
         left: the difference of the arms' means that may be left of confounding, as far as moments tell.
         declared: all that the study declares for the case that nothing adjusts them.
+        narrow: numbers whose declared ranges seem too narrow.
     """
 
     units: int
@@ -49,6 +58,7 @@ class OpenFold:
     leans: bool
     left: float
     declared: float
+    narrow: NarrowRanges = FIT
 
     @property
     def lines_suffice(self) -> bool:
@@ -106,6 +116,11 @@ class AipwAdjustment:
     @property
     def not_covered(self) -> str:
         """What may move the estimate beyond its interval."""
+        narrow = NarrowRanges.together(fold.narrow for fold in self.folds).words
+        return self._not_covered if self._randomised else "; ".join([self._not_covered, *narrow])
+
+    @property
+    def _not_covered(self) -> str:
         if self._randomised:
             return NOT_COVERED_KNOWN
         if self.study.estimator.omitted_confounding is not None:
@@ -165,18 +180,20 @@ def _open_fold(study: AipwStudy, units: int, found: ArmSummary, models: Nuisance
 
     With slopes it counts as far as released moments leave the adjustment open, and with it what they tell is missing.
     Without slopes all counts; if released moments are believed, more if they show more, and no more than these can
-    hide. A model of treatment alone takes off a part of it that its penalty, its noise and the clip of scores make
-    unknown, so none is counted.
+    hide. Numbers that are cut away may confound as much as so many of all columns may. A model of treatment alone
+    takes off a part of it that its penalty, its noise and the clip of scores make unknown, so none is counted.
     """
     outcome = models.outcome
     loose = _open_part(study, found, outcome.loose)
     left = declared = study.estimator.unadjusted.bias() * (largest if loose == 1.0 else found.deviation)
+    cut_away = declared * part_hidden(len(outcome.narrow.clipped), len(outcome.slopes))
     if outcome.adjusts:
         # Of what shrinkage took off nothing is known where noise drowns most of it.
-        left = min(left, left * max(loose, 1 - outcome.common_factor / MOSTLY_KEPT) + outcome.missing)
+        missing = outcome.missing + outcome.beyond + cut_away
+        left = min(left, left * max(loose, 1 - outcome.common_factor / MOSTLY_KEPT) + missing)
     elif loose < 1.0:
-        left = min(max(left, outcome.seen), outcome.hidden)
-    return OpenFold(units, outcome.adjusts, outcome.leaning_factor >= MOSTLY_KEPT, left, declared)
+        left = min(max(left, outcome.seen), outcome.hidden + cut_away)
+    return OpenFold(units, outcome.adjusts, outcome.leaning_factor >= MOSTLY_KEPT, left, declared, outcome.narrow)
 
 
 def _open_part(study: AipwStudy, summary: ArmSummary, loose: float) -> float:

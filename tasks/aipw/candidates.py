@@ -20,10 +20,11 @@ from causalveil.schemas.study import CategoricalCovariate, EffectStudy
 from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.shrinkage import LEAST_DEVIATION
 from causalveil.tasks.enclave.folds import fold_sizes
-from causalveil.tasks.enclave.normalise import dimension
+from causalveil.tasks.enclave.normalise import dimension, feature_names
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.privacy.division import divide, portion
 from causalveil.tasks.privacy.mechanisms import Sensitivity, vector_mechanism
+from causalveil.tasks.regression.columns import Columns
 
 # What ``budget_shares: auto`` stands for: propensity, outcome model, effect.
 BOTH_MODELS = (Decimal("0.3"), Decimal("0.3"), Decimal("0.4"))
@@ -79,7 +80,7 @@ def candidates(study: AipwStudy, sizes: Sizes | None) -> tuple[Recipe, ...]:
     Raises:
         StudyError: too few units for the folds, or a budget of so many digits that it cannot be divided exactly.
     """
-    estimator = study.estimator
+    estimator, columns = study.estimator, Columns.of(study)
     blank = Recipe(
         folds=estimator.folds,
         sizes=None if sizes is None else fold_sizes(sizes.units, estimator.folds),
@@ -92,6 +93,9 @@ def candidates(study: AipwStudy, sizes: Sizes | None) -> tuple[Recipe, ...]:
         penalty=None,
         effect_cost=study.privacy.cost,
         constant=sum(isinstance(covariate, CategoricalCovariate) for covariate in study.covariates.values()),
+        ranged=tuple(columns.kept[place] for place in columns.ranged),
+        from_zero=columns.from_zero,
+        names=feature_names(study),
     )
     counted = _slopes_count(study)
     if estimator.budget_shares != "auto":

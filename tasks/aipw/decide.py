@@ -20,13 +20,15 @@ from causalveil.tasks.aipw.adjustment import are_weighted
 from causalveil.tasks.aipw.candidates import EXPLAINED, candidates
 from causalveil.tasks.aipw.interval import assembled
 from causalveil.tasks.aipw.leaning import alike
+from causalveil.tasks.aipw.narrow import Narrow
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, summary_from, without_slopes
 from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange, fold_range, score_range
-from causalveil.tasks.aipw.shrinkage import SMALLEST_EIGENVALUE, are_told, loose_part, raised_by
+from causalveil.tasks.aipw.shrinkage import SMALLEST_EIGENVALUE, are_told, loose_part, mean_eigenvalue_noise, raised_by
 from causalveil.tasks.aipw.slopes import Moments, slopes_from
 from causalveil.tasks.enclave.normalise import blocks, scale
 from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.inference.narrow_ranges import FIT
 from causalveil.tasks.machine.arrays import FloatArray
 
 # Of the stand-in population: the arms' distance in the metric of the covariates, and the cosine between what explains
@@ -95,7 +97,11 @@ def _with_slopes(
     for fold in kept:
         learnt = models[fold].outcome
         plain = replace(
-            without_slopes(summaries[fold], plan), seen=learnt.seen, hidden=learnt.hidden, loose=learnt.loose
+            without_slopes(summaries[fold], plan),
+            seen=learnt.seen,
+            hidden=learnt.hidden,
+            loose=learnt.loose,
+            narrow=learnt.narrow,
         )
         found = [replace(one, outcome=plain) if place == fold else one for place, one in enumerate(found)]
         width = _foreseen_width(study, plan, summaries, found)
@@ -116,6 +122,8 @@ def _as_decided(study: AipwStudy) -> AipwStudy:
 def _foreseen_width(
     study: AipwStudy, plan: Recipe, summaries: Sequence[ArmSummary], models: Sequence[Nuisances]
 ) -> float:
+    # What ranges cut away is adjusted for by nothing: no reason to leave what they do not.
+    models = [replace(one, outcome=replace(one.outcome, narrow=FIT, beyond=0.0)) for one in models]
     bound, sums = foreseen_sums(study, plan, summaries, models)
     return assembled(study, plan, summaries, models, bound, sums, quick=True).half_width
 
@@ -196,9 +204,11 @@ def _expected_slopes(study: AipwStudy, plan: Recipe, summary: ArmSummary, fold: 
         values=values,
         vectors=np.eye(d),
         second_factor=1.0 if plan.gram else 0.0,
+        mean_eigenvalue_noise=mean_eigenvalue_noise(noise, d, plan.gram),
         raised=raised,
         loose=loose,
         arms=alike(values, summary.parts),
+        ranges=Narrow(FIT, np.zeros(d)),
     )
     return slopes_from(moments, summary, plan)
 

@@ -201,17 +201,19 @@ def nuisance_variance(
     An error e in the slopes moves a fold's mean score by e'D, D the difference of the arms' means of x. An error e in
     an arm's mean moves it by (1 - part/used) e, part the arm's true share and used the one by which it is divided: the
     product of two errors, which double robustness leaves, or what the clip of a rare treatment's share leaves of the
-    error, that of sampling included. Both vanish where a propensity model or a known propensity balances the arms; then
-    part/used - 1 is sampling error, which the scores' own variance holds. Folds are averaged; what their training units
-    have in common errs alike.
+    error, that of sampling included. Both vanish where a known propensity balances the arms; then part/used - 1 is
+    sampling error, which the scores' own variance holds. A model of treatment takes off the second, and of the first
+    what it balances of D. Folds are averaged; what their training units have in common errs alike.
     """
-    if study.estimator.propensity.known is not None or (
-        are_weighted(nuisances) and not any(is_rare(study, found) for found in summaries)
-    ):
+    if study.estimator.propensity.known is not None:
         return 0.0
     total, alike, units = 0.0, np.zeros(2), sum(recipe.known_sizes)
+    weighted = are_weighted(nuisances) and not any(is_rare(study, found) for found in summaries)
     for fold, (found, models) in enumerate(zip(summaries, nuisances, strict=True)):
         trained, share, size = recipe.trained_on(fold), found.treated_share, recipe.known_sizes[fold] / units
+        if weighted:
+            total += size**2 * models.outcome.variance * models.outcome.left_by(models.coefficients)
+            continue
         used = study.estimator.propensity.clipped(share)
         cut = 1 - found.parts / np.array([used, 1 - used])
         share_variance = found.treated_share_variance + share * (1 - share) / trained

@@ -29,7 +29,7 @@ class ArmMoments:
         matrices: of treated and controls, shape (2, d, d).
         inverses: of them, eigenvalues raised to a floor, shape (2, d, d).
         raised: how much smaller they are than without a floor below eigenvalues, shape (2, d, d).
-        noise: deviation of the noise that they keep of the difference between arms, on each entry.
+        noise: deviation of each entry of the difference between arms, by noise and by what shrinkage took off.
     """
 
     matrices: FloatArray
@@ -77,7 +77,8 @@ def arm_moments(
         floored = np.maximum(raw, SMALLEST_EIGENVALUE * mean)
         inverses.append(vectors / floored @ vectors.T)
         raised.append(vectors * raised_by(raw, floored, constant) @ vectors.T)
-    return ArmMoments(matrices, np.array(inverses), np.array(raised), factor * own)
+    # What shrinkage by f leaves of the noise and takes off the signal is f of the noise's square on average.
+    return ArmMoments(matrices, np.array(inverses), np.array(raised), math.sqrt(factor) * own)
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,18 @@ class Distance:
         return max(0.0, square) + self.caution * math.sqrt(spread)
 
 
-def moved_by(slopes: FloatArray, levers: FloatArray, apart: FloatArray, distance: Distance, noise: float) -> float:
+def moved_by(
+    slopes: FloatArray,
+    levers: FloatArray,
+    apart: FloatArray,
+    distance: Distance,
+    noise: float,
+    mean_noise: float | None = None,
+) -> float:
     """Variance of sum_k (L_k D)'E b_k, E symmetric noise on second moments, on the diagonal of twice the variance.
 
-    With S = sum_k b_k (L_k D)' it is noise^2 (|S|^2 + tr S^2).
+    With S = sum_k b_k (L_k D)' it is noise^2 (|S|^2 + tr S^2), of which 2/d noise^2 (tr S)^2 is that of the mean
+    eigenvalue.
 
     Args:
         slopes: b_k, shape (k, d).
@@ -115,7 +124,14 @@ def moved_by(slopes: FloatArray, levers: FloatArray, apart: FloatArray, distance
         apart: D, shrunk, shape (d,).
         distance: D as released.
         noise: deviation of each entry off the diagonal.
+        mean_noise: deviation of the mean eigenvalue, where that is another than these entries have.
     """
+    d = len(apart)
     form = np.einsum("ki,li,kab,lac->bc", slopes, slopes, levers, levers, optimize=True)
     matrix = np.einsum("ki,kab,b->ia", slopes, levers, apart)
-    return noise**2 * max(0.0, distance.square(form) + float(np.sum(matrix * matrix.T)))
+    trace = np.einsum("ki,kia->a", slopes, levers)
+    whole = distance.square(form) + float(np.sum(matrix * matrix.T))
+    mean = distance.square(np.outer(trace, trace))
+    if mean_noise is None:
+        return noise**2 * max(0.0, whole)
+    return noise**2 * max(0.0, whole - 2 / d * mean) + mean_noise**2 * mean

@@ -5,14 +5,15 @@ intercept) cut to the study's radius and stretched to the unit ball. Two release
 
 * arms: (sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), from which the treated share, the arm means and the standard
   deviation of u within an arm;
-* slopes: (sum t r x, sum (1-t) r x, w sum t (x, r), w sum (1-t) (x, r), sum x x'/sqrt(2), c sum (2t-1) x x'/sqrt(2)),
-  w = MEANS_WEIGHT, c = APART_WEIGHT, r the residual of u from its arm's mean, cut to a number of deviations and divided
-  by that. The second moments do not raise the sensitivity, nor does it to keep the arms' cross moments apart; what sets
-  the arms' second moments apart costs a hundredth. They get symmetric noise; without delta only their trace is
-  released. The arms' means of x and r make the regression one within arms (Frisch and Waugh): without them b would lose
-  what x has in common with treatment, which is what confounds. Those of r sharpen the arm means. Where the arms' slopes
-  differ, b leans towards those of the smaller arm, (1-p) b_1 + p b_0: that is what a difference of arm means has to be
-  adjusted by (Lin 2013; ``tasks/aipw/leaning.py``).
+* slopes: (sum t r x, sum (1-t) r x, w sum t (x, r), w sum (1-t) (x, r), sum x x'/sqrt(2), c sum (2t-1) x x'/sqrt(2),
+  e sum (1 - z^2)), w = MEANS_WEIGHT, c = APART_WEIGHT, e and z of ``tasks/aipw/narrow.py``, r the residual of u from
+  its arm's mean, cut to a number of deviations and divided by that. The second moments do not raise the sensitivity,
+  nor does it to keep the arms' cross moments apart; what sets the arms' second moments apart costs a hundredth, what
+  lies within ranges half of one. Second moments get symmetric noise; without delta only their trace is released. The
+  arms' means of x and r make the regression one within arms (Frisch and Waugh): without them b would lose what x has in
+  common with treatment, which is what confounds. Those of r sharpen the arm means. Where the arms' slopes differ, b
+  leans towards those of the smaller arm, (1-p) b_1 + p b_0: that is what a difference of arm means has to be adjusted
+  by (Lin 2013; ``tasks/aipw/leaning.py``).
 
 Everything is shrunk by what the public noise level says: arm means towards everybody's, second moments towards a
 multiple of the identity, slopes towards none (``docs/proofs/aipw.md``, section 3: no worse than arm means). Sums are
@@ -22,16 +23,18 @@ exact: entries lie on a lattice on which sums of products cannot round. Proofs: 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from causalveil.tasks.aipw.narrow import inside, inside_weight
 from causalveil.tasks.aipw.recipe import APART_WEIGHT, MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.shrinkage import LEAST_DEVIATION
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.arms import everybody, from_everybody
 from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.inference.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import BITS, exact_sums, on_lattice
@@ -90,6 +93,11 @@ class OutcomeModel:
         middle: what is taken off b'x before it is cut: its mean over all units, about.
         loose: the part of the adjustment that released moments leave open, in [0, 1]; at 1 they say nothing.
         missing: what the floor below the second moments takes off the adjustment, as released moments tell.
+        narrow: numbers whose declared ranges seem too narrow.
+        beyond: what slopes leave of confounding by those that are cut, as released moments tell.
+        implied_odds: the log odds of treatment that the distance of the arms implies, G^-1 D, shape (d - 1,);
+            empty for a model without slopes.
+        metric: G, their second moments within arms over the number of units, shape (d - 1, d - 1).
     """
 
     constants: tuple[float, float]
@@ -104,11 +112,29 @@ class OutcomeModel:
     middle: float = 0.0
     loose: float = 0.0
     missing: float = 0.0
+    narrow: NarrowRanges = FIT
+    beyond: float = 0.0
+    implied_odds: FloatArray = field(default_factory=lambda: np.zeros(0))
+    metric: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
     @property
     def adjusts(self) -> bool:
         """Whether it has slopes."""
         return self.limit > 0
+
+    def left_by(self, coefficients: FloatArray | None) -> float:
+        """The part of the arms' squared distance that weights by a logistic model of treatment leave, in [0, 1].
+
+        Weights balance as far as their log odds are those that part the arms, in the metric of the covariates.
+
+        Args:
+            coefficients: on rows x, shape (d,), the intercept last; None: no model, no balance.
+        """
+        if coefficients is None or not len(self.implied_odds):
+            return 1.0
+        left = self.implied_odds - coefficients[:-1] * self.radius
+        whole = float(self.implied_odds @ self.metric @ self.implied_odds)
+        return min(1.0, float(left @ self.metric @ left) / whole) if whole > 0 else 1.0
 
     def common(self, x: FloatArray) -> FloatArray:
         """g(x), shape (rows,), of rows of the unit ball with their intercept, shape (rows, d)."""
@@ -146,7 +172,7 @@ def slope_sums(pieces: Pieces, summary: ArmSummary, recipe: Recipe, workers: int
     """Cross moments of residuals and covariates and first moments of both by arm, second moments of covariates.
 
     Shape (recipe.slope_numbers,): d of residuals times treated x, d with control x, d of treated x, d of control x, two
-    of r, second moments, APART_WEIGHT times those of the treated less those of controls.
+    of r, second moments, APART_WEIGHT times those of the treated less those of controls, what lies within ranges.
 
     Second moments are the upper triangle row by row, weighted so that its Euclidean norm is that of the whole matrix
     over sqrt(2): diagonal entries over sqrt(2), others as they are. Without ``recipe.gram`` their trace, and no more.
@@ -160,7 +186,8 @@ def slope_sums(pieces: Pieces, summary: ArmSummary, recipe: Recipe, workers: int
         residual = on_lattice((rows.u - np.where(rows.t != 0, *summary.means)) / limit)
         by_arm = np.stack([t, 1 - t])
         if recipe.gram:
-            second = np.concatenate([(x.T @ x)[upper], ((x * (2 * t - 1)[:, None]).T @ x)[upper]])
+            within = on_lattice(inside(rows.x, recipe)).sum(axis=0)
+            second = np.concatenate([(x.T @ x)[upper], ((x * (2 * t - 1)[:, None]).T @ x)[upper], within])
         else:
             second = np.einsum("ij,ij->", x, x)[None]
         return np.concatenate([((by_arm * residual) @ x).ravel(), (by_arm @ x).ravel(), by_arm @ residual, second])
@@ -169,7 +196,8 @@ def slope_sums(pieces: Pieces, summary: ArmSummary, recipe: Recipe, workers: int
     sums[2 * d : 4 * d + 2] *= MEANS_WEIGHT
     if recipe.gram:
         triangle = np.where(upper[0] == upper[1], math.sqrt(0.5), 1.0)
-        sums[4 * d + 2 :] *= np.concatenate([triangle, APART_WEIGHT * triangle])
+        weights = np.full(len(recipe.ranged), inside_weight(recipe))
+        sums[4 * d + 2 :] *= np.concatenate([triangle, APART_WEIGHT * triangle, weights])
     return sums
 
 

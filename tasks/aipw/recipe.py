@@ -15,6 +15,8 @@ from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, Slot, ve
 MEANS_WEIGHT = 0.3
 # Weight of the difference of the arms' second moments beside their sum.
 APART_WEIGHT = 0.5
+# Weight of what numbers leave of the squares that their declared ranges allow.
+INSIDE_WEIGHT = 0.2
 
 EFFECT = Slot(name="effect", stage="perturb", scope=Scope.all)
 
@@ -35,6 +37,9 @@ class Recipe:
         penalty: of the logistic model; None: a constant score.
         effect_cost: cost of the scores' sums.
         constant: in how many directions covariates never vary: the levels of each category sum to one.
+        ranged: columns of x of numbers of more than two values, whose declared ranges may be too narrow.
+        from_zero: of each of these, whether its declared range starts at 0.
+        names: of the columns of x.
     """
 
     folds: int
@@ -48,6 +53,9 @@ class Recipe:
     penalty: float | None
     effect_cost: PrivacyCost
     constant: int = 0
+    ranged: tuple[int, ...] = ()
+    from_zero: tuple[bool, ...] = ()
+    names: tuple[str, ...] = ()
 
     @property
     def known_sizes(self) -> tuple[int, ...]:
@@ -78,7 +86,7 @@ class Recipe:
     def slope_numbers(self) -> int:
         """How many numbers the slopes' release has."""
         d = self.columns - 1
-        return 4 * d + 2 + (d * (d + 1) if self.gram else 1)
+        return 4 * d + 2 + (d * (d + 1) + len(self.ranged) if self.gram else 1)
 
     def slot(self, name: str, stage: str, fold: int) -> Slot:
         """Where a draw for one fold belongs: all other folds' units are read."""
@@ -89,12 +97,13 @@ class Recipe:
         return vector_mechanism(sums_sensitivity(4, self.trained_or_unknown(fold)), self.arms_cost)
 
     def slopes_mechanism(self, fold: int) -> Mechanism | None:
-        """Cross moments, first and second moments (section 2); None: arm means only."""
+        """Cross moments, first and second moments, what lies within ranges (section 2); None: arm means only."""
         if self.slopes_cost is None:
             return None
-        size, square = 2 + MEANS_WEIGHT**2, APART_WEIGHT**2
+        size, apart = 2 + MEANS_WEIGHT**2, APART_WEIGHT**2
         if self.gram:
-            size = math.sqrt(3 + square + 6 * MEANS_WEIGHT**2 + (1 - MEANS_WEIGHT**2) ** 2 / (1 + square))
+            square = 3 + apart + 6 * MEANS_WEIGHT**2 + (1 - MEANS_WEIGHT**2) ** 2 / (1 + apart)
+            size = math.sqrt(square + (INSIDE_WEIGHT**2 if self.ranged else 0.0))
         return vector_mechanism(
             sums_sensitivity(self.slope_numbers, self.trained_or_unknown(fold), size), self.slopes_cost
         )

@@ -171,6 +171,11 @@ def mean_eigenvalue(trace: float, d: int, units: int) -> float:
     return max(trace, LEAST_DEVIATION * units) / d
 
 
+def mean_eigenvalue_noise(noise: float, d: int, gram: bool) -> float:
+    """Deviation of the noise in it, of this deviation on every released number: of d diagonal entries, or a trace."""
+    return noise * (math.sqrt(2 / d) if gram else 1 / d)
+
+
 def are_told(trace: float, d: int, units: int, gram: bool) -> bool:
     """Whether released moments tell the directions apart: more than the trace was released, and it is not too small."""
     return trace >= LEAST_DEVIATION * units and (d == 1 or gram)

@@ -14,11 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from causalveil.tasks.aipw.leaning import SIGNS, ArmMoments, Distance, alike, arm_moments, moved_by
+from causalveil.tasks.aipw.narrow import Narrow, narrow
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, slope_sums, without_slopes
 from causalveil.tasks.aipw.recipe import APART_WEIGHT, MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.shrinkage import (
     CAUTION,
     WIDE_CAUTION,
+    mean_eigenvalue_noise,
     noise_reach,
     plausible_signal,
     positive_part,
@@ -65,9 +67,11 @@ class Moments:
         values: eigenvalues of the second moments within arms, above 0, shape (d - 1,).
         vectors: their eigenvectors, in columns.
         raised: by how much less slopes adjust along each than they would without a floor, shape (d - 1,).
-        second_factor: shrinkage factor of the second moments, in [0, 1].
+        second_factor: shrinkage factor of the second moments but for their mean eigenvalue, in [0, 1].
+        mean_eigenvalue_noise: deviation of the noise in that.
         loose: the part of an adjustment that they leave open, in [0, 1].
         arms: second moments of each arm, along the same eigenvectors.
+        ranges: what those that are too narrow hide.
     """
 
     units: int
@@ -84,8 +88,10 @@ class Moments:
     vectors: FloatArray
     raised: FloatArray
     second_factor: float
+    mean_eigenvalue_noise: float
     loose: float
     arms: ArmMoments
+    ranges: Narrow
 
     @property
     def mean_noise(self) -> float:
@@ -171,11 +177,10 @@ def moments_from(released: FloatArray, summary: ArmSummary, units: int, recipe: 
     centres = np.array([centre + parts[1] * apart, centre - parts[0] * apart])
     residuals = released[4 * d : 4 * d + 2] / MEANS_WEIGHT
     between = apart * math.sqrt(parts[0] * parts[1])
-    both = released[4 * d + 2 :]
-    if recipe.gram:
-        both, difference_of_arms = np.split(both, 2)
+    entries = d * (d + 1) // 2 if recipe.gram else 1
+    both, difference_of_arms, within_ranges = np.split(released[4 * d + 2 :], [entries, 2 * entries])
     second = second_moments(both, d, noise, units, centre, between, recipe.constant)
-    arms = alike(second.values, parts)
+    arms, squares = alike(second.values, parts), both / units
     if recipe.gram:
         middle = np.outer(centre, centre) + np.outer(between, between)
         total = second_moment_matrix(both, d)
@@ -185,6 +190,7 @@ def moments_from(released: FloatArray, summary: ArmSummary, units: int, recipe: 
         along = second.vectors.T @ sets_apart @ second.vectors
         own = noise * math.hypot(0.5 / APART_WEIGHT, parts[0] - 0.5)
         arms = arm_moments(along, second.values, parts, noise, own, recipe.constant)
+        squares = np.diagonal(total) / units
     return Moments(
         units=units,
         parts=parts,
@@ -200,8 +206,10 @@ def moments_from(released: FloatArray, summary: ArmSummary, units: int, recipe: 
         vectors=second.vectors,
         raised=second.raised,
         second_factor=second.factor,
+        mean_eigenvalue_noise=mean_eigenvalue_noise(noise, d, recipe.gram),
         loose=second.loose,
         arms=arms,
+        ranges=narrow(within_ranges, noise, units, recipe, centre, squares),
     )
 
 
@@ -236,7 +244,10 @@ def error_variance(moments: Moments, shrunk: Shrunk) -> float:
         variance += noise**2 * (distance.square(lever @ lever) + float(centre @ lever @ apart / MEANS_WEIGHT) ** 2)
     slopes = np.vstack([moments.shared, moments.own])
     levers = np.concatenate([both * inverse[None], leaning * moments.parts[:, None, None] * moments.adjusting])
-    variance += moved_by(slopes, levers, apart, distance, moments.second_factor * noise)
+    # What shrinkage by f leaves of the noise and takes off the signal is f of the noise's square on average; the mean
+    # eigenvalue is not shrunk.
+    rest = math.sqrt(moments.second_factor) * noise
+    variance += moved_by(slopes, levers, apart, distance, rest, moments.mean_eigenvalue_noise)
     levers = leaning * SIGNS[:, None, None] * moments.adjusting
     variance += moved_by(moments.own, levers, apart, distance, moments.arms.noise)
     along, reach = apart / values, distance.square(inverse @ inverse)
@@ -270,6 +281,9 @@ def slopes_from(moments: Moments, summary: ArmSummary, recipe: Recipe) -> tuple[
     sharper = _sharper(summary, shifts, (moments.limit * moments.mean_noise / parts) ** 2)
     # Where units are, not where 0 is: levels of categories have columns of 0 and a positive number.
     middle = float(parts @ moments.centres @ shrunk.slopes)
+    hidden = moments.ranges.unseen * shrunk.slopes * moments.shrunk_difference
+    metric = (moments.vectors * moments.values / moments.units) @ moments.vectors.T
+    implied = np.asarray(np.linalg.solve(metric, moments.shrunk_difference), dtype=np.float64)
     constants = np.array(sharper.means) - (moments.centres @ shrunk.slopes - middle)
     return sharper, OutcomeModel(
         constants=(float(constants[0]), float(constants[1])),
@@ -285,6 +299,10 @@ def slopes_from(moments: Moments, summary: ArmSummary, recipe: Recipe) -> tuple[
         middle=middle,
         loose=moments.loose,
         missing=shrunk.missing,
+        narrow=moments.ranges.numbers,
+        implied_odds=implied,
+        metric=metric,
+        beyond=max(float(hidden[hidden > 0].sum()), -float(hidden[hidden < 0].sum())),
     )
 
 

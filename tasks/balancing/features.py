@@ -9,7 +9,7 @@ Derivation: ``docs/proofs/balancing.md``, section 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,9 +17,9 @@ from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.balancing.cells import Cells, spread
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.narrow_ranges import NarrowRanges, Ranged
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.regression.columns import Columns
-from causalveil.tasks.regression.skewed import cut_away
 
 # Shares R of the residual variance: all columns together, all squares and products, cells, the index, its bins.
 COLUMNS, CURVES, CELLS, INDEX, BINS = 1.0, 0.3, 0.2, 1.0, 0.35
@@ -38,6 +38,8 @@ SMALLEST_DEVIATION = 1e-9
 # A number of a third standardised moment beyond this has its logarithm beside it, of 1 and so many mean distances.
 SKEWED, STEEPNESS = 1.5, 20.0
 CONSTANT_PENALTY = 1e-6
+# Rounding keeps a number at an end within this of it.
+HAIR = 1 - 1e-9
 ITERATIONS = 40
 
 
@@ -111,7 +113,8 @@ class BalancedFeatures:
         edges: between bins of it.
         bins: their scales.
         penalties: q_j/R_j of each feature, shape (features,).
-        clipped: names of the numbers most of whose people lie at the ends of their declared ranges.
+        narrow: the numbers whose declared ranges seem too narrow.
+        unseen: what such ranges leave of each column's confounding over what it shows, shape (kept,).
     """
 
     kept: IntArray
@@ -129,7 +132,8 @@ class BalancedFeatures:
     edges: FloatArray
     bins: Standard
     penalties: FloatArray
-    clipped: tuple[str, ...] = ()
+    narrow: NarrowRanges
+    unseen: FloatArray
 
     @property
     def count(self) -> int:
@@ -222,6 +226,8 @@ def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFe
     own = np.concatenate([np.arange(1 + z.shape[1] + curves), np.arange(len(plain), base.shape[1])])
     of_own = [[CONSTANT_PENALTY], of_columns, np.full(curves, curves / CURVES), scarce / CELLS]
     of_index = [1 / INDEX, *[NUMBER_OF_BINS / BINS] * NUMBER_OF_BINS]
+    ranged, unseen = in_ranges(columns, rows.x), np.zeros(len(kept))
+    unseen[list(columns.ranged)] = ranged.unseen
     features = BalancedFeatures(
         kept=kept,
         bent=bent,
@@ -238,20 +244,17 @@ def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFe
         edges=edges,
         bins=Standard.of(_bins(index, edges)),
         penalties=np.concatenate([*of_own, of_index]),
-        clipped=clipped(columns, rows.x),
+        narrow=NarrowRanges.of(ranged),
+        unseen=unseen,
     )
     return features, rows
 
 
-def clipped(columns: Columns, x: FloatArray) -> tuple[str, ...]:
-    """Names of the numbers most of whose people lie at the ends of their declared ranges, of rows x.
-
-    What they do beyond is cut away.
-    """
-    places = np.array(columns.ranged, dtype=np.int64)
-    numbers = x[:, np.array(columns.kept, dtype=np.int64)[places]]
-    most = cut_away(numbers.mean(axis=0), numbers.var(axis=0), columns.span)
-    return tuple(columns.names[place] for place in places[most].tolist())
+def in_ranges(columns: Columns, x: FloatArray) -> Ranged:
+    """Of rows x, the numbers with declared ranges."""
+    numbers = x[:, [columns.kept[place] for place in columns.ranged]]
+    ends = tuple((side * numbers >= columns.span * HAIR).mean(axis=0) for side in (-1, 1))
+    return replace(columns.in_ranges(numbers.mean(axis=0), numbers.var(axis=0)), ends=ends)
 
 
 def _index_coefficients(

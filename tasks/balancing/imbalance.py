@@ -51,7 +51,7 @@ def with_imbalance(study: MatchingStudy, enclave: Enclave, reuse: Reuse, weights
     bias, left, before, after = (
         float(f"{value:.{DIGITS}g}") for value in (found.bias, found.left, found.before, found.after)
     )
-    return replace(reuse, bias=bias, left=left, before=before, after=after, clipped=features.clipped)
+    return replace(reuse, bias=bias, left=left, before=before, after=after, narrow=features.narrow)
 
 
 def imbalance_stage(study: MatchingStudy, enclave: Enclave, reuse: Reuse) -> Reuse:

@@ -9,7 +9,7 @@ from causalveil.schemas.privacy import Charge, Scope
 from causalveil.tasks.balancing.weights import Balance, open_units
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, beyond_ranges, words_of_public
+from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, words_of_public
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
 from causalveil.tasks.weighted.interval import weighted_findings
@@ -44,7 +44,7 @@ def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> E
     treated, control = found.caps
     details = {
         **result.details,
-        "adjustment": words_of_public(BALANCED, found.left) if found.clipped else BALANCED,
+        "adjustment": words_of_public(BALANCED, found.left) if found.narrow.clipped else BALANCED,
         "features": found.features,
         "cells": found.cells,
         "alone_in_cell": found.alone,
@@ -52,7 +52,7 @@ def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> E
         "largest_difference_after": found.after,
         "cap_treated": treated,
         "cap_control": control,
-        "not_covered": "; ".join([NOT_COVERED, *beyond_ranges(found.clipped)]),
+        "not_covered": "; ".join([NOT_COVERED, *found.narrow.words]),
     }
     return replace(result, interval=interval, details=details)
 

@@ -19,6 +19,7 @@ from causalveil.tasks.balancing.features import BalancedFeatures, learn_features
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.confounding import part_hidden
+from causalveil.tasks.inference.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.weighted.public_weights import PublicWeights, WeightedUnits, check_arms, weigh_units
@@ -41,7 +42,7 @@ class Balance:
         cells: of coarse covariates, among the features.
         alone: units whose cell has nobody of the other arm; columns and products speak for them.
         left: the bias in deviations of the outcome.
-        clipped: names of numbers whose declared ranges cut most people away, which is part of the bias.
+        narrow: numbers whose declared ranges cut people away, which is part of the bias.
     """
 
     weights: PublicWeights
@@ -53,7 +54,7 @@ class Balance:
     cells: int = 0
     alone: int = 0
     left: float = 0.0
-    clipped: tuple[str, ...] = ()
+    narrow: NarrowRanges = FIT
 
 
 @dataclass(frozen=True)
@@ -231,7 +232,7 @@ def summary(
         cells=balancer.features.cells.count,
         alone=balancer.alone(),
         left=left.left,
-        clipped=balancer.features.clipped,
+        narrow=balancer.features.narrow,
     )
 
 
@@ -253,13 +254,16 @@ def imbalance(
     # Arms whose outcomes depend alike on the features err together; otherwise their errors add up in squares.
     alike = float(np.square(off[1] - off[0]) @ precisions)
     apart = float(np.square(off[1]) @ precisions + np.square(off[0]) @ precisions)
-    # Of numbers that their ranges cut away nothing is balanced.
-    unseen = part_hidden(len(balancer.features.clipped), len(balancer.features.kept)) * Unadjusted().bias()
-    left = math.sqrt(max(alike, apart) + unseen**2)
+    # Of numbers that their ranges cut away nothing is balanced, of others with people at the ends not all.
+    unseen = part_hidden(len(balancer.features.narrow.clipped), len(balancer.features.kept)) * Unadjusted().bias()
+    before = means[1, 1:] - means[0, 1:]
+    beyond = balancer.features.unseen
+    left_beyond = float(np.square(beyond * before[: len(beyond)]) @ precisions[: len(beyond)])
+    left = math.sqrt(max(alike, apart) + left_beyond + unseen**2)
     return Imbalance(
         bias=left / math.sqrt(squares),
         left=left,
-        before=float(np.abs(means[1] - means[0])[1:].max(initial=0.0)),
+        before=float(np.abs(before).max(initial=0.0)),
         after=float(np.abs(off[1] - off[0]).max(initial=0.0)),
     )
 

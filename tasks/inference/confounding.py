@@ -13,7 +13,6 @@ Post-processing of released values. Derivation: ``docs/proofs/aipw.md``, section
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 from causalveil.schemas.estimators.aipw import OmittedConfounding
 from causalveil.tasks.inference.assemble import Estimate, Noise, variance_error
@@ -23,11 +22,6 @@ COVERS_CONFOUNDING = "confounding left out, up to the declared shares"
 COVERS_DECLARED = "confounding up to the declared size"
 COVERS_IMBALANCE = "what imbalance is left, up to the declared allowance"
 NOT_COVERED_DECLARED = "confounding beyond the declared size, by covariates or by what nobody recorded"
-
-TOO_NARROW = (
-    "what {} do beyond their declared ranges, at whose ends most people are (declare wider ranges, or two values as"
-    " levels)"
-)
 
 # What was done about confounding, as ``details["adjustment"]`` says it.
 LINEAR = "adjusted linearly"
@@ -62,12 +56,6 @@ def words_of_public(adjusted: str, left: float) -> str:
         left: what they leave of the arms' differences, in deviations of the outcome.
     """
     return adjusted if left <= ENOUGH_LEFT else adjusted.replace("adjusted", "partly adjusted,", 1)
-
-
-def beyond_ranges(clipped: Iterable[str]) -> list[str]:
-    """What is not covered of numbers most of whose people lie at the ends of their declared ranges, if any."""
-    names = dict.fromkeys(clipped)
-    return [TOO_NARROW.format(", ".join(names))] if names else []
 
 
 def part_hidden(hidden: int, columns: int) -> float:

@@ -29,7 +29,7 @@ from causalveil.tasks.balancing.weights import Balance, Balancer, open_units, sa
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, beyond_ranges, words_of_public
+from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, words_of_public
 from causalveil.tasks.ipw.interval import WEIGHTED
 from causalveil.tasks.ipw.perturb import LABEL_SLOT
 from causalveil.tasks.ipw.weights import CHUNK, weights
@@ -126,7 +126,7 @@ def public_interval_stage(study: IpwStudy, found: Balance, statistics: FloatArra
         "normalisation": "weights of each arm",
         "largest_difference_before": found.before,
         "largest_difference_after": found.after,
-        "not_covered": "; ".join([NOT_COVERED, *beyond_ranges(found.clipped)]),
+        "not_covered": "; ".join([NOT_COVERED, *found.narrow.words]),
     }
     return replace(result, interval=result.interval.model_copy(update={"covers": covers}), details=details)
 

@@ -21,7 +21,6 @@ from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
     COVERS_IMBALANCE,
     NOT_COVERED_DECLARED,
-    beyond_ranges,
     effect_in_twins,
     words_of_public,
 )
@@ -115,7 +114,7 @@ def adjustment(study: MatchingStudy, left: float = 0.0) -> str:
 
 def _not_covered(study: MatchingStudy, reuse: Reuse) -> str:
     if study.privacy.level is Level.label:
-        return "; ".join([PUBLIC_NOT_COVERED if study.allows_imbalance else NOT_COVERED, *beyond_ranges(reuse.clipped)])
+        return "; ".join([PUBLIC_NOT_COVERED if study.allows_imbalance else NOT_COVERED, *reuse.narrow.words])
     return ALLOWED_NOT_COVERED if study.leaves_confounding else SAMPLE_NOT_COVERED
 
 

@@ -21,6 +21,7 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.inference.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, Int32Array
 from causalveil.tasks.matching.nearest import Arm, adaptive_limit, integer_caps, match_capped, most_used
 from causalveil.tasks.matching.respond import IN_TREATED
@@ -49,7 +50,7 @@ class Reuse:
             at label level alone, as are the following.
         left: the same in deviations of the outcome.
         before, after: the largest difference of the arms' means of a feature, in its deviations.
-        clipped: names of numbers whose declared ranges cut most people away, which is part of the bias.
+        narrow: numbers whose declared ranges cut people away, which is part of the bias.
     """
 
     ratio: int
@@ -66,7 +67,7 @@ class Reuse:
     left: float = 0.0
     before: float = 0.0
     after: float = 0.0
-    clipped: tuple[str, ...] = ()
+    narrow: NarrowRanges = FIT
 
     @property
     def largest_weight(self) -> Fraction:

@@ -12,6 +12,8 @@ from itertools import combinations
 
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy
 from causalveil.tasks.enclave.normalise import blocks, feature_names, scale
+from causalveil.tasks.inference.narrow_ranges import Ranged
+from causalveil.tasks.machine.arrays import FloatArray
 
 
 class Basis(IntEnum):
@@ -38,8 +40,9 @@ class Columns:
         numbers: places within ``kept`` of numbers, whose squares release 1 takes.
         curved: those of them that have more than two values.
         unscaled: those of ``curved`` for which no scale is declared.
-        ranged: those of ``curved`` whose declared range has another length than 1; two values such as 0 and 1 lie at
-            the ends of theirs as they should.
+        ranged: those of ``curved`` whose declared range is not from one whole number to the next; two values such as 0
+            and 1 lie at the ends of theirs as they should.
+        from_zero: of each of ``ranged``, whether its declared range starts at 0.
         owners: of which covariate each kept column is; products are of columns of different covariates.
         undeclared: places of the levels for values that nobody declared.
         lines_alone: places of columns of which nothing but a line is a feature.
@@ -54,6 +57,7 @@ class Columns:
     curved: tuple[int, ...]
     unscaled: tuple[int, ...]
     ranged: tuple[int, ...]
+    from_zero: tuple[bool, ...]
     owners: tuple[int, ...]
     undeclared: tuple[int, ...]
     lines_alone: tuple[int, ...] = ()
@@ -67,6 +71,7 @@ class Columns:
         curved: list[int] = []
         unscaled: list[int] = []
         ranged: list[int] = []
+        from_zero: list[bool] = []
         weights: list[float] = []
         undeclared: list[int] = []
         for owner, block in enumerate(blocks(study)):
@@ -76,8 +81,9 @@ class Columns:
                     curved.append(len(kept))
                     if block.covariate.scale is None:
                         unscaled.append(len(kept))
-                    if block.covariate.width != 1:
+                    if block.covariate.width != 1 or not block.covariate.lower.is_integer():
                         ranged.append(len(kept))
+                        from_zero.append(block.covariate.lower == 0)
                 numbers.append(len(kept))
                 weights.append(1.0)
             # Of a category all levels but the first, of a number the indicator of what is missing.
@@ -100,6 +106,7 @@ class Columns:
             curved=tuple(curved),
             unscaled=tuple(unscaled),
             ranged=tuple(ranged),
+            from_zero=tuple(from_zero),
             owners=tuple(owners),
             undeclared=tuple(undeclared),
         )
@@ -124,6 +131,7 @@ class Columns:
             curved=moved(self.curved),
             unscaled=moved(self.unscaled),
             ranged=moved(self.ranged),
+            from_zero=tuple(zero for place, zero in zip(self.ranged, self.from_zero, strict=True) if place in left),
             owners=tuple(self.owners[place] for place in left),
             undeclared=moved(self.undeclared),
             lines_alone=moved(self.lines_alone),
@@ -133,6 +141,10 @@ class Columns:
     def squared(self) -> tuple[int, ...]:
         """Places within ``kept`` of numbers whose squares and cubes are features."""
         return tuple(place for place in self.curved if place not in self.lines_alone)
+
+    def in_ranges(self, mean: FloatArray, variance: FloatArray) -> Ranged:
+        """The numbers of ``ranged``, with these moments, shape (k,)."""
+        return Ranged([self.names[place] for place in self.ranged], mean, variance, self.span, self.from_zero)
 
     @cached_property
     def two_valued(self) -> tuple[int, ...]:

@@ -14,12 +14,13 @@ from functools import cached_property
 
 import numpy as np
 
+from causalveil.tasks.inference.narrow_ranges import NarrowRanges
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import BITS
 from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.scales import Scales
-from causalveil.tasks.regression.skewed import CURVES_UNSEEN, Skewed, clipped, drowned
+from causalveil.tasks.regression.skewed import CURVES_UNSEEN, Skewed, beyond, drowned, in_ranges
 
 # Keeps a row that was cut in floats within the ball.
 HAIR = 1 - 2.0**-40
@@ -64,10 +65,9 @@ class Features:
         return tuple(self.columns.names[place] for place in places if place not in skewed)
 
     @property
-    def clipped(self) -> tuple[str, ...]:
-        """Names of numbers of which most people lie at an end of the declared range."""
-        found = clipped(self.scales, self.columns)
-        return tuple(name for name, most in zip(self.columns.names, found, strict=True) if most)
+    def narrow(self) -> NarrowRanges:
+        """Numbers whose declared ranges seem too narrow."""
+        return NarrowRanges.of(in_ranges(self.scales, self.columns))
 
     @cached_property
     def count(self) -> int:
@@ -146,9 +146,11 @@ class Features:
 
     @property
     def unseen(self) -> FloatArray:
-        """What is left of a feature's confounding over what it shows, for skewed columns alone, shape (d,)."""
+        """What is left of a feature's confounding over what it shows: of skewed columns, and of narrow ranges; (d,)."""
         found = np.zeros(self.count)
-        found[self.skewed.places] = CURVES_UNSEEN if self.bent else self.skewed.unseen
+        found[: self.columns.features(Basis.linear)] = beyond(self.scales, self.columns)
+        skewed = self.skewed.places
+        found[skewed] = np.maximum(found[skewed], CURVES_UNSEEN if self.bent else self.skewed.unseen)
         if self.bent:
             first = self.columns.features(self.basis)
             found[first : first + self.skewed.count] = CURVES_UNSEEN

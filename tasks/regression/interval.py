@@ -22,8 +22,8 @@ from causalveil.tasks.inference.confounding import (
     PARTLY,
     SWITCHED,
     UNADJUSTED,
-    beyond_ranges,
 )
+from causalveil.tasks.inference.narrow_ranges import NarrowRanges
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
@@ -259,8 +259,8 @@ def undeclared(recipe: RegressionRecipe, scales: Sequence[Scales]) -> list[str]:
 
 
 def too_narrow(several: Sequence[Features | None]) -> list[str]:
-    """Which numbers have most people at the ends of their declared ranges, by any of some first releases."""
-    return beyond_ranges(name for features in several if features is not None for name in features.clipped)
+    """Which numbers have many people at the ends of their declared ranges, by any of some first releases."""
+    return NarrowRanges.together(features.narrow for features in several if features is not None).words
 
 
 def varying(answers: Sequence[tuple[Features | None, Adjustment]]) -> list[str]:

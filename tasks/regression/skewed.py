@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from causalveil.tasks.inference.narrow_ranges import Ranged
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.scales import VARIANCE_DEVIATIONS, Scales
@@ -35,9 +36,8 @@ CURVES_UNSEEN = 0.05
 CURVE_CUT, MOST_SPREAD = 2.5, 1.0
 # A column's mean distance from its end is taken to be at least so many deviations of its noise.
 MEAN_DEVIATIONS = 2.0
-# Of numbers that vary so much of what their mean leaves possible most lie at an end of their declared range; so many
-# deviations of the noise in the variance are in favour of those that do not.
-CLIPPED, CLIPPED_DEVIATIONS = 0.8, 2.0
+# So many deviations of the noise in the variance are in favour of numbers that are not cut away.
+CLIPPED_DEVIATIONS = 2.0
 
 
 def drowned(scales: Scales, columns: Columns) -> BoolArray:
@@ -50,22 +50,27 @@ def drowned(scales: Scales, columns: Columns) -> BoolArray:
 
 
 def clipped(scales: Scales, columns: Columns) -> BoolArray:
-    """Numbers whose declared range is so narrow that most people lie at one of its ends, shape (kept columns,).
-
-    What they do beyond it nobody sees. A mean m within [-c, c] leaves at most the variance c^2 - m^2, which two values
-    at the ends have, and numbers that are spread evenly a third of.
-    """
+    """Numbers whose declared range is so narrow that most people lie at one of its ends, shape (kept columns,)."""
     found = np.zeros(len(columns.kept), dtype=bool)
+    found[list(columns.ranged)] = in_ranges(scales, columns).cut_away
+    return found
+
+
+def beyond(scales: Scales, columns: Columns) -> FloatArray:
+    """What is left of a number's confounding over what it shows, by a range that is too narrow, shape (kept columns,).
+
+    Of columns that are cut away more is left: they may confound as any other.
+    """
+    found = np.zeros(len(columns.kept))
+    found[list(columns.ranged)] = in_ranges(scales, columns).unseen
+    return found
+
+
+def in_ranges(scales: Scales, columns: Columns) -> Ranged:
+    """The numbers with declared ranges; noise is in favour of those that are not cut away."""
     places = list(columns.ranged)
-    noise = CLIPPED_DEVIATIONS * scales.centre_error[places] * columns.span
-    found[places] = cut_away(scales.centre[places], scales.deviation[places] ** 2 - noise, columns.span)
-    return found
-
-
-def cut_away(mean: FloatArray, variance: FloatArray, span: float) -> BoolArray:
-    """Whether numbers in [-span, span] with these moments lie at the ends, most of them, shape of ``mean``."""
-    found: BoolArray = variance > CLIPPED * (span**2 - mean**2)
-    return found
+    variance = scales.deviation[places] ** 2 - CLIPPED_DEVIATIONS * scales.centre_error[places] * columns.span
+    return columns.in_ranges(scales.centre[places], variance)
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,8 @@ def test_bounds_on_sums_are_nearly_attained() -> None:
     }
     mechanisms = {
         "arms": (made.arm_sums_mechanism(0), 0.9999),
-        "slopes": (made.slopes_mechanism(0), 0.9999),
+        # Half of what lies within ranges: who is within all of them has no covariates of full length.
+        "slopes": (made.slopes_mechanism(0), 0.9975),
         "pure": (pure.slopes_mechanism(0), 0.999),
     }
     for name, (mechanism, least) in mechanisms.items():

@@ -1,4 +1,4 @@
-"""Numbers most of whose people lie at the ends of ranges that are far too narrow, where covariates are public."""
+"""Numbers many of whose people lie at the ends of ranges that are too narrow, by every estimator that adjusts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from causalveil.flows.accuracy.populations import KnownPopulation
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.balancing.features import clipped
+from causalveil.tasks.balancing.features import in_ranges
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.confounding import COVERS_IMBALANCE
+from causalveil.tasks.inference.narrow_ranges import NarrowRanges
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.regression.columns import Columns
@@ -30,13 +31,22 @@ def people(random: np.random.Generator, n: int) -> tuple[FloatArray, FloatArray,
     return x, t, 5 + x[:, 0] + TRUTH * t + random.normal(size=n)
 
 
-def of_range(width: float, name: str, **settings: Any) -> EffectFindings:
+def of_range(width: float, name: str, units: int = UNITS, **settings: Any) -> EffectFindings:
     """One seeded run where each number is declared to lie within this of 0, epsilon 1."""
     declared = {f"x{place}": {"lower": -width, "upper": width} for place in range(3)}
+    return of_ranges(declared, name, 0, units, **settings)
+
+
+def of_ranges(
+    declared: dict[str, dict[str, float]], name: str, seed: int, units: int, **settings: Any
+) -> EffectFindings:
+    """One seeded run at the level at which the estimator is used, epsilon 1."""
+    sample = name in ("regression", "aipw")
     population = KnownPopulation("ranges", "ranges", TRUTH, (0, 10), declared, people)
-    study = parse_study(population.study({"name": name, **settings}, "1", "0", 0.95, "label"))
+    level, delta = ("sample", "1e-6") if sample else ("label", "0")
+    study = parse_study(population.study({"name": name, **settings}, "1", delta, 0.95, level))
     assert isinstance(study, EffectStudy)
-    return rehearse_effect(study, rows_of(study, population, UNITS, 0), RehearsalBudget(1), 1)
+    return rehearse_effect(study, rows_of(study, population, units, seed), RehearsalBudget(seed + 1), 1)
 
 
 @pytest.mark.parametrize("name", ["balancing", "matching", "ipw"])
@@ -50,9 +60,9 @@ def test_what_ranges_cut_away_is_named_and_allowed_for(name: str) -> None:
     assert "what x0, x1, x2 do beyond their declared ranges" in str(found.details["not_covered"])
 
 
-@pytest.mark.parametrize("name", ["balancing", "matching", "ipw"])
+@pytest.mark.parametrize("name", ["balancing", "matching", "ipw", "regression", "aipw"])
 def test_ranges_that_fit_are_not_named(name: str) -> None:
-    found = of_range(4.0, name)
+    found = of_range(4.0, name, units=20_000 if name == "aipw" else UNITS)
     assert found.interval.upper - found.interval.lower < 0.8
     assert "partly" not in str(found.details["adjustment"])
     assert "beyond their declared ranges" not in str(found.details["not_covered"])
@@ -69,4 +79,27 @@ def test_numbers_that_are_mostly_zero_are_not_cut_away() -> None:
     earnings = np.where(random.random(5_000) < 0.75, -1.0, random.uniform(-1, 1, 5_000))
     signs = np.where(random.random(5_000) < 0.3, 1.0, -1.0)
     x = np.column_stack([earnings, random.uniform(-1, 1, 5_000), random.normal(size=5_000) / 4, signs]) * columns.span
-    assert clipped(columns, np.column_stack([x, np.ones(5_000)])) == ("x03",)
+    assert NarrowRanges.of(in_ranges(columns, np.column_stack([x, np.ones(5_000)]))).clipped == ("x03",)
+
+
+def test_aipw_allows_for_what_ranges_cut_away() -> None:
+    """Ranges a thousand times too narrow: .32 off, of which it had +- .05 at 20,000 people and held none."""
+    found = of_range(0.004, "aipw", units=20_000)
+    assert abs(found.estimate - TRUTH) < 0.45
+    assert found.interval.lower <= TRUTH <= found.interval.upper
+    assert found.interval.upper - found.interval.lower < 3
+    assert str(found.details["adjustment"]).startswith("partly adjusted")
+    assert "at whose ends most people are" in str(found.details["not_covered"])
+
+
+@pytest.mark.parametrize("name", ["regression", "aipw", "balancing", "matching"])
+@pytest.mark.parametrize(("lower", "upper"), [(-1.0, 1.0), (-0.45, 0.45), (-3.0, 0.5), (-1.0, 3.0)])
+def test_ranges_that_cut_many_people_do_not_leave_narrow_intervals(name: str, lower: float, upper: float) -> None:
+    """20,000 people, 6 seeded runs a cell: at .8 of coverage 4 or more hold the truth but for 1 in 10 cells, and of the
+    16 cells' 96 runs .85; before, all but one in twenty missed. Named in each, and no wider than +- .4."""
+    declared = {f"x{place}": {"lower": lower, "upper": upper} for place in range(3)}
+    found = [of_ranges(declared, name, seed, 20_000) for seed in range(6)]
+    assert sum(one.interval.lower <= TRUTH <= one.interval.upper for one in found) >= 4
+    for one in found:
+        assert one.interval.upper - one.interval.lower < 0.8
+        assert "near whose ends many people are" in str(one.details["not_covered"])

@@ -10,8 +10,8 @@ import pytest
 
 from causalveil.tasks.aipw import shrinkage
 from causalveil.tasks.aipw.decide import recipe
-from causalveil.tasks.aipw.outcome_model import ArmSummary, arm_sums, cut, slope_sums, summary_from
-from causalveil.tasks.aipw.recipe import APART_WEIGHT, MEANS_WEIGHT, Recipe
+from causalveil.tasks.aipw.outcome_model import ArmSummary, arm_sums, cut, slope_sums, summary_from, without_slopes
+from causalveil.tasks.aipw.recipe import APART_WEIGHT, INSIDE_WEIGHT, MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.shrinkage import shrinkage_factor, signal_ratio, taken_off
 from causalveil.tasks.aipw.slopes import moments_from, slopes_from
 from causalveil.tasks.enclave.rows import Rows
@@ -32,6 +32,7 @@ def test_sums_are_those_of_a_loop() -> None:
     made, (rows, _) = plan(), confounded(400, seed=1)
     arms = ArmSummary(0.5, 0.0, (0.1, -0.1), (0.0, 0.0), 0.2)
     expected_arms, cross, first, second = np.zeros(4), np.zeros((2, 2)), np.zeros((2, 2)), np.zeros((2, 2))
+    within = np.zeros(2)
     means, apart = np.zeros(2), np.zeros((2, 2))
     for x, t, u in zip(rows.x, rows.t, rows.u, strict=True):
         expected_arms += [t * u, (1 - t) * u, math.sqrt(2) * t, u * u]
@@ -42,10 +43,11 @@ def test_sums_are_those_of_a_loop() -> None:
         means[0 if t else 1] += MEANS_WEIGHT * r
         second += np.outer(z, z)
         apart += APART_WEIGHT * (1 if t else -1) * np.outer(z, z)
+        within += INSIDE_WEIGHT / math.sqrt(2) * (1 - (x[:-1] / x[-1]) ** 2)
     np.testing.assert_allclose(arm_sums(in_memory([rows])), expected_arms, atol=400 * FINE)
     moments = [*cross.ravel(), *first.ravel(), *means]
     triangles = [(m[0, 0] / math.sqrt(2), m[0, 1], m[1, 1] / math.sqrt(2)) for m in (second, apart)]
-    expected = [*moments, *triangles[0], *triangles[1]]
+    expected = [*moments, *triangles[0], *triangles[1], *within]
     np.testing.assert_allclose(slope_sums(in_memory([rows]), arms, made), expected, atol=1000 * FINE)
     pure = replace(made, slopes_cost=made.slopes_cost.model_copy(update={"delta": 0}))
     found = slope_sums(in_memory([rows]), arms, pure)
@@ -185,3 +187,19 @@ def test_an_empty_arm_and_wild_numbers_do_no_harm() -> None:
             assert math.isfinite(model.variance)
             assert 0 <= model.common_factor <= 1
             assert 0 <= model.leaning_factor <= 1
+
+
+def test_weights_balance_as_far_as_their_log_odds_are_those_that_part_the_arms() -> None:
+    made, n = plan(3, n=200_000, epsilon="1000"), 100_000
+    rows, _ = confounded(n, p=3, seed=3)
+    pieces = in_memory([rows])
+    arms = summary_from(arm_sums(pieces), n, made, 0)
+    _, model = slopes_from(moments_from(slope_sums(pieces, arms, made), arms, n, made, 0), arms, made)
+    # Log odds of 2/3 of each number in [-1, 1], of which rows are half.
+    true = np.append(np.full(3, 2 / 3) * 2, 0.0)
+    assert model.left_by(None) == 1
+    assert model.left_by(np.zeros(4)) == 1
+    assert model.left_by(true) < 0.02
+    assert model.left_by(true / 2) == pytest.approx(0.25, abs=0.05)
+    assert model.left_by(-5 * true) == 1
+    assert without_slopes(arms, made).left_by(true) == 1
