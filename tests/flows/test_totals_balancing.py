@@ -56,7 +56,7 @@ def test_plan_ledger_release_agree(option: str, tmp_path: Path) -> None:
 
 
 # What seed 3 gives on the small study; a change of any draw, weight or formula moves it.
-GOLDEN = {"estimate": 1.94119739, "lower": 1.55590385, "upper": 2.32649093}
+GOLDEN = {"estimate": 1.94119739, "lower": 1.553884441, "upper": 2.328510342}
 
 
 def test_a_golden_release(tmp_path: Path) -> None:
