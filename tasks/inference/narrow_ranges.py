@@ -18,12 +18,12 @@ import numpy as np
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
 TOO_NARROW = (
-    "what {} do beyond their declared ranges, at whose ends most people are (declare wider ranges, or two values as"
+    "what people do beyond the declared range of {}, at whose ends most are (declare a wider one, or two values as"
     " levels)"
 )
 NARROW = (
-    "what {} do beyond their declared ranges, near whose ends many people are, unless as normal numbers would (declare"
-    " wider ranges, or few values as levels)"
+    "what people do beyond the declared range of {}, near whose ends many are, unless as normal numbers would (declare"
+    " a wider one, or few values as levels)"
 )
 # Of numbers that vary so much of what their mean leaves possible most lie at an end of their declared range.
 CLIPPED = 0.8

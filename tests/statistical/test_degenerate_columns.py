@@ -185,4 +185,4 @@ def test_ranges_far_too_narrow_are_named_and_allowed_for() -> None:
         assert found.interval.lower <= 0 <= found.interval.upper
         not_covered = str(found.details["not_covered"])
         assert [name for name in names if name in not_covered] == narrow
-        assert ("beyond their declared ranges" in not_covered) == bool(narrow)
+        assert ("beyond the declared range" in not_covered) == bool(narrow)
