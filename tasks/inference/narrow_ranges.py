@@ -30,6 +30,8 @@ CLIPPED = 0.8
 # What is left unseen counts where a mean is clearly nearer to an end than that of numbers spread evenly is, which is
 # sqrt(3) standard deviations, and in full from where numbers are that are cut at 1.25 deviations on both sides.
 EVENLY, CLEARLY = 1.7, 1.55
+# Numbers near their lower end whose upper one is so many deviations away have a tail, as costs do: they are skewed.
+TAIL = 4.0
 # Where it is known how many people lie at the ends, it counts in full from this share of them on.
 MANY = 0.05
 # Less left unseen is taken for nothing, and of a number of which less than the second is nothing is said.
@@ -72,15 +74,17 @@ class Ranged:
         """What lines leave of confounding by numbers that were cut, over what they see, shape (k,); 0 or more.
 
         Nothing of those at whose ends nobody is, as far as is known: of those that vary no more than evenly spread
-        ones, and of those near a lower end of 0.
+        ones, and of those near a lower end of 0, or with a long tail above.
         """
         deviation = np.sqrt(np.maximum(self.variance - self.doubt, np.finfo(np.float64).tiny))
         near, far = ((self.span + side * np.abs(self.mean)) / deviation for side in (-1, 1))
+        natural = np.array(self.from_zero, dtype=bool) & (far > EVENLY)
         if self.ends is None:
             counted = np.clip((EVENLY - near) / (EVENLY - CLEARLY), 0.0, 1.0)
+            natural |= far > TAIL
         else:
             counted = np.minimum((self.ends[0] + self.ends[1]) / MANY, 1.0)
-        counted[np.array(self.from_zero, dtype=bool) & (self.mean < 0) & (far > EVENLY)] = 0.0
+        counted[natural & (self.mean < 0)] = 0.0
         found = np.zeros(len(counted))
         some = counted > 0
         if some.any():

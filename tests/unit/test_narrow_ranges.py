@@ -32,7 +32,7 @@ def moments(values: FloatArray, lower: float, upper: float, from_zero: bool = Fa
         (-0.5, 0.5),
         (-0.3, 0.3),
         (-1, 0.5),
-        (0.5, 4),
+        (-0.5, 2.5),
     ],
 )
 def test_what_a_cut_normal_number_hides_is_found(lower: float, upper: float) -> None:
@@ -61,6 +61,10 @@ def test_people_at_a_lower_end_of_zero_are_no_sign_of_a_narrow_range() -> None:
     earnings = np.where(random.random(MANY) < 2 / 3, 0.0, random.uniform(0, 1, MANY))
     assert moments(earnings, 0, 1.2, from_zero=True).unseen[0] == 0
     assert moments(earnings, 0, 1.2).unseen[0] > 0.1
+    # Costs from 2 on, which no end shows: they have a tail. Were the tail below, it would.
+    costs = 2 + np.exp(random.normal(size=MANY))
+    assert moments(costs, 2, 60).unseen[0] == 0
+    assert moments(-costs, -60, -2).unseen[0] > 0.1
     # Beside an upper end that cuts as many it does not count.
     assert moments(random.normal(0.5, 1, MANY), 0, 1.0, from_zero=True).unseen[0] > 0.2
 
