@@ -56,6 +56,7 @@ def even_scales(columns: int, **changes: Any) -> Scales:
         "centre": np.zeros(columns),
         "deviation": np.full(columns, 0.1),
         "centre_error": np.zeros(columns),
+        "powers": np.zeros(columns),
     }
     return Scales(**known | changes)
 

@@ -46,7 +46,14 @@ def inside_weight(recipe: Recipe) -> float:
 
 
 def narrow(
-    released: FloatArray, noise: float, units: int, recipe: Recipe, centre: FloatArray, squares: FloatArray
+    released: FloatArray,
+    noise: float,
+    units: int,
+    recipe: Recipe,
+    centre: FloatArray,
+    squares: FloatArray,
+    apart: FloatArray,
+    share: float,
 ) -> Narrow:
     """What ranges hide.
 
@@ -61,6 +68,8 @@ def narrow(
         recipe: of the study.
         centre: means of x, shape (d - 1,).
         squares: mean squares of x, shape (d - 1,); their sum alone without second moments.
+        apart: means of x among treated less among controls, shape (d - 1,).
+        share: of the treated.
     """
     places, hidden = list(recipe.ranged), np.zeros(len(centre))
     if recipe.gram:
@@ -81,5 +90,7 @@ def narrow(
         from_zero=recipe.from_zero,
         doubt=NOISE_DEVIATIONS * noise / part / units,
     )
-    hidden[places] = numbers.unseen
+    # In units of the declared range, of whose numbers x is a multiple that depends on the row.
+    deviation = np.sqrt(np.maximum(squares[places] * (1 - ratio), LEAST_SQUARE))
+    hidden[places] = numbers.left(apart[places] / deviation * np.sqrt(numbers.variance), share)
     return Narrow(NarrowRanges.of(numbers), hidden)

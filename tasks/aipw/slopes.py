@@ -209,7 +209,7 @@ def moments_from(released: FloatArray, summary: ArmSummary, units: int, recipe: 
         mean_eigenvalue_noise=mean_eigenvalue_noise(noise, d, recipe.gram),
         loose=second.loose,
         arms=arms,
-        ranges=narrow(within_ranges, noise, units, recipe, centre, squares),
+        ranges=narrow(within_ranges, noise, units, recipe, centre, squares, apart, float(parts[0])),
     )
 
 

@@ -227,7 +227,10 @@ def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFe
     of_own = [[CONSTANT_PENALTY], of_columns, np.full(curves, curves / CURVES), scarce / CELLS]
     of_index = [1 / INDEX, *[NUMBER_OF_BINS / BINS] * NUMBER_OF_BINS]
     ranged, unseen = in_ranges(columns, rows.x), np.zeros(len(kept))
-    unseen[list(columns.ranged)] = ranged.unseen
+    numbers, treated = rows.x[:, kept[list(columns.ranged)]], rows.t != 0
+    if 0 < treated.sum() < len(treated):
+        apart = numbers[treated].mean(axis=0) - numbers[~treated].mean(axis=0)
+        unseen[list(columns.ranged)] = ranged.left(apart, float(treated.mean()))
     features = BalancedFeatures(
         kept=kept,
         bent=bent,

@@ -3,7 +3,9 @@
 A number in [-c, c] of mean m has at most the variance c^2 - m^2, which two values at the ends have. Of a normal number
 with deviation s that is cut to the range a line through what is left of it sees r^2 = s^2 P(within)^2/v, v the variance
 of what is left (Stein), so beside confounding of size B such a line leaves (1 - r^2)/r^2 B. Mean and variance tell
-which normal number it was. Post-processing of released or public values: ``docs/proofs/regression.md``, section 7.
+which normal number it was, and the mean eighth power, where it is known, whether it is one: without people at its ends
+a number has about that of a beta distribution. Post-processing of released or public values:
+``docs/proofs/regression.md``, section 7.
 """
 
 from __future__ import annotations
@@ -32,13 +34,26 @@ CLIPPED = 0.8
 EVENLY, CLEARLY = 1.7, 1.55
 # Numbers near their lower end whose upper one is so many deviations away have a tail, as costs do: they are skewed.
 TAIL = 4.0
+# Of beta distributions and of cut normal numbers, eighth powers tell best which one it is beside the noise in them.
+POWER = 8
 # Where it is known how many people lie at the ends, it counts in full from this share of them on.
 MANY = 0.05
+# A normal number whose mean is further from both ends has less than TINY_PART left unseen.
+FITTING = 2.6
 # Less left unseen is taken for nothing, and of a number of which less than the second is nothing is said.
 TINY_PART, SMALL_PART = 0.005, 0.02
 # Normal numbers are cut at these deviations, to ranges of at least so many deviations.
 CUTS = (*np.linspace(-2.0, 4.0, 61).tolist(), 6.0, 10.0, 20.0, 50.0, 200.0)
 LEAST_LENGTH = 0.15
+# Arms lie no further apart than so much of what is possible, in steps of halves; no less than this share is treated.
+MOST_APART, HALVINGS, LEAST_SHARE = 0.95, 40, 0.01
+# Squares that each arm has of its own carry what is cut further: by so much of the third power of how many deviations
+# the arms are apart, at most of the second number (found numerically: docs/proofs/regression.md, section 7).
+CARRIED, MOST_CARRIED = 0.022, 2.0
+# More than this is not left.
+MOST_LEFT = 2.0
+# Beyond so many deviations there is nobody; nodes of an integral up to there.
+FARTHEST, NODES = 9.0, 100
 
 
 @dataclass(frozen=True)
@@ -53,6 +68,7 @@ class Ranged:
         from_zero: whether declared ranges start at 0, where people are by nature: nobody earns less; (k,).
         doubt: of the variances, that are taken off where it is asked what is left unseen.
         ends: the shares of people at the lower and the upper ends, each of shape (k,), where covariates are public.
+        powers: the mean of (x/span)^8, where it is known, less its noise in favour of numbers that are not cut; (k,).
     """
 
     names: Sequence[str]
@@ -62,6 +78,7 @@ class Ranged:
     from_zero: Sequence[bool]
     doubt: float = 0.0
     ends: tuple[FloatArray, FloatArray] | None = None
+    powers: FloatArray | None = None
 
     @property
     def cut_away(self) -> BoolArray:
@@ -74,23 +91,101 @@ class Ranged:
         """What lines leave of confounding by numbers that were cut, over what they see, shape (k,); 0 or more.
 
         Nothing of those at whose ends nobody is, as far as is known: of those that vary no more than evenly spread
-        ones, and of those near a lower end of 0, or with a long tail above.
+        ones and have no larger eighth powers than such have, and of those near a lower end of 0, or with a long tail
+        above. Of arms that lie close to each other, of half the units each.
         """
+        return self._left(lambda cuts, _: cuts.unseen)
+
+    def left(self, apart: FloatArray, share: float) -> FloatArray:
+        """The same where the arms' means are ``apart``, shape (k,), in units of the range, and ``share`` is treated.
+
+        No less than :attr:`unseen`, for one of the arms may lie where more is cut.
+        """
+        return self._left(lambda cuts, some: cuts.left(apart[some] / self.span, share))
+
+    def _left(self, of: Callable[[CutNormals, BoolArray], FloatArray]) -> FloatArray:
         deviation = np.sqrt(np.maximum(self.variance - self.doubt, np.finfo(np.float64).tiny))
         near, far = ((self.span + side * np.abs(self.mean)) / deviation for side in (-1, 1))
-        natural = np.array(self.from_zero, dtype=bool) & (far > EVENLY)
-        if self.ends is None:
+        found, some = np.zeros(len(near)), near < FITTING
+        if not some.any():
+            return found
+        lower = self.mean[some] < 0
+        cuts = CutNormals.of(near[some], far[some], lower)
+        near, far = near[some], far[some]
+        natural = np.array(self.from_zero, dtype=bool)[some] & (far > EVENLY)
+        if self.ends is not None:
+            counted = np.minimum((self.ends[0] + self.ends[1])[some] / MANY, 1.0)
+        else:
             counted = np.clip((EVENLY - near) / (EVENLY - CLEARLY), 0.0, 1.0)
             natural |= far > TAIL
-        else:
-            counted = np.minimum((self.ends[0] + self.ends[1]) / MANY, 1.0)
-        counted[natural & (self.mean < 0)] = 0.0
-        found = np.zeros(len(counted))
-        some = counted > 0
-        if some.any():
-            found[some] = counted[some] * _of_cut_normals()(np.maximum(near[some], 0.0), far[some])
-        found[found < TINY_PART] = 0.0
+        if self.powers is not None:
+            uncut = _of_beta(near, far)
+            room = np.maximum(cuts.powers - uncut, np.finfo(np.float64).tiny)
+            counted = np.maximum(counted, np.clip((self.powers[some] - uncut) / room, 0.0, 1.0))
+        counted[natural & lower] = 0.0
+        counted[counted * cuts.unseen < TINY_PART] = 0.0
+        found[some] = counted * of(cuts, some)
         return found
+
+
+@dataclass(frozen=True)
+class CutNormals:
+    """Normal numbers that ranges [-1, 1] cut, as mean and variance of what is left tell them, shape (k,) each.
+
+    Attributes:
+        unseen: (1 - r^2)/r^2.
+        powers: the mean eighth power of what is left.
+        lower, upper: how many of their deviations below and above their mean they are cut.
+        deviation: of what is left, over that of the numbers.
+    """
+
+    unseen: FloatArray
+    powers: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    deviation: FloatArray
+
+    @classmethod
+    def of(cls, near: FloatArray, far: FloatArray, lower: BoolArray) -> CutNormals:
+        """By how many deviations of what is left its mean lies from the ends, and whether ``lower`` is the nearer."""
+        unseen, powers, at_near, at_far = _of_cut_normals()(near, far)
+        below, above = np.where(lower, at_near, at_far), np.where(lower, at_far, at_near)
+        return cls(unseen, powers, below, above, (below + above) / (near + far))
+
+    def left(self, apart: FloatArray, share: float) -> FloatArray:
+        """What lines leave over what they see where treated and controls are normal as well, around two means.
+
+        Args:
+            apart: how far what is left of them lies apart, in half ranges, shape (k,).
+            share: p, of the treated.
+        """
+        share = min(max(share, LEAST_SHARE), 1 - LEAST_SHARE)
+        between = share * (1 - share)
+        # In deviations of the numbers. How far apart they were before is found by halving.
+        seen, side = np.abs(apart) * (self.lower + self.upper) / 2, np.where(apart < 0, -1.0, 1.0)
+        low, high = np.zeros(len(seen)), np.full(len(seen), MOST_APART / math.sqrt(between))
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            below = self._seen(side * middle, share)[0] < seen
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        told, slope = self._seen(side * high, share)
+        explained = np.maximum(slope * told, np.finfo(np.float64).tiny)
+        steeper = CARRIED * np.minimum(seen / self.deviation, MOST_CARRIED) ** 3
+        found: FloatArray = np.maximum(np.minimum(high / explained - 1, MOST_LEFT), self.unseen) + steeper
+        return found
+
+    def _seen(self, apart: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
+        """How far apart what is left of two such arms is, and the slope of the numbers by it within arms."""
+        within = np.sqrt(1 - share * (1 - share) * apart**2)
+        treated, controls = (
+            _cut_normal((-self.lower - mean) / within, (self.upper - mean) / within)
+            for mean in ((1 - share) * apart, -share * apart)
+        )
+        means = (1 - share) * apart + within * treated[0], -share * apart + within * controls[0]
+        covariance, variance = (
+            share * one + (1 - share) * other for one, other in zip(treated[1:], controls[1:], strict=True)
+        )
+        return np.abs(means[0] - means[1]), covariance / variance
 
 
 @dataclass(frozen=True)
@@ -133,27 +228,62 @@ FIT = NarrowRanges()
 
 @lru_cache(maxsize=1)
 def _of_cut_normals() -> Callable[[FloatArray, FloatArray], FloatArray]:
-    """(1 - r^2)/r^2 by how many deviations of what is left its mean lies from the nearer and from the farther end."""
+    """:class:`CutNormals` but for their deviation, shape (4, k), the nearer end's cut before the farther one's.
+
+    By how many deviations of what is left its mean lies from either.
+    """
     from scipy.interpolate import CloughTocher2DInterpolator, NearestNDInterpolator
     from scipy.special import ndtr
 
     upper, lower = (found.ravel() for found in np.meshgrid(CUTS, CUTS))
     apart = (upper <= lower) & (upper + lower > LEAST_LENGTH)
     upper, lower = upper[apart], lower[apart]
-    densities = [np.exp(-(cut**2) / 2) / math.sqrt(2 * math.pi) for cut in (upper, lower)]
+    mean, covariance, variance = _cut_normal(-lower, upper)
+    seen = covariance**2 / variance
     above, below = ndtr(-upper), ndtr(-lower)
-    within = 1 - above - below
-    mean = upper * above - lower * below - densities[0] + densities[1]
-    square = (upper**2 * above + lower**2 * below + within) - upper * densities[0] - lower * densities[1]
-    variance = square - mean**2
-    seen = within**2 / variance
+    # Within the range by Gauss and Legendre, of the part that has any weight.
+    first, last = np.maximum(-lower, -FARTHEST), np.minimum(upper, FARTHEST)
+    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    x = ((first + last) / 2)[:, None] + ((last - first) / 2)[:, None] * nodes
+    heights = np.exp(-(x**2) / 2) * weights * (last - first)[:, None] / 2 / math.sqrt(2 * math.pi)
+    places_within = (2 * x - (upper - lower)[:, None]) / (upper + lower)[:, None]
+    powers = above + below + np.sum(heights * places_within**POWER, axis=1)
     places = np.log(np.stack([(upper - mean) / np.sqrt(variance), (lower + mean) / np.sqrt(variance)], axis=1))
-    smooth, nearest = (kind(places, (1 - seen) / seen) for kind in (CloughTocher2DInterpolator, NearestNDInterpolator))
+    known = np.stack([(1 - seen) / seen, powers, upper, lower], axis=1)
+    smooth, nearest = (kind(places, known) for kind in (CloughTocher2DInterpolator, NearestNDInterpolator))
 
     def of(near: FloatArray, far: FloatArray) -> FloatArray:
         at = np.log(np.stack([np.maximum(near, 1e-6), far], axis=1))
         found: FloatArray = smooth(at)
-        found = np.where(np.isnan(found), nearest(at), found)
-        return np.maximum(found, 0.0)
+        found = np.where(np.isnan(found), nearest(at), found).T
+        found[:2] = np.maximum(found[:2], 0.0)
+        found[3] = np.maximum(found[3], LEAST_LENGTH - found[2])
+        return found
 
     return of
+
+
+def _cut_normal(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of standard normal numbers that are cut to [lower, upper]: mean, covariance with what they were, variance."""
+    from scipy.special import ndtr
+
+    below, above = ndtr(lower), ndtr(-upper)
+    densities = [np.exp(-(cut**2) / 2) / math.sqrt(2 * math.pi) for cut in (lower, upper)]
+    within = np.maximum(1 - below - above, np.finfo(np.float64).tiny)
+    mean = lower * below + upper * above + densities[0] - densities[1]
+    square = lower**2 * below + upper**2 * above + within + lower * densities[0] - upper * densities[1]
+    return mean, within, np.maximum(square - mean**2, np.finfo(np.float64).tiny)
+
+
+def _of_beta(near: FloatArray, far: FloatArray) -> FloatArray:
+    """The mean eighth power of a beta distribution on [-1, 1], by the same distances, shape (k,)."""
+    deviation = 2 / (near + far)
+    # On [0, 1], with the mean beside the lower end: eighth powers are the same of either end.
+    mean, variance = near * deviation / 2, deviation**2 / 4
+    # Of two values at the ends both shapes are 0.
+    size = np.maximum(mean * (1 - mean) / variance - 1, np.finfo(np.float64).tiny)
+    moment, found = np.ones(len(near)), np.zeros(len(near))
+    for order in range(POWER + 1):
+        found += math.comb(POWER, order) * 2.0**order * (-1) ** (POWER - order) * moment
+        moment = moment * (mean * size + order) / (size + order)
+    return found

@@ -1,7 +1,7 @@
 """The people of whom `plan` speaks: a population that nobody is, as the planner's reader assumes it.
 
 Quasi-random (Kronecker's sequence of square roots of primes), or a seeded sample: equally correlated normal covariates,
-cut at the declared ranges or into levels of equal size; one index of them drives treatment and outcome. Nothing is
+within the declared ranges or cut into levels of equal size; one index of them drives treatment and outcome. Nothing is
 read.
 """
 
@@ -20,6 +20,9 @@ from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 
 # A covariate's standard deviation over half its declared range, and what the index adds to log odds per deviation.
 SPREAD, LOG_ODDS = 0.35, 1.0
+# Ranges cut few normal numbers of this deviation over their half, and hold none of more than the second number, which
+# is about that of an even spread; between the last two they end, in deviations of a normal number.
+FITS, MOST_SPREAD, ENDS = 0.385, 0.57, (0.1, 3.0)
 # An outcome that varies more than this, over half its range, is taken to have two values.
 TWO_VALUES = 0.7
 # A mean that lies nearer to an end of the range than so many deviations leaves a normal outcome no room.
@@ -110,8 +113,11 @@ def people(
             many = np.maximum(np.bincount(level, minlength=slots), 1)
             z[:, place] = (np.bincount(level, own, minlength=slots) / many)[level]
         else:
-            number = np.exp(own) / LOG_NORMAL - 1 / spread if skewed else own
-            x[:, block.start] = np.clip(spread * number, -1, 1) * factor
+            if skewed:
+                number = np.clip(spread * (np.exp(own) / LOG_NORMAL - 1 / spread), -1, 1)
+            else:
+                number, z[:, place] = _within(own, spread)
+            x[:, block.start] = number * factor
     index = z.mean(axis=1)
     index /= index.std()
     odds = 0.0 if randomised else LOG_ODDS
@@ -167,6 +173,25 @@ def _outcomes(
     outcome += effect * (treated - np.mean(treated))
     middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half
     return _in_range(outcome, min(max(middle, -1.0), 1.0), deviation / half)
+
+
+def _within(normal: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:
+    """Numbers in [-1, 1] of this deviation that rise with standard normal ones, and these of whom they tell.
+
+    Where a range would cut many they are drawn within it: it was declared so that it holds people.
+    """
+    if spread <= FITS:
+        return np.clip(spread * normal, -1, 1), normal
+    from scipy.optimize import brentq
+    from scipy.special import ndtr, ndtri
+
+    def deviation(end: float) -> float:
+        density = math.exp(-(end**2) / 2) / math.sqrt(2 * math.pi)
+        return math.sqrt(1 - 2 * end * density / (2 * float(ndtr(end)) - 1))
+
+    end = brentq(lambda end: deviation(end) / end - min(spread, MOST_SPREAD), *ENDS)
+    within = ndtri(ndtr(-end) + (2 * ndtr(end) - 1) * _uniform(normal))
+    return within / end, within / deviation(end)
 
 
 def _in_range(outcome: FloatArray, mean: float, deviation: float) -> FloatArray:

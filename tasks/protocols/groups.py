@@ -180,7 +180,7 @@ def moments_of(
         apart_error=apart_error,
         gram_error=noise / units * math.sqrt(0.5),
         shifts=contrast.features.shifts,
-        unseen=contrast.features.unseen,
+        unseen=contrast.features.unseen(apart),
     )
     own = contrast.features.arm_places
     if not len(own):

@@ -18,7 +18,7 @@ from causalveil.tasks.models.triangles import symmetric, triangle_weights
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import across_factor, arm_factors
-from causalveil.tasks.regression.scales import column_numbers, column_weights
+from causalveil.tasks.regression.scales import column_numbers, column_sums, column_weights
 
 
 def one_hot(arms: FloatArray | np.ndarray, count: int) -> FloatArray:
@@ -78,15 +78,12 @@ def _scale_weights(joint: JointRecipe) -> FloatArray:
 
 def scale_sums(pieces: Pieces, joint: JointRecipe, workers: int = 1) -> FloatArray:
     """Release 1 before its noise, shape (groups * scale_numbers,)."""
-    adjusts = joint.one.moments is not None
-    kept = list(joint.one.columns.kept) if adjusts else []
-    numbers = list(joint.one.columns.numbers) if adjusts else []
 
     def of(rows: CellRows) -> FloatArray:
-        u, arms, x = on_lattice(rows.u), one_hot(rows.t, joint.arms), on_lattice(rows.x[:, kept])
+        u, arms = on_lattice(rows.u), one_hot(rows.t, joint.arms)
         squares = np.einsum("ij,ij->j", u, u)
-        curved = np.einsum("ij,ij->j", x[:, numbers], x[:, numbers])
-        return np.concatenate([(arms.T @ u).ravel(), arms.sum(axis=0), squares, x.sum(axis=0), curved])
+        covariates = np.zeros(0) if joint.one.moments is None else column_sums(rows.x, joint.one.columns)
+        return np.concatenate([(arms.T @ u).ravel(), arms.sum(axis=0), squares, covariates])
 
     blocks = by_block(pieces, [of] * joint.groups, [joint.scale_numbers] * joint.groups, workers)
     weights = _scale_weights(joint)

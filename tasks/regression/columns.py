@@ -15,6 +15,9 @@ from causalveil.tasks.enclave.normalise import blocks, feature_names, scale
 from causalveil.tasks.inference.narrow_ranges import Ranged
 from causalveil.tasks.machine.arrays import FloatArray
 
+# In release 1, of an indicator whose number has eighth powers there (docs/proofs/regression.md, section 1).
+INDICATOR_BESIDE_POWERS = 1.25
+
 
 class Basis(IntEnum):
     """What the outcome may depend on: columns, their squares too, products of two, cubes as well."""
@@ -36,13 +39,16 @@ class Columns:
         names: of the kept columns.
         span: c, the largest entry of a column.
         weights: of the kept columns' sums in release 1: 1 for a number, which has squares there too; 2 for the one
-            column of two levels, sqrt(2) for one of many, and for an indicator, which are 0 or c and need no squares.
+            column of two levels, sqrt(2) for one of many, and for an indicator, which are 0 or c and need no squares;
+            5/4 for an indicator beside a number that has eighth powers there.
         numbers: places within ``kept`` of numbers, whose squares release 1 takes.
         curved: those of them that have more than two values.
         unscaled: those of ``curved`` for which no scale is declared.
         ranged: those of ``curved`` whose declared range is not from one whole number to the next; two values such as 0
             and 1 lie at the ends of theirs as they should.
         from_zero: of each of ``ranged``, whether its declared range starts at 0.
+        eighth: those of ``ranged`` whose eighth powers release 1 has: all, or none without a delta, where every number
+            of a release makes the noise of all others larger.
         owners: of which covariate each kept column is; products are of columns of different covariates.
         undeclared: places of the levels for values that nobody declared.
         lines_alone: places of columns of which nothing but a line is a feature.
@@ -61,6 +67,7 @@ class Columns:
     owners: tuple[int, ...]
     undeclared: tuple[int, ...]
     lines_alone: tuple[int, ...] = ()
+    eighth: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, study: EffectStudy) -> Columns:
@@ -74,8 +81,9 @@ class Columns:
         from_zero: list[bool] = []
         weights: list[float] = []
         undeclared: list[int] = []
+        gaussian = study.privacy.cost.delta > 0
         for owner, block in enumerate(blocks(study)):
-            category = isinstance(block.covariate, CategoricalCovariate)
+            category, powers = isinstance(block.covariate, CategoricalCovariate), False
             if not isinstance(block.covariate, CategoricalCovariate):
                 if block.covariate.codes is None:
                     curved.append(len(kept))
@@ -84,11 +92,13 @@ class Columns:
                     if block.covariate.width != 1 or not block.covariate.lower.is_integer():
                         ranged.append(len(kept))
                         from_zero.append(block.covariate.lower == 0)
+                        powers = gaussian
                 numbers.append(len(kept))
                 weights.append(1.0)
             # Of a category all levels but the first, of a number the indicator of what is missing.
             others = len(block.features) - 1
-            weights += [2.0 if category and others == 1 else math.sqrt(2)] * others
+            beside = INDICATOR_BESIDE_POWERS if powers else math.sqrt(2)
+            weights += [2.0 if category and others == 1 else beside] * others
             columns = range(1 if category else 0, len(block.features))
             expected = len(block.covariate.expected) if isinstance(block.covariate, CategoricalCovariate) else 1
             slots = len(block.covariate.slots) if isinstance(block.covariate, CategoricalCovariate) else 1
@@ -109,6 +119,7 @@ class Columns:
             from_zero=tuple(from_zero),
             owners=tuple(owners),
             undeclared=tuple(undeclared),
+            eighth=tuple(ranged) if gaussian else (),
         )
 
     def by_lines_alone(self, places: Sequence[int]) -> Columns:
@@ -135,6 +146,7 @@ class Columns:
             owners=tuple(self.owners[place] for place in left),
             undeclared=moved(self.undeclared),
             lines_alone=moved(self.lines_alone),
+            eighth=moved(self.eighth),
         )
 
     @cached_property
@@ -143,7 +155,7 @@ class Columns:
         return tuple(place for place in self.curved if place not in self.lines_alone)
 
     def in_ranges(self, mean: FloatArray, variance: FloatArray) -> Ranged:
-        """The numbers of ``ranged``, with these moments, shape (k,)."""
+        """The numbers of ``ranged``, with these moments, of shape (k,)."""
         return Ranged([self.names[place] for place in self.ranged], mean, variance, self.span, self.from_zero)
 
     @cached_property

@@ -144,11 +144,14 @@ class Features:
         first, last = self.columns.features(Basis.linear), self.columns.features(self.basis)
         return [slice(None)] if first == last else [self.lines, slice(first, last)]
 
-    @property
-    def unseen(self) -> FloatArray:
-        """What is left of a feature's confounding over what it shows: of skewed columns, and of narrow ranges; (d,)."""
-        found = np.zeros(self.count)
-        found[: self.columns.features(Basis.linear)] = beyond(self.scales, self.columns)
+    def unseen(self, apart: FloatArray) -> FloatArray:
+        """What is left of a feature's confounding over what it shows: of skewed columns, and of narrow ranges; (d,).
+
+        ``apart``: D, means of the features among treated less among controls, shape (d,).
+        """
+        found, lines = np.zeros(self.count), self.columns.features(Basis.linear)
+        of_columns = apart[:lines] * self.radius * self.scales.deviation
+        found[:lines] = beyond(self.scales, self.columns, of_columns)
         skewed = self.skewed.places
         found[skewed] = np.maximum(found[skewed], CURVES_UNSEEN if self.bent else self.skewed.unseen)
         if self.bent:

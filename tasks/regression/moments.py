@@ -126,16 +126,17 @@ def moments_from(released: FloatArray, units: int, noise: float, features: Featu
     means, pooled = released / units, moment_numbers(d)
     # tau is (t - p)/max(p, 1 - p), and the mean of (t - p) xs is p (1 - p) D.
     per_tau = scales.larger / scales.between
+    apart = means[d : 2 * d] * per_tau
     found = JointMoments(
         cross=means[:d],
-        apart=means[d : 2 * d] * per_tau,
+        apart=apart,
         square=max(float(means[2 * d]), noise / units / 2 + LEAST_SQUARE),
         gram=symmetric(means[2 * d + 1 : pooled] / triangle_weights(d), d),
         cross_error=noise / units,
         apart_error=noise / units * per_tau,
         gram_error=noise / units * math.sqrt(0.5),
         shifts=features.shifts,
-        unseen=features.unseen,
+        unseen=features.unseen(apart),
     )
     own = features.arm_places
     if not len(own):
@@ -144,11 +145,11 @@ def moments_from(released: FloatArray, units: int, noise: float, features: Featu
     cross = means[pooled : pooled + len(own)] / of_cross
     triangle, across = np.split(means[pooled + len(own) :], [len(own) * (len(own) + 1) // 2])
     gram = symmetric(triangle / triangle_weights(len(own)), len(own)) / of_gram
-    apart = told_apart(found, own, cross, gram, scales.share, factors)
+    by_arm = told_apart(found, own, cross, gram, scales.share, factors)
     if not len(across):
-        return replace(apart, across_error=apart.gram_error / of_gram)
+        return replace(by_arm, across_error=by_arm.gram_error / of_gram)
     of_across = across_factor(features)
-    return apart.with_across(across.reshape(len(own), -1) / of_across, scales.share, noise / units / of_across)
+    return by_arm.with_across(across.reshape(len(own), -1) / of_across, scales.share, noise / units / of_across)
 
 
 def told_apart(

@@ -1,16 +1,17 @@
 """Release 1: where covariates and outcomes lie and how far they spread, and how many are treated.
 
 All later releases are scaled by what is released here, so that declared ranges need not be tight. The vector is
-(sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), and for each number (sum x_j, sqrt(p + 1) sum x_j^2), for each column
-that is 0 or c a weighted sum. Entries of p covariates are at most c = 1/sqrt(p + 1): its sensitivity is
-sqrt(4 + 4 p/(p + 1)), and 2 without the covariates (``docs/proofs/regression.md``, section 1).
+(sum t u, sum (1-t) u, sqrt(2) sum t, sum u^2), and for each number (sum x_j, sqrt(p + 1) sum x_j^2) and, where there
+is a delta, .6 c sum (x_j/c)^8, which tells how many people lie at the ends of its range; for each column that is 0 or c
+a weighted sum. Entries of p covariates are at most c = 1/sqrt(p + 1): its sensitivity is sqrt(4 + 4 p/(p + 1)), and 2
+without the covariates (``docs/proofs/regression.md``, section 1).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -46,6 +47,8 @@ SHARE_DEVIATIONS = 2.0
 LEAST_SHARE, MOST_LEAST_SHARE = 1e-9, 0.4
 # A covariate's variance is taken to be at least so many deviations of its noise.
 VARIANCE_DEVIATIONS = 1.5
+# Of eighth powers, in units of a number's own sum.
+POWER_WEIGHT = 0.6
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class KnownColumns:
             anybody has the rarer of their two values.
         rare_share: at most so many units have one of these, as a share of all.
         undeclared: places within the columns of the release of levels for values that nobody declared, but most have.
+        powers: mean of (x/c)^8, shape (columns,); 0 of columns of which it is not released.
     """
 
     centre: FloatArray
@@ -68,6 +72,7 @@ class KnownColumns:
     rare: tuple[int, ...] = ()
     rare_share: float = 0.0
     undeclared: tuple[int, ...] = ()
+    powers: FloatArray = field(default_factory=lambda: np.zeros(0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +148,16 @@ class Scales(KnownColumns):
 
 def column_numbers(columns: Columns) -> int:
     """How many numbers of release 1 are of covariates."""
-    return len(columns.kept) + len(columns.numbers)
+    return len(columns.kept) + len(columns.numbers) + len(columns.eighth)
+
+
+def column_sums(x: FloatArray, columns: Columns) -> FloatArray:
+    """Those of rows x, shape (column_numbers(columns),): sums of lattice products, before their weights."""
+    kept = on_lattice(x[:, list(columns.kept)])
+    numbers, squares = kept[:, list(columns.numbers)], (kept[:, list(columns.eighth)] / columns.span) ** 2
+    # Squared twice more, and not by a power of floats, which may round otherwise elsewhere in an array.
+    powers = on_lattice((squares * squares) * (squares * squares))
+    return np.concatenate([kept.sum(axis=0), np.einsum("ij,ij->j", numbers, numbers), powers.sum(axis=0)])
 
 
 def scale_sums(pieces: Pieces, columns: Columns | None, workers: int = 1) -> FloatArray:
@@ -154,22 +168,20 @@ def scale_sums(pieces: Pieces, columns: Columns | None, workers: int = 1) -> Flo
         columns: whose sums and squares are taken; None: the arms' alone.
         workers: threads; the sums do not depend on it.
     """
-    kept = [] if columns is None else list(columns.kept)
-    numbers = [] if columns is None else list(columns.numbers)
 
     def of(rows: Rows) -> FloatArray:
-        u, t, x = on_lattice(rows.u), (rows.t != 0).astype(np.float64), on_lattice(rows.x[:, kept])
+        u, t = on_lattice(rows.u), (rows.t != 0).astype(np.float64)
         arms = np.array([u @ t, u @ (1 - t), t.sum(), u @ u])
-        return np.concatenate([arms, x.sum(axis=0), np.einsum("ij,ij->j", x[:, numbers], x[:, numbers])])
+        return arms if columns is None else np.concatenate([arms, column_sums(rows.x, columns)])
 
-    sums = exact_sums(pieces, of, ARM_NUMBERS + len(kept) + len(numbers), workers)
     weights: FloatArray = np.array([*ARM_WEIGHTS, *([] if columns is None else column_weights(columns))])
-    return sums * weights
+    return exact_sums(pieces, of, len(weights), workers) * weights
 
 
 def column_weights(columns: Columns) -> FloatArray:
     """By what each exact sum of covariates is multiplied."""
-    return np.array([*columns.weights, *[math.sqrt(columns.covariates + 1)] * len(columns.numbers)])
+    squares = [math.sqrt(columns.covariates + 1)] * len(columns.numbers)
+    return np.array([*columns.weights, *squares, *[POWER_WEIGHT * columns.span] * len(columns.eighth)])
 
 
 def scales_from(released: FloatArray, units: int, noise: float, columns: Columns | None) -> Scales:
@@ -237,7 +249,7 @@ NO_COLUMNS = KnownColumns(np.zeros(0), np.zeros(0), np.zeros(0))
 def columns_from(means: FloatArray, error: float, columns: Columns) -> KnownColumns:
     """Mean, standard deviation and error of the mean of each column, from the noisy means of release 1."""
     parts, places = means / column_weights(columns), list(columns.numbers)
-    first, second = np.split(parts, [len(columns.kept)])
+    first, second, eighth = np.split(parts, [len(columns.kept), len(columns.kept) + len(columns.numbers)])
     errors = error / np.array(columns.weights)
     # What noise may have made of 0 is moved there; a mean that is clear of its noise hardly moves, for shifts of many
     # columns to one side would add up.
@@ -249,6 +261,8 @@ def columns_from(means: FloatArray, error: float, columns: Columns) -> KnownColu
     floors = errors * columns.span
     floors[places] = error / math.sqrt(columns.covariates + 1)
     deviation = np.minimum(np.sqrt(np.maximum(variances, VARIANCE_DEVIATIONS * floors)), 1.0)
+    powers = np.zeros(len(columns.kept))
+    powers[list(columns.eighth)] = eighth
     rare, most = rare_places(centre, errors, columns)
     return KnownColumns(
         centre=np.delete(centre, rare),
@@ -257,6 +271,7 @@ def columns_from(means: FloatArray, error: float, columns: Columns) -> KnownColu
         rare=rare,
         rare_share=most,
         undeclared=mostly_undeclared(centre, errors, columns),
+        powers=np.delete(powers, rare),
     )
 
 

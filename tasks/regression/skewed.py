@@ -11,14 +11,14 @@ release 1: ``docs/proofs/regression.md``, section 4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from causalveil.tasks.inference.narrow_ranges import Ranged
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.regression.columns import Columns
-from causalveil.tasks.regression.scales import VARIANCE_DEVIATIONS, Scales
+from causalveil.tasks.regression.scales import POWER_WEIGHT, VARIANCE_DEVIATIONS, Scales
 
 # A mean is near an end within so many standard deviations, if the other is so many away, so that a tail has room, and
 # if the product of both distances is at least the third number: it is 1 for two values at the ends, which are a line.
@@ -56,21 +56,29 @@ def clipped(scales: Scales, columns: Columns) -> BoolArray:
     return found
 
 
-def beyond(scales: Scales, columns: Columns) -> FloatArray:
+def beyond(scales: Scales, columns: Columns, apart: FloatArray) -> FloatArray:
     """What is left of a number's confounding over what it shows, by a range that is too narrow, shape (kept columns,).
 
     Of columns that are cut away more is left: they may confound as any other.
+
+    Args:
+        scales: of release 1.
+        columns: whose numbers.
+        apart: the means of the columns among treated less among controls, shape (kept columns,).
     """
-    found = np.zeros(len(columns.kept))
-    found[list(columns.ranged)] = in_ranges(scales, columns).unseen
+    found, places = np.zeros(len(columns.kept)), list(columns.ranged)
+    found[places] = in_ranges(scales, columns).left(apart[places], scales.share)
     return found
 
 
 def in_ranges(scales: Scales, columns: Columns) -> Ranged:
     """The numbers with declared ranges; noise is in favour of those that are not cut away."""
     places = list(columns.ranged)
-    variance = scales.deviation[places] ** 2 - CLIPPED_DEVIATIONS * scales.centre_error[places] * columns.span
-    return columns.in_ranges(scales.centre[places], variance)
+    doubt = CLIPPED_DEVIATIONS * scales.centre_error[places]
+    found = columns.in_ranges(scales.centre[places], scales.deviation[places] ** 2 - doubt * columns.span)
+    if not columns.eighth:
+        return found
+    return replace(found, powers=scales.powers[places] - doubt / (POWER_WEIGHT * columns.span))
 
 
 @dataclass(frozen=True)

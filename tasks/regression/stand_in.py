@@ -36,11 +36,11 @@ def expected_scales(study: RegressionStudy, plan: RegressionRecipe, units: int, 
 
 
 def _expected_columns(columns: Columns) -> FloatArray:
-    """Released means of columns that have a standard deviation of a quarter of their declared width."""
+    """Released means of columns that have a standard deviation of a quarter of their declared width, none cut."""
     first = np.array(columns.weights) * columns.span / 2
     first[list(columns.numbers)] = 0.0
     square = columns.span**2 / 4 * math.sqrt(columns.covariates + 1)
-    return np.concatenate([first, np.full(len(columns.numbers), square)])
+    return np.concatenate([first, np.full(len(columns.numbers), square), np.zeros(len(columns.eighth))])
 
 
 def expected_moments(
@@ -71,7 +71,7 @@ def expected_moments(
         apart_error=apart_error,
         gram_error=noise / units * math.sqrt(0.5),
         shifts=features.shifts,
-        unseen=features.unseen,
+        unseen=features.unseen(apart * one),
     )
     own = features.arm_places
     if not len(own):

@@ -20,7 +20,7 @@ from causalveil.tasks.enclave.normalise import blocks, dimension, scale
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.columns import Basis, Columns
+from causalveil.tasks.regression.columns import INDICATOR_BESIDE_POWERS, Basis, Columns
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjustment import Adjustment, ArmLine
@@ -36,7 +36,7 @@ from causalveil.tasks.regression.moments import (
     moment_sums,
 )
 from causalveil.tasks.regression.recipe import RegressionRecipe
-from causalveil.tasks.regression.scales import Scales, scale_sums
+from causalveil.tasks.regression.scales import POWER_WEIGHT, Scales, scale_sums
 from causalveil.tasks.regression.scores import score_sums
 from tests.aipw_help import in_memory
 from tests.neighbours import neighbour
@@ -45,7 +45,8 @@ from tests.regression_help import make_regression, uneven_scales
 UNITS = 1_000_000
 corner = st.one_of(st.floats(-1, 1, allow_nan=False), st.sampled_from([-1.0, 0.0, 1.0]))
 KINDS: dict[str, Any] = {
-    "age": {"lower": 0, "upper": 1},
+    # Of another range than from one whole number to the next, so that release 1 has its eighth power.
+    "age": {"lower": 0, "upper": 80},
     "group": {"levels": ["a", "b", "c"]},
     "half": {"levels": ["a", "b"]},
     "height": {"lower": 0, "upper": 1},
@@ -104,6 +105,31 @@ def test_scales_of_neighbours_are_as_close_as_declared(data: st.DataObject, n: i
     difference = moved(lambda p: scale_sums(p, columns), rows, other)
     assert len(difference) == plan.scale_numbers
     assert np.linalg.norm(difference) <= bound(plan.scales_mechanism())
+
+
+def test_eighth_powers_ride_free_beside_a_number_and_its_square() -> None:
+    """Every pair of a fine grid, and of missing ones with the indicator.
+
+    A weight of 1.2 would not, nor an indicator of 1.4. Numbers next to an end matter most, where both are of one size
+    and eighth powers part fastest.
+    """
+    near = 1 - np.geomspace(2.0**-17, 1, 400)
+    values = np.concatenate([near, -near, [1.0, -1.0]])
+    powers = np.floor(values**8 * 2**18) / 2**18
+    steps = [np.subtract.outer(part, part) ** 2 for part in (values, values**2, powers)]
+
+    def moved(weight: float) -> float:
+        return float((steps[0] + steps[1] + weight**2 * steps[2]).max())
+
+    def gone(weight: float, indicator: float) -> float:
+        return float((values**2 + values**4 + weight**2 * powers**2 + indicator**2).max())
+
+    assert moved(POWER_WEIGHT) == 4.0
+    assert gone(POWER_WEIGHT, INDICATOR_BESIDE_POWERS) < 4.0
+    assert moved(1.2) > 4.0
+    assert gone(POWER_WEIGHT, 1.4) > 4.0
+    assert plan_of(study_of("indicator")).columns.eighth == (0,)
+    assert plan_of(study_of("indicator", delta="0")).columns.eighth == ()
 
 
 @settings(max_examples=100, deadline=None)

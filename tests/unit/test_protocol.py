@@ -248,7 +248,7 @@ def test_gates_have_three_states_and_withhold_or_mark() -> None:
         assert (found.answers[0].interval is None) == (failed == "withhold")
     # At this size noise hides which side of the bound a difference lies on.
     few, _ = confounded(3_000, 1, seed=1)
-    unsure = analysed(make_protocol(2, 1, gates={"balance": 0.01}), few)
+    unsure = analysed(make_protocol(2, 1, gates={"balance": 0.15}), few)
     assert unsure.gates[0].verdict is GateVerdict.cannot_tell
     assert unsure.answers[0].state is State.answered
 

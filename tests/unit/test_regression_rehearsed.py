@@ -13,6 +13,7 @@ from causalveil.flows.planning.regression import expected
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.inference.narrow_ranges import Ranged
 from causalveil.tasks.inference.people import assumed, people
 from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe
@@ -39,6 +40,17 @@ def test_people_are_as_assumed_and_within_the_declared_ranges() -> None:
     within = np.mean([rows.u[rows.t == arm].std() for arm in (0, 1)])
     assert within == pytest.approx(1.0 / 5, rel=0.1)
     assert rows.x[:, 3:6].mean(axis=0) / rows.x[0, -1] == pytest.approx(np.full(3, 1 / 3), abs=0.02)
+
+
+@pytest.mark.parametrize(("spread", "recorded"), [(0.35, 0.35), (0.45, 0.45), (0.5, 0.5), (0.57, 0.57), (0.95, 0.57)])
+def test_ranges_of_people_who_vary_much_cut_nobody(spread: float, recorded: float) -> None:
+    """A range was declared so that it holds people: what is said of one that cuts them is not expected of it."""
+    rows = people(make_regression(2), StandIn(spread=spread), 4096, randomised=False)
+    z = rows.x[:, 0] / rows.x[0, -1]
+    assert z.std() == pytest.approx(recorded, abs=0.01)
+    assert np.mean(np.abs(z) > 1 - 1e-9) < 0.006
+    numbers = Ranged(["z"], z.mean(keepdims=True), z.var(keepdims=True), 1.0, [False], powers=np.array([np.mean(z**8)]))
+    assert numbers.unseen[0] == 0
 
 
 def test_what_covariates_explain_is_a_function_of_what_is_recorded() -> None:
