@@ -21,6 +21,10 @@ from causalveil.tasks.regression.scales import Scales
 SLOPES_DIFFER = 0.5
 # Of a matrix whose noise is larger, over its mean eigenvalue, what it does is not known.
 MOST_FLOOR = 0.3
+# A direction is clear of an arm's noise where it varies by so many times the noise's largest eigenvalue, halved.
+CLEAR_OF_NOISE = 2.0
+# Features that serve both arms fit an arm's own lines where each round leaves no more of what they are off by.
+MOST_LEFT_BY_ROUND = 0.5
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,7 @@ class Fits:
         both: of both together.
         own: 0 where both arms have the same, 1 where each has its own alone, or how far it is moved there.
         across_floor: noise in an arm's covariances of lines with features that serve both, as a correlation.
+        left_by_round: what is left of what these features are off by, for each time that they are made to fit.
     """
 
     treated: FittedMoments
@@ -39,13 +44,27 @@ class Fits:
     both: FittedMoments
     own: float
     across_floor: float = 0.0
+    left_by_round: float = 0.0
 
     @property
     def resolved(self) -> bool:
         """Whether noise hides no more directions in an arm than in both, and it is known what it does there."""
-        return self.across_floor <= MOST_FLOOR and all(
-            arm.own_floor <= MOST_FLOOR and arm.floored <= self.both.floored for arm in (self.treated, self.control)
+        known = self.across_floor <= MOST_FLOOR and self.left_by_round <= MOST_LEFT_BY_ROUND
+        return known and all(
+            arm.own_floor <= MOST_FLOOR and arm.floored <= self.both.floored and not self._drowned(arm)
+            for arm in (self.treated, self.control)
         )
+
+    def _drowned(self, arm: FittedMoments) -> bool:
+        """Whether noise reaches directions in which this arm varies less than both together.
+
+        Around the mean of both arms an arm that lies to one side varies enough, and around its own it may hardly: what
+        noise does there is then not known by what is seen of it.
+        """
+        places = np.ix_(self.both.moments.arm_places, self.both.moments.arm_places)
+        reach = CLEAR_OF_NOISE * arm.gram_error * math.sqrt(len(places[0]))
+        own, both = (np.count_nonzero(np.linalg.eigvalsh(one.covariance[places]) < reach) for one in (arm, self.both))
+        return int(own) > int(both)
 
     def __iter__(self) -> Iterator[FittedMoments]:
         """Treated, then controls."""
@@ -65,11 +84,11 @@ class Fits:
         differ with a column that drives treatment, slopes that fit lines of both arms would leave to its square what
         lines do, and weights of both arms leave it out of balance.
         """
-        arms, floor = list(_arms(self.both, share, own)), 0.0
+        arms, floor, left_by_round = list(_arms(self.both, share, own)), 0.0, 0.0
         if self.both.told_across:
             serving = Serving(self.both, arms, share)
             fitted = serving.fitted()
-            floor = serving.floor(fitted)
+            floor, left_by_round = serving.floor(fitted), serving.left_by_round
         else:
             fitted = [self.both.in_arm(arm) for arm in arms]
         treated, control = fitted
@@ -77,7 +96,7 @@ class Fits:
         left = self.both.moments.square - share * treated.explained - (1 - share) * control.explained
         residual = max(left, LEAST_RESIDUAL * self.both.moments.square)
         treated, control = (replace(one, residual=residual) for one in (treated, control))
-        return Fits(treated, control, self.both, own, floor)
+        return Fits(treated, control, self.both, own, floor, left_by_round)
 
 
 def _arms(both: FittedMoments, share: float, own: float) -> Iterator[OwnMoments]:

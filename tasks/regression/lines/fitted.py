@@ -69,7 +69,8 @@ class FittedMoments:
         gram_bias: c_E, by which the Gram matrix's noise moves the estimate on average.
         product_variance: of e_b'G e_h, and of c_E, which is known to its own size.
         drowned: what directions that noise hides are seen to confound.
-        floored: number of directions that noise hides.
+        floored: number of directions that noise hides, the one that sets the arms apart among them if treatment leaves
+            too little of it.
         floor: least variance of a direction that is told from 0, over the mean one.
         own_floor: the same among the features that an arm has moments of its own of.
         resolved: ``floor`` as a variance.
@@ -118,7 +119,8 @@ class FittedMoments:
         # Sherman and Morrison: the arms' distance, its noise taken off, leaves the Gram matrix within arms.
         sure = positive_part(moments.apart, moments.apart_error)
         g = inverse @ sure
-        within = inverse + between * np.outer(g, g) / max(1 - between * float(sure @ g), LEAST_WITHIN)
+        left = 1 - between * float(sure @ g)
+        within = inverse + between * np.outer(g, g) / max(left, LEAST_WITHIN)
         trace, trace_square = float(np.trace(within)), float(np.sum(within**2))
         cross, apart = moments.cross, moments.apart
         if known is not None:
@@ -160,7 +162,7 @@ class FittedMoments:
             gram_bias=gram_bias,
             product_variance=variance + gram_bias**2 / 4,
             drowned=float(hidden.sum()),
-            floored=int(spectrum.floored.sum()),
+            floored=int(spectrum.floored.sum()) + (left < LEAST_WITHIN),
             floor=spectrum.floor,
             own_floor=spectrum.floor,
             resolved=spectrum.floor * float(spectrum.values.mean()),

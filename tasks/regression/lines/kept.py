@@ -26,7 +26,7 @@ SURE = 4.0
 # enter, and stay, where they make the judged interval at most so much wider than plainer ones.
 LEAST_OWN, WHOLE_WIDTH = 0.7, 1.2
 # Cubes stay where noise hides no direction of the matrix and is at most this part of its mean eigenvalue.
-CUBES_FLOOR = 0.09
+CUBES_FLOOR = 0.04
 
 
 def richest(widths: Sequence[float], wider: float) -> int:

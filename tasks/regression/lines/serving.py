@@ -20,7 +20,7 @@ from causalveil.tasks.regression.lines.fitted import FittedMoments, OwnMoments
 # matter to one arm alone.
 SERVED_DIFFER = 1.0
 # Slopes and weights are made to fit lines of each arm so many times, each of which leaves about a quarter of what it
-# found.
+# found, and at most half.
 ROUNDS = 3
 
 
@@ -51,6 +51,23 @@ class Serving:
             ]
         noise = [self._noise(found, place, sloped, kept) for place, kept in enumerate(weighed)]
         return [one.noisier(*more) for one, more in zip(found, noise, strict=True)]
+
+    @property
+    def left_by_round(self) -> float:
+        """The largest part of what slopes or weights are off by that a round leaves: they go astray where it is 1.
+
+        A round makes good what both arms' covariance of these features beside lines says. In an arm of which these are
+        closer to its lines, as squares of people who are all to one side are, that may be far too much.
+        """
+        lines, others = self.both.moments.arm_places, self.both.moments.others
+        beside, shared = np.linalg.cholesky(self._inverse), self.both.covariance[np.ix_(lines, others)]
+        alike = shared.T @ self.both.beside_others.inverse @ shared
+        found = 0.0
+        for arm in self.arms:
+            inverse = FittedMoments.of(arm.moments, arm.between).inverse
+            turned = beside.T @ (alike - arm.across.T @ inverse @ arm.across) @ beside
+            found = max(found, float(np.abs(np.linalg.eigvalsh(turned)).max()))
+        return found
 
     def floor(self, fitted: Sequence[FittedMoments]) -> float:
         """How large noise in an arm's covariances of lines with these features is, as a correlation."""
