@@ -19,6 +19,8 @@ from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.regression.lines.fits import MOST_LEFT_BY_ROUND, Fits
+from causalveil.tasks.regression.lines.fitted import FittedMoments
+from causalveil.tasks.regression.lines.joint import JointMoments
 
 
 def found(
@@ -81,3 +83,13 @@ def test_a_way_is_left_where_rounds_leave_too_much(monkeypatch: pytest.MonkeyPat
     assert slow
     assert not any(way.resolved for way in slow)
     assert max(way.left_by_round for way in slow) > 1
+
+
+@pytest.mark.parametrize(("within", "hidden"), [(0.2, 0), (0.06, 0), (0.04, 1), (0.001, 1)])
+def test_a_direction_of_which_treatment_leaves_little_counts_as_hidden(within: float, hidden: int) -> None:
+    """Two features, next to no noise: treatment takes a fifth of one feature's square, and leaves ``within``."""
+    apart, between = np.array([0.9, 0.0]), 0.25
+    gram = np.diag([between * 0.81 + within, 0.3])
+    nothing = np.zeros(2)
+    moments = JointMoments(nothing, apart, 1.0, gram, 1e-9, 1e-9, 1e-9, nothing, nothing)
+    assert FittedMoments.of(moments, between).floored == hidden
