@@ -56,7 +56,7 @@ def test_plan_ledger_release_agree(option: str, tmp_path: Path) -> None:
 
 
 # What seed 3 gives on the small study; a change of any draw, weight or formula moves it.
-GOLDEN = {"estimate": 1.94119739, "lower": 1.553884441, "upper": 2.328510342}
+GOLDEN = {"estimate": 1.94119739, "lower": 1.553299158, "upper": 2.329095626}
 
 
 def test_a_golden_release(tmp_path: Path) -> None:

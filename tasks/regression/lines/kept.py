@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.regression.columns import Basis
@@ -25,8 +27,9 @@ SURE = 4.0
 # All features have slopes of each arm, and cubes stay, where these go so far of the way. Where one arm is small they
 # enter, and stay, where they make the judged interval at most so much wider than plainer ones.
 LEAST_OWN, WHOLE_WIDTH = 0.7, 1.2
-# Cubes stay where noise hides no direction of the matrix and is at most this part of its mean eigenvalue.
-CUBES_FLOOR = 0.04
+# Cubes stay where noise hides no direction of the matrix and is at most this part of its mean eigenvalue, or the second
+# number where one feature alone sets the arms more than the third of its deviations apart: noise does more there.
+CUBES_FLOOR, CUBES_FLOOR_APART, APART = 0.09, 0.04, 0.75
 
 
 def richest(widths: Sequence[float], wider: float) -> int:
@@ -89,7 +92,8 @@ def adjusted_by(
         rest, places = replace(features, basis=Basis.pairs), features.places(Basis.pairs)
         plain, shown = adjusted_by(study, plan, scales, rest, moments.of(places), drawn=drawn, alone=alone)
         clear = seen.floored == 0 and choice.own >= LEAST_OWN
-        if clear and seen.floor > CUBES_FLOOR:
+        most = CUBES_FLOOR if np.abs(seen.before).max(initial=0.0) <= APART else CUBES_FLOOR_APART
+        if clear and seen.floor > most:
             clear = plain.adjusted and confounding(places, of(moments.of(places).without_arms())[0])
         if clear and judged_width(choice, units, noise) <= STAY_WIDTH * judged_width(plain, units, noise):
             return choice, seen
