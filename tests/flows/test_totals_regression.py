@@ -127,7 +127,7 @@ def test_a_duplicated_covariate_is_said_to_be_unresolved(tmp_path: Path) -> None
     covariates = {"again": {"lower": 20, "upper": 60}}
     study = changes("adjusted") | {"covariates": covariates, "estimator": {**changes("controls")["estimator"]}}
     path = write_study(tmp_path / "study", frame=frame, study=study, contract={**CONTRACT, "columns": covariates})
-    release = run_study(path, out=tmp_path / "out", engine="direct", simulate=3).release
+    release = run_study(path, out=tmp_path / "out", engine="direct", simulate=1).release
     assert release.details["adjustment"] == "adjusted linearly"
     assert release.details["unresolved_directions"] == 1
     assert release.interval.lower < 2 < release.interval.upper
