@@ -19,8 +19,8 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.balancing.features import features_of, learn_features
+from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import Foreseen, stand_in_outcomes

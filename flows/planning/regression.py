@@ -7,9 +7,9 @@ from typing import Any
 from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.inference.confounding import LINEAR
 from causalveil.tasks.regression import expected as regression_expected
-from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe as decided
 from causalveil.tasks.regression.interval import RICHER
 from causalveil.tasks.regression.recipe import RegressionRecipe

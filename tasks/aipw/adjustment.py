@@ -14,6 +14,7 @@ from causalveil.tasks.aipw.outcome_model import ArmSummary
 from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.scores import Nuisances
 from causalveil.tasks.aipw.shrinkage import CUTS
+from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.inference.arms import may_be_empty
 from causalveil.tasks.inference.confounding import (
     LINEAR,
@@ -23,7 +24,6 @@ from causalveil.tasks.inference.confounding import (
     UNADJUSTED,
     part_hidden,
 )
-from causalveil.tasks.inference.narrow_ranges import FIT, NarrowRanges
 
 _MODELS = "clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model"
 NOT_COVERED = f"confounding; {_MODELS}"

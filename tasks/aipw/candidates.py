@@ -19,12 +19,12 @@ from causalveil.schemas.privacy import Norm, PrivacyCost
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy
 from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.shrinkage import LEAST_DEVIATION
+from causalveil.tasks.covariates.columns import Columns
+from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave.folds import fold_sizes
-from causalveil.tasks.enclave.normalise import dimension, feature_names
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.privacy.division import divide, portion
 from causalveil.tasks.privacy.mechanisms import Sensitivity, vector_mechanism
-from causalveil.tasks.regression.columns import Columns
 
 # What ``budget_shares: auto`` stands for: propensity, outcome model, effect.
 BOTH_MODELS = (Decimal("0.3"), Decimal("0.3"), Decimal("0.4"))
@@ -93,9 +93,7 @@ def candidates(study: AipwStudy, sizes: Sizes | None) -> tuple[Recipe, ...]:
         penalty=None,
         effect_cost=study.privacy.cost,
         constant=sum(isinstance(covariate, CategoricalCovariate) for covariate in study.covariates.values()),
-        ranged=tuple(columns.kept[place] for place in columns.ranged),
-        from_zero=columns.from_zero,
-        names=feature_names(study),
+        ranges=columns.ranges.moved(dict(enumerate(columns.kept))),
     )
     counted = _slopes_count(study)
     if estimator.budget_shares != "auto":

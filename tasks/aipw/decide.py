@@ -26,9 +26,9 @@ from causalveil.tasks.aipw.recipe import MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange, fold_range, score_range
 from causalveil.tasks.aipw.shrinkage import SMALLEST_EIGENVALUE, are_told, loose_part, mean_eigenvalue_noise, raised_by
 from causalveil.tasks.aipw.slopes import Moments, slopes_from
-from causalveil.tasks.enclave.normalise import blocks, scale
+from causalveil.tasks.covariates.encoding import blocks, scale
+from causalveil.tasks.covariates.narrow_ranges import FIT
 from causalveil.tasks.inference.assemble import Noise
-from causalveil.tasks.inference.narrow_ranges import FIT
 from causalveil.tasks.machine.arrays import FloatArray
 
 # Of the stand-in population: the arms' distance in the metric of the covariates, and the cosine between what explains

@@ -19,7 +19,7 @@ from causalveil.tasks.aipw.adjustment import AipwAdjustment, adjustment, are_wei
 from causalveil.tasks.aipw.outcome_model import ArmSummary
 from causalveil.tasks.aipw.recipe import Recipe
 from causalveil.tasks.aipw.scores import Nuisances, ScoreRange
-from causalveil.tasks.enclave.normalise import feature_names
+from causalveil.tasks.covariates.encoding import feature_names
 from causalveil.tasks.inference import bernstein
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
 from causalveil.tasks.inference.confounding import (

@@ -129,9 +129,9 @@ def moved_by(
     d = len(apart)
     form = np.einsum("ki,li,kab,lac->bc", slopes, slopes, levers, levers, optimize=True)
     matrix = np.einsum("ki,kab,b->ia", slopes, levers, apart)
-    trace = np.einsum("ki,kia->a", slopes, levers)
     whole = distance.square(form) + float(np.sum(matrix * matrix.T))
-    mean = distance.square(np.outer(trace, trace))
     if mean_noise is None:
         return noise**2 * max(0.0, whole)
+    trace = np.einsum("ki,kia->a", slopes, levers)
+    mean = distance.square(np.outer(trace, trace))
     return noise**2 * max(0.0, whole - 2 / d * mean) + mean_noise**2 * mean

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from causalveil.tasks.aipw.recipe import INSIDE_WEIGHT, Recipe
-from causalveil.tasks.inference.narrow_ranges import FIT, NarrowRanges, Ranged
+from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges, Ranged
 from causalveil.tasks.machine.arrays import FloatArray
 
 # So many deviations of the noise are in favour of numbers that are not cut, while some people are within their range.
@@ -35,14 +35,14 @@ class Narrow(NamedTuple):
 
 def inside(x: FloatArray, recipe: Recipe) -> FloatArray:
     """1 - z^2 of each number with a range, of rows x with their intercept, shape (rows, k); in [0, 1]."""
-    squares = (x[:, recipe.ranged] / x[:, -1:]) ** 2
+    squares = (x[:, recipe.ranges.places] / x[:, -1:]) ** 2
     left: FloatArray = 1 - np.minimum(squares, 1.0)
     return left
 
 
 def inside_weight(recipe: Recipe) -> float:
     """What these are weighted by in the release: the weighted vector of a row is at most INSIDE_WEIGHT long."""
-    return INSIDE_WEIGHT / math.sqrt(max(len(recipe.ranged), 1))
+    return INSIDE_WEIGHT / math.sqrt(max(len(recipe.ranges.places), 1))
 
 
 def narrow(
@@ -71,7 +71,7 @@ def narrow(
         apart: means of x among treated less among controls, shape (d - 1,).
         share: of the treated.
     """
-    places, hidden = list(recipe.ranged), np.zeros(len(centre))
+    places, hidden = list(recipe.ranges.places), np.zeros(len(centre))
     if recipe.gram:
         part = inside_weight(recipe)
         square = 1 - np.clip(released / part / units, 0.0, 1.0)
@@ -83,11 +83,10 @@ def narrow(
         return Narrow(FIT, hidden)
     ratio = centre[places] ** 2 / np.maximum(squares[places], np.maximum(centre[places] ** 2, LEAST_SQUARE))
     numbers = Ranged(
-        names=[recipe.names[place] for place in places],
+        recipe.ranges,
         mean=np.sign(centre[places]) * np.sqrt(square * ratio),
         variance=square * (1 - ratio),
         span=1.0,
-        from_zero=recipe.from_zero,
         doubt=NOISE_DEVIATIONS * noise / part / units,
     )
     # In units of the declared range, of whose numbers x is a multiple that depends on the row.

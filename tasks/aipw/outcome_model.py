@@ -30,11 +30,11 @@ import numpy as np
 from causalveil.tasks.aipw.narrow import inside, inside_weight
 from causalveil.tasks.aipw.recipe import APART_WEIGHT, MEANS_WEIGHT, Recipe
 from causalveil.tasks.aipw.shrinkage import LEAST_DEVIATION
+from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.arms import everybody, from_everybody
 from causalveil.tasks.inference.assemble import Noise
-from causalveil.tasks.inference.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import BITS, exact_sums, on_lattice
@@ -196,7 +196,7 @@ def slope_sums(pieces: Pieces, summary: ArmSummary, recipe: Recipe, workers: int
     sums[2 * d : 4 * d + 2] *= MEANS_WEIGHT
     if recipe.gram:
         triangle = np.where(upper[0] == upper[1], math.sqrt(0.5), 1.0)
-        weights = np.full(len(recipe.ranged), inside_weight(recipe))
+        weights = np.full(len(recipe.ranges.places), inside_weight(recipe))
         sums[4 * d + 2 :] *= np.concatenate([triangle, APART_WEIGHT * triangle, weights])
     return sums
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.tasks.covariates.narrow_ranges import NO_RANGES, DeclaredRanges
 from causalveil.tasks.models.lattice_sums import lattice_exponent, sums_sensitivity
 from causalveil.tasks.models.logistic import PropensityModel
 from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, Slot, vector_mechanism
@@ -37,9 +38,7 @@ class Recipe:
         penalty: of the logistic model; None: a constant score.
         effect_cost: cost of the scores' sums.
         constant: in how many directions covariates never vary: the levels of each category sum to one.
-        ranged: columns of x of numbers of more than two values, whose declared ranges may be too narrow.
-        from_zero: of each of these, whether its declared range starts at 0.
-        names: of the columns of x.
+        ranges: of numbers of more than two values, which may be too narrow; places are columns of x.
     """
 
     folds: int
@@ -53,9 +52,7 @@ class Recipe:
     penalty: float | None
     effect_cost: PrivacyCost
     constant: int = 0
-    ranged: tuple[int, ...] = ()
-    from_zero: tuple[bool, ...] = ()
-    names: tuple[str, ...] = ()
+    ranges: DeclaredRanges = NO_RANGES
 
     @property
     def known_sizes(self) -> tuple[int, ...]:
@@ -86,7 +83,7 @@ class Recipe:
     def slope_numbers(self) -> int:
         """How many numbers the slopes' release has."""
         d = self.columns - 1
-        return 4 * d + 2 + (d * (d + 1) + len(self.ranged) if self.gram else 1)
+        return 4 * d + 2 + (d * (d + 1) + len(self.ranges.places) if self.gram else 1)
 
     def slot(self, name: str, stage: str, fold: int) -> Slot:
         """Where a draw for one fold belongs: all other folds' units are read."""
@@ -103,7 +100,7 @@ class Recipe:
         size, apart = 2 + MEANS_WEIGHT**2, APART_WEIGHT**2
         if self.gram:
             square = 3 + apart + 6 * MEANS_WEIGHT**2 + (1 - MEANS_WEIGHT**2) ** 2 / (1 + apart)
-            size = math.sqrt(square + (INSIDE_WEIGHT**2 if self.ranged else 0.0))
+            size = math.sqrt(square + (INSIDE_WEIGHT**2 if self.ranges.places else 0.0))
         return vector_mechanism(
             sums_sensitivity(self.slope_numbers, self.trained_or_unknown(fold), size), self.slopes_cost
         )

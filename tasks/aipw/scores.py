@@ -18,8 +18,8 @@ import numpy as np
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy
 from causalveil.tasks.aipw.outcome_model import OutcomeModel
+from causalveil.tasks.covariates.encoding import blocks, scale
 from causalveil.tasks.enclave.folds import Pieces
-from causalveil.tasks.enclave.normalise import blocks, scale
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.ipw.weights import CHUNK
 from causalveil.tasks.machine.arrays import FloatArray

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.enclave.normalise import blocks
+from causalveil.tasks.covariates.encoding import blocks
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 
 # A covariate is coarse with at most so many values, and at least so many rows of the sample to each.

@@ -9,17 +9,17 @@ Derivation: ``docs/proofs/balancing.md``, section 5.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.balancing.cells import Cells, spread
+from causalveil.tasks.covariates.columns import Columns
+from causalveil.tasks.covariates.narrow_ranges import NarrowRanges, Ranged
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.inference.narrow_ranges import NarrowRanges, Ranged
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
-from causalveil.tasks.regression.columns import Columns
 
 # Shares R of the residual variance: all columns together, all squares and products, cells, the index, its bins.
 COLUMNS, CURVES, CELLS, INDEX, BINS = 1.0, 0.3, 0.2, 1.0, 0.35
@@ -226,11 +226,12 @@ def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFe
     own = np.concatenate([np.arange(1 + z.shape[1] + curves), np.arange(len(plain), base.shape[1])])
     of_own = [[CONSTANT_PENALTY], of_columns, np.full(curves, curves / CURVES), scarce / CELLS]
     of_index = [1 / INDEX, *[NUMBER_OF_BINS / BINS] * NUMBER_OF_BINS]
-    ranged, unseen = in_ranges(columns, rows.x), np.zeros(len(kept))
-    numbers, treated = rows.x[:, kept[list(columns.ranged)]], rows.t != 0
+    places, unseen, treated = list(columns.ranges.places), np.zeros(len(kept)), rows.t != 0
+    numbers = rows.x[:, kept[places]]
+    ranged = in_ranges(columns, numbers)
     if 0 < treated.sum() < len(treated):
         apart = numbers[treated].mean(axis=0) - numbers[~treated].mean(axis=0)
-        unseen[list(columns.ranged)] = ranged.left(apart, float(treated.mean()))
+        unseen[places] = ranged.left(apart, float(treated.mean()))
     features = BalancedFeatures(
         kept=kept,
         bent=bent,
@@ -253,11 +254,10 @@ def _learn(study: EffectStudy, enclave: Enclave, units: int) -> tuple[BalancedFe
     return features, rows
 
 
-def in_ranges(columns: Columns, x: FloatArray) -> Ranged:
-    """Of rows x, the numbers with declared ranges."""
-    numbers = x[:, [columns.kept[place] for place in columns.ranged]]
+def in_ranges(columns: Columns, numbers: FloatArray) -> Ranged:
+    """The numbers with declared ranges, of shape (rows, k)."""
     ends = tuple((side * numbers >= columns.span * HAIR).mean(axis=0) for side in (-1, 1))
-    return replace(columns.in_ranges(numbers.mean(axis=0), numbers.var(axis=0)), ends=ends)
+    return Ranged(columns.ranges, numbers.mean(axis=0), numbers.var(axis=0), columns.span, ends=ends)
 
 
 def _index_coefficients(

@@ -16,10 +16,10 @@ from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.cap import Solution, choose, deviation_of_noise, solutions, weighed
 from causalveil.tasks.balancing.dual import Sums, arm_sums_of, solve, weights_of
 from causalveil.tasks.balancing.features import BalancedFeatures, learn_features
+from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.confounding import part_hidden
-from causalveil.tasks.inference.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.weighted.public_weights import PublicWeights, WeightedUnits, check_arms, weigh_units

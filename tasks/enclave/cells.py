@@ -15,10 +15,10 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.study import CategoricalCovariate, Missing
+from causalveil.tasks.covariates.encoding import Block
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.normalise import (
-    Block,
     binary,
     columns,
     hashed_order,

@@ -9,7 +9,6 @@ comes from the study, none from the data.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -30,12 +29,12 @@ from causalveil.schemas.study import (
     Bounds,
     CategoricalCovariate,
     Codes,
-    Covariate,
     EffectStudy,
     NumericCovariate,
     Others,
     Study,
 )
+from causalveil.tasks.covariates.encoding import Block, blocks, dimension, scale
 from causalveil.tasks.enclave.contents import held_to
 from causalveil.tasks.enclave.rows import segment_folder
 from causalveil.tasks.enclave.segments import VALUES, LoadedSegment, read_segments, readings
@@ -50,45 +49,6 @@ from causalveil.tasks.privacy.keys import key_of
 CHUNK_ROWS = 16_384
 # Values of a segment's rows that are encoded before they are put in order: as much memory again as the segment.
 MOST_ENCODED = 2 * VALUES
-# ||x||^2 <= (p+1) (s (1+2^-53))^2 < 1 with s = HAIR / sqrt(p+1), and sums of up to 2^12 rounded squares
-# stay below 1.
-HAIR = 1.0 - 2.0**-40
-
-
-@dataclass(frozen=True)
-class Block:
-    """The columns of x that encode one covariate."""
-
-    name: str
-    covariate: Covariate
-    start: int
-    features: tuple[str, ...]
-
-
-def blocks(study: EffectStudy) -> tuple[Block, ...]:
-    """The covariates in order of their names, each with its columns of x."""
-    result: list[Block] = []
-    start = 0
-    for name, covariate in sorted(study.covariates.items()):
-        features = _features(name, covariate, indicated=study.indicated(name))
-        result.append(Block(name, covariate, start, features))
-        start += len(features)
-    return tuple(result)
-
-
-def feature_names(study: EffectStudy) -> tuple[str, ...]:
-    """Names of the d columns of x, the intercept last."""
-    return (*(feature for block in blocks(study) for feature in block.features), "(intercept)")
-
-
-def dimension(study: EffectStudy) -> int:
-    """d, the number of columns of x."""
-    return len(feature_names(study))
-
-
-def scale(study: EffectStudy) -> float:
-    """s <= 1 / sqrt(p + 1): every entry of x is an encoded value times s, and the intercept is s."""
-    return HAIR / math.sqrt(len(study.covariates) + 1)
 
 
 def rescale(values: FloatArray, bounds: Bounds, radius: float, out: FloatArray) -> None:
@@ -317,13 +277,6 @@ def write_covariates(study: EffectStudy, prepared: Sequence[CovariateValues], or
                 write(first, encode(study, prepared, chosen, buffer))
             else:
                 write(first, np.take(whole, chosen, axis=0, out=buffer[: len(chosen)], mode="clip"))
-
-
-def _features(name: str, covariate: Covariate, *, indicated: bool) -> tuple[str, ...]:
-    extra = (f"{name} (missing)",) if indicated else ()
-    if isinstance(covariate, CategoricalCovariate):
-        return (*(f"{name}={level}" for level in covariate.slots), *extra)
-    return (name, *extra)
 
 
 def binary(series: pl.Series, codes: Codes) -> pl.Series:

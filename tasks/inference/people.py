@@ -14,7 +14,7 @@ import numpy as np
 
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy, Study
-from causalveil.tasks.enclave.normalise import blocks, dimension, scale
+from causalveil.tasks.covariates.encoding import blocks, dimension, scale
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 

@@ -12,7 +12,7 @@ import math
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.enclave.normalise import dimension
+from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.models import logistic
 

@@ -20,6 +20,7 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.balancing.imbalance import with_imbalance
 from causalveil.tasks.balancing.weights import Balance, balance
+from causalveil.tasks.covariates.columns import Columns
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.label_protocols.comparisons import Comparison, PartEnclave
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
@@ -28,7 +29,6 @@ from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.matching import weights as matching_weights
 from causalveil.tasks.matching.weights import PairArray, Reuse, Weighted
 from causalveil.tasks.models.logistic import fit
-from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.weighted.perturb import exact_sums
 from causalveil.tasks.weighted.public_weights import WeightedUnits
 

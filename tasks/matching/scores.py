@@ -13,8 +13,8 @@ import numpy as np
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
+from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.unit_hash import ascending
 from causalveil.tasks.machine.arrays import FloatArray, IntArray

@@ -20,8 +20,8 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
+from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.inference.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, Int32Array
 from causalveil.tasks.matching.nearest import Arm, adaptive_limit, integer_caps, match_capped, most_used
 from causalveil.tasks.matching.respond import IN_TREATED

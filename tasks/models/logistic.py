@@ -20,8 +20,8 @@ from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import Variant
+from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.normalise import dimension
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.machine.arrays import FloatArray

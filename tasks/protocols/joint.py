@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.tasks.covariates.columns import Basis, Columns
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, vector_mechanism
-from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import SENSITIVITY, SENSITIVITY_BY_ARM, arm_factors, as_halves, moment_numbers
 from causalveil.tasks.regression.recipe import EFFECT, MOMENTS, SCALES, RegressionRecipe

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.tasks.regression.columns import Basis
+from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import beside
 from causalveil.tasks.regression.lines.adjustment import ALIKE_WIDTH, Adjustment, expected_width, judged_width

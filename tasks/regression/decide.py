@@ -11,8 +11,8 @@ from functools import lru_cache
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.regression.basis import expected_adjustment, features_of, told_apart
-from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import unadjusted
 from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen, expected_width, judged_width

@@ -8,10 +8,10 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.inference.arms import chance_of_empty
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.regression.basis import features_of
-from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import choose, recipe
 from causalveil.tasks.regression.interval import ThreeReleases, findings
 from causalveil.tasks.regression.recipe import RegressionRecipe

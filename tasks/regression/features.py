@@ -14,11 +14,11 @@ from functools import cached_property
 
 import numpy as np
 
-from causalveil.tasks.inference.narrow_ranges import NarrowRanges
+from causalveil.tasks.covariates.columns import Basis, Columns
+from causalveil.tasks.covariates.narrow_ranges import NarrowRanges
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import BITS
-from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.scales import Scales
 from causalveil.tasks.regression.skewed import CURVES_UNSEEN, Skewed, beyond, drowned, in_ranges
 

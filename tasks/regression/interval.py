@@ -13,6 +13,8 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.release import Variance
+from causalveil.tasks.covariates.columns import Basis
+from causalveil.tasks.covariates.narrow_ranges import NarrowRanges
 from causalveil.tasks.inference.arms import may_be_empty
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, around
 from causalveil.tasks.inference.confounding import (
@@ -23,9 +25,7 @@ from causalveil.tasks.inference.confounding import (
     SWITCHED,
     UNADJUSTED,
 )
-from causalveil.tasks.inference.narrow_ranges import NarrowRanges
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen
 from causalveil.tasks.regression.recipe import RegressionRecipe

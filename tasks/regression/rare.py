@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
+from causalveil.tasks.covariates.columns import Columns
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.columns import Columns
 
 # Shares are taken to be larger than released by so many deviations of their noise.
 DEVIATIONS = 2.0

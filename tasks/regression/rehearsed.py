@@ -13,12 +13,12 @@ import numpy as np
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import CategoricalCovariate, Covariate
+from causalveil.tasks.covariates.columns import Columns
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.people import RARE, Rehearsed, enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.regression.basis import features_of
-from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.decide import choose, recipe
 from causalveil.tasks.regression.interval import ThreeReleases, findings
 from causalveil.tasks.regression.moments import moment_sums, moments_from

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from causalveil.tasks.covariates.columns import Columns
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.arms import believed, everybody, from_everybody
 from causalveil.tasks.inference.confounding import sure_spread
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
-from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.rare import mostly_undeclared, rare_places
 
 # Numbers of the release that do not depend on covariates.

@@ -11,13 +11,13 @@ release 1: ``docs/proofs/regression.md``, section 4.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.tasks.inference.narrow_ranges import Ranged
+from causalveil.tasks.covariates.columns import Columns
+from causalveil.tasks.covariates.narrow_ranges import Ranged
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
-from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.scales import POWER_WEIGHT, VARIANCE_DEVIATIONS, Scales
 
 # A mean is near an end within so many standard deviations, if the other is so many away, so that a tail has room, and
@@ -52,7 +52,7 @@ def drowned(scales: Scales, columns: Columns) -> BoolArray:
 def clipped(scales: Scales, columns: Columns) -> BoolArray:
     """Numbers whose declared range is so narrow that most people lie at one of its ends, shape (kept columns,)."""
     found = np.zeros(len(columns.kept), dtype=bool)
-    found[list(columns.ranged)] = in_ranges(scales, columns).cut_away
+    found[list(columns.ranges.places)] = in_ranges(scales, columns).cut_away
     return found
 
 
@@ -66,19 +66,22 @@ def beyond(scales: Scales, columns: Columns, apart: FloatArray) -> FloatArray:
         columns: whose numbers.
         apart: the means of the columns among treated less among controls, shape (kept columns,).
     """
-    found, places = np.zeros(len(columns.kept)), list(columns.ranged)
+    found, places = np.zeros(len(columns.kept)), list(columns.ranges.places)
     found[places] = in_ranges(scales, columns).left(apart[places], scales.share)
     return found
 
 
 def in_ranges(scales: Scales, columns: Columns) -> Ranged:
     """The numbers with declared ranges; noise is in favour of those that are not cut away."""
-    places = list(columns.ranged)
+    places = list(columns.ranges.places)
     doubt = CLIPPED_DEVIATIONS * scales.centre_error[places]
-    found = columns.in_ranges(scales.centre[places], scales.deviation[places] ** 2 - doubt * columns.span)
-    if not columns.eighth:
-        return found
-    return replace(found, powers=scales.powers[places] - doubt / (POWER_WEIGHT * columns.span))
+    return Ranged(
+        columns.ranges,
+        mean=scales.centre[places],
+        variance=scales.deviation[places] ** 2 - doubt * columns.span,
+        span=columns.span,
+        powers=scales.powers[places] - doubt / (POWER_WEIGHT * columns.span) if columns.eighth else None,
+    )
 
 
 @dataclass(frozen=True)

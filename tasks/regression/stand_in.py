@@ -9,8 +9,8 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import StandIn
+from causalveil.tasks.covariates.columns import Columns
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.joint import JointMoments
 from causalveil.tasks.regression.moments import across_factor, of_arm

@@ -16,8 +16,8 @@ from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.study import Study
+from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.lines.kept import ENTER_WIDTH
 from tests.ledger_help import assert_agreed

@@ -25,6 +25,7 @@ import pytest
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm
+from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave import normalise
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -193,7 +194,7 @@ def scores(study: IpwStudy, tables: tuple[Table, Table], statistic: str) -> Scor
 
 def both(study: IpwStudy, tables: tuple[Table, Table]) -> Scores:
     """The likelihood ratio of coefficients and sums together: the special unit is in one half or in the other."""
-    sizes, d = sizes_of(study, UNITS), normalise.dimension(study)
+    sizes, d = sizes_of(study, UNITS), dimension(study)
     scales = [logistic.model(study, sizes).mechanism().noise_scale, perturb.mechanism(study, sizes).noise_scale]
 
     def log_density(z: FloatArray, table: Table, trains: bool) -> FloatArray:

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.estimators.protocols import RegressionProtocol
+from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -23,7 +24,6 @@ from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.stages import joint_recipe
 from causalveil.tasks.protocols.sums import GroupContrast, moment_sums, scale_sums, score_sums
 from causalveil.tasks.regression import moments as of_moments
-from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.recipe import EFFECT
 from tests.audit import OpenBudget, epsilon_lower_bound

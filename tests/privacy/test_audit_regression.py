@@ -13,12 +13,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise
-from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjustment import Adjustment

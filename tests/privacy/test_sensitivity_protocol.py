@@ -16,17 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causalveil.schemas.estimators.protocols import DifferenceProtocol, RegressionProtocol
+from causalveil.tasks.covariates.columns import Basis
+from causalveil.tasks.covariates.encoding import blocks, dimension, scale
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.folds import Pieces
-from causalveil.tasks.enclave.normalise import blocks, dimension, scale
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols import difference
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.stages import joint_recipe
 from causalveil.tasks.protocols.sums import GroupContrast, moment_sums, scale_sums, score_sums
-from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import across_factor, arm_factors
 from tests.protocol_help import make_protocol

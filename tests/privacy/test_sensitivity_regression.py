@@ -16,11 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.tasks.enclave.normalise import blocks, dimension, scale
+from causalveil.tasks.covariates.columns import INDICATOR_BESIDE_POWERS, Basis, Columns
+from causalveil.tasks.covariates.encoding import blocks, dimension, scale
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.columns import INDICATOR_BESIDE_POWERS, Basis, Columns
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjustment import Adjustment, ArmLine

@@ -20,6 +20,7 @@ from causalveil.tasks.aipw.scores import (
     score_range,
     scores,
 )
+from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave import normalise
 from causalveil.tasks.enclave.rows import Rows
 from tests.studies import RESOLVED, merge
@@ -57,7 +58,7 @@ def domain(study: Any, n: int, seed: int) -> np.ndarray:
 
 def random_models(study: Any, seed: int) -> Nuisances:
     random = np.random.default_rng(seed)
-    d = normalise.dimension(study)
+    d = dimension(study)
     size = float(random.choice([0.1, 1.0, 5.0]))
     model = OutcomeModel(
         constants=(float(random.uniform(-1.3, 1.3)), float(random.uniform(-1.3, 1.3))),
@@ -99,7 +100,7 @@ def test_linear_ranges_are_attained(seed: int, missing: str) -> None:
     """Among some thousand rows with many corners one comes within 10 % of each end of a linear function."""
     study = STUDIES[missing]
     x = domain(study, 3_000, seed)
-    weights = np.random.default_rng(seed).normal(size=normalise.dimension(study))
+    weights = np.random.default_rng(seed).normal(size=dimension(study))
     weights[-1] = 0.0
     values, found = x @ weights, linear_range(study, weights)
     width = found.high - found.low

@@ -7,17 +7,21 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from causalveil.tasks.inference.narrow_ranges import NarrowRanges, Ranged
+from causalveil.tasks.covariates.narrow_ranges import DeclaredRanges, NarrowRanges, Ranged
 from causalveil.tasks.machine.arrays import FloatArray
 
 MANY = 400_000
+
+
+def of(k: int, from_zero: bool = False) -> DeclaredRanges:
+    return DeclaredRanges(tuple(range(k)), ("x",) * k, (from_zero,) * k)
 
 
 def moments(values: FloatArray, lower: float, upper: float, from_zero: bool = False, powers: bool = False) -> Ranged:
     """Of values cut to a range, as if they were released without noise."""
     cut, span = np.clip(values, lower, upper) - (lower + upper) / 2, (upper - lower) / 2
     known = np.array([np.mean((cut / span) ** 8)]) if powers else None
-    return Ranged(["x"], np.array([cut.mean()]), np.array([cut.var()]), span, [from_zero], powers=known)
+    return Ranged(of(1, from_zero), np.array([cut.mean()]), np.array([cut.var()]), span, powers=known)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +95,7 @@ def test_no_moments_make_it_infinite_or_less_than_nothing() -> None:
         grid.ravel() for grid in np.meshgrid([-1.0, -0.999, -0.3, 0.0, 0.7, 1.0], [-5.0, 0, 1e-30, 0.2, 1, 9])
     )
     for span in (1e-300, 1e-6, 1.0):
-        found = Ranged([""] * len(mean), mean * span, variance * span**2, span, [False] * len(mean)).unseen
+        found = Ranged(of(len(mean)), mean * span, variance * span**2, span).unseen
         assert np.all(np.isfinite(found))
         assert found.min() >= 0
 

@@ -8,15 +8,8 @@ from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError, StudyError
-from causalveil.tasks.enclave.normalise import (
-    columns,
-    dimension,
-    encode,
-    feature_names,
-    normalise_stage,
-    scale,
-    scaled_outcome,
-)
+from causalveil.tasks.covariates.encoding import dimension, feature_names, scale
+from causalveil.tasks.enclave.normalise import columns, encode, normalise_stage, scaled_outcome
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.rows import segment_folder
 from causalveil.tasks.enclave.unit_hash import HASH_LABEL, keyed_hash

@@ -18,13 +18,13 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import Estimand
+from causalveil.tasks.covariates.columns import Basis, Columns
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.confounding import LINEAR
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.regression.basis import features_of
-from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.decide import choose, recipe
 from causalveil.tasks.regression.expected import ExpectedRegression, chance_of_whole_range, expected, least_share
 from causalveil.tasks.regression.features import BLOCK, Features

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.plan import StandIn
+from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.regression import basis as basis_rules
 from causalveil.tasks.regression.basis import LEAST_OWN, WHOLE_WIDTH, features_of
-from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import score_cut

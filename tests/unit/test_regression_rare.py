@@ -14,9 +14,9 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.enclave.normalise import feature_names
+from causalveil.tasks.covariates.columns import Basis, Columns
+from causalveil.tasks.covariates.encoding import feature_names
 from causalveil.tasks.inference.people import people
-from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.interval import COVERS_RARE
 from causalveil.tasks.regression.lines.adjust import adjust

@@ -12,10 +12,10 @@ from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.flows.planning.regression import expected
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
+from causalveil.tasks.covariates.columns import Basis
+from causalveil.tasks.covariates.narrow_ranges import DeclaredRanges, Ranged
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.inference.narrow_ranges import Ranged
 from causalveil.tasks.inference.people import assumed, people
-from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.rehearsed import ends, rehearsed
 from tests.regression_help import make_regression
@@ -49,7 +49,13 @@ def test_ranges_of_people_who_vary_much_cut_nobody(spread: float, recorded: floa
     z = rows.x[:, 0] / rows.x[0, -1]
     assert z.std() == pytest.approx(recorded, abs=0.01)
     assert np.mean(np.abs(z) > 1 - 1e-9) < 0.006
-    numbers = Ranged(["z"], z.mean(keepdims=True), z.var(keepdims=True), 1.0, [False], powers=np.array([np.mean(z**8)]))
+    numbers = Ranged(
+        DeclaredRanges((0,), ("z",), (False,)),
+        z.mean(keepdims=True),
+        z.var(keepdims=True),
+        1.0,
+        powers=np.array([np.mean(z**8)]),
+    )
     assert numbers.unseen[0] == 0
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.tasks.covariates.columns import Basis, Columns
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.models.lattice_sums import BITS
-from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.scales import Scales, scale_sums, scales_from
 from causalveil.tasks.regression.skewed import Skewed, drowned

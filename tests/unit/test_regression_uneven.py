@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.study import Estimand
+from causalveil.tasks.covariates.columns import Basis, Columns
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.interval import CLEAR, COVERS_UNEVEN, effect_of
 from causalveil.tasks.regression.lines.adjust import UNEVEN, adjust

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from causalveil.tasks.covariates.columns import Basis, Columns
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.regression.columns import Basis, Columns
 from causalveil.tasks.regression.features import Features
 from tests.regression_help import analysed, even_scales, in_rows, make_regression
 

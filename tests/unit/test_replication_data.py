@@ -12,7 +12,7 @@ from causalveil.flows.papers.schroeder2025 import data
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.enclave.normalise import dimension
+from causalveil.tasks.covariates.encoding import dimension
 from tests import needs
 
 POPULATIONS = [data.DATASET_1, data.DATASET_2, data.DATASET_2_SEPARATE, data.TRIAL]

@@ -24,8 +24,8 @@ from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.aipw_asymptotic import influence
 from causalveil.tasks.aipw_asymptotic.influence import EFFECT, Domain, Table
 from causalveil.tasks.aipw_asymptotic.learners import Role, learner
+from causalveil.tasks.covariates.encoding import blocks
 from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.normalise import blocks
 from causalveil.tasks.privacy.gross_error import gross_error_gaussian
 from causalveil.tasks.privacy.mechanisms import Budget
 

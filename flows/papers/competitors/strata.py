@@ -24,7 +24,7 @@ from causalveil.flows.papers.competitors.competitor import (
 from causalveil.flows.papers.competitors.split import public_weights
 from causalveil.schemas.privacy import Norm
 from causalveil.schemas.study import NumericCovariate
-from causalveil.tasks.enclave.normalise import blocks
+from causalveil.tasks.covariates.encoding import blocks
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget, GaussianAnalytic, Sensitivity
 from causalveil.tasks.privacy.smooth import smooth_laplace

@@ -14,7 +14,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionEstimator
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.regression.columns import Columns
+from causalveil.tasks.covariates.columns import Columns
 from causalveil.tasks.regression.lines.adjustment import (
     Adjustment,
     ArmLine,

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from causalveil.tasks.covariates.columns import Columns
 from causalveil.tasks.inference.confounding import part_hidden
-from causalveil.tasks.regression.columns import Columns
 from causalveil.tasks.regression.lines.joint import JointMoments
 from causalveil.tasks.regression.rare import FARTHEST, most_have, rarer_shares
 from causalveil.tasks.regression.scales import Scales

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.machine.arrays import IntArray
-from causalveil.tasks.regression.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import adjust, beside
 from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen, judged_width

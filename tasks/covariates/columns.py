@@ -11,9 +11,8 @@ from functools import cached_property
 from itertools import combinations
 
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy
-from causalveil.tasks.enclave.normalise import blocks, feature_names, scale
-from causalveil.tasks.inference.narrow_ranges import Ranged
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.covariates.encoding import blocks, feature_names, scale
+from causalveil.tasks.covariates.narrow_ranges import DeclaredRanges
 
 # In release 1, of an indicator whose number has eighth powers there (docs/proofs/regression.md, section 1).
 INDICATOR_BESIDE_POWERS = 1.25
@@ -44,10 +43,9 @@ class Columns:
         numbers: places within ``kept`` of numbers, whose squares release 1 takes.
         curved: those of them that have more than two values.
         unscaled: those of ``curved`` for which no scale is declared.
-        ranged: those of ``curved`` whose declared range is not from one whole number to the next; two values such as 0
-            and 1 lie at the ends of theirs as they should.
-        from_zero: of each of ``ranged``, whether its declared range starts at 0.
-        eighth: those of ``ranged`` whose eighth powers release 1 has: all, or none without a delta, where every number
+        ranges: of those of ``curved`` whose declared range is not from one whole number to the next; two values such as
+            0 and 1 lie at the ends of theirs as they should.
+        eighth: those of ``ranges`` whose eighth powers release 1 has: all, or none without a delta, where every number
             of a release makes the noise of all others larger.
         owners: of which covariate each kept column is; products are of columns of different covariates.
         undeclared: places of the levels for values that nobody declared.
@@ -62,8 +60,7 @@ class Columns:
     numbers: tuple[int, ...]
     curved: tuple[int, ...]
     unscaled: tuple[int, ...]
-    ranged: tuple[int, ...]
-    from_zero: tuple[bool, ...]
+    ranges: DeclaredRanges
     owners: tuple[int, ...]
     undeclared: tuple[int, ...]
     lines_alone: tuple[int, ...] = ()
@@ -115,8 +112,7 @@ class Columns:
             numbers=tuple(numbers),
             curved=tuple(curved),
             unscaled=tuple(unscaled),
-            ranged=tuple(ranged),
-            from_zero=tuple(from_zero),
+            ranges=DeclaredRanges(tuple(ranged), tuple(names[kept[place]] for place in ranged), tuple(from_zero)),
             owners=tuple(owners),
             undeclared=tuple(undeclared),
             eighth=tuple(ranged) if gaussian else (),
@@ -130,8 +126,10 @@ class Columns:
         """The same without the columns at these places within ``kept``."""
         left = [place for place in range(len(self.kept)) if place not in set(places)]
 
+        new = {place: index for index, place in enumerate(left)}
+
         def moved(some: tuple[int, ...]) -> tuple[int, ...]:
-            return tuple(left.index(place) for place in some if place in left)
+            return tuple(new[place] for place in some if place in new)
 
         return replace(
             self,
@@ -141,8 +139,7 @@ class Columns:
             numbers=moved(self.numbers),
             curved=moved(self.curved),
             unscaled=moved(self.unscaled),
-            ranged=moved(self.ranged),
-            from_zero=tuple(zero for place, zero in zip(self.ranged, self.from_zero, strict=True) if place in left),
+            ranges=self.ranges.moved(new),
             owners=tuple(self.owners[place] for place in left),
             undeclared=moved(self.undeclared),
             lines_alone=moved(self.lines_alone),
@@ -153,10 +150,6 @@ class Columns:
     def squared(self) -> tuple[int, ...]:
         """Places within ``kept`` of numbers whose squares and cubes are features."""
         return tuple(place for place in self.curved if place not in self.lines_alone)
-
-    def in_ranges(self, mean: FloatArray, variance: FloatArray) -> Ranged:
-        """The numbers of ``ranged``, with these moments, of shape (k,)."""
-        return Ranged([self.names[place] for place in self.ranged], mean, variance, self.span, self.from_zero)
 
     @cached_property
     def two_valued(self) -> tuple[int, ...]:

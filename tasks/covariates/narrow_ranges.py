@@ -11,7 +11,7 @@ a number has about that of a beta distribution. Post-processing of released or p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -57,25 +57,50 @@ FARTHEST, NODES = 9.0, 100
 
 
 @dataclass(frozen=True)
+class DeclaredRanges:
+    """Numbers whose declared ranges may be too narrow for their people: (k,) of each.
+
+    Attributes:
+        places: of their columns.
+        names: of the numbers.
+        from_zero: whether the declared range starts at 0, where people are by nature: nobody earns less.
+    """
+
+    places: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
+    from_zero: tuple[bool, ...] = ()
+
+    def moved(self, to: Mapping[int, int]) -> DeclaredRanges:
+        """Those whose column is a key of ``to``, at the place that it is mapped to."""
+        stay = [k for k, place in enumerate(self.places) if place in to]
+        return DeclaredRanges(
+            places=tuple(to[self.places[k]] for k in stay),
+            names=tuple(self.names[k] for k in stay),
+            from_zero=tuple(self.from_zero[k] for k in stay),
+        )
+
+
+NO_RANGES = DeclaredRanges()
+
+
+@dataclass(frozen=True)
 class Ranged:
     """Moments of numbers with declared ranges.
 
     Attributes:
-        names: of the numbers, (k,).
+        declared: which numbers.
         mean: shape (k,), within [-span, span].
         variance: shape (k,).
         span: half the length of each range.
-        from_zero: whether declared ranges start at 0, where people are by nature: nobody earns less; (k,).
         doubt: of the variances, that are taken off where it is asked what is left unseen.
         ends: the shares of people at the lower and the upper ends, each of shape (k,), where covariates are public.
         powers: the mean of (x/span)^8, where it is known, less its noise in favour of numbers that are not cut; (k,).
     """
 
-    names: Sequence[str]
+    declared: DeclaredRanges
     mean: FloatArray
     variance: FloatArray
     span: float
-    from_zero: Sequence[bool]
     doubt: float = 0.0
     ends: tuple[FloatArray, FloatArray] | None = None
     powers: FloatArray | None = None
@@ -112,7 +137,7 @@ class Ranged:
         lower = self.mean[some] < 0
         cuts = CutNormals.of(near[some], far[some], lower)
         near, far = near[some], far[some]
-        natural = np.array(self.from_zero, dtype=bool)[some] & (far > EVENLY)
+        natural = np.array(self.declared.from_zero, dtype=bool)[some] & (far > EVENLY)
         if self.ends is not None:
             counted = np.minimum((self.ends[0] + self.ends[1])[some] / MANY, 1.0)
         else:
@@ -203,7 +228,8 @@ class NarrowRanges:
     @classmethod
     def of(cls, numbers: Ranged) -> NarrowRanges:
         """Of numbers with these moments."""
-        parts = list(zip(numbers.names, numbers.cut_away.tolist(), (numbers.unseen > SMALL_PART).tolist(), strict=True))
+        away, some = numbers.cut_away.tolist(), (numbers.unseen > SMALL_PART).tolist()
+        parts = list(zip(numbers.declared.names, away, some, strict=True))
         clipped = tuple(name for name, away, _ in parts if away)
         return cls(clipped, tuple(name for name, away, some in parts if some and not away))
 
