@@ -30,12 +30,14 @@ class ArmMoments:
         inverses: of them, eigenvalues raised to a floor, shape (2, d, d).
         raised: how much smaller they are than without a floor below eigenvalues, shape (2, d, d).
         noise: deviation of each entry of the difference between arms, by noise and by what shrinkage took off.
+        factor: by which that difference was shrunk, in [0, 1].
     """
 
     matrices: FloatArray
     inverses: FloatArray
     raised: FloatArray
     noise: float
+    factor: float
 
 
 def alike(values: FloatArray, parts: FloatArray) -> ArmMoments:
@@ -47,7 +49,7 @@ def alike(values: FloatArray, parts: FloatArray) -> ArmMoments:
     """
     matrices = parts[:, None, None] * np.diag(values)
     inverses = np.diag(1 / values) / parts[:, None, None]
-    return ArmMoments(matrices, inverses, np.zeros_like(inverses), 0.0)
+    return ArmMoments(matrices, inverses, np.zeros_like(inverses), 0.0, 0.0)
 
 
 def arm_moments(
@@ -78,7 +80,7 @@ def arm_moments(
         inverses.append(vectors / floored @ vectors.T)
         raised.append(vectors * raised_by(raw, floored, constant) @ vectors.T)
     # What shrinkage by f leaves of the noise and takes off the signal is f of the noise's square on average.
-    return ArmMoments(matrices, np.array(inverses), np.array(raised), math.sqrt(factor) * own)
+    return ArmMoments(matrices, np.array(inverses), np.array(raised), math.sqrt(factor) * own, factor)
 
 
 @dataclass(frozen=True)
@@ -135,3 +137,36 @@ def moved_by(
     trace = np.einsum("ki,kia->a", slopes, levers)
     mean = distance.square(np.outer(trace, trace))
     return noise**2 * max(0.0, whole - 2 / d * mean) + mean_noise**2 * mean
+
+
+def moved_by_centres(
+    slopes: FloatArray,
+    levers: FloatArray,
+    apart: FloatArray,
+    centres: FloatArray,
+    noise: float,
+    shares: FloatArray,
+    slopes_noise: FloatArray,
+) -> float:
+    """Variance of sum_k (L_k D)'E_k b_k, E_k what noise in the arms' means of x does to second moments around them.
+
+    Second moments around an arm's mean c_s lose n p_s c_s c_s', and noise e_s in n p_s c_s moves that by
+    c_s e_s' + e_s c_s'. What noise in the slopes adds to the square on average is taken off: with many columns it is
+    most of it.
+
+    Args:
+        slopes: b_k, shape (k, d).
+        levers: L_k, shape (k, d, d).
+        apart: D, shrunk, shape (d,).
+        centres: c_s, shape (2, d).
+        noise: deviation of each entry of e_s.
+        shares: by how much of arm s's loss the second moments of b_k move, shape (k, 2).
+        slopes_noise: what b_k holds of the standard normal noise of arm t, shape (k, 2, d, d).
+    """
+    turned = levers @ apart
+    # Of arm s and slopes k, what b_k is multiplied by.
+    factors = np.einsum("ka,sa->sk", turned, centres)[:, :, None, None] * np.eye(len(apart))
+    factors = shares.T[:, :, None, None] * (factors + np.einsum("ka,sb->skab", turned, centres))
+    moved = np.einsum("skab,kb->sa", factors, slopes)
+    added = np.einsum("skab,ktbc->stac", factors, slopes_noise, optimize=True)
+    return noise**2 * float(np.maximum(np.sum(moved**2, axis=1) - np.sum(added**2, axis=(1, 2, 3)), 0.0).sum())

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from causalveil.tasks.aipw.leaning import SIGNS, ArmMoments, Distance, alike, arm_moments, moved_by
+from causalveil.tasks.aipw.leaning import SIGNS, ArmMoments, Distance, alike, arm_moments, moved_by, moved_by_centres
 from causalveil.tasks.aipw.narrow import Narrow, narrow
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel, residual_limit, slope_sums, without_slopes
 from causalveil.tasks.aipw.recipe import APART_WEIGHT, MEANS_WEIGHT, Recipe
@@ -230,7 +230,8 @@ def error_variance(moments: Moments, shrunk: Shrunk) -> float:
     """Mean square that noise and shrinkage of the slopes give the mean score of the fold, to first order.
 
     An error e in the slopes moves the mean score by e'(difference of the arms' means of x). Errors come from the noise
-    of cross moments, of the residuals' means and of second moments, and from what shrinkage took off. Scaled outcomes,
+    of cross moments, of the residuals' means, of second moments and of the arms' means that are taken off these, and
+    from what shrinkage took off. Scaled outcomes,
     squared (``docs/proofs/aipw.md``, section 3).
     """
     values, vectors, noise = moments.values, moments.vectors, moments.noise
@@ -250,6 +251,13 @@ def error_variance(moments: Moments, shrunk: Shrunk) -> float:
     variance += moved_by(slopes, levers, apart, distance, rest, moments.mean_eigenvalue_noise)
     levers = leaning * SIGNS[:, None, None] * moments.adjusting
     variance += moved_by(moments.own, levers, apart, distance, moments.arms.noise)
+    # The second moments of an arm lose what its own mean takes off, and what shrinkage leaves alike the other's too.
+    own_part = np.outer(moments.parts, [1.0, 1.0]) * (1 - moments.arms.factor) + moments.arms.factor * np.eye(2)
+    levers = np.concatenate([both * inverse[None], leaning * moments.adjusting])
+    shares, centres = np.vstack([np.ones((1, 2)), own_part]), moments.centres @ vectors
+    # Cross moments of arm t move its own slopes and, with the other's, those of both.
+    added = noise * np.stack([np.stack([inverse, inverse]), *(np.eye(2)[:, :, None, None] * moments.arms.inverses)])
+    variance += moved_by_centres(slopes, levers, apart, centres, noise / MEANS_WEIGHT, shares, added)
     along, reach = apart / values, distance.square(inverse @ inverse)
     for factor, part in ((shrunk.common_factor, moments.common), (shrunk.leaning_factor, moments.leaning)):
         ratio = signal_ratio(part.cross, values, part.deviation)
