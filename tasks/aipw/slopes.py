@@ -231,15 +231,14 @@ def error_variance(moments: Moments, shrunk: Shrunk) -> float:
 
     An error e in the slopes moves the mean score by e'(difference of the arms' means of x). Errors come from the noise
     of cross moments, of the residuals' means, of second moments and of the arms' means that are taken off these, and
-    from what shrinkage took off. Scaled outcomes,
-    squared (``docs/proofs/aipw.md``, section 3).
+    from what shrinkage took off. Scaled outcomes, squared (``docs/proofs/aipw.md``, section 3).
     """
     values, vectors, noise = moments.values, moments.vectors, moments.noise
     apart, inverse = vectors.T @ moments.shrunk_difference, np.diag(1 / values)
     distance = Distance(vectors.T @ moments.difference, moments.difference_noise, CAUTION)
     both, leaning = shrunk.common_factor - shrunk.leaning_factor, shrunk.leaning_factor
-    variance = 0.0
-    for adjusting, centre in zip(moments.adjusting, moments.centres @ vectors, strict=True):
+    variance, centres = 0.0, moments.centres @ vectors
+    for adjusting, centre in zip(moments.adjusting, centres, strict=True):
         # What this arm's cross moments enter the slopes by; its means of residuals by the centre of x besides.
         lever = both * inverse + leaning * adjusting
         variance += noise**2 * (distance.square(lever @ lever) + float(centre @ lever @ apart / MEANS_WEIGHT) ** 2)
@@ -252,9 +251,9 @@ def error_variance(moments: Moments, shrunk: Shrunk) -> float:
     levers = leaning * SIGNS[:, None, None] * moments.adjusting
     variance += moved_by(moments.own, levers, apart, distance, moments.arms.noise)
     # The second moments of an arm lose what its own mean takes off, and what shrinkage leaves alike the other's too.
-    own_part = np.outer(moments.parts, [1.0, 1.0]) * (1 - moments.arms.factor) + moments.arms.factor * np.eye(2)
+    apart_by = moments.arms.factor
+    shares = np.vstack([np.ones((1, 2)), (1 - apart_by) * moments.parts[:, None] + apart_by * np.eye(2)])
     levers = np.concatenate([both * inverse[None], leaning * moments.adjusting])
-    shares, centres = np.vstack([np.ones((1, 2)), own_part]), moments.centres @ vectors
     # Cross moments of arm t move its own slopes and, with the other's, those of both.
     added = noise * np.stack([np.stack([inverse, inverse]), *(np.eye(2)[:, :, None, None] * moments.arms.inverses)])
     variance += moved_by_centres(slopes, levers, apart, centres, noise / MEANS_WEIGHT, shares, added)
