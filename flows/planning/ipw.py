@@ -6,7 +6,7 @@ from decimal import Decimal
 from typing import Any
 
 from causalveil.flows.planning.sentences import put_into, say_imbalance, say_interval, say_people
-from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Variant
@@ -26,7 +26,7 @@ def expected(
     *,
     alternatives: bool = True,
 ) -> dict[str, Any]:
-    """Expected half-width and its parts, biases and sign bounds; sentences for people, numbers for scripts.
+    """Expected half-width and its parts, and a bias; sentences for people, numbers for scripts.
 
     Args:
         study: the study.
@@ -78,9 +78,13 @@ def expected(
             warnings.append(
                 f"penalty {study.estimator.penalty:g} keeps about {kept} of what adjusts for confounding, {said}"
             )
-        bias = ipw_expected.lemma3_bound(study, sizes, stand_in)
-        numbers["propensity_bias_bound"] = bias if bias != float("inf") else None
-        sentences.append(f"Bias from the propensity noise (Lemma 3, corrected, unclipped scores): at most {bias:.3g}.")
+        if study.estimator.weighting is Weighting.horvitz_thompson:
+            bias = ipw_expected.lemma3_bound(study, sizes, stand_in)
+            numbers["propensity_bias_bound"] = bias if bias != float("inf") else None
+            sentences.append(
+                f"Bias from the propensity noise: at most {bias:.3g}, if fitted scores are right and none is clipped "
+                "(Lemma 3, corrected)."
+            )
     if foreseen.whole_range:
         warnings.append("the noise exceeds the weight of an arm: expect the whole declared range as interval.")
     pure = _half_width_of_pure_epsilon(study, sizes, stand_in) if alternatives else None
@@ -116,22 +120,9 @@ def _effect(
     """Will an effect of this size be seen? Adds to ``sentences`` and ``warnings``; returns the numbers."""
     verdict = ipw_expected.drowned(study, sizes, effect, stand_in)
     (warnings if verdict.drowned else sentences).append(verdict.message + ".")
-    size, bias = abs(effect), -ipw_expected.lemma3_bound(study, sizes, stand_in)
-    eta = ipw_expected.support_bound(study)
-    noise = verdict.expected.noise_standard_error
-    numbers: dict[str, Any] = {
+    return {
         "effect": effect,
         "drowned": verdict.drowned,
         "sign_wrong": verdict.sign_wrong,
         "units_needed": verdict.units_needed,
-        "sign_flip_bound": ipw_expected.sign_flip_bound(size, bias, eta),
     }
-    if noise > 0:
-        numbers["joint_sign_bound"] = ipw_expected.joint_sign_bound(size, bias, eta, size, noise)
-        numbers["released_sign_bound"] = ipw_expected.sign_wrong_probability(size, bias, eta, size, noise)
-        sentences.append(
-            f"Distribution-free bounds for that effect (Theorems 4 and 5, corrected): weighted estimate has the wrong "
-            f"sign {numbers['sign_flip_bound']:.2g}, it and the release both {numbers['joint_sign_bound']:.2g}, the "
-            f"release {numbers['released_sign_bound']:.2g}."
-        )
-    return numbers

@@ -1,8 +1,7 @@
-"""What a planner can say before a row is read: expected widths, units needed, biases and sign-flip bounds.
+"""Foresee widths, units needed and the bias from noisy scores, before a row is read.
 
-Everything takes declared values or a stand-in that the reader states. The bounds are those of Lee et al. (2019a,
-2019b) in corrected form; what was wrong with the printed ones stands with each function and in
-``docs/proofs/ipw.md``, section 7.
+Everything takes declared values or a stand-in that the reader states. Of the bounds of Lee et al. (2019a, 2019b) only
+Lemma 3's is here; why the others say nothing of a study that is planned stands in ``docs/proofs/ipw.md``, section 7.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from causalveil.tasks.enclave.sizes import least_units, sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.ipw import perturb, public_scores, weights
 from causalveil.tasks.ipw.interval import adjustment_share, findings
-from causalveil.tasks.machine.arrays import ByteArray, FloatArray
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
 from causalveil.tasks.privacy.gaussian import brent
 from causalveil.tasks.weighted.interval import noise_of
@@ -167,38 +166,13 @@ def units_needed(study: IpwStudy, effect: float, stand_in: StandIn = StandIn()) 
     return least_units(enough)
 
 
-def lemma3_bias(
-    x: FloatArray, t: ByteArray, y: FloatArray, w: FloatArray, s: float, estimand: Estimand = Estimand.ATE
-) -> float:
-    """g = E tau_n - tau for unclipped scores with noise N(0, s^2 I) on the coefficients (2019a, Lemma 3, App. F).
-
-    g = (1/n) sum alpha_i [exp(s^2 ||x_i||^2/2) - 1], alpha_i = (-1)^(1 - t_i) y_i exp((-1)^t_i w'x_i). The
-    paper prints (-1)^t_i inside the first exponential as well; its own proof, and 2019b eq. (7), do not. For
-    ATT (ATC) only controls (treated) count, since the others' weights are 1.
-
-    Args:
-        x: rows of a stand-in, shape (n, d).
-        t: their treatments, shape (n,).
-        y: their outcomes, shape (n,).
-        w: coefficients before noise, shape (d,).
-        s: noise standard deviation.
-        estimand: the estimand.
-    """
-    sign = np.where(t != 0, 1.0, -1.0)
-    counts = {
-        Estimand.ATE: np.ones(len(t)),
-        Estimand.ATT: (t == 0).astype(np.float64),
-        Estimand.ATC: (t != 0).astype(np.float64),
-    }[estimand]
-    alpha = counts * sign * y * np.exp(-sign * (x @ w))
-    return float(np.mean(alpha * np.expm1(s**2 * np.sum(x**2, axis=1) / 2)))
-
-
 def lemma3_bound(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> float:
-    """Upper bound on |g| of Lemma 3 from declared bounds and the stand-in's share, outcome units; may be inf.
+    """Return a bound on the size of g of Lemma 3 (2019a), in outcome units; infinite where no bound is known.
 
-    |y| <= C, ||x|| <= 1, everybody's score the treated share: each arm adds at most C times the odds against
-    it. For pure epsilon the noise is not normal: E exp(z'x) = (1 - s^2 ||x||^2)^(-(d + 1)/2) while s < 1.
+    It holds on average over people if the fitted scores are the chances of treatment, none is clipped, and weights
+    are Horvitz and Thompson's (``docs/proofs/ipw.md``, section 7). |y| <= C, ||x|| <= 1, and the treated have on
+    average 1 - share of odds against their treatment per person, the others ``share`` against theirs. For pure
+    epsilon the noise is not normal: E exp(z'x) = (1 - s^2 ||x||^2)^(-(d + 1)/2) while s < 1.
     """
     model = logistic.model(study, sizes).mechanism()
     if model is None:
@@ -213,50 +187,3 @@ def lemma3_bound(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -
     else:
         return math.inf
     return largest * odds * math.expm1(exponent) if exponent < 700 else math.inf
-
-
-def lemma6_width(x: FloatArray, t: ByteArray, y: FloatArray, w: FloatArray, s: float, gamma: float) -> float:
-    """eta with |tau_n - tau_n'| <= eta with probability 1 - gamma over two noise draws (2019a, Lemma 6).
-
-    The printed proof bounds |sum_j z_j| but uses |z'x_i| for all i at once; ||z||_2, whose tail is chi with d
-    degrees of freedom, bounds those since ||x_i|| <= 1. Two draws must both obey: gamma/2 each. |y_i| for y_i.
-    """
-    from scipy.stats import chi
-
-    zeta = s * float(chi.isf(gamma / 2, len(w)))
-    sign = np.where(t != 0, 1.0, -1.0)
-    return 2 * math.sinh(zeta) * float(np.mean(np.abs(y) * np.exp(-sign * (x @ w))))
-
-
-def support_bound(study: IpwStudy) -> float:
-    """eta with |tau_n| <= eta for clipped scores, from declared values: C times the largest weight."""
-    largest = max(abs(study.outcome.lower), abs(study.outcome.upper))
-    return largest * max(weights.largest_weights(study.estimand, study.estimator.clip))
-
-
-def sign_flip_bound(tau: float, bias: float, eta: float) -> float:
-    """Bound on P(tau_n <= 0) for tau > 0 and |tau_n| <= eta (2019a, Theorems 4, 8, 9).
-
-    Hoeffding's denominator is the squared width of the support, (2 eta)^2: exp(-(tau + g)^2/(2 eta^2)). The
-    printed exp(-2 (tau + g)^2/eta^2) needs eta to be the width. It says nothing unless tau + g > 0: then 1.
-    """
-    mean = tau + bias
-    return math.exp(-(mean**2) / (2 * eta**2)) if mean > 0 else 1.0
-
-
-def joint_sign_bound(tau: float, bias: float, eta: float, size: float, sigma: float) -> float:
-    """Bound on P(tau_eps <= 0 and tau_n <= 0), |tau_n| = ``size`` (2019a, Theorems 5, 10, 11), sigma > 0."""
-    return sign_flip_bound(tau, bias, eta) * _normal(size / sigma)
-
-
-def sign_wrong_probability(tau: float, bias: float, eta: float, size: float, sigma: float) -> float:
-    """Bound on P(tau_eps <= 0), which is what a reader of the release wants to know; sigma > 0.
-
-    P(tau_n > 0) Phi(-size/sigma) + P(tau_n <= 0) Phi(size/sigma), increasing in P(tau_n <= 0).
-    """
-    flipped = sign_flip_bound(tau, bias, eta)
-    return (1 - flipped) * _normal(-size / sigma) + flipped * _normal(size / sigma)
-
-
-def _normal(value: float) -> float:
-    return math.erfc(-value / math.sqrt(2)) / 2

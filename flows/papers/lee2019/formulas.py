@@ -10,8 +10,9 @@ tau_n = tau + (1/n) sum_i a_i (exp(-+ z'x_i) - 1), and z'x_i ~ N(0, s^2 |x_i|^2)
   are counted by their size, which the lemma does not. With quantiles of |z| zeta is several times smaller.
 - Theorem 4 calls on Hoeffding's inequality with a range of eta where |tau_n| <= eta leaves 2 eta. The bound holds all
   the same: Markov's inequality gives P(tau_n <= 0) <= 1 - u, u = E tau_n/eta, and 1 - u < exp(-2 u^2) on (0, 1].
-- Theorem 5's conditional probability that noise keeps a wrong sign is exact: Phi(|tau_n|/s_n). tau_n is random; what
-  bounds the joint probability is its largest size, eta.
+- Theorem 5's conditional probability that noise keeps a wrong sign is exact: Phi(|tau_n|/s_n). tau_n is random, so its
+  expected size in place of |tau_n| bounds nothing; its largest size, eta, does. The remark after the theorem asks for
+  P(tau_n + e <= 0) instead: ``wrong_sign_bound`` is the smallest bound that a mean and a range allow.
 - Corollary 7 applies Markov's inequality to |E(tau_n - tau)|; it holds for E|tau_n - tau|, which is bounded by
   (1/n) sum_i |a_i| exp(v_i^2/2) (2 Phi(v_i) - 1), v_i = s |x_i|, the mean distance of a log-normal variable from 1.
 """
@@ -21,9 +22,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import special, stats
+from scipy import optimize, special, stats
 
 from causalveil.flows.papers.lee2019.data import Subjects
+from causalveil.schemas.study import Estimand
 from causalveil.tasks.machine.arrays import FloatArray
 
 # sinh of more exceeds a float.
@@ -35,19 +37,35 @@ def coefficient_deviation(epsilon: float, delta: float, units: int, penalty: flo
     return math.sqrt(2 * math.log(1.25 / delta)) / epsilon * 2 / (units * penalty)
 
 
-def signed_weights(sample: Subjects, w: FloatArray) -> FloatArray:
-    """a_i, shape (n,)."""
-    sign = np.where(sample.t != 0, 1.0, -1.0)
-    return np.asarray(sign * sample.y * np.exp(-sign * (sample.x @ w)))
+def signed_weights(sample: Subjects, w: FloatArray, estimand: Estimand = Estimand.ATE) -> FloatArray:
+    """Return a_i, shape (n,): 0 where ``estimand`` gives a unit the weight 1 (appendix F of the first paper)."""
+    treated = sample.t != 0
+    sign = np.where(treated, 1.0, -1.0)
+    varies = {Estimand.ATE: True, Estimand.ATT: ~treated, Estimand.ATC: treated}[estimand]
+    return np.asarray(sign * sample.y * np.exp(-sign * (sample.x @ w)) * varies)
 
 
-def bias(sample: Subjects, w: FloatArray, deviation: float, printed: bool = False) -> float:
-    """g of Lemma 3, in outcome units; infinite where it exceeds a float. ``printed``: as the first paper prints it."""
+def bias(
+    sample: Subjects,
+    w: FloatArray,
+    deviation: float,
+    printed: bool = False,
+    estimand: Estimand = Estimand.ATE,
+) -> float:
+    """Return g of Lemma 3, in outcome units; infinite where it exceeds a float.
+
+    Args:
+        sample: the estimation units.
+        w: fitted coefficients.
+        deviation: s.
+        printed: as the first paper prints it.
+        estimand: whose effect.
+    """
     exponent = deviation**2 * np.sum(sample.x**2, axis=1) / 2
     if printed:
         exponent = np.where(sample.t != 0, -exponent, exponent)
     with np.errstate(over="ignore", invalid="ignore"):
-        return float(np.mean(signed_weights(sample, w) * np.expm1(exponent)))
+        return float(np.mean(signed_weights(sample, w, estimand) * np.expm1(exponent)))
 
 
 def log10_bias(sample: Subjects, w: FloatArray, deviation: float) -> float:
@@ -96,6 +114,28 @@ def kept_wrong(tau_n: float, deviation: float) -> float:
 def joint_flip_bound(mean: float, eta: float, deviation: float) -> float:
     """Theorem 5: P(tau_n + e <= 0, tau_n <= 0) for |tau_n| <= eta with this mean and e ~ N(0, deviation^2)."""
     return flip_bound(mean, eta) * kept_wrong(eta, deviation)
+
+
+def wrong_sign_bound(mean: float, eta: float, deviation: float) -> float:
+    """Return the smallest bound on P(tau_n + e <= 0) for |tau_n| <= eta with this mean, e ~ N(0, deviation^2).
+
+    The probability is E h(tau_n), h(v) = Phi(-v/deviation). Its largest value over all distributions on [-eta, eta]
+    with that mean is the least concave function above h, at the mean: h itself up to the point at or below 0 whose
+    tangent meets h at eta, and that tangent from there on. A distribution on these two points attains it.
+    """
+
+    def height(v: float) -> float:
+        return float(stats.norm.cdf(-v / deviation))
+
+    def above(v: float) -> float:
+        slope = -float(stats.norm.pdf(v / deviation)) / deviation
+        return height(v) + slope * (eta - v) - height(eta)
+
+    # The tangent at 0 passes below h(eta), as h is convex there; the one far to the left is level with 1.
+    touching = -eta if above(-eta) <= 0 else float(optimize.brentq(above, -eta, 0.0))
+    if mean <= touching:
+        return height(mean)
+    return height(touching) + (height(eta) - height(touching)) * (mean - touching) / (eta - touching)
 
 
 def error_bound(sample: Subjects, w: FloatArray, deviation: float, distance: float, printed: bool = False) -> float:
