@@ -20,12 +20,14 @@ from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, vector_m
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import SENSITIVITY, SENSITIVITY_BY_ARM, arm_factors, as_halves, moment_numbers
 from causalveil.tasks.regression.recipe import EFFECT, MOMENTS, SCALES, RegressionRecipe
-from causalveil.tasks.regression.scales import Scales, column_numbers
+from causalveil.tasks.regression.scales import POWER_WEIGHT, Scales, column_numbers
 
 # What the arms' numbers of release 1 have for squared sensitivity: in one block, and between blocks.
 ONE_BLOCK, BLOCKS = 4.0, 6.0
 # A column of 0 and c may move in two blocks at once.
 LARGEST_WEIGHT = math.sqrt(2)
+# What each covariate adds between blocks, in units of c^2, and what an eighth power adds to that.
+A_COLUMN, EIGHTH_POWER = 4.0, 2 * POWER_WEIGHT**2
 
 
 def joint_columns(columns: Columns, groups: int) -> Columns:
@@ -82,19 +84,26 @@ class JointRecipe:
         return 2 * len(self.weights) * self.sides
 
     def scales_mechanism(self) -> Mechanism:
-        """Of sensitivity sqrt(4 + 4 p/(p + 1)), with subgroups sqrt(6 + 4 p/(p + 1)) (section 1)."""
-        p = self.one.columns.covariates
+        """Of sensitivity sqrt(4 + 4 p/(p + 1)), with subgroups sqrt(6 + (4 p + .72 h)/(p + 1)) (section 1).
+
+        Of p covariates h have an eighth power, which is free within a block and not between two.
+        """
         squared = ONE_BLOCK if self.groups == 1 else BLOCKS
         if self.one.moments is not None:
-            squared += 4 * p / (p + 1)
+            squared += self._covariates_squared(between=self.groups > 1)
         return vector_mechanism(self._sums(self.scale_numbers, math.sqrt(squared)), self.one.scales)
 
     @property
     def count_noise(self) -> float:
         """On an arm's number of units, as if all its numbers were released: with fewer subgroups they may be."""
-        p = self.one.columns.covariates
-        mechanism = self.scales_mechanism()
-        return mechanism.known_scale * math.sqrt(BLOCKS + 4 * p / (p + 1)) / (mechanism.sensitivity.value or 1.0)
+        mechanism, most = self.scales_mechanism(), BLOCKS + self._covariates_squared(between=True)
+        return mechanism.known_scale * math.sqrt(most) / (mechanism.sensitivity.value or 1.0)
+
+    def _covariates_squared(self, *, between: bool) -> float:
+        """How far covariates move release 1, squared, within a block or between two."""
+        columns = self.one.columns
+        powers = EIGHTH_POWER * len(columns.eighth) if between else 0.0
+        return (A_COLUMN * columns.covariates + powers) / (columns.covariates + 1)
 
     def moments_mechanism(self) -> Mechanism | None:
         """Of sensitivity sqrt(8), by arm 3 (section 2); None: nothing is adjusted for."""
