@@ -67,6 +67,10 @@ class LedgerError(CausalveilError):
     exit_code = 5
 
 
+class ChargesDiffer(CausalveilError):
+    """What a run declared, drew and committed is not the same. Nothing is published, and its reservation stands."""
+
+
 class BundleError(CausalveilError):
     """A site's bundle is missing, tampered with, replayed, foreign, expired or stale. Nothing was pooled."""
 

@@ -179,10 +179,21 @@ class Account(Frozen):
     runs: tuple[RunAccount, ...]
 
 
+class UndrawnCharges(Frozen):
+    """Charges that a finished run declared and never drew: its release may hold exact values."""
+
+    run_id: str
+    charges: tuple[str, ...]
+
+
 class Verified(Frozen):
-    """What a successful verification covered."""
+    """What a successful verification covered.
+
+    ``undrawn`` names finished runs of older versions, which let a run end without a draw that it had declared.
+    """
 
     ledger: str
     entries: int
     runs: int
     head_hash: str
+    undrawn: tuple[UndrawnCharges, ...] = ()

@@ -111,12 +111,18 @@ def verify(
     report = ledger.verify(dataset)
     if held is not None:
         ledger.verify_release(held)
-    if json_:
-        show.document({**report.model_dump(mode="json"), "release": None if held is None else held.run_id})
-    else:
+    if not json_:
         show.line(f"The chain of ledger {ledger.identity} holds: {report.entries} entries, {report.runs} runs.")
         if held is not None:
             show.line(f"The release of run {held.run_id} agrees with it.")
+    elif not report.undrawn:
+        show.document({**report.model_dump(mode="json"), "release": None if held is None else held.run_id})
+    if report.undrawn:
+        runs = "; ".join(f"{one.run_id} ({', '.join(one.charges)})" for one in report.undrawn)
+        raise LedgerError(
+            f"finished runs never drew charges that they declared: {runs}; their releases may hold exact values: "
+            "withdraw them, and run the studies again"
+        )
 
 
 @ledger_app.command()

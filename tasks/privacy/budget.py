@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,12 +42,14 @@ class FlowBudget:
         reservation: what it reserved; only these charges can be spent.
         noise: the source that mechanisms draw from.
         records: folder inside the enclave for record-level noisy arrays; it must last until the run is finished.
+        _asked: names of the charges whose values this process drew, or had returned from the ledger.
     """
 
     ledger: Ledger
     reservation: Reservation
     noise: NoiseSource
     records: Path
+    _asked: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @property
     def run_id(self) -> str:
@@ -70,6 +72,7 @@ class FlowBudget:
         """
         refuse_on_worker("a draw of noise")
         released = self.ledger.release(self.run_id, charge, lambda: _encode(draw(self.noise), charge))
+        self._asked.add(charge.name)
         return _decode(released)
 
     def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
@@ -85,22 +88,28 @@ class FlowBudget:
         refuse_on_worker("a draw of noise")
         released = self.ledger.released(self.run_id, charge)
         if released is not None:
+            self._asked.add(charge.name)
             return self._read(charge, released)
         file, digest = self._write(charge, draw(self.noise))
         # On an error here the file stays: the commit may have reached the ledger.
         released = self.ledger.release(self.run_id, charge, lambda: {"records": {"file": file.name, "sha256": digest}})
         if not released.fresh:
             file.unlink(missing_ok=True)
+        self._asked.add(charge.name)
         return self._read(charge, released)
 
     def finish(self, document: str) -> None:
         """Store the final document in the ledger, then drop the record-level files. Idempotent.
 
+        A charge that an earlier try committed counts only if this try asked for its value too: a document made without
+        it may hold the exact one.
+
         Raises:
+            ChargesDiffer: a declared charge was not drawn, nor returned from the ledger. Nothing is stored.
             RunConflict: voided, or finished with another document.
             LedgerError: the ledger cannot be used.
         """
-        self.ledger.finish(self.run_id, document)
+        self.ledger.finish(self.run_id, document, frozenset(self._asked))
         shutil.rmtree(self.records, ignore_errors=True)
 
     def stored_document(self) -> str | None:

@@ -161,6 +161,7 @@ class TestRecords:
 
     def test_finish_removes_them(self, purse: FlowBudget) -> None:
         purse.spend_records(CHARGES[0], self.draw)
+        purse.spend(CHARGES[1], value(1.0))
         purse.finish("{}")
         assert not purse.records.exists()
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from causalveil.schemas.errors import BudgetRefused, ContractError, LedgerError, RunConflict, StudyError
+from causalveil.schemas.errors import BudgetRefused, ChargesDiffer, ContractError, LedgerError, RunConflict, StudyError
 from causalveil.schemas.ledger import Account, BlockAccount
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.privacy.ledger.ledger import Ledger, throwaway_ledger
-from tests.ledger_help import audit_lines, budget, charge, contract, finished, reservation, value
+from tests.ledger_help import audit_lines, budget, charge, contract, finished, never, reservation, value
 
 
 def block(ledger: Ledger, name: str = "all", level: str = "sample") -> BlockAccount:
@@ -295,14 +295,33 @@ class TestFinish:
         ledger.reserve(request, contract())
         purse = budget(ledger, request, tmp_path)
         first = purse.spend(charge("a"), value(1.0))
+        purse.spend(charge("b"), value(1.0))
         purse.finish("{}")
         assert purse.spend(charge("a"), value(2.0)) == first
-        with pytest.raises(BudgetRefused, match="finished"):
-            purse.spend(charge("b"), value(1.0))
+        with pytest.raises(BudgetRefused, match="did not declare"):
+            purse.spend(charge("c"), value(1.0))
+
+    def test_ends_only_once_every_declared_charge_is_drawn(self, ledger: Ledger, tmp_path: Path) -> None:
+        """What an earlier try committed counts if this one asked for the value too: else it may hold the exact one."""
+        ledger.grant(contract(), "opening")
+        request = reservation(charges=(charge("a"), charge("b")))
+        ledger.reserve(request, contract())
+        first = budget(ledger, request, tmp_path)
+        first.spend(charge("a"), value(1.0))
+        with pytest.raises(ChargesDiffer, match="declared 'b' and did not draw"):
+            first.finish("{}")
+        again = budget(ledger, request, tmp_path)
+        again.spend(charge("b"), value(1.0))
+        with pytest.raises(ChargesDiffer, match="declared 'a' and did not draw"):
+            again.finish("{}")
+        assert (ledger.record("run-1").state, ledger.stored_document("run-1")) == ("reserved", None)
+        assert again.spend(charge("a"), never) == 1.0
+        again.finish("{}")
+        assert ledger.verify().undrawn == ()
 
     def test_unknown_run(self, ledger: Ledger) -> None:
         with pytest.raises(RunConflict):
-            ledger.finish("nobody", "{}")
+            ledger.finish("nobody", "{}", frozenset())
         with pytest.raises(RunConflict):
             ledger.last_charge_hash("nobody")
 

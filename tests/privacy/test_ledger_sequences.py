@@ -111,7 +111,10 @@ class World:
             self.runs[number]["state"] = "voided"
 
     def finish(self, number: int) -> None:
-        self.ledger.finish(f"{self.dataset}-{number}", "{}")
+        run = self.runs.get(number)
+        declared = () if run is None else run["request"].charges
+        self.ledger.finish(f"{self.dataset}-{number}", "{}", {one.name for one in declared})
+        assert len(self.runs[number]["drawn"]) == len(declared)
         self.runs[number]["state"] = "finished"
 
     def used(self, block: str) -> Decimal:

@@ -81,6 +81,12 @@ class RunRecord:
         return self.drawn_use if self.voided else use_of(self.reservation.charges, self.reservation.cost)
 
     @property
+    def undrawn(self) -> tuple[str, ...]:
+        """Names of the declared charges that are not committed, in the order of their declaration."""
+        drawn = {charge.name for charge, _ in self.charges}
+        return tuple(charge.name for charge in self.reservation.charges if charge.name not in drawn)
+
+    @property
     def last_hash(self) -> str:
         """Hash of the run's last charge, or of its reservation if it has none."""
         return self.last_entry.hash

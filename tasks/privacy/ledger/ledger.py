@@ -7,7 +7,7 @@ void frees only what was never released. Every write is one serialised transacti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ from causalveil.tasks.privacy.ledger.rules import (
     one_line,
     refuse_another_run,
     refuse_other_data,
+    refuse_undrawn,
 )
 from causalveil.tasks.privacy.ledger.soundness.memory import Memory
 from causalveil.tasks.privacy.ledger.store import Store, entries
@@ -188,11 +189,17 @@ class Ledger(OwnerSide, ReaderSide):
         )
         return Released(entry.document, entry.hash, fresh=True)
 
-    def finish(self, run_id: str, document: str) -> None:
+    def finish(self, run_id: str, document: str, drawn: Set[str]) -> None:
         """Store the run's final document, which marks it finished. Post-processing: no charge. Idempotent.
+
+        Args:
+            run_id: the run.
+            document: what it releases.
+            drawn: names of the charges whose stored values the document is made of.
 
         Raises:
             RunConflict: no such run, voided, or finished with another document.
+            ChargesDiffer: a declared charge is not committed or not among ``drawn``: the document may hold exact values.
             LedgerError: the ledger cannot be used.
         """
         with self._writing() as (connection, book):
@@ -203,6 +210,7 @@ class Ledger(OwnerSide, ReaderSide):
                 if run.document.document.get("document") != document:
                     raise RunConflict(f"run {run_id} is finished with another release; that one stands")
                 return
+            refuse_undrawn(run, drawn)
             entry = self._append(connection, "release", run.reservation, {"document": document}, DOCUMENT)
         event = "hold" if run.reservation.review else "finish"
         log_event(event, **whose(run.reservation), ledger=self.identity, hash=entry.hash)

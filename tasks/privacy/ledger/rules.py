@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.errors import BudgetRefused, ContractError, DataError, ReleaseHeld, RunConflict, StudyError
+from causalveil.schemas.errors import (
+    BudgetRefused,
+    ChargesDiffer,
+    ContractError,
+    DataError,
+    ReleaseHeld,
+    RunConflict,
+    StudyError,
+)
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.privacy.ledger.accounts import Book, Caps, RunRecord, caps_in_force, keeps
@@ -106,6 +116,20 @@ def drawn_before(run: RunRecord, charge: Charge) -> Entry | None:
     if entry is None and run.state != "reserved":
         raise BudgetRefused(f"run {run_id} was {run.state} before '{charge.name}' was drawn")
     return entry
+
+
+def refuse_undrawn(run: RunRecord, drawn: Set[str]) -> None:
+    """Let a run end only when every charge that it declared is committed and was drawn, or returned, for its release.
+
+    Raises:
+        ChargesDiffer: names the charges that were not.
+    """
+    undrawn = {*run.undrawn, *(charge.name for charge, _ in run.charges if charge.name not in drawn)}
+    names = ", ".join(f"'{charge.name}'" for charge in run.reservation.charges if charge.name in undrawn)
+    if names:
+        raise ChargesDiffer(
+            f"run {run.reservation.run_id} declared {names} and did not draw it, so nothing is published; report this"
+        )
 
 
 def one_line(reason: str) -> str:

@@ -19,7 +19,7 @@ def ledger_trail(ledger: Ledger, run_id: str) -> LedgerTrail | None:
     run = ledger.record(run_id)
     if run is None:
         return None
-    reservation, drawn = run.reservation, {charge.name for charge, _ in run.charges}
+    reservation = run.reservation
     return LedgerTrail(
         **reservation.model_dump(
             include={"dataset", "study", "study_digest", "layout_digest", "policy_digest", "estimator", "units"}
@@ -32,7 +32,7 @@ def ledger_trail(ledger: Ledger, run_id: str) -> LedgerTrail | None:
         cost=run.cost,
         spent=run.spent,
         charges=tuple(ChargeRecord(charge=charge, entry=_stamp(entry)) for charge, entry in run.charges),
-        not_drawn=tuple(charge.name for charge in reservation.charges if charge.name not in drawn),
+        not_drawn=run.undrawn,
         finished=_stamp(run.document) if run.document else None,
         voided=_stamp(run.voided) if run.voided else None,
         void_reason=str(run.voided.document.get("reason")) if run.voided else None,

@@ -49,6 +49,14 @@ def desk_of(ledger: Ledger, at: datetime | None = None) -> Desk:
         datasets=tuple(_dataset(ledger, name, moment) for name in ledger.datasets()),
         concerns=tuple(
             Concern(
+                at=moment,
+                text=f"Run {one.run_id} is finished and never drew {', '.join(one.charges)}, which it declared: its "
+                "release may hold exact values. Withdraw it.",
+            )
+            for one in verified.undrawn
+        )
+        + tuple(
+            Concern(
                 at=_moment(entry),
                 text="An older copy of the ledger went on here: entries after its end are lost, and what they charged "
                 f"is forgotten. Reason given: {entry.document.get('reason')}",

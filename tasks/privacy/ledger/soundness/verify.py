@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.errors import LedgerError
-from causalveil.schemas.ledger import Verified
+from causalveil.schemas.ledger import UndrawnCharges, Verified
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord
 from causalveil.tasks.privacy.ledger.soundness.memory import Memory, from_the_first, refuse_older
 from causalveil.tasks.privacy.ledger.store import Store
@@ -26,6 +26,7 @@ def verify(store: Store, identity: str, dataset: str | None = None, memory: Memo
     exceeded the cap recorded with it, nor that cap the owner's grant; that each release and void belongs to a
     reservation that was open; that each charge is one that its reservation declared; that grants and verdicts are
     their owner's; that the database is whole and the triggers stand; that this machine has seen no later entry.
+    Finished runs that never drew a declared charge are named: older versions wrote them, and the chain holds.
 
     Raises:
         LedgerError: names the first entry that fails.
@@ -63,8 +64,14 @@ def _audit(store: Store, identity: str, dataset: str | None, memory: Memory | No
         guarded = store.guarded(connection)
     if not guarded:
         raise LedgerError("the triggers that keep the ledger append-only are gone; somebody removed them")
-    runs = len(chain.book.runs)
-    return Verified(ledger=identity, entries=chain.seq, runs=runs, head_hash=chain.hash), chain.book
+    runs = chain.book.runs
+    undrawn = tuple(
+        UndrawnCharges(run_id=run_id, charges=run.undrawn)
+        for run_id, run in runs.items()
+        if run.document is not None and run.undrawn
+    )
+    found = Verified(ledger=identity, entries=chain.seq, runs=len(runs), head_hash=chain.hash, undrawn=undrawn)
+    return found, chain.book
 
 
 def _difference(run: RunRecord, release: Release) -> str | None:
