@@ -14,6 +14,7 @@ from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
 from causalveil.schemas.errors import ContractError, DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import Study
+from causalveil.tasks.machine.open_tables import refuse_log_in, refuse_open_table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,7 +42,7 @@ def list_partitions(folder: Path, key: str | None, newest: int | None = None) ->
 
     Raises:
         ContractError: a folder above or below has a contract of its own.
-        DataError: no such folder, a folder that cannot be listed, no Parquet file or no row in it, an unreadable or
+        DataError: an open table's folder (Delta, Iceberg, Hudi), no such folder, a folder that cannot be listed, no Parquet file or no row in it, an unreadable or
             truncated footer, a link that leaves the folder, a file outside any block. The message names the public
             path.
     """
@@ -179,9 +180,11 @@ def unreadable(path: str) -> str:
 def _parquet_files(folder: Path) -> Iterator[str]:
     """Paths of the Parquet files, relative to ``folder``, with forward slashes."""
     root = folder.resolve()
+    refuse_open_table(root)
     for above in root.parents:
         _refuse_contract(above, "the data folder lies inside the folder of another dataset")
     for place, folders, files in os.walk(root, onerror=_refuse_unreadable, followlinks=False):
+        refuse_log_in(Path(place))
         folders[:] = sorted(name for name in folders if not _hidden(name))
         if Path(place) != root:
             _refuse_contract(Path(place), "another dataset's folder lies inside the data folder")

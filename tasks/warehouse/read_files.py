@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.readings import TextReading
 from causalveil.schemas.warehouse import CsvFiles, Files, Source, Step
+from causalveil.tasks.machine.open_tables import refuse_log_in, refuse_open_table
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
 
 if TYPE_CHECKING:
@@ -102,11 +103,19 @@ def _numbered(batch: pa.RecordBatch, field: pa.Field, before: int) -> pa.RecordB
 
 
 def paths_of(files: Files, place: Path) -> list[Path]:
-    """The files of a source in the order of their names: the file that it names, or those in the folder."""
+    """The files of a source in the order of their names: the file that it names, or those in the folder.
+
+    Raises:
+        DataError: they are an open table's.
+    """
     folder = place / files.path
+    refuse_open_table(folder)
     if folder.is_file():
         return [folder]
-    return sorted(path for path in folder.rglob(f"*.{files.kind}") if path.is_file() and not _hidden(path, folder))
+    found = sorted(path for path in folder.rglob(f"*.{files.kind}") if path.is_file() and not _hidden(path, folder))
+    for below in sorted({parent for path in found for parent in path.parents if parent.is_relative_to(folder)}):
+        refuse_log_in(below)
+    return found
 
 
 def _after(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

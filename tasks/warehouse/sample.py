@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import Credential, CsvFiles, DuckDb, ParquetFiles, Warehouse
+from causalveil.tasks.machine.open_tables import refuse_open_table
 from causalveil.tasks.warehouse.dialect import dialect_of
 from causalveil.tasks.warehouse.read_files import csv_options, paths_of
 from causalveil.tasks.warehouse.read_sql import adbc_batches, cause, duckdb_batches
@@ -53,7 +54,7 @@ def sample_of(
 
     Raises:
         StudyError: there is no such file, no such table, or nobody says which.
-        DataError: it is not what its name says; the message says what to do.
+        DataError: it is not what its name says, or is an open table; the message says what to do.
         CausalveilError: the database cannot be read.
     """
     if where.startswith(_DATABASES):
@@ -61,6 +62,7 @@ def sample_of(
     path = Path(where).expanduser().resolve()
     if not path.exists():
         raise StudyError(f"{where}: no such file or folder; give a CSV, Parquet or DuckDB file, or a postgresql:// URL")
+    refuse_open_table(path)
     kind = _kind(path)
     try:
         if kind == "duckdb":

@@ -37,7 +37,7 @@ def test_files_are_listed_by_path_with_their_rows(tmp_path):
     write(tmp_path / "a" / "deep", good(5))
     write(tmp_path / "a.parquet", good(6))
     write(tmp_path / ".hidden", good(7))
-    write(tmp_path / "_delta_log", good(7))
+    write(tmp_path / "_log", good(7))
     (tmp_path / "notes.txt").write_text("not data")
     (tmp_path / "study.yaml").write_text("not data")
     layout = read_layout(study(), tmp_path)
