@@ -3,6 +3,7 @@
 Printed numbers stand here and in the papers' own ``items.py``; ours are read from the tables (CSV) that the
 replications wrote, so that a number has one place. Two numbers agree if they are no further apart than
 ``ERRORS`` standard errors of their difference, which two runs of one experiment exceed about once in 16,000 times.
+That shows no equality: what a difference would have to exceed to be seen is ``Beside.unseen``.
 """
 
 from __future__ import annotations
@@ -17,12 +18,32 @@ ERRORS = 4.0
 
 
 @dataclass(frozen=True)
+class SeededRuns:
+    """Tables that were read off the same seeded runs, so that their rows agree or differ together.
+
+    Attributes:
+        letter: what the evidence page calls them.
+        tables: names of CSV files.
+        shared: what rows of these tables have in common.
+    """
+
+    letter: str
+    tables: tuple[str, ...]
+    shared: str
+
+
+@dataclass(frozen=True)
 class Paper:
-    """A paper: how it is cited, the page of our replication (in ``docs/figures``), and its items."""
+    """A paper: how it is cited, the page of our replication (in ``docs/figures``), its items and their runs."""
 
     citation: str
     page: str
     items: tuple[Item, ...]
+    runs: tuple[SeededRuns, ...] = ()
+
+    def runs_of(self, item: Item) -> SeededRuns | None:
+        """Return the runs that ``item`` was read off; None for what no seed decides."""
+        return next((runs for runs in self.runs if item.table in runs.tables), None)
 
 
 @dataclass(frozen=True)
@@ -70,11 +91,13 @@ class Beside:
         ours: our numbers, in order; shorter than asked where the table lacks a row.
         complete: every number was found.
         apart: distance from the printed number in standard errors of the difference, of each; empty without errors.
+        unseen: the difference that each number would have to exceed to count as one; empty without errors.
     """
 
     ours: tuple[float, ...]
     complete: bool
     apart: tuple[float, ...]
+    unseen: tuple[float, ...] = ()
 
     @property
     def beyond(self) -> int:
@@ -97,7 +120,9 @@ def read(item: Item, tables: Path) -> Beside:
     complete = len(found) == len(wanted)
     if not (complete and item.printed and (item.share or item.error)):
         return Beside(ours, complete, ())
-    return Beside(ours, True, tuple(_apart(item, *one) for one in zip(found, ours, item.printed, strict=True)))
+    errors = [_error(item, *one) for one in zip(found, ours, item.printed, strict=True)]
+    apart = [_apart(one - printed, error) for one, printed, error in zip(ours, item.printed, errors, strict=True)]
+    return Beside(ours, True, tuple(apart), tuple(ERRORS * error for error in errors))
 
 
 def _is(row: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
@@ -112,7 +137,8 @@ def _same(text: str, value: str) -> bool:
         return text == value
 
 
-def _apart(item: Item, row: Mapping[str, str], ours: float, printed: float) -> float:
+def _error(item: Item, row: Mapping[str, str], ours: float, printed: float) -> float:
+    """Return the standard error of the difference of ours and the printed number."""
     runs = int(row[item.runs]) if row.get(item.runs) else 0
     if item.share:
         # One success and one failure more than were seen: a share of 0 has an error too.
@@ -121,9 +147,13 @@ def _apart(item: Item, row: Mapping[str, str], ours: float, printed: float) -> f
         spread = pooled * (1 - pooled)
         # A share that is a mean of probabilities has a smaller error than one that was counted.
         own = float(row[item.error]) ** 2 if item.error else spread / runs
-        error = math.sqrt(own + (spread / item.printed_runs if item.printed_runs else 0.0))
-    else:
-        # The paper's estimate has our standard deviation and its own number of runs.
-        ratio = runs / item.printed_runs if item.printed_runs else 0.0
-        error = float(row[item.error]) * math.sqrt(1 + ratio)
-    return (ours - printed) / error if error > 0 else (0.0 if ours == printed else math.inf)
+        return math.sqrt(own + (spread / item.printed_runs if item.printed_runs else 0.0))
+    # The paper's estimate has our standard deviation and its own number of runs.
+    ratio = runs / item.printed_runs if item.printed_runs else 0.0
+    return float(row[item.error]) * math.sqrt(1 + ratio)
+
+
+def _apart(difference: float, error: float) -> float:
+    if error > 0:
+        return difference / error
+    return 0.0 if difference == 0 else math.inf

@@ -12,7 +12,12 @@ from typer.main import get_command
 from causalveil.flows.papers.commands import replicate_app
 from causalveil.flows.papers.evidence import PAPERS, agreement, parts
 from causalveil.flows.papers.items import Item, Paper, read
+from causalveil.flows.papers.lee2019.items import LALONDE
+from causalveil.flows.papers.lee2019.runs import EPSILONS
+from causalveil.flows.papers.lee2019.tables import PARTLY
 
+# Tables in which nothing is drawn.
+NO_SEEDS = ("matching-costs.csv", "matching-bounds.csv", "direction-neighbours.csv")
 ROOT = Path(__file__).parents[2]
 TABLES = ROOT / "docs" / "figures"
 ITEMS = [item for paper in PAPERS for item in paper.items]
@@ -55,11 +60,49 @@ def test_every_item_has_its_command_and_a_difference_its_reason() -> None:
             assert item.reason or item.proved, item.name
 
 
+def test_the_page_says_how_much_evidence_there_is() -> None:
+    """How many rows have printed numbers, which were read off the same runs, and how large a difference goes unseen."""
+    page = parts(TABLES)
+    printed = [item for item in ITEMS if item.printed]
+    assert f"{len(ITEMS)} items of five papers. {len(printed)} have printed numbers" in page[1]
+    assert f"{len(ITEMS) - len(printed)} have none" in page[1]
+    for paper in PAPERS:
+        for item in paper.items:
+            if item.table not in ("", *NO_SEEDS):
+                assert paper.runs_of(item) is not None, f"{item.name}: which runs?"
+    men = [item for item in ITEMS if item.printed and item.where.get("data") == LALONDE and item.over[1] == EPSILONS]
+    assert {runs.letter for item in men for paper in PAPERS[:2] if (runs := paper.runs_of(item))} == {"b"}
+    assert len(men) == 6, "two tables printed, one table of ours"
+    weak = [agreement(item, read(item, TABLES)) for item in printed if item.runs == "vectors"]
+    assert all(not text.startswith("agree: ") for text in weak)
+    assert sum(text.startswith("agree, weakly: largest distance") for text in weak) >= 20
+    assert all("would not be seen" in text for text in weak if text.startswith("agree"))
+
+
+def test_a_printed_number_is_the_papers() -> None:
+    """Both papers print the same mean at epsilon .2 on LaLonde."""
+    means = [item.printed[0] for item in ITEMS if item.column == "mean" and item.where.get("estimate") == PARTLY]
+    assert means.count(872.21) == 2
+
+
 def table(path: Path, rows: list[dict[str, object]]) -> None:
     with path.open("w", newline="") as stream:
         writer = csv.DictWriter(stream, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+
+
+def test_what_would_not_be_seen_by_hand(tmp_path: Path) -> None:
+    """One vector against 16 whose mean has an error of .1: 4 errors of .1 sqrt(17)."""
+    table(tmp_path / "one.csv", [{"epsilon": 1.0, "mean": 3.0, "error": 0.1, "vectors": 16}])
+    item = Item("x", "c", "one.csv", {}, column="mean", error="error", runs="vectors", printed=(4.0,), printed_runs=1)
+    found = read(item, tmp_path)
+    assert found.unseen == pytest.approx((0.4 * 17**0.5,))
+    assert agreement(item, found) == (
+        "agree, weakly: largest distance 2.4 errors; differences of less than 1.6 would not be seen"
+    )
+    far = Item(**{**vars(item), "printed": (5.0,), "reason": "why"})
+    assert agreement(far, read(far, tmp_path)) == "1 of 1 differ by more than 1.6: why"
 
 
 def test_agreement_by_hand(tmp_path: Path) -> None:
@@ -75,6 +118,6 @@ def test_agreement_by_hand(tmp_path: Path) -> None:
     # The paper's mean of 25 runs has twice our error of 100 runs.
     assert read(mean, tmp_path).apart[0] == pytest.approx(-1.5 / (0.5 * 5**0.5))
     assert agreement(item, read(Item(**{**vars(item), "table": "none.csv"}), tmp_path)) == "missing: why"
-    assert agreement(Item(**{**vars(item), "printed": (0.9,)}), far) == "1 of 1 differ: why"
+    assert agreement(Item(**{**vars(item), "printed": (0.9,)}), far) == "1 of 1 differ by more than 0.26: why"
     half = Item(**{**vars(item), "over": ("epsilon", ("1", "2")), "printed": (0.5, 0.5)})
     assert agreement(half, read(half, tmp_path)) == "missing in part: why"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causalveil.flows.papers.items import Item, Paper
+from causalveil.flows.papers.items import Item, Paper, SeededRuns
 
 COMMAND = "causalveil replicate direction --out docs/figures --data FOLDER"
 SCORES = ("spearman", "kendall", "hsic", "iqr")
@@ -119,5 +119,13 @@ KUSNER = Paper(
             "accuracy",
             reason="named as future work; without privacy",
         ),
+    ),
+    (
+        SeededRuns(
+            "h",
+            ("direction-accuracy.csv", "direction-references.csv", "direction-penalty.csv", "direction-null.csv"),
+            "the same 99 pairs, cut into the same halves; scores and variants are measured on the same split",
+        ),
+        SeededRuns("i", ("direction-theorems.csv",), "one sequence of draws, in which no two rows share any"),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causalveil.flows.papers.items import Item, Paper
+from causalveil.flows.papers.items import Item, Paper, SeededRuns
 from causalveil.flows.papers.schroeder2025.data import DATASET_1, DATASET_2, TRIAL, Population
 from causalveil.flows.papers.schroeder2025.runs import DIFFERENCE, FINITE, KERNEL, LEVELS, NETWORK, Analysis
 from causalveil.flows.papers.schroeder2025.tables import PAPER_COVERAGE
@@ -235,6 +235,27 @@ SCHROEDER = Paper(
             ("level", tuple(map(str, LEVELS))),
             "half_width",
             reason="no numbers printed; wider than the asymptotic intervals, as there",
+        ),
+    ),
+    (
+        SeededRuns(
+            "f",
+            ("intervals.csv",),
+            "run k has the data of seed k and the noise of seed k for every method, and an interval at every level; "
+            "the three levels of a row are the same runs",
+        ),
+        SeededRuns(
+            "g",
+            (
+                "interval-columns.csv",
+                "interval-network.csv",
+                "interval-widths.csv",
+                "interval-rhc-levels.csv",
+                "interval-utility.csv",
+                "interval-variance.csv",
+                "interval-grouped.csv",
+            ),
+            "fit k has the data of seed k, as run k of f has, for every method, epsilon and level",
         ),
     ),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causalveil.flows.papers.items import Item, Paper
+from causalveil.flows.papers.items import Item, Paper, SeededRuns
 from causalveil.flows.papers.yuan2026.costs import PRINTED
 
 COMMAND = "causalveil replicate matching --out docs/figures --data FOLDER"
@@ -133,6 +133,18 @@ YUAN = Paper(
             DATA,
             "ratio",
             reason="it holds: never below 1",
+        ),
+    ),
+    (
+        SeededRuns(
+            "e",
+            (
+                "matching-errors.csv",
+                "matching-competitors.csv",
+                "matching-coefficients.csv",
+                "matching-allocations.csv",
+            ),
+            "run k has the order of seed k and the noise of seed k in every cell and for every competitor",
         ),
     ),
 )

@@ -199,7 +199,7 @@ class Ledger(OwnerSide, ReaderSide):
 
         Raises:
             RunConflict: no such run, voided, or finished with another document.
-            ChargesDiffer: a declared charge is not committed or not among ``drawn``: the document may hold exact values.
+            ChargesDiffer: a declared charge is not committed or not among ``drawn``: it may hold exact values.
             LedgerError: the ledger cannot be used.
         """
         with self._writing() as (connection, book):
