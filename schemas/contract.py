@@ -7,7 +7,7 @@ The owner alone says who is protected, what each column holds and what may be as
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -82,6 +82,10 @@ class Contract(Frozen):
         RowsPerUnit | None, Field(description="how several rows of a unit become one when data are admitted")
     ] = None
     public: Annotated[tuple[Name, ...], Field(description="columns that anybody may know of anybody")]
+    recorded_is_public: Annotated[
+        tuple[Name, ...],
+        Field(description="columns of which anybody may know whether they hold a value; rows without may be left out"),
+    ] = ()
     caps: Annotated[dict[Level, PrivacyCost], Field(min_length=1)]
     accounting: Accounting = Accounting.concentrated
     estimators: Annotated[
@@ -109,7 +113,7 @@ class Contract(Frozen):
                 raise ValueError(f"the cap of level '{level}': delta must be below 1")
         return caps
 
-    @field_validator("public", "estimators", "guarantees", "unbounded_halves")
+    @field_validator("public", "recorded_is_public", "estimators", "guarantees", "unbounded_halves")
     @classmethod
     def _once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
         twice = sorted({str(value) for value in values if values.count(value) > 1})
@@ -167,12 +171,23 @@ class Contract(Frozen):
         """The columns that a study can name: as declared, or what becomes of them where rows are reduced to one."""
         return offered(self.rows, self.columns)
 
+    def unspeakable(self, required: Iterable[str]) -> str | None:
+        """The first column without whose value rows were left out though that would tell of people; None: none.
+
+        n is printed exactly before any grant, so of sensitive data it may depend on ids and on nothing else, unless the
+        owner wrote that having a value is public.
+        """
+        if self.data_class is not DataClass.sensitive:
+            return None
+        known = (self.unit, *self.recorded_is_public)
+        return next((name for name in required if name not in known), None)
+
     @property
     def digest(self) -> str:
         """SHA-256 over what the contract declares: not the ledger's identity, nor when somebody is told."""
         # A contract of one row per unit has the digest that it had before `rows` could be declared.
-        # So has one that leaves no range open.
-        later = {key for key in ("rows", "open_ranges") if not getattr(self, key)}
+        # So has one that leaves no range open, or lets no row be left out.
+        later = {key for key in ("rows", "open_ranges", "recorded_is_public") if not getattr(self, key)}
         text = self.model_dump_json(exclude={"ledger", "warn_below", *later})
         return hashlib.sha256(text.encode()).hexdigest()
 

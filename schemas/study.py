@@ -29,6 +29,8 @@ SLUG = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,119}")
 Slug = Annotated[str, Field(max_length=80, pattern=f"^{SLUG.pattern}$")]
 
 
+# What a study says of units without a treatment or an outcome.
+UNRECORDED = ("missing_treatment", "missing_outcome")
 UNPROTECTED = {
     Level.sample: (),
     Level.label: ("every covariate and the treatment of every unit: public by declaration, no noise covers them",),
@@ -60,6 +62,30 @@ class Missing(StrEnum):
 
     refuse = "refuse"
     indicator = "indicator"
+
+
+class MissingOutcome(StrEnum):
+    """Refuse a unit without an outcome, or count it with the middle or an end of the outcome's declared range.
+
+    The value is public, so a unit stays one bounded row and n says nothing of outcomes.
+    """
+
+    refuse = "refuse"
+    middle = "middle"
+    low = "lower"
+    high = "upper"
+
+    @property
+    def scaled(self) -> float | None:
+        """The value on the scale on which the declared range is [-1, 1]; None: such units are refused."""
+        return {"middle": 0.0, "lower": -1.0, "upper": 1.0}.get(self.value)
+
+
+class MissingTreatment(StrEnum):
+    """Refuse a unit without a treatment, or count it in the control (reference) arm: not recorded as treated."""
+
+    refuse = "refuse"
+    control = "control"
 
 
 class Others(StrEnum):
@@ -306,6 +332,10 @@ class Study(Frozen):
         document: dict[str, Any] = json.loads(
             self.model_dump_json(exclude={"data": {"path"}, "purpose": True, "execution": True, "choice": True})
         )
+        # A study that refuses them has the digest that it had before it could say anything else.
+        for key in UNRECORDED:
+            if document.get(key) == "refuse":
+                del document[key]
         return document
 
     @property
@@ -350,6 +380,32 @@ def specification_digest(specification: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def unrecorded_words(specification: Mapping[str, Any]) -> tuple[str, ...]:
+    """Say what units without a treatment or an outcome count as, and how far that may move an answer.
+
+    Of two arms whose shares without an outcome are m1 and m0, each arm's mean moves by at most its share times the
+    distance from the declared value to the far end of the range (``docs/guarantees.md``).
+    """
+    told = []
+    if specification.get("missing_treatment") == MissingTreatment.control:
+        name = specification["treatment"]
+        told.append(f"units without '{name}' count as controls: the answer is of being recorded as treated")
+    end = specification.get("missing_outcome") or MissingOutcome.refuse
+    if end == MissingOutcome.refuse:
+        return tuple(told)
+    outcomes = specification["outcomes"] if "outcomes" in specification else [specification["outcome"]]
+    for one in outcomes:
+        lower, upper = one["lower"], one["upper"]
+        value = {"middle": lower + (upper - lower) / 2, "lower": lower, "upper": upper}[end]
+        far = max(upper - value, value - lower)
+        where = "the middle" if end == MissingOutcome.middle else f"the {end} end"
+        told.append(
+            f"units without '{one['name']}' count with {value:.6g}, {where} of its declared range; if shares m1 of the "
+            f"treated and m0 of the controls have none, the answer may be off by (m1 + m0) times {far:.6g}"
+        )
+    return tuple(told)
+
+
 def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a specification that is the same at every site: without what each owner's contract alone declares.
 
@@ -392,6 +448,8 @@ class EffectStudy(Study):
     outcome: Outcome
     covariates: Annotated[dict[Name, Covariate], Field(min_length=1)]
     missing: Missing = Missing.refuse
+    missing_treatment: MissingTreatment = MissingTreatment.refuse
+    missing_outcome: MissingOutcome = MissingOutcome.refuse
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
 
@@ -411,23 +469,24 @@ class EffectStudy(Study):
 
     @property
     def roles(self) -> dict[str, Column]:
-        """Unit, treatment and outcome without nulls; covariates as declared."""
+        """Unit without nulls; treatment and outcome without, unless the study counts them; covariates as declared."""
         outcome = Holds.number if self.outcome.codes is None else Holds.binary
+        arm, event = (
+            Nulls.never if one == "refuse" else Nulls.welcome for one in (self.missing_treatment, self.missing_outcome)
+        )
         roles = {
             self.data.unit: Column(holds=Holds.unit),
-            self.treatment: Column(holds=Holds.binary, codes=self.treatment_codes.pair),
-            self.outcome.name: Column(holds=outcome, codes=(self.outcome.codes or ZERO_ONE).pair),
+            self.treatment: Column(holds=Holds.binary, codes=self.treatment_codes.pair, nulls=arm),
+            self.outcome.name: Column(holds=outcome, codes=(self.outcome.codes or ZERO_ONE).pair, nulls=event),
         }
         for name, covariate in self.covariates.items():
-            nulls = Nulls.welcome if self.indicated(name) else Nulls.undeclared
+            may = Nulls.welcome if self.indicated(name) else Nulls.undeclared
             if isinstance(covariate, CategoricalCovariate):
-                roles[name] = Column(
-                    holds=Holds.level, levels=covariate.levels, nulls=nulls, admitted=covariate.admitted
-                )
+                roles[name] = Column(holds=Holds.level, levels=covariate.levels, nulls=may, admitted=covariate.admitted)
             elif covariate.codes is not None:
-                roles[name] = Column(holds=Holds.binary, codes=covariate.codes.pair, nulls=nulls)
+                roles[name] = Column(holds=Holds.binary, codes=covariate.codes.pair, nulls=may)
             else:
-                roles[name] = Column(holds=Holds.number, nulls=nulls)
+                roles[name] = Column(holds=Holds.number, nulls=may)
         return roles
 
     @property

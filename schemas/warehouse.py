@@ -220,6 +220,7 @@ class Manifest(Frozen):
     last: str
     columns: dict[str, Kind]
     blocks: tuple[ExtractedBlock, ...]
+    required: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from causalveil.tasks.machine.spreadsheet import harmless_row
 from causalveil.tasks.machine.write import write_whole
 
 if TYPE_CHECKING:
@@ -60,9 +61,10 @@ def write_table(path: Path, rows: Sequence[Row]) -> None:
         StudyError: the file cannot be written.
     """
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+    told = [harmless_row(row) for row in rows]
+    writer = csv.DictWriter(text, list(told[0]) if told else [], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows(told)
     write_whole(path, text.getvalue())
 
 

@@ -19,6 +19,7 @@ from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.oversight.desk import Desk, DeskDataset, DeskRun
 from causalveil.schemas.privacy import Level
+from causalveil.tasks.machine.spreadsheet import csv_text
 from causalveil.tasks.machine.write import PUBLIC, whole_file, write_whole
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.outlook.desk import desk_of
@@ -41,8 +42,6 @@ CHARGE_COLUMNS = (
     *("epsilon", "delta"),
 )
 REFUSAL_COLUMNS = ("dataset", "run_id", "study", "purpose", "epsilon", "delta", "actor", "host", "at", "why")
-# Text that a spreadsheet would take for a formula.
-FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 PERSON = "TO BE WRITTEN BY A PERSON"
 UNITS = {
     Level.sample: "the whole record of one unit",
@@ -146,12 +145,7 @@ def _table(path: Path, frame: pl.DataFrame, form: ExportFormat) -> Path:
     if form is ExportFormat.parquet:
         frame.write_parquet(content)
     else:
-        text = [name for name, kind in frame.schema.items() if kind == pl.String]
-        harmless = [
-            pl.when(pl.col(name).str.slice(0, 1).is_in(FORMULAS)).then("'" + pl.col(name)).otherwise(name).alias(name)
-            for name in text
-        ]
-        frame.with_columns(harmless).write_csv(content)
+        content.write(csv_text(frame).encode())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path, mode=PUBLIC) as stream:

@@ -21,6 +21,7 @@ from causalveil.tasks.admission.kept import (
     scratch_name,
 )
 from causalveil.tasks.admission.stages import admit_stage
+from causalveil.tasks.enclave.manifest import refuse_telling_losses
 from causalveil.tasks.enclave.partitions import list_partitions
 from causalveil.tasks.machine.scratch import open_scratch
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
@@ -89,6 +90,7 @@ def hold(contract: Contract, folder: Path, layout: Layout, ledger: Ledger, stage
 
 
 def _look(contract: Contract, folder: Path, stage: Engine) -> Admission:
+    refuse_telling_losses(contract, folder)
     layout = list_partitions(folder, None if contract.blocks is None else contract.blocks.key)
     with open_scratch(scratch_name(contract.dataset)) as scratch:
         return stage(admit_stage, contract, folder, layout, scratch, reduced_root(contract.dataset))

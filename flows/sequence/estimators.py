@@ -25,7 +25,7 @@ from causalveil.schemas.estimators.protocols import (
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Charge
-from causalveil.schemas.study import Study
+from causalveil.schemas.study import Study, unrecorded_words
 from causalveil.tasks.inference.public_people import PublicPeople
 
 S = TypeVar("S", bound=Study)
@@ -214,11 +214,13 @@ def estimator_of(study: S) -> Estimator[S]:
 def warnings_of(study: Study, sizes: Sizes) -> tuple[str, ...]:
     """What `plan` warns of, also in the release: of public facts alone and of the planner's own stand-in population.
 
-    None where the planner has no numbers for such a study.
+    What units without a treatment or an outcome count as comes first. The planner adds nothing where it has no numbers
+    for such a study.
     """
     from causalveil.tasks.inference.people import assumed
 
+    told = unrecorded_words(study.specification())
     try:
-        return estimator_of(study).warnings(study, sizes, assumed(study, StandIn()))
+        return (*told, *estimator_of(study).warnings(study, sizes, assumed(study, StandIn())))
     except CausalveilError:
-        return ()
+        return told

@@ -161,4 +161,5 @@ def write_into(folder: Path, found: RangesFound) -> Path:
     lines[start:end] = block
     place = columns + 1 if columns < start else columns + 1 + len(block) - (end - start)
     lines[place:place] = [f"  {line}  # found privately by run {found.run_id}" for line in new]
-    return write_whole(path, "\n".join(lines) + "\n")
+    # A contract that its owner keeps from others stays so.
+    return write_whole(path, "\n".join(lines) + "\n", private=not path.stat().st_mode & 0o077)

@@ -10,7 +10,7 @@ from typing import Any
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.sequence.warehouse import fill
-from causalveil.schemas.contract import CONTRACT_FILE
+from causalveil.schemas.contract import CONTRACT_FILE, DataClass
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.warehouse import CsvFiles, Manifest, Warehouse
 from causalveil.tasks.machine.write import write_whole
@@ -102,7 +102,8 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     except OSError as problem:
         raise StudyError(f"{folder}: cannot be made ({type(problem).__name__}); give another folder by --out") from None
     for name, text in ((CONTRACT_FILE, drafted.contract), (STUDY_FILE, drafted.study), (SOURCE_FILE, drafted.source)):
-        write_whole(folder / name, text)
+        # A draft of sensitive data holds words that were read off them: spellings, codes, words for no value.
+        write_whole(folder / name, text, private=wishes.data_class is DataClass.sensitive)
     manifest = None
     if not isinstance(seen.sample.source, Warehouse):
         manifest = fill(folder / SOURCE_FILE, stage)

@@ -35,7 +35,7 @@ from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.admission.kept import kept_admission
 from causalveil.tasks.enclave.contents import CONTENTS_LABEL, contents_digest
 from causalveil.tasks.enclave.enclave import FileEnclave
-from causalveil.tasks.enclave.manifest import check_manifest
+from causalveil.tasks.enclave.manifest import check_manifest, refuse_telling_losses
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.segments import segment_count
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -164,6 +164,8 @@ def known_units(study: Study, folder: Path) -> int | None:
         DataError: partitions cannot be read.
     """
     contract = find_contract(folder)
+    if contract is not None:
+        refuse_telling_losses(contract, folder)
     layout = read_layout(study, folder)
     if contract is None or contract.rows is None:
         return layout.units
@@ -221,6 +223,7 @@ def prepare(loaded: Loaded, *, simulate: bool) -> Asked:
     """
     study, folder, contract = loaded.study, loaded.folder, loaded.contract
     check_allowed(contract, study, simulate=simulate)
+    refuse_telling_losses(contract, folder)
     if simulate:
         contract = contract.for_simulation
     layout = read_layout(study, folder)

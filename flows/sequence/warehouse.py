@@ -14,6 +14,7 @@ from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import CONTRACT_FILE, load_contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.warehouse import Manifest, Source, Warehouse, load_source
+from causalveil.tasks.enclave.manifest import refuse_telling
 from causalveil.tasks.machine.progress import in_steps
 from causalveil.tasks.warehouse import blocks as warehouse_blocks
 from causalveil.tasks.warehouse.intervals import intervals
@@ -43,6 +44,7 @@ def fill(path: Path, stage: Engine) -> Manifest:
     """Fill the folder that the source names with what it lacks, and admit nothing.
 
     Raises:
+        ContractError: rows of sensitive data would be left out for what stands in them.
         StudyError: the source file is wrong, names no credential that is there, or fills another dataset's folder.
         DataError: the source's schema drifted, or the folder holds something else.
         CausalveilError: the source cannot be read, or the folder not be written.
@@ -52,8 +54,10 @@ def fill(path: Path, stage: Engine) -> Manifest:
     url = warehouse_url(source)
     blocks = intervals(source.key, datetime.now(UTC).date())
     with warehouse_blocks.extracting(folder):
-        contract = folder / CONTRACT_FILE
-        warehouse_blocks.check_dataset(source, load_contract(contract).dataset if contract.exists() else None)
+        contract = load_contract(folder / CONTRACT_FILE) if (folder / CONTRACT_FILE).exists() else None
+        warehouse_blocks.check_dataset(source, None if contract is None else contract.dataset)
+        if contract is not None:
+            refuse_telling(contract, source.required)
         stage(warehouse_blocks.probe_stage, source, place, url)
         taken = tuple(
             stage(warehouse_blocks.extract_stage, source, place, url, folder, block)

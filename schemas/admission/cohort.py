@@ -43,7 +43,11 @@ class Rule(StrEnum):
     integer_level_type = "must be an integer column, since its declared levels are integers"
     same_type = "has another type than in the first partition; write all partitions with one schema"
     null = "holds nulls"
-    null_covariate = "holds nulls; fill them, or declare 'nulls: indicator' in the contract"
+    null_covariate = "holds nulls; fill them, or let the contract say by 'nulls' that it may hold them"
+    null_code = (
+        "holds nulls; fill them, or let the contract say by 'nulls' that it may hold them, and a study whose treatment "
+        "it is by 'missing_treatment' what they count as"
+    )
     finite = "holds NaN or infinity; write missing values as nulls"
     level = "holds a value that is not among its declared levels"
     binary = "must hold 0 and 1 only"
@@ -52,8 +56,11 @@ class Rule(StrEnum):
     unique_in_block = "names a unit twice in a block; each unit has one row in a block"
 
 
-# What a null breaks, by whether the column may hold one.
-_NO_NULLS = {Nulls.never: Rule.null, Nulls.undeclared: Rule.null_covariate}
+def _no_nulls(role: Column) -> Rule:
+    """What a null breaks, in words that say what may be done about it."""
+    if role.nulls is Nulls.never:
+        return Rule.null
+    return Rule.null_code if role.holds is Holds.binary else Rule.null_covariate
 
 
 Roles = Mapping[str, Column]
@@ -75,7 +82,7 @@ def contract_roles(contract: Contract) -> dict[str, Column]:
         else:
             roles[name] = Column(holds=Holds.number, nulls=nulls)
     if contract.rows is not None and contract.rows.order is not None:
-        roles.setdefault(contract.rows.order, Column(holds=Holds.order))
+        roles.setdefault(contract.rows.order, Column(holds=Holds.order, nulls=Nulls.welcome))
     return roles
 
 
@@ -110,8 +117,8 @@ def cohort_schema(roles: Roles, types: Types) -> pa.DataFrameSchema:
 def row_rules(role: Column, dtype: pl.DataType | None) -> dict[Rule, Breaks]:
     """The rules that each row of a column of this type is held to, with the expression of the rows that break them."""
     rules: dict[Rule, Breaks] = {}
-    if role.nulls in _NO_NULLS:
-        rules[_NO_NULLS[role.nulls]] = lambda values: values.is_null()
+    if role.nulls is not Nulls.welcome:
+        rules[_no_nulls(role)] = lambda values: values.is_null()
     match role.holds:
         case Holds.unit:
             pass

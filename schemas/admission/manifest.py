@@ -28,6 +28,7 @@ _NOT_OF_ROWS = {
     "ledger",
     "data_class",
     "public",
+    "recorded_is_public",
     "caps",
     "accounting",
     "estimators",

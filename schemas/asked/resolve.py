@@ -27,7 +27,7 @@ from causalveil.schemas.execution import Execution
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import ProtocolStudy, Subgroups
 from causalveil.schemas.studies import STUDIES
-from causalveil.schemas.study import EffectStudy, Missing, Others, Study
+from causalveil.schemas.study import UNRECORDED, EffectStudy, Missing, Others, Study
 
 # Stands for the unit where no contract is at hand, as when a study is planned or pooled.
 UNKNOWN_UNIT = "(the contract's unit)"
@@ -117,6 +117,7 @@ def asks_for(asked: StudyFile, study: Study) -> bool:
     effect = (asked.treatment, asked.missing or Missing.refuse, asked.estimand, asked.confidence)
     return (
         effect == (study.treatment, study.missing, study.estimand, study.confidence)
+        and _unrecorded(asked) == {key: getattr(study, key) for key in UNRECORDED}
         and asked.covariates.keys() == study.covariates.keys()
         and _within(asked.outcome, study.outcome)
         and all(_within(one, study.covariates[name]) for name, one in asked.covariates.items())
@@ -128,6 +129,7 @@ def _asks_for_protocol(asked: ProtocolStudyFile, study: ProtocolStudy) -> bool:
     groups, arms = asked.subgroups, asked.arms
     return (
         said == (study.treatment, study.missing, study.estimand, study.confidence, study.gates)
+        and _unrecorded(asked) == {key: getattr(study, key) for key in UNRECORDED}
         and len(asked.outcomes) == len(study.outcomes)
         and all(_within(one, other) for one, other in zip(asked.outcomes, study.outcomes, strict=True))
         and asked.covariates.keys() == study.covariates.keys()
@@ -139,6 +141,11 @@ def _asks_for_protocol(asked: ProtocolStudyFile, study: ProtocolStudy) -> bool:
         and (arms is None or study.arms is None or arms.reference == study.arms.reference)
         and (arms is None or study.arms is None or arms.levels in (None, study.arms.levels))
     )
+
+
+def _unrecorded(asked: EffectStudyFile | ProtocolStudyFile) -> dict[str, str]:
+    """What a study says of units without a treatment or an outcome; where it says nothing, they are refused."""
+    return {key: getattr(asked, key) or "refuse" for key in UNRECORDED}
 
 
 def _levels_of(groups: Subgroups) -> tuple[str | int, ...] | None:
@@ -167,6 +174,7 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
     document: dict[str, Any] = {
         "treatment": asked.treatment,
         "missing": asked.missing or Missing.refuse,
+        **_unrecorded(asked),
         "estimand": asked.estimand,
         "confidence": asked.confidence,
     }
@@ -178,12 +186,13 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
             f"'treatment': column '{asked.treatment}' is no pair of codes in the contract; a treatment is declared as "
             "{codes: {control: 0, treated: 1}}"
         )
-    _no_nulls(column, "treatment", asked.treatment, problems)
+    _nulls_counted(column, "treatment", asked.treatment, asked, problems)
     outcome = asked.outcome
     number = _number(outcome.name, "outcome", outcome, contract, problems)
     number.pop("nulls", None)
     number.pop("scale", None)
-    _no_nulls(None if contract is None else contract.offered.get(outcome.name), "outcome", outcome.name, problems)
+    declared = None if contract is None else contract.offered.get(outcome.name)
+    _nulls_counted(declared, "outcome", outcome.name, asked, problems)
     document["outcome"] = {"name": outcome.name, **number}
     document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
     if asked.missing is Missing.refuse and contract is not None:
@@ -200,9 +209,9 @@ def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Pro
     """Treatment, arms, outcomes, subgroups and covariates in full."""
     document: dict[str, Any] = {
         key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "gates")
-    } | {"missing": asked.missing or Missing.refuse}
+    } | {"missing": asked.missing or Missing.refuse, **_unrecorded(asked)}
     column = _declared(asked.treatment, "treatment", contract, problems)
-    _no_nulls(column, "treatment", asked.treatment, problems)
+    _nulls_counted(column, "treatment", asked.treatment, asked, problems)
     if asked.arms is not None:
         document["arms"] = {"reference": asked.arms.reference, "levels": _arm_levels(asked, column, problems)}
     elif isinstance(column, CodesColumn):
@@ -217,7 +226,8 @@ def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Pro
         number = _number(one.name, f"outcomes.{place + 1}", one, contract, problems)
         number.pop("nulls", None)
         number.pop("scale", None)
-        _no_nulls(None if contract is None else contract.offered.get(one.name), "outcomes", one.name, problems)
+        found = None if contract is None else contract.offered.get(one.name)
+        _nulls_counted(found, "outcomes", one.name, asked, problems)
         document["outcomes"].append({"name": one.name, "role": one.role, "importance": one.importance, **number})
     if asked.subgroups is not None:
         levels = AskedCovariate(levels=asked.subgroups.levels)
@@ -272,9 +282,20 @@ def _declared(name: str, place: str, contract: Contract | None, problems: Proble
     return contract.offered[name]
 
 
-def _no_nulls(column: Declared | None, place: str, name: str, problems: Problems) -> None:
-    if column is not None and column.nulls is Missing.indicator:
-        problems.append(f"'{place}': column '{name}' may hold nulls; only a covariate can")
+# By the place of a column in a study: how the study says what its nulls count as.
+_COUNTED = {
+    "treatment": ("missing_treatment", "'missing_treatment: control' (not recorded as treated)"),
+    "outcome": ("missing_outcome", "'missing_outcome: middle' (of its declared range), 'lower' or 'upper'"),
+}
+
+
+def _nulls_counted(
+    column: Declared | None, place: str, name: str, asked: EffectStudyFile | ProtocolStudyFile, problems: Problems
+) -> None:
+    """Ask for what a treatment or an outcome that may be null counts as: nobody's row is left out for it."""
+    key, says = _COUNTED[place.removesuffix("s")]
+    if column is not None and column.nulls is Missing.indicator and _unrecorded(asked)[key] == "refuse":
+        problems.append(f"'{place}': column '{name}' may hold nulls; say what they count as: {says}")
 
 
 def _number(name: str, place: str, asked: Clipping, contract: Contract | None, problems: Problems) -> dict[str, Any]:

@@ -28,6 +28,8 @@ from causalveil.schemas.study import (
     Finite,
     Levels,
     Missing,
+    MissingOutcome,
+    MissingTreatment,
     Name,
     PrivacyRequest,
     Select,
@@ -139,6 +141,14 @@ def _listed(value: Any) -> Any:
     return value
 
 
+CountedAs = Annotated[
+    MissingTreatment, Field(description="what units without a treatment count as, where the contract lets it be null")
+]
+ImputedAs = Annotated[
+    MissingOutcome, Field(description="what units without an outcome count with, where the contract lets it be null")
+]
+
+
 class EffectStudyFile(StudyFile):
     """Asks for the effect of a treatment on an outcome. ``missing: indicator`` adds one to every covariate."""
 
@@ -151,6 +161,8 @@ class EffectStudyFile(StudyFile):
         BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
     ]
     missing: Missing | None = None
+    missing_treatment: CountedAs | None = None
+    missing_outcome: ImputedAs | None = None
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
 
@@ -191,6 +203,8 @@ class ProtocolStudyFile(StudyFile):
         BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
     ]
     missing: Missing | None = None
+    missing_treatment: CountedAs | None = None
+    missing_outcome: ImputedAs | None = None
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
     gates: Gates | None = None

@@ -16,7 +16,7 @@ from pydantic import Field
 from causalveil.schemas.asked.numbers import sane_range
 from causalveil.schemas.declared.columns import CodesColumn, Declared, LevelsColumn, NumberColumn
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import Missing, Name
+from causalveil.schemas.study import Name
 
 
 class Keep(StrEnum):
@@ -45,7 +45,11 @@ _OF_CODES = (*_OF_ORDER, Aggregate.sum, Aggregate.mean, Aggregate.any, Aggregate
 
 
 class RowsPerUnit(Frozen):
-    """``at_most`` rows of a unit count, from one end of the order; columns without an aggregate are that end's row."""
+    """``at_most`` rows of a unit count, from one end of the order; columns without an aggregate are that end's row.
+
+    Rows without a value of ``order`` stand at the other end: they count only where a unit has no others. To leave them
+    out would drop units for what stands in their rows.
+    """
 
     at_most: Annotated[int | None, Field(ge=1, le=10_000)] = None
     keep: Keep = Keep.last
@@ -88,8 +92,6 @@ class RowsPerUnit(Frozen):
             raise ValueError(
                 "'rows.order' is the unit, which is the same in all rows of a unit; name a date or a number"
             )
-        if self.order is not None and self.order in columns and columns[self.order].nulls is Missing.indicator:
-            raise ValueError(f"'rows.order': column '{self.order}' may hold nulls, which have no place in an order")
         if self.order is None:
             by_order = [name for name in columns if self.aggregate(name) in _OF_ORDER]
             if self.at_most is not None or by_order:

@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.study import (
+    UNRECORDED,
     ZERO_ONE,
     CategoricalCovariate,
     Code,
@@ -27,6 +28,8 @@ from causalveil.schemas.study import (
     Finite,
     Levels,
     Missing,
+    MissingOutcome,
+    MissingTreatment,
     Name,
     NumericCovariate,
     Outcome,
@@ -152,6 +155,8 @@ class ProtocolStudy(Study):
     subgroups: Subgroups | None = None
     covariates: Annotated[dict[Name, Covariate], Field(min_length=1)]
     missing: Missing = Missing.refuse
+    missing_treatment: MissingTreatment = MissingTreatment.refuse
+    missing_outcome: MissingOutcome = MissingOutcome.refuse
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
     gates: Gates | None = None
@@ -192,6 +197,7 @@ class ProtocolStudy(Study):
         """The study of each outcome by itself, with arms of two codes: what an estimator's own code speaks of."""
         shared = {key: getattr(self, key) for key in ("name", "data", "estimator", "privacy", "execution", "treatment")}
         shared |= {key: getattr(self, key) for key in ("covariates", "missing", "estimand", "confidence")}
+        shared |= {key: getattr(self, key) for key in UNRECORDED}
         return tuple(
             self.SINGLE(
                 kind="effect",
@@ -242,7 +248,8 @@ class ProtocolStudy(Study):
             roles |= question.roles
         if self.arms is not None:
             levels = self.arms.levels
-            roles[self.treatment] = Column(holds=Holds.level, levels=levels, admitted=levels)
+            nulls = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
+            roles[self.treatment] = Column(holds=Holds.level, levels=levels, admitted=levels, nulls=nulls)
         if self.subgroups is not None:
             column = self.subgroups.column
             nulls = Nulls.welcome if column.nulls is Missing.indicator else Nulls.never

@@ -23,6 +23,7 @@ from causalveil.tasks.enclave.normalise import (
     columns,
     hashed_order,
     level_codes,
+    nulls_as_reference,
     scaled_outcome,
     write_covariates,
     write_segments,
@@ -114,6 +115,7 @@ def arms_of(study: ProtocolStudy, series: pl.Series) -> ByteArray:
         kind = pl.String() if isinstance(levels[0], str) else pl.Int64()
         table = {level: place for place, level in enumerate(levels)}
         arms = series.cast(kind, strict=False).replace_strict(table, default=None, return_dtype=pl.UInt8)
+    arms = nulls_as_reference(study.missing_treatment, series, arms)
     if arms.null_count():
         raise DataError(f"column '{study.treatment}' holds something that is none of its arms")
     found: ByteArray = arms.to_numpy()

@@ -6,10 +6,12 @@ where it costs nothing. A folder without a manifest was filled by hand and is ch
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from causalveil.schemas.errors import DataError
+from causalveil.schemas.contract import CONTRACT_FILE, Contract
+from causalveil.schemas.errors import ContractError, DataError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.readings import Kind
 from causalveil.schemas.study import Study
@@ -43,6 +45,31 @@ def check_manifest(study: Study, folder: Path, layout: Layout) -> Manifest | Non
                     f"{partition.path}: column '{name}' is not the {kind} that the manifest says; extract again"
                 )
     return manifest
+
+
+def refuse_telling_losses(contract: Contract, folder: Path) -> None:
+    """Refuse sensitive data whose extract left rows out for what stood in them: n would tell of it.
+
+    Raises:
+        ContractError: says which column, and what the owner can do.
+    """
+    manifest = load_manifest(folder)
+    refuse_telling(contract, () if manifest is None else manifest.required)
+
+
+def refuse_telling(contract: Contract, required: Iterable[str]) -> None:
+    """Refuse a source that leaves out sensitive rows without a value in a column of which nobody may know that.
+
+    Raises:
+        ContractError: as :func:`refuse_telling_losses`.
+    """
+    name = contract.unspeakable(required)
+    if name is not None:
+        raise ContractError(
+            f"rows without '{name}' are left out of sensitive data, so the number of units would tell who has none; "
+            f"take '{name}' out of 'required' in source.yaml and extract anew, or write 'recorded_is_public: [{name}]' "
+            f"into {CONTRACT_FILE} if anybody may know it"
+        )
 
 
 def _check_column(study: Study, manifest: Manifest, name: str) -> None:

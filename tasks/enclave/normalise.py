@@ -30,6 +30,7 @@ from causalveil.schemas.study import (
     CategoricalCovariate,
     Codes,
     EffectStudy,
+    MissingTreatment,
     NumericCovariate,
     Others,
     Study,
@@ -153,14 +154,38 @@ def encode(
 def scaled_outcome(study: EffectStudy, outcome: pl.Series) -> FloatArray:
     """u = (clip(y) - middle) / (B / 2), shape (n,), never outside [-1, 1].
 
+    Who has no outcome counts with the value that the study declares for that, exactly.
+
     Raises:
-        DataError: nulls or NaN.
+        DataError: NaN, or nulls that the study says nothing of.
     """
-    if outcome.null_count():
+    counted = study.missing_outcome.scaled
+    if outcome.null_count() and counted is None:
         raise DataError(f"column '{outcome.name}' holds nulls")
     values = _floats(_numbers(outcome, study.outcome.codes)).copy()
     rescale(values, study.outcome, 1.0, out=values)
+    if outcome.null_count():
+        values[outcome.is_null().to_numpy()] = counted
     return values
+
+
+def arm_of(study: EffectStudy, series: pl.Series) -> pl.Series:
+    """0 for control and 1 for treated, as UInt8; nulls are controls if the study says so.
+
+    Raises:
+        DataError: a value that is neither code, or nulls that the study says nothing of.
+    """
+    arms = nulls_as_reference(study.missing_treatment, series, binary(series, study.treatment_codes))
+    if arms.null_count():
+        raise DataError(f"column '{study.treatment}' holds something that is not one of its two codes")
+    return arms
+
+
+def nulls_as_reference(missing: MissingTreatment, series: pl.Series, arms: pl.Series) -> pl.Series:
+    """Put who has no treatment into arm 0, if so declared. A value that is no code stays null."""
+    if missing is MissingTreatment.refuse or not series.null_count():
+        return arms
+    return pl.select(pl.when(series.is_null()).then(pl.lit(0, pl.UInt8)).otherwise(arms)).to_series()
 
 
 def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
@@ -171,10 +196,7 @@ def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, k
     """
     frame = segment.frame
     order = hashed_order(frame[study.data.unit], place, key)
-    treatment = binary(frame[study.treatment], study.treatment_codes)
-    if treatment.null_count():
-        raise DataError(f"column '{study.treatment}' holds something that is not one of its two codes")
-    save_array(place / "t.npy", treatment.to_numpy().take(order))
+    save_array(place / "t.npy", arm_of(study, frame[study.treatment]).to_numpy().take(order))
     save_array(place / "u.npy", scaled_outcome(study, frame[study.outcome.name]).take(order))
     write_covariates(study, columns(study, frame), order, place / "x.npy")
 

@@ -15,7 +15,7 @@ import polars as pl
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.enclave.normalise import binary, columns, encode
+from causalveil.tasks.enclave.normalise import arm_of, columns, encode
 from causalveil.tasks.enclave.partitions import arrow_frame, parquet_errors, unreadable
 from causalveil.tasks.enclave.rows import Rows
 
@@ -59,9 +59,7 @@ def public_rows(study: EffectStudy, folder: Path, layout: Layout, most: int) -> 
 
 
 def _rows_of(study: EffectStudy, frame: pl.DataFrame) -> Rows:
-    treated = binary(frame[study.treatment], study.treatment_codes)
-    if treated.null_count():
-        raise DataError(f"column '{study.treatment}' holds something that is not one of its two codes")
+    treated = arm_of(study, frame[study.treatment])
     x = encode(study, columns(study, frame), slice(0, frame.height))
     return Rows(x, treated.to_numpy(), np.zeros(frame.height))
 

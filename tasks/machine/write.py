@@ -84,7 +84,9 @@ def make_folder_durably(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
-def write_whole(path: Path, text: str | bytes, *, taken: str | None = None, failed: str = "") -> Path:
+def write_whole(
+    path: Path, text: str | bytes, *, taken: str | None = None, failed: str = "", private: bool = False
+) -> Path:
     """Write a file that may leave the enclave; the same text again is welcome.
 
     Args:
@@ -92,6 +94,7 @@ def write_whole(path: Path, text: str | bytes, *, taken: str | None = None, fail
         text: what; text as UTF-8, line ends as they are.
         taken: what to say if anything else lies there; None: it is replaced.
         failed: what to do if nothing can be written, appended to the message.
+        private: for its user alone, whatever the umask says.
 
     Raises:
         StudyError: something else lies there, or nothing can be written.
@@ -102,7 +105,7 @@ def write_whole(path: Path, text: str | bytes, *, taken: str | None = None, fail
         if taken is not None and os.path.lexists(path) and not _holds(path, content):
             problem = taken
         else:
-            with whole_file(path, mode=PUBLIC) as stream:
+            with whole_file(path, mode=PRIVATE if private else PUBLIC) as stream:
                 stream.write(content)
     except OSError as error:
         problem = f"cannot be written ({type(error).__name__})" + (f"; {failed}" if failed else "")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.release import ProtocolRelease
+from causalveil.tasks.machine.spreadsheet import csv_text
 from causalveil.tasks.machine.write import write_whole
 
 if TYPE_CHECKING:
@@ -45,5 +46,5 @@ def write_tables(folder: Path, release: ProtocolRelease) -> None:
     """
     frame, parquet = frame_of(release), BytesIO()
     frame.write_parquet(parquet)
-    write_whole(folder / "answers.csv", frame.write_csv())
+    write_whole(folder / "answers.csv", csv_text(frame))
     write_whole(folder / "answers.parquet", parquet.getvalue())

@@ -82,10 +82,12 @@ def _in_order(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mappin
     """
     keys = [unit] if rows.order is None else [unit, rows.order]
     frame = frame.select(list(dict.fromkeys((*keys, *columns))))
-    ordered = frame.sort(keys)
+    # Rows without a value of the order stand where they count only if a unit has no others.
+    last = rows.keep is Keep.first
+    ordered = frame.sort(keys, nulls_last=last)
     if frame.height < 2 or not ordered.select(keys).is_duplicated().any():
         return ordered
-    return frame.sort([*keys, *sorted(set(columns) - set(keys))])
+    return frame.sort([*keys, *sorted(set(columns) - set(keys))], nulls_last=last)
 
 
 def _groups(units: pl.Series) -> Groups:

@@ -71,15 +71,16 @@ def draft(
     open_levels = [name for name, value in declared.items() if value is None and name not in open_ranges]
     kept = [one for one in parts.covariates if one.name not in open_levels]
     unused = {one.name: _why_unused(one) for one in found.values() if one not in parts.usable and one != parts.unit}
-    with_nulls = {one.name for one in parts.covariates if one.nulls}
+    counted = _counted(parts, wishes)
+    with_nulls = {one.name for one in parts.covariates if one.nulls} | set(counted)
     questions = [
         f"the range of '{name}', from public knowledge: --range '{name}=LOW:HIGH', or write it into dataset.yaml"
         for name in open_ranges
     ] + [f"the levels of '{name}': --levels '{name}=A,B,C', or write them into dataset.yaml" for name in open_levels]
     return Draft(
         contract=_contract(parts, wishes, declared, open_ranges, open_levels, with_nulls, repeats),
-        study=_study(parts, wishes, kept),
-        source=_source(found, parts, wishes, source, repeats),
+        study=_study(parts, wishes, kept, counted),
+        source=_source(found, parts, wishes, source),
         assumed=tuple(f"'{one.name}': {note}" for one in found.values() if one.looks in _READ for note in one.notes),
         left_out=tuple(f"'{name}': {why}" for name, why in (unused | left_out).items()),
         questions=tuple(questions),
@@ -99,13 +100,25 @@ def _why_unused(one: Found) -> str:
     return f"it holds {one.looks}"
 
 
+def _counted(parts: Cast, wishes: Wishes) -> tuple[str, ...]:
+    """Treatment and outcome of sensitive data: who has none is counted, whether or not there is such a unit today.
+
+    If rows without them were left out, the number of units, which is printed before any grant, would tell of people.
+    """
+    if wishes.data_class is not DataClass.sensitive:
+        return ()
+    return tuple(one.name for one in (parts.treatment, parts.outcome) if one.name not in wishes.recorded)
+
+
 def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """What the contract says of a column, and notes; None where only the owner can say it."""
-    nulls = {"nulls": "indicator"} if one.nulls and one.name not in (parts.treatment.name, parts.outcome.name) else {}
+    asked = one.name in (parts.treatment.name, parts.outcome.name)
+    may = one.name in _counted(parts, wishes) if asked else bool(one.nulls)
+    nulls = {"nulls": "indicator"} if may else {}
     if one.name == parts.treatment.name:
-        return {"codes": _coded(parts.codes)}, ("who was treated",)
+        return {"codes": _coded(parts.codes)} | nulls, ("who was treated",)
     if one.name == parts.outcome.name and parts.outcome_codes is not None:
-        return {"codes": _coded(parts.outcome_codes)}, (f"{flow(parts.outcome_codes[1])} counts as 1",)
+        return {"codes": _coded(parts.outcome_codes)} | nulls, (f"{flow(parts.outcome_codes[1])} counts as 1",)
     if one.looks is Looks.binary and set(one.values) in ({0, 1}, {"yes", "no"}):
         pair = (0, 1) if set(one.values) == {0, 1} else ("no", "yes")
         return {"codes": _coded(pair)} | nulls, ()
@@ -195,6 +208,12 @@ def _contract(
         lines += comment(f"{what}: the last counts, by the order of a column. Aggregates: mean, sum, min, max, any.")
         lines.append(f"{PER_UNIT}: {{keep: last, order: {scalar(repeats.order)}}}")
     lines += ["public: []  # columns that anybody may know of anybody"]
+    if wishes.data_class is DataClass.sensitive:
+        lines += comment(
+            "Columns of which anybody may know whether a person has a value. Only then may rows without one be left "
+            "out, by `required` in source.yaml: the number of units is told before anything is asked."
+        )
+        lines.append(f"recorded_is_public: {flow(wishes.recorded)}")
     cap = "{epsilon: 2, delta: 1.0e-5}" if wishes.data_class is DataClass.sensitive else "{epsilon: 10, delta: 1.0e-4}"
     lines += [*comment("How much may be asked in all, over the life of the data."), "caps:", f"  sample: {cap}"]
     if wishes.data_class is DataClass.sensitive:
@@ -204,7 +223,7 @@ def _contract(
     return "\n".join(lines) + "\n"
 
 
-def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found]) -> str:
+def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tuple[str, ...]) -> str:
     names = [one.name for one in covariates]
     name = f"{wishes.name}-{slug(parts.outcome.name)}"[:80]
     lines = [
@@ -218,6 +237,7 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found]) -> str:
             "have changed: to adjust for it hides part of the effect."
         ),
         f"covariates: {flow(names)}",
+        *_unrecorded(parts, counted),
         "estimand: ATE",
         *comment("Public facts choose; `causalveil plan` says which and why. Drawn by lot: {name: auto, trial: true}."),
         "estimator: {name: auto}",
@@ -227,13 +247,26 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _source(
-    found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[str, Any], repeats: Repeats | None
-) -> str:
+def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:
+    """What units without a treatment or an outcome count as."""
+    lines = []
+    if parts.treatment.name in counted:
+        lines += comment("Who has no treatment counts as not treated: the answer is of being recorded as treated.")
+        lines.append("missing_treatment: control")
+    if parts.outcome.name in counted:
+        lines += comment(
+            "Who has no outcome counts with the middle of its declared range (or `lower`, `upper`), and nobody is told "
+            "how many these are. Two studies, by `lower` and by `upper`, show how much hangs on it."
+        )
+        lines.append("missing_outcome: middle")
+    return lines
+
+
+def _source(found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[str, Any]) -> str:
     taken = [one for one in found.values() if one.looks in _READ or one == parts.unit]
-    required = [one.name for one in (parts.unit, parts.treatment, parts.outcome) if one.nulls]
-    if repeats is not None and (order := found[repeats.order]).nulls:
-        required.append(order.name)
+    counted = _counted(parts, wishes)
+    needed = (parts.unit, parts.treatment, parts.outcome)
+    required = [one.name for one in needed if one.nulls and one.name not in counted]
     lines = [
         *comment("How the data are read. Drafted by `causalveil init`; `causalveil extract` reads them again."),
         f"name: {scalar(wishes.name)}",
@@ -253,7 +286,7 @@ def _source(
         )
         lines += entry(one.name, value, one.notes)
     if required:
-        lines += comment("Rows without one of these are left out: who has no outcome cannot be counted.")
+        lines += comment("Rows without a value in one of these are left out.")
         lines.append(f"required: {flow(required)}")
     return "\n".join(lines) + "\n"
 

@@ -29,6 +29,7 @@ class Wishes:
         covariates: names of columns; None: all that can be used.
         ranges: of numbers, by column.
         levels: of categories, by column.
+        recorded: columns of which anybody may know whether they hold a value: rows without may be left out.
         epsilon, delta: of the study.
     """
 
@@ -41,6 +42,7 @@ class Wishes:
     covariates: tuple[str, ...] | None = None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    recorded: tuple[str, ...] = ()
     epsilon: str = "1.0"
     delta: str = "1.0e-6"
 
@@ -105,6 +107,7 @@ def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
         StudyError: a name is no column, a range is not of numbers, or levels are none of the column's.
     """
     ranges, levels = dict[str, tuple[float, float]](), dict[str, tuple[str, ...]]()
+    recorded = tuple(_column(found, name, "--recorded-is-public").name for name in wishes.recorded)
     for name, ends in wishes.ranges.items():
         one = _column(found, name, "--range")
         if one.looks is not Looks.number:
@@ -120,7 +123,7 @@ def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
         levels[one.name] = words if one.looks is Looks.number else as_read(one, words)
         if one.looks is not Looks.number and not set(levels[one.name]) & set(map(str, one.values)):
             raise StudyError(f"--levels: no row of column '{one.name}' holds any of these; write them as the file does")
-    return replace(wishes, ranges=ranges, levels=levels)
+    return replace(wishes, ranges=ranges, levels=levels, recorded=recorded)
 
 
 def _column(found: Mapping[str, Found], name: str, option: str) -> Found:

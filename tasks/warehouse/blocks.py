@@ -164,6 +164,7 @@ def manifest_stage(
         last=intervals[-1].value,
         columns=source.kinds,
         blocks=blocks,
+        required=source.required,
     )
     problem = None
     try:

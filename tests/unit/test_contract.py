@@ -152,7 +152,6 @@ CASES: list[tuple[str, str, int | None, tuple[str, ...]]] = [
     ("review: none", "rows: {at_most: 3, order: day, keep: best}", 21, ("'first' or 'last'",)),
     ("review: none", "rows: {at_most: 3}", None, ("'rows.order' is missing", "such as a date")),
     ("review: none", "rows: {aggregates: {score: mean}}", None, ("'rows.order' is missing: column 'treated'",)),
-    ("review: none", "rows: {at_most: 3, order: weight}", None, ("'rows.order'", "may hold nulls")),
     ("review: none", "rows: {at_most: 3, order: person}", None, ("'rows.order' is the unit",)),
     ("review: none", "rows: {order: day, aggregates: {scre: mean}}", None, ("names 'scre'", "declare it there")),
     ("review: none", "rows: {order: day, aggregates: {score: sum}}", None, ("has no bound", "'rows.at_most'")),

@@ -51,6 +51,14 @@ def init(
     levels: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=A,B,C", help="the levels of a category; repeat it")
     ] = None,
+    recorded: Annotated[
+        str | None,
+        typer.Option(
+            "--recorded-is-public",
+            metavar="A,B",
+            help="of sensitive data: anybody may know who has a value here, so rows without one may be left out",
+        ),
+    ] = None,
     epsilon: Annotated[float, typer.Option(min=0.001, max=20, help="what the study may spend")] = 1.0,
     name: Annotated[str | None, typer.Option(metavar="WORD", help="of the dataset [default: the file's name]")] = None,
     table: Annotated[str | None, typer.Option(metavar="NAME", help="of a database with several tables")] = None,
@@ -89,6 +97,7 @@ def init(
         covariates=None if covariates is None else _listed(covariates),
         ranges=dict(_range(one) for one in range_ or ()),
         levels=dict(_levels(one) for one in levels or ()),
+        recorded=_listed(recorded or ""),
         epsilon=f"{epsilon:g}",
     )
     if sys.stdin.isatty() and not json_:

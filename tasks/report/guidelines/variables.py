@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from causalveil.schemas.contract import Contract
+from causalveil.schemas.study import unrecorded_words
 from causalveil.tasks.report.numbers import figure
 
 
@@ -33,12 +34,16 @@ def missing_text(spec: Mapping[str, Any]) -> str:
     covariates = spec.get("covariates") or {}
     everywhere = spec.get("missing") == "indicator"
     welcome = [name for name, one in covariates.items() if everywhere or one.get("nulls") == "indicator"]
-    if not welcome:
-        return "Nothing is missing: data with a missing value in a column of the study are not admitted."
-    return (
-        f"{', '.join(welcome)} may be missing and enter by an indicator beside a fixed value; treatment, outcome are "
-        "never missing. How many are missing is private."
-    )
+    told = [f"{one[:1].upper()}{one[1:]}." for one in unrecorded_words(spec)]
+    if welcome:
+        told.insert(0, f"{', '.join(welcome)} may be missing and enter by an indicator beside a fixed value.")
+    if not told:
+        return "Rows with a missing value in a column of the study are not admitted."
+    never = [
+        word for word, key in (("treatment", "missing_treatment"), ("outcome", "missing_outcome")) if key not in spec
+    ]
+    refused = f" Rows without {' or '.join(never)} are not admitted." if never else ""
+    return f"{' '.join(told)}{refused} How many are missing is private."
 
 
 def rows_text(contract: Contract) -> str:

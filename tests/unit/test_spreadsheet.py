@@ -1,0 +1,39 @@
+"""Text in CSV files for people stays text in a spreadsheet, and every such file is written by one function."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from causalveil.flows.papers.figures import write_table
+from causalveil.tasks.machine.spreadsheet import csv_text, harmless
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+a", "-b", "@c", "\td", "\re", "\nf", "＝g", "=HYPERLINK(1)"])
+def test_text_that_begins_as_a_formula_does_is_led_by_a_quote(text: str, tmp_path: Path) -> None:
+    frame = pl.DataFrame({text: [text, None, "plain"], "n": [-1.5, 2.0, None]})
+    found = list(csv.reader(io.StringIO(csv_text(frame), newline="")))
+    assert found == [[f"'{text}", "n"], [f"'{text}", "-1.5"], ["", "2.0"], ["plain", ""]]
+    write_table(tmp_path / "table.csv", [{text: text, "n": -1.5}])
+    assert (tmp_path / "table.csv").read_bytes().decode().lstrip('"').startswith(f"'{text}")
+
+
+def test_numbers_stay_numbers() -> None:
+    assert [harmless(one) for one in ("-1.5", "+3", "-1e-6", -2, None, "")] == ["-1.5", "+3", "-1e-6", -2, None, ""]
+
+
+def test_no_other_place_writes_csv() -> None:
+    writers = {
+        path.name
+        for floor in ("flows", "tasks", "schemas")
+        for path in (ROOT / floor).rglob("*.py")
+        if re.search(r"write_csv\(|csv\.(Dict)?[wW]riter\(", path.read_text())
+    }
+    assert writers <= {"spreadsheet.py", "figures.py"}, "write CSV by tasks/machine/spreadsheet.py"
