@@ -133,7 +133,6 @@ def test_sensitive_visits_are_admitted_by_their_owner_and_held_to_it(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"day": None}, "column 'day' holds nulls"),
         ({"score": float("nan")}, "column 'score' holds NaN"),
         ({"group": "z"}, "column 'group' holds a value that is not among its declared levels"),
     ],
