@@ -51,7 +51,7 @@ def keep_at_home(admission: Admission) -> Path:
         make_folder_durably(path.parent)
         _write(path, admission, 0o600)
     except OSError as error:
-        problem = f"{path}: cannot be written ({type(error).__name__}); make room, or set CAUSALVEIL_HOME"
+        problem = f"{path}: cannot be written ({type(error).__name__}); make room, or mend its permissions"
     if problem:
         raise CausalveilError(problem)
     return path

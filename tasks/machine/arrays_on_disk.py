@@ -96,5 +96,6 @@ def _write_at(handle: int, offset: int, view: memoryview) -> None:
 def _unwritable(failure: OSError) -> CausalveilError:
     code = errno.errorcode.get(failure.errno or 0, "OSError")
     return CausalveilError(
-        f"the scratch folder cannot be written ({code}); free some space or point CAUSALVEIL_HOME elsewhere"
+        f"the scratch folder cannot be written ({code}); free some space, or let CAUSALVEIL_SCRATCH name a folder, "
+        "still to be made, on a disk with room"
     )

@@ -29,7 +29,11 @@ def home() -> Path:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         shared = bool(folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH))
     except OSError as error:
-        problem = f"{folder}: cannot be used as state folder ({type(error).__name__}); set {HOME_VARIABLE}"
+        # A state folder elsewhere would have a site key of its own, and no ledger: a second budget for the same data.
+        problem = (
+            f"{folder}: cannot be used as state folder ({type(error).__name__}); mend its permissions, or let "
+            f"{HOME_VARIABLE} name the state folder that this account had before"
+        )
     else:
         if shared:
             problem = f"{folder}: other users may write to the state folder; run: chmod go-w '{folder}'"

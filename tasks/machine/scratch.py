@@ -28,10 +28,18 @@ def scratch_root() -> Path:
     """The folder that holds every run's scratch: the operator's, or ``scratch`` in the state folder; mode 0700.
 
     Raises:
-        CausalveilError: it is a link, or other users can open it.
+        CausalveilError: it is a link, cannot be made, or other users can open it.
     """
     root = site_settings().scratch or home() / "scratch"
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    problem = None
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        problem = (
+            f"{root}: cannot be used as scratch folder ({type(error).__name__}); let CAUSALVEIL_SCRATCH name another"
+        )
+    if problem:
+        raise CausalveilError(problem)
     if root.is_symlink() or root.stat().st_mode & 0o077:
         raise CausalveilError(f"{root}: other users can open the scratch folder; run: chmod 700 '{root}'")
     return root

@@ -5,6 +5,7 @@ Each is a file system of its own of a few megabytes, so that the system itself r
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -144,3 +145,21 @@ def test_a_full_disk_under_postgresql(
                     finish(run_id, path, out, url, crash.stored(url, run_id))
             settle(ended.total() + 1)
             record_property("summary", f"disk full under PostgreSQL: {dict(ended)}")
+
+
+@pytest.mark.timeout(600)
+def test_the_advice_of_a_full_scratch_is_true_when_followed(
+    disk: Path, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another state folder would be another ledger and a second answer of the same run."""
+    monkeypatch.setenv("CAUSALVEIL_SCRATCH", str(disk / "scratch"))
+    path, out = study(tmp_path / "study"), tmp_path / "out"
+    around = {"CAUSALVEIL_HOME": str(home), "CAUSALVEIL_SCRATCH": str(disk / "scratch")}
+    how = halted(SPLIT, lambda: fill(disk, 0), str(path), str(out), "full", around)  # type: ignore[arg-type, return-value]
+    (named,) = set(re.findall(r"CAUSALVEIL_[A-Z]+", how))
+    monkeypatch.setenv(named, str(tmp_path / "room"))
+    run_study(path, out=out, run_id="full", engine="direct")
+    monkeypatch.delenv("CAUSALVEIL_SCRATCH")
+    monkeypatch.setenv("CAUSALVEIL_HOME", str(home))
+    assert [run.state for run in open_ledger().account("small").runs] == ["finished"]
+    settle(1)
