@@ -6,31 +6,45 @@ from a Secret block and is handed to stages as a plain argument, which Prefect d
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from causalveil.flows.engine import settings
 
 settings.prepare()
 
-from prefect import flow  # noqa: E402  (settings must be in place first)
+from prefect import State, flow  # noqa: E402  (settings must be in place first)
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
+from prefect.states import Completed  # noqa: E402
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.engine import Watcher  # noqa: E402
+from causalveil.flows.engine.events import tell_late  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
 from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
-from causalveil.flows.sequence.warehouse import Extracted, extract_source  # noqa: E402
+from causalveil.flows.sequence.warehouse import Extracted, extract_source, late_line  # noqa: E402
 from causalveil.schemas.errors import CausalveilError  # noqa: E402
 from causalveil.schemas.warehouse import load_source  # noqa: E402
 
+_LOG = logging.getLogger("causalveil.flow")
+
 
 @flow(name="extract", log_prints=False, persist_result=False, validate_parameters=False)
-def extract(source: str) -> Extracted:
-    """Fill the folder that the source file names; the parameter is a path."""
+def extract(source: str) -> Extracted | State[Extracted]:
+    """Fill the folder that the source file names; the parameter is a path.
+
+    An extract that found a block without rows ends in the state ``BlocksWithoutRows``: its rows may be late.
+    """
     refuse_open_server()
     with one_at_a_time(load_source(Path(source)).dataset):
-        return guarded(extract_source, Path(source), PrefectEngine())
+        extracted = guarded(extract_source, Path(source), PrefectEngine())
+    said = late_line(extracted.manifest)
+    if said is None:
+        return extracted
+    _LOG.warning(said)
+    tell_late(extracted.manifest)
+    return Completed(name="BlocksWithoutRows", message=said, data=extracted)
 
 
 def extract_with_prefect(path: Path, watch: Watcher) -> Extracted:
@@ -44,7 +58,10 @@ def extract_with_prefect(path: Path, watch: Watcher) -> Extracted:
     failure = None
     try:
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-            return extract(str(path))
+            outcome = extract(str(path))
+            if isinstance(outcome, Extracted):
+                return outcome
+            failure = "no result"
     except CausalveilError:
         raise
     except Exception as problem:

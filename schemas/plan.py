@@ -32,8 +32,8 @@ class Layout(Frozen):
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """The blocks that the run reads, sorted."""
-        return tuple(sorted({partition.block for partition in self.partitions}))
+        """The blocks that the run reads rows of, sorted: one without rows is charged nothing."""
+        return tuple(sorted({partition.block for partition in self.partitions if partition.rows}))
 
     @property
     def digest(self) -> str:

@@ -1,8 +1,9 @@
 """source.yaml: what to take out of a warehouse, by which key, over which declared range; and the manifest of a take.
 
-The range of the key is declared and never learnt from rows: a month without rows is a partition like any other, so
-which blocks exist says nothing about the data. Credentials have no place in the file: it names an environment variable
-or a Prefect Secret block, and a URL written into it is refused as an unknown key.
+The range of the key is declared and never learnt from rows: a month without rows has a partition like any other, so
+which blocks exist says nothing about the data. It is charged nothing, and the next extract asks for it again.
+Credentials have no place in the file: it names an environment variable or a Prefect Secret block, and a URL written
+into it is refused as an unknown key.
 """
 
 from __future__ import annotations
@@ -226,6 +227,12 @@ class Manifest(Frozen):
     def rows(self) -> int:
         """Rows of all partitions."""
         return sum(block.rows for block in self.blocks)
+
+    @property
+    def late(self) -> tuple[str, ...]:
+        """The blocks without rows after the first that has some, or all of them: their rows may still be to come."""
+        began = next((index for index, block in enumerate(self.blocks) if block.rows), 0)
+        return tuple(block.block for block in self.blocks[began:] if not block.rows)
 
 
 def load_source(path: Path) -> Source:

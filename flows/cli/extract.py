@@ -24,7 +24,7 @@ def extract(
 ) -> None:
     """Take what SOURCE declares out of a warehouse into Parquet partitions; blocks that are there stay."""
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.warehouse import extract_source, target_folder
+    from causalveil.flows.sequence.warehouse import extract_source, late_line, target_folder
     from causalveil.schemas.warehouse import load_source
 
     with show.progress() as watch:
@@ -39,10 +39,12 @@ def extract(
     folder = target_folder(source, load_source(source))
     if json_:
         admitted = None if admission is None else admission.digest
-        facts = {"folder": str(folder), "rows": manifest.rows, "admitted": admitted}
+        facts = {"folder": str(folder), "rows": manifest.rows, "admitted": admitted, "late": manifest.late}
         show.document({**facts, **manifest.model_dump(mode="json")})
     else:
         _show(manifest, folder)
+        if (said := late_line(manifest)) is not None:
+            show.line(f"Late: {said}.")
         if admission is None:
             show.line("Nothing was admitted: no dataset.yaml lies there, and nothing runs without one.")
         else:

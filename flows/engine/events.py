@@ -1,4 +1,4 @@
-"""What an operator's automation may wait for: budget that runs low, and budget that refuses.
+"""What an operator's automation may wait for: budget that runs low or refuses, and a month whose rows are late.
 
 Events go to Prefect's server, so they hold declared amounts and public names alone. They are a courtesy: the ledger is
 the record, and a server that keeps no events changes nothing.
@@ -12,15 +12,22 @@ from causalveil.flows.sequence.finished import RunResult
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.ledger import BlockAccount
+from causalveil.schemas.warehouse import Manifest
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
 LOW = "causalveil.budget.low"
 REFUSED = "causalveil.budget.refused"
+LATE = "causalveil.extract.late"
 
 
 def tell_refused(contract: Contract, run_id: str, refusal: str) -> None:
     """The budget of a dataset did not suffice for a run; ``refusal`` is the ledger's own sentence."""
     _emit(REFUSED, contract.dataset, {"run": run_id, "refusal": refusal})
+
+
+def tell_late(manifest: Manifest) -> None:
+    """An extract found no rows in blocks of its range; the next one asks for them again."""
+    _emit(LATE, manifest.dataset, {"extract": manifest.name, "blocks": list(manifest.late)})
 
 
 def tell_if_low(contract: Contract, outcome: RunResult) -> None:

@@ -40,6 +40,16 @@ def extract_source(path: Path, stage: Engine) -> Extracted:
     return Extracted(manifest, admit_folder(folder, stage) if (folder / CONTRACT_FILE).exists() else None)
 
 
+def late_line(manifest: Manifest) -> str | None:
+    """Return what an operator is told of blocks that hold no rows yet; None where there are none."""
+    if not manifest.late:
+        return None
+    return (
+        f"no rows in {', '.join(manifest.late)} of '{manifest.dataset}': not counted and not charged as a block; the "
+        "next extract asks the source for it again"
+    )
+
+
 def fill(path: Path, stage: Engine) -> Manifest:
     """Fill the folder that the source names with what it lacks, and admit nothing.
 

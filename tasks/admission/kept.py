@@ -145,7 +145,7 @@ def difference(admission: Admission, contract: Contract, folder: Path, layout: L
     """
     if admission.declares != declarations(contract):
         return "the contract declares the rows otherwise than when they were admitted"
-    if admission.blocks != tuple(sorted(layout.dataset_blocks)):
+    if {file.block for file in admission.owners} != set(layout.dataset_blocks):
         return "a block was added or removed since they were admitted"
     if admission.reduced is not None and not rows_folder(folder, admission).is_dir():
         return "the rows that were reduced when they were admitted are gone"

@@ -15,6 +15,7 @@ from causalveil.schemas.errors import ContractError, DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import Study
 from causalveil.tasks.machine.open_tables import refuse_log_in, refuse_open_table
+from causalveil.tasks.warehouse.unfinished import refuse_unfinished
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,28 +38,36 @@ def list_partitions(folder: Path, key: str | None, newest: int | None = None) ->
     Reads paths, and from each footer the number of rows alone: never a column's statistics. Names that
     begin with a dot or an underscore are skipped, as Spark, Dask and Arrow do. With the block
     key ``month`` the block of a file is the part ``month=...`` of its path; without, every file is in the block
-    ``all``. ``newest`` takes the last k blocks in natural order (numeric if every value is a number, else as text),
-    or all of them if there are fewer.
+    ``all``. ``newest`` takes the last k blocks that hold rows in natural order (numeric if every value is a number,
+    else as text), or all of them if there are fewer: how many rows a block has is public.
 
     Raises:
         ContractError: a folder above or below has a contract of its own.
-        DataError: an open table's folder (Delta, Iceberg, Hudi), no such folder, a folder that cannot be listed, no Parquet file or no row in it, an unreadable or
-            truncated footer, a link that leaves the folder, a file outside any block. The message names the public
-            path.
+        DataError: no such folder, a folder that cannot be listed or belongs to an open table (Delta, Iceberg, Hudi), an
+            extract that did not end, no Parquet file or no row in it, an unreadable or truncated footer, a link that
+            leaves the folder, a file outside any block. The message names the public path.
     """
     if not folder.is_dir():
         raise DataError(f"{folder}: no such data folder; check 'data.path' of the study")
+    refuse_unfinished(folder)
     paths = sorted(_parquet_files(folder))
     if not paths:
         raise DataError(f"{folder}: no Parquet file in this folder")
-    blocks = {path: _block(path, key) for path in paths}
-    ordered = _natural_order(set(blocks.values()))
-    chosen = set(ordered[-newest:] if newest is not None else ordered)
-    partitions = tuple(
-        Partition(path=path, rows=_footer_rows(folder, path), block=blocks[path])
-        for path in paths
-        if blocks[path] in chosen
-    )
+    files: dict[str, list[str]] = {}
+    for path in paths:
+        files.setdefault(_block(path, key), []).append(path)
+    ordered = _natural_order(set(files))
+    found: list[Partition] = []
+    taken = 0
+    for block in reversed(ordered):
+        here = [Partition(path=path, rows=_footer_rows(folder, path), block=block) for path in files[block]]
+        rows = any(partition.rows for partition in here)
+        if newest is None or rows:
+            found += here
+            taken += rows
+        if taken == newest:
+            break
+    partitions = tuple(sorted(found, key=lambda partition: partition.path))
     layout = Layout(partitions=partitions, dataset_blocks=tuple(ordered))
     if layout.units == 0:
         raise DataError(f"{folder}: the Parquet files that are to be read hold no rows")

@@ -4,11 +4,13 @@ Layout of the folder that an extract fills, which is a study's data folder::
 
     month=2026-01/part-00000.parquet ...    at most ``rows_per_file`` rows each, mode 0600
                   _block.json               rows and files of the block, and by which declaration they were taken
+    _unfinished                             there while blocks change; until it is gone they are not data
     _manifest.json                          schema, declared range, every block with its n; written last
 
 A block is written into a hidden folder, synced, and renamed: whoever finds it finds all of it, after a power cut too.
-Blocks that are there are left alone, so an extract that died goes on where it was, and the next month's run takes the
-next month. To take a block anew, delete its folder.
+Blocks with rows are left alone, so an extract that died goes on where it was, and the next month's run takes the
+next month. A block without rows, as of a month that came late, is asked for again each time. To take a block anew,
+delete its folder.
 """
 
 from __future__ import annotations
@@ -28,11 +30,11 @@ from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, Extracte
 from causalveil.tasks.machine.write import sync_folder, whole_file
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
 from causalveil.tasks.warehouse.read_sql import batches, target_schema
+from causalveil.tasks.warehouse.unfinished import BLOCK_FILE, begin_change, end_change
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-BLOCK_FILE = "_block.json"
 LOCK_FILE = "_extract.lock"
 _PARTIAL = ".partial-"
 
@@ -61,6 +63,8 @@ def extracting(folder: Path) -> Iterator[None]:
             raise CausalveilError(failure)
         for left in folder.glob(f".*{_PARTIAL}*"):
             shutil.rmtree(left)
+        for left in folder.glob(".*.partial"):
+            left.unlink()
         yield
     finally:
         os.close(handle)
@@ -77,7 +81,7 @@ def probe_stage(source: Source, place: Path, url: str | None) -> None:
 
 
 def extract_stage(source: Source, place: Path, url: str | None, folder: Path, interval: KeyInterval) -> ExtractedBlock:
-    """Take one block, unless it is there.
+    """Take one block, unless it is there with rows.
 
     Args:
         source: the declaration.
@@ -91,9 +95,11 @@ def extract_stage(source: Source, place: Path, url: str | None, folder: Path, in
         CausalveilError: the source cannot be read, or the folder not be written.
     """
     place_of_block = folder / interval.block
-    if place_of_block.exists():
-        return stored_block(source, folder, interval.block)
+    before = stored_block(source, folder, interval.block) if place_of_block.exists() else None
+    if before is not None and before.rows:
+        return before
     partial = folder / f".{interval.block}{_PARTIAL}{uuid4().hex}"
+    aside = partial.with_name(f"{partial.name}-before")
     failure = None
     try:
         partial.mkdir(mode=0o700)
@@ -104,13 +110,18 @@ def extract_stage(source: Source, place: Path, url: str | None, folder: Path, in
             source_digest=source.digest,
             files=tuple(ExtractedFile(path=f"{interval.block}/{name}", rows=rows) for name, rows in files.items()),
         )
-        _write_text(partial / BLOCK_FILE, block.model_dump_json(indent=1) + "\n")
-        partial.rename(place_of_block)
-        sync_folder(folder)
+        if before is None or block.rows:
+            _write_text(partial / BLOCK_FILE, block.model_dump_json(indent=1) + "\n")
+            begin_change(folder)
+            if before is not None:
+                place_of_block.rename(aside)
+            partial.rename(place_of_block)
+            sync_folder(folder)
     except OSError as problem:
         failure = f"{folder}: block {interval.block} cannot be written ({type(problem).__name__}); run again"
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(aside, ignore_errors=True)
     if failure:
         raise CausalveilError(failure)
     return block
@@ -169,6 +180,7 @@ def manifest_stage(
     problem = None
     try:
         _write_text(folder / MANIFEST_FILE, manifest.model_dump_json(indent=1) + "\n")
+        end_change(folder)
     except OSError as error:
         problem = f"{folder / MANIFEST_FILE}: cannot be written ({type(error).__name__})"
     if problem:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -21,7 +22,10 @@ import sqlalchemy as sa
 import yaml
 
 from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.admit import admit_folder
+from causalveil.flows.sequence.ranges import find_ranges
 from causalveil.flows.sequence.warehouse import extract_source
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import Key, Manifest, load_manifest
@@ -29,6 +33,7 @@ from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.warehouse.blocks import extracting
 from causalveil.tasks.warehouse.intervals import intervals
 from causalveil.tasks.warehouse.read_sql import statement
+from causalveil.tasks.warehouse.unfinished import begin_change
 from tests.postgres import WHY_NOT, database
 from tests.studies import CONTRACT, merge, write_study
 from tests.warehouse import COLUMNS, KEY, duckdb_file, files, load, read, visits, write_source
@@ -364,7 +369,104 @@ def extracted_study(tmp_path: Path, **study: Any) -> Path:
 def test_a_study_runs_on_an_extract_with_empty_months(tmp_path: Path) -> None:
     release = run_study(extracted_study(tmp_path), out=tmp_path / "out").release
     assert release.units == 1000
-    assert release.privacy.blocks.charged == ("month=2025-12", "month=2026-01", "month=2026-02", "month=2026-03")
+    assert release.privacy.blocks.charged == ("month=2026-01", "month=2026-02"), (
+        "months without rows are charged nothing"
+    )
+
+
+def test_a_month_that_comes_late_is_told_not_charged_and_filled(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """March is empty at first: `newest: 1` is February then, and March once the next extract has found its rows."""
+    frame = visits()
+    source = duckdb_file(tmp_path / "w.duckdb", frame)
+    path = write_source(tmp_path / "source.yaml", source)
+    blocks = {"blocks": {"key": "month", "units_span": False}}
+    newest = {"data": {"select": {"newest": 1}}}
+    study = write_study(tmp_path / "data", partitions=0, study=newest, contract=blocks)
+
+    def extract() -> dict[str, Any]:
+        with pytest.raises(SystemExit) as ended:
+            main(["extract", str(path), "--json"])
+        assert ended.value.code == 0
+        return json.loads(capfd.readouterr().out)  # type: ignore[no-any-return]
+
+    assert extract()["late"] == ["month=2026-03"], "December is before the first rows, and not late"
+    assert _charged(study, tmp_path / "february") == ("month=2026-02",)
+    with duckdb.connect(source["path"]) as connection:
+        connection.execute(
+            "INSERT INTO visits SELECT * REPLACE (person + 5000 AS person, DATE '2026-03-05' AS day) FROM visits"
+        )
+    told = extract()
+    assert told["late"] == []
+    assert [block["rows"] for block in told["blocks"]] == [0, 527, 473, 1000]
+    assert _charged(study, tmp_path / "march") == ("month=2026-03",)
+    assert {row.block: row.runs for row in open_ledger().account("small").blocks if row.level == "sample"} == {
+        "month=2026-02": 1,
+        "month=2026-03": 1,
+    }
+
+
+def _charged(study: Path, out: Path) -> tuple[str, ...]:
+    return run_study(study, out=out, engine="direct").release.privacy.blocks.charged
+
+
+def test_a_late_month_is_seen_in_prefect(tmp_path: Path, prefect_server: str) -> None:
+    """The flow run's state, a line of its log and an event name the month."""
+    from prefect import get_client
+    from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterName
+
+    from causalveil.flows.extract import extract
+
+    path = write_source(tmp_path / "source.yaml", duckdb_file(tmp_path / "w.duckdb", visits(60)), name="seen")
+    state = extract.with_options(flow_run_name="late-month")(str(path), return_state=True)
+    assert (state.name, state.is_completed()) == ("BlocksWithoutRows", True)
+    assert "month=2026-03" in str(state.message)
+    late = {"event": {"name": ["causalveil.extract.late"]}}
+    wanted = FlowRunFilter(name=FlowRunFilterName(any_=["late-month"]))
+    with get_client(sync_client=True) as client:
+        (flow_run,) = client.read_flow_runs(flow_run_filter=wanted)
+        for _ in range(60):
+            events = client._client.post("/events/filter", json={"filter": late}).json()["events"]
+            found = [event["payload"]["blocks"] for event in events if event["payload"]["extract"] == "seen"]
+            lines = client._client.post("/logs/filter", json={"logs": {"flow_run_id": {"any_": [str(flow_run.id)]}}})
+            said = [line["message"] for line in lines.json() if "month=2026-03" in line["message"]]
+            if found and said:
+                break
+            time.sleep(0.5)
+    assert found == [["month=2026-03"]]
+    assert said
+
+
+@pytest.mark.parametrize("how", ["killed", "no manifest", "a block more", "a block less"])
+def test_blocks_of_an_extract_that_did_not_end_are_not_data(how: str, tmp_path: Path) -> None:
+    """`newest: 1` of the months that were taken so far is another month than of all; nothing is reserved."""
+    study = extracted_study(tmp_path, data={"select": {"newest": 1}})
+    data = tmp_path / "data"
+    if how == "killed":
+        begin_change(data)
+    elif how == "no manifest":
+        (data / "_manifest.json").unlink()
+    elif how == "a block more":
+        shutil.copytree(data / "month=2026-02", data / "month=2026-04")
+    else:
+        shutil.rmtree(data / "month=2026-02")
+    for refused in (
+        lambda: run_study(study, out=tmp_path / "out", engine="direct"),
+        lambda: admit_folder(data, DirectEngine()),
+        lambda: find_ranges(data, ("age",), "1", None, DirectEngine()),
+    ):
+        with pytest.raises(DataError, match="has not ended"):
+            refused()
+    with pytest.raises(SystemExit) as ended:
+        main(["check", str(study)])
+    assert ended.value.code != 0
+    assert open_ledger().account(CONTRACT["dataset"]).runs == (), "not even reserved"
+    if how == "a block more":
+        shutil.rmtree(data / "month=2026-04")
+    else:
+        run(tmp_path / "source.yaml")
+    run_study(study, out=tmp_path / "out", engine="direct")
 
 
 @pytest.mark.parametrize(
