@@ -17,7 +17,9 @@ from causalveil.flows.papers.lee2019.runs import EPSILONS
 from causalveil.flows.papers.lee2019.tables import PARTLY
 
 # Tables in which nothing is drawn.
-NO_SEEDS = ("matching-costs.csv", "matching-bounds.csv", "direction-neighbours.csv")
+NO_SEEDS = tuple(
+    f"{name}.csv" for name in ("matching-costs", "matching-bounds", "direction-neighbours", "direction-looks")
+)
 ROOT = Path(__file__).parents[2]
 TABLES = ROOT / "docs" / "figures"
 ITEMS = [item for paper in PAPERS for item in paper.items]

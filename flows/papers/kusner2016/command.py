@@ -43,6 +43,7 @@ def direction(
     """
     from causalveil.flows.papers.figures import write_page
     from causalveil.flows.papers.kusner2016 import page
+    from causalveil.flows.papers.kusner2016.claims import look_rows, release_rows
     from causalveil.flows.papers.kusner2016.neighbours import neighbour_rows
     from causalveil.flows.papers.kusner2016.pairs import SOURCE, load_pairs
     from causalveil.flows.papers.kusner2016.runs import rehearse_theorems
@@ -59,7 +60,8 @@ def direction(
         watch("other settings")
         settings = try_settings(pairs, splits, out / "runs")
         theorems = rehearse_theorems(RATIOS, draws)
-    found = Results(pairs, tests, sweep, settings, theorems, splits, draws, references, nulls, neighbour_rows())
+    claims = neighbour_rows(), release_rows(draws), look_rows()
+    found = Results(pairs, tests, sweep, settings, theorems, splits, draws, references, nulls, *claims)
     write_tables(out, found)
     if pairs:
         page.draw(out, found)

@@ -33,6 +33,8 @@ class Results:
     references: list[Row] = field(default_factory=list)
     nulls: list[Row] = field(default_factory=list)
     neighbours: list[Row] = field(default_factory=list)
+    releases: list[Row] = field(default_factory=list)
+    looks: list[Row] = field(default_factory=list)
 
     @cached_property
     def exact(self) -> list[Row]:
@@ -82,6 +84,8 @@ def write_tables(out: Path, found: Results) -> None:
     """Every table as CSV; without pairs those that need none."""
     write_table(out / "direction-theorems.csv", [_rounded(row) for row in found.theorems])
     write_table(out / "direction-neighbours.csv", [_rounded(row) for row in found.neighbours])
+    write_table(out / "direction-releases.csv", [_rounded(row) for row in found.releases])
+    write_table(out / "direction-looks.csv", [_rounded(row) for row in found.looks])
     if not found.pairs:
         return
     write_table(out / "direction-references.csv", [_rounded(row) for row in reference_rows(found)])

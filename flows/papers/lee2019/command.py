@@ -35,12 +35,13 @@ class WeightingResults:
     bias: list[Row] = field(default_factory=list)
     bounds: list[Row] = field(default_factory=list)
     penalties: list[Row] = field(default_factory=list)
+    levels: list[Row] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     norms: list[str] = field(default_factory=list)
 
     def files(self) -> dict[str, list[Row]]:
         """Rows by the name of their table."""
-        names = ("tables", "flips", "estimates", "bias", "bounds", "penalties")
+        names = ("tables", "flips", "estimates", "bias", "bounds", "penalties", "levels")
         return {f"weighting-{name}": getattr(self, name) for name in names}
 
 
@@ -98,6 +99,7 @@ def _published(found: WeightingResults, folders: tuple[Path, ...], kept: Path, r
     if men is not None:
         draws = table_draws(kept, "lalonde", partial(data.lalonde_draw, men), runs)
         found.tables += tables.table_rows("LaLonde, n = 200", draws, 200, 61_000)
+        found.levels = tables.level_rows(draws, 200, 61_000)
     if infants:
         for held in (250, 100):
             title, name = f"IHDP, a realisation a run, n = {2 * held}", f"recipe-n{2 * held}"

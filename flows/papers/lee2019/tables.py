@@ -75,6 +75,36 @@ def table_rows(data: str, draws: Sequence[TableDraw], units: int, largest: float
     return rows
 
 
+def level_rows(draws: Sequence[TableDraw], units: int, largest: float, delta: str = DELTA) -> list[Row]:
+    """Return flips and the median error of the fully private estimate with a level for scores and one for the effect.
+
+    Args:
+        draws: every run at every epsilon; the coefficients' noise is that of the run's epsilon.
+        units: n.
+        largest: the declared bound on the size of an outcome.
+        delta: of either draw of noise.
+    """
+    declared = declared_sensitivity(units, largest, CLIP)
+    rows = []
+    for scores in map(float, EPSILONS):
+        some = [draw for draw in draws if draw.epsilon == scores]
+        plain = np.array([draw.plain_clipped for draw in some])
+        for effect in map(float, EPSILONS):
+            noise = noise_factor(effect, delta) * declared
+            found = np.array([draw.clipped + noise * draw.normal for draw in some])
+            rows.append(
+                {
+                    "scores_epsilon": scores,
+                    "effect_epsilon": effect,
+                    "whole_epsilon": max(scores, effect),
+                    "runs": len(some),
+                    "flips": round(float(np.mean(np.sign(found) != np.sign(plain))), 5),
+                    "median_error": round(float(np.median(np.abs(found - plain))), 2),
+                }
+            )
+    return rows
+
+
 def penalty_rows(draw: Callable[[int], tuple[Subjects, Subjects]], runs: int) -> list[Row]:
     """The estimate without noise, by the penalty of the fitted scores."""
     rows = []
