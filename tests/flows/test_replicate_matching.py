@@ -84,6 +84,7 @@ def test_tables_page_and_figures(tmp_path: Path, capfd: pytest.CaptureFixture[st
         "matching-error.svg",
         "matching-errors.csv",
         "matching-neighbours.svg",
+        "matching-several.csv",
         "matching.md",
     ]
     rows = _rows(first["matching-errors.csv"])

@@ -8,6 +8,7 @@ and a noise of its own. Ours runs through ``flows/sequence/rehearse.py``, as a s
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +39,7 @@ def matching(
 
     Pieces are kept in OUT/runs, so that an interrupted command goes on there; delete that folder to start anew.
     """
-    from causalveil.flows.papers.competitors import packaged
+    from causalveil.flows.papers.competitors import packaged, several_valued
     from causalveil.flows.papers.figures import write_page, write_table
     from causalveil.flows.papers.yuan2026 import page
     from causalveil.flows.papers.yuan2026.data import NAMES, SOURCES, load
@@ -55,6 +56,7 @@ def matching(
                 missing.append(f"{name} is left out: no folder named by --data has its files. {SOURCES[name]}.")
                 continue
             work += pieces(prepare(table, seeds), folders, costs, privsyn)
+        work.append(Piece("several", f"several-{seeds}", 1, partial(several_valued.measure, seeds)))
         found, late = made(out, work, minutes, watch)
     if not any(row["competitor"] == packaged.NAME for row in found["competitors"]):
         missing.append(packaged.WANTED)

@@ -8,6 +8,7 @@ its range; ours are U(0, 1) throughout.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
-from causalveil.tasks.machine.arrays import ByteArray
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 
 NAMES = ("IHDP", "LaLonde", "ACIC", "Synth")
 # Where to find what is not shipped; said when a file is missing and on the page of the replication.
@@ -39,6 +40,8 @@ SOURCES: Mapping[str, str] = {
 # The first seed that treats 489 of the 1000 units, as the paper's draw did (Table II).
 _SYNTH_SEED = 28
 _SYNTH_UNITS, _SYNTH_COVARIATES, _SYNTH_EFFECT, _SYNTH_RANGE = 1000, 20, 0.5, (2, 10)
+_SEVERAL_UNITS, _SEVERAL_COVARIATES = 3000, 5
+SEVERAL_VALUES, SEVERAL_RANGE = 3, (0.0, 7.0)
 _IHDP_CONTINUOUS = ((-3, 2), (-4, 3), (-2, 3), (-1, 2.5), (-5.5, 2.5), (-2, 3))
 _ACIC_LEVELS = {"x_2": "ABCDEF", "x_21": "ABCDEFGHIJKLMNOP", "x_24": "ABCDE"}
 # Number of the column, lower, upper.
@@ -130,6 +133,24 @@ def synth() -> PublishedData:
     )
     covariates = {name: {"lower": 0, "upper": 1} for name in names}
     return PublishedData("Synth", frame, _SYNTH_RANGE, covariates, _SYNTH_EFFECT)
+
+
+def several(order: int) -> tuple[FloatArray, ByteArray, FloatArray]:
+    """Simulate Synth with a treatment of three values: rows, values and outcomes, in an order of traversal.
+
+    X ~ U(0, 1)^5; P(T = k) as exp(a_k'(2X - 1)), a_k ~ U(-1, 1)^5; Y = b'X + T/2 + q, b ~ U(0, 1)^5, q ~ U(0, 1). Rows
+    lie in the unit ball, outcomes in ``SEVERAL_RANGE``.
+    """
+    generator = np.random.default_rng(_SYNTH_SEED)
+    n, d = _SEVERAL_UNITS, _SEVERAL_COVARIATES
+    slopes, weight = generator.uniform(-1, 1, (SEVERAL_VALUES, d)), generator.random(d)
+    x = generator.random((n, d))
+    # The largest of logits with Gumbel noise is a draw of the multinomial logit.
+    t = np.argmax((2 * x - 1) @ slopes.T + generator.gumbel(size=(n, SEVERAL_VALUES)), axis=1).astype(np.uint8)
+    y = x @ weight + _SYNTH_EFFECT * t + generator.random(n)
+    places = ascending(keyed_hash(pl.Series(np.arange(n)), order.to_bytes(16, "little")))
+    rows = np.column_stack([2 * x - 1, np.ones(n)]) / math.sqrt(d + 1)
+    return rows[places], t[places], y[places]
 
 
 def _frame(treated: ByteArray, outcome: Any) -> pl.DataFrame:

@@ -25,6 +25,7 @@ TABLES = {
     "allocations": "matching-allocations.csv",
     "bounds": "matching-bounds.csv",
     "costs": "matching-costs.csv",
+    "several": "matching-several.csv",
 }
 # Draws of noise in every order of the units, where a draw costs nothing beside the fit; else one.
 DRAWS = 4
