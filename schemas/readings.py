@@ -13,7 +13,6 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import Name
 
 
 class Kind(StrEnum):
@@ -34,6 +33,8 @@ def _as_text(value: Any) -> Any:
     return value
 
 
+# A header may hold line breaks and tabs, as spreadsheets make them; a contract's names may not.
+SourceName = Annotated[str, Field(min_length=1, max_length=400)]
 Piece = Annotated[str, Field(min_length=1, max_length=40)]
 Format = Annotated[str, Field(pattern=r"%", max_length=40)]
 
@@ -49,7 +50,7 @@ class TextReading(Frozen):
     model_config = ConfigDict(populate_by_name=True)
 
     kind: Kind
-    column: Annotated[Name | None, Field(alias="from", description="its name in the source, if another")] = None
+    column: Annotated[SourceName | None, Field(alias="from", description="its name in the source, if another")] = None
     nulls: tuple[Annotated[str, Field(max_length=100)], ...] = ()
     spellings: Annotated[dict[str, str], BeforeValidator(_as_text)] = Field(default_factory=dict)
     remove: tuple[Piece, ...] = ()

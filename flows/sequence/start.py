@@ -13,6 +13,7 @@ from causalveil.flows.sequence.warehouse import fill
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.warehouse import CsvFiles, Manifest, Warehouse
+from causalveil.tasks.machine.named import named, values_of
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.recognise import Found, Looks, recognise
@@ -125,10 +126,10 @@ def _repeats(seen: Survey, parts: Cast) -> Repeats | None:
         DataError: they have, and there is no such column.
     """
     frame = seen.sample.frame
-    units = frame[parts.unit.source_name].drop_nulls()
+    units = values_of(frame, parts.unit.source_name).drop_nulls()
     if units.n_unique() == len(units):
         return None
-    copies = frame.unique().drop_nulls(parts.unit.source_name).height == units.n_unique()
+    copies = frame.unique().select(named(parts.unit.source_name)).drop_nulls().height == units.n_unique()
     dates = [one.name for one in seen.found.values() if one.looks is Looks.date]
     numbers = [one for one in parts.usable if one.looks is Looks.number]
     # A number with the name of a time, another one in each row of a unit, puts them in order as well as a date does.
@@ -137,7 +138,7 @@ def _repeats(seen: Survey, parts: Cast) -> Repeats | None:
         for one in parts.usable
         if one.looks in (Looks.number, Looks.binary)
         and TIME_NAME.search(one.name)
-        and not frame.select(parts.unit.source_name, one.source_name).drop_nulls().is_duplicated().any()
+        and not frame[[parts.unit.source_name, one.source_name]].drop_nulls().is_duplicated().any()
     ]
     order = [*dates, *apart, *(one.name for one in numbers if copies)]
     if not order:

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 import polars as pl
+import polars.selectors as cs
 
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.contract import Contract
@@ -213,7 +214,7 @@ def _check(rule: Rule, breaks: Breaks) -> pa.Check:
     import pandera.polars as pa
 
     def holds(data: pa.PolarsData) -> bool:
-        return not data.lazyframe.select(breaks(pl.col(data.key)).any()).collect().item()
+        return not data.lazyframe.select(breaks(cs.by_name(data.key)).any()).collect().item()
 
     return pa.Check(holds, name=rule.value)
 

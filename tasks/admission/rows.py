@@ -21,6 +21,7 @@ from causalveil.schemas.admission.cohort import (
 )
 from causalveil.schemas.admission.manifest import Finding
 from causalveil.schemas.plan import Partition
+from causalveil.tasks.machine.named import named, values_of
 
 if TYPE_CHECKING:
     import pandera.polars as pa
@@ -50,7 +51,9 @@ class RowRules:
             (name, rule, asks) for name, role in roles.items() for rule, asks in suspects(role, types[name]).items()
         ]
         self._names = [name for name, _, _ in asked]
-        self._asked = [asks(pl.col(name)).alias(str(place)) for place, (name, _, asks) in enumerate(asked)]
+        # To pandera columns are numbered: it takes names for patterns.
+        self._numbers = {name: str(place) for place, name in enumerate(self._roles)}
+        self._asked = [asks(named(name)).alias(str(place)) for place, (name, _, asks) in enumerate(asked)]
 
     def keep(self, frame: pl.DataFrame) -> bool:
         """Whether every row keeps every rule, as one cheap pass tells; False: :meth:`broken` must look."""
@@ -62,10 +65,16 @@ class RowRules:
         columns = self._suspected(frame)
         if columns:
             if self._schema is None:
-                self._schema = cohort_schema(self._roles, self._types)
-            for name, rule in _broken(self._schema.select_columns(columns), frame.select(columns)):
+                self._schema = cohort_schema(
+                    {self._numbers[name]: role for name, role in self._roles.items()},
+                    {self._numbers[name]: dtype for name, dtype in self._types.items()},
+                )
+            numbered = {self._numbers[name]: name for name in columns}
+            rows = pl.DataFrame({number: values_of(frame, name) for number, name in numbered.items()})
+            for number, rule in _broken(self._schema.select_columns(list(numbered)), rows):
+                name = numbered[number]
                 breaks = row_rules(self._roles[name], self._types[name])[rule]
-                counts[name, rule] += int(frame.select(breaks(pl.col(name)).sum()).item())
+                counts[name, rule] += int(frame.select(breaks(named(name)).sum()).item())
         return counts
 
     def _suspected(self, frame: pl.DataFrame) -> list[str]:

@@ -29,6 +29,7 @@ from causalveil.tasks.enclave.contents import bytes_digest, file_digest, state_o
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_rows
 from causalveil.tasks.enclave.segments import segment_rows
 from causalveil.tasks.enclave.whole_files import WholeFile
+from causalveil.tasks.machine.named import values_of
 from causalveil.tasks.machine.progress import in_steps
 from causalveil.tasks.machine.write import make_folder_durably
 from causalveil.tasks.privacy.keys import admission_key, passing_key
@@ -237,7 +238,7 @@ class _Look:
 
     def _see(self, block: str, frame: pl.DataFrame) -> None:
         if self.contract.rows is None and self.contract.unit in frame.columns:
-            self._units(block).add(frame[self.contract.unit].drop_nulls())
+            self._units(block).add(values_of(frame, self.contract.unit).drop_nulls())
 
     def _units(self, block: str) -> SeenUnits:
         """Who was seen where a unit may have one row: in a block if units span blocks, else anywhere."""

@@ -26,6 +26,7 @@ from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.enclave.unit_hash import ascending
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.machine.arrays_on_disk import save_array
+from causalveil.tasks.machine.named import values_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def scaled(variable: Variable, values: pl.Series) -> FloatArray:
     """
     numbers = values.cast(pl.Float64, strict=False)
     if numbers.null_count():
-        raise DataError(f"column '{values.name}' holds nulls")
+        raise DataError(f"column '{variable.name}' holds nulls")
     result = numbers.to_numpy().copy()
     rescale(result, variable, 1.0, out=result)
     return result
@@ -62,9 +63,9 @@ def normalise_segment(study: DirectionStudy, segment: LoadedSegment, place: Path
     Raises:
         DataError: a value that admission refuses.
     """
-    order = hashed_order(segment.frame[study.data.unit], place, key)
+    order = hashed_order(values_of(segment.frame, study.data.unit), place, key)
     pair = study.pair
-    columns = [scaled(variable, segment.frame[variable.name])[order] for variable in (pair.x, pair.y)]
+    columns = [scaled(variable, values_of(segment.frame, variable.name))[order] for variable in (pair.x, pair.y)]
     save_array(place / "xy.npy", np.column_stack(columns))
 
 

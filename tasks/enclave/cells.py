@@ -32,6 +32,7 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.segments import LoadedSegment
 from causalveil.tasks.machine.arrays import ByteArray
 from causalveil.tasks.machine.arrays_on_disk import save_array
+from causalveil.tasks.machine.named import values_of
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,11 @@ def normalise_cells(study: ProtocolStudy, segment: LoadedSegment, place: Path, k
         DataError: a value that admission refuses.
     """
     frame = segment.frame
-    order = hashed_order(frame[study.data.unit], place, key)
-    save_array(place / "t.npy", arms_of(study, frame[study.treatment])[order])
+    order = hashed_order(values_of(frame, study.data.unit), place, key)
+    save_array(place / "t.npy", arms_of(study, values_of(frame, study.treatment))[order])
     u = np.empty((len(order), len(study.outcomes)))
     for index, question in enumerate(study.questions):
-        u[:, index] = scaled_outcome(question, frame[question.outcome.name])[order]
+        u[:, index] = scaled_outcome(question, values_of(frame, question.outcome.name))[order]
     save_array(place / "u.npy", u)
     save_array(place / "g.npy", groups_of(study, frame)[order])
     write_covariates(study.questions[0], columns(study.questions[0], frame), order, place / "x.npy")
@@ -131,13 +132,14 @@ def groups_of(study: ProtocolStudy, frame: pl.DataFrame) -> ByteArray:
     if study.subgroups is None:
         return np.zeros(frame.height, dtype=np.uint8)
     column = study.subgroups.column
-    series = frame[study.subgroups.name]
+    name = study.subgroups.name
+    series = values_of(frame, name)
     if series.null_count() and column.nulls is not Missing.indicator:
-        raise DataError(f"column '{series.name}' holds nulls")
+        raise DataError(f"column '{name}' holds nulls")
     if isinstance(column, CategoricalCovariate):
-        return level_codes(series, Block(study.subgroups.name, column, 0, study.groups)).astype(np.uint8)
+        return level_codes(series, Block(name, column, 0, study.groups)).astype(np.uint8)
     codes = column.codes or study.questions[0].treatment_codes
     coded = binary(series, codes)
     if coded.null_count() != series.null_count():
-        raise DataError(f"column '{series.name}' holds something that is not one of its two codes")
+        raise DataError(f"column '{name}' holds something that is not one of its two codes")
     return coded.fill_null(len(study.groups) - 1).to_numpy()

@@ -43,6 +43,7 @@ from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.machine.arrays_on_disk import new_array, save_array
 from causalveil.tasks.machine.distribute import distribute, while_more_come
+from causalveil.tasks.machine.named import values_of
 from causalveil.tasks.machine.progress import tell
 from causalveil.tasks.privacy.keys import key_of
 
@@ -103,11 +104,11 @@ def columns(study: EffectStudy, frame: pl.DataFrame) -> list[CovariateValues]:
     """
     result = []
     for block in (block for block in blocks(study) if block.name in frame.columns):
-        series = frame[block.name]
+        series = values_of(frame, block.name)
         absent = series.is_null().to_numpy() if series.null_count() else None
         if absent is not None and not study.indicated(block.name):
             raise DataError(f"column '{block.name}' holds nulls")
-        convert = level_codes if isinstance(block.covariate, CategoricalCovariate) else _floats
+        convert = level_codes if isinstance(block.covariate, CategoricalCovariate) else _covariate_floats
         result.append(CovariateValues(block, convert(series, block), absent))
     return result
 
@@ -160,9 +161,10 @@ def scaled_outcome(study: EffectStudy, outcome: pl.Series) -> FloatArray:
         DataError: NaN, or nulls that the study says nothing of.
     """
     counted = study.missing_outcome.scaled
+    name = study.outcome.name
     if outcome.null_count() and counted is None:
-        raise DataError(f"column '{outcome.name}' holds nulls")
-    values = _floats(_numbers(outcome, study.outcome.codes)).copy()
+        raise DataError(f"column '{name}' holds nulls")
+    values = _floats(_numbers(outcome, study.outcome.codes, name), name).copy()
     rescale(values, study.outcome, 1.0, out=values)
     if outcome.null_count():
         values[outcome.is_null().to_numpy()] = counted
@@ -195,9 +197,9 @@ def normalise_segment(study: EffectStudy, segment: LoadedSegment, place: Path, k
         DataError: a value that admission refuses.
     """
     frame = segment.frame
-    order = hashed_order(frame[study.data.unit], place, key)
-    save_array(place / "t.npy", arm_of(study, frame[study.treatment]).to_numpy().take(order))
-    save_array(place / "u.npy", scaled_outcome(study, frame[study.outcome.name]).take(order))
+    order = hashed_order(values_of(frame, study.data.unit), place, key)
+    save_array(place / "t.npy", arm_of(study, values_of(frame, study.treatment)).to_numpy().take(order))
+    save_array(place / "u.npy", scaled_outcome(study, values_of(frame, study.outcome.name)).take(order))
     write_covariates(study, columns(study, frame), order, place / "x.npy")
 
 
@@ -311,7 +313,7 @@ def binary(series: pl.Series, codes: Codes) -> pl.Series:
     ).to_series()
 
 
-def _numbers(series: pl.Series, codes: Codes | None) -> pl.Series:
+def _numbers(series: pl.Series, codes: Codes | None, name: str) -> pl.Series:
     """A column of codes as 0 and 1; any other column as it is.
 
     Raises:
@@ -319,19 +321,23 @@ def _numbers(series: pl.Series, codes: Codes | None) -> pl.Series:
     """
     if codes is None:
         return series
-    numbers = binary(series, codes).rename(series.name)
+    numbers = binary(series, codes)
     if numbers.null_count() != series.null_count():
-        raise DataError(f"column '{series.name}' holds something that is not one of its two codes")
+        raise DataError(f"column '{name}' holds something that is not one of its two codes")
     return numbers
 
 
-def _floats(series: pl.Series, block: Block | None = None) -> FloatArray:
+def _covariate_floats(series: pl.Series, block: Block) -> FloatArray:
+    """A covariate that is a number, or two codes, as floats; nulls are any number."""
+    codes = None if isinstance(block.covariate, CategoricalCovariate) else block.covariate.codes
+    return _floats(_numbers(series, codes, block.name), block.name)
+
+
+def _floats(series: pl.Series, name: str) -> FloatArray:
     """The column as floats; nulls are any number."""
-    if block is not None and not isinstance(block.covariate, CategoricalCovariate):
-        series = _numbers(series, block.covariate.codes)
     numbers = series.cast(pl.Float64, strict=False)
     if numbers.null_count() != series.null_count():
-        raise DataError(f"column '{series.name}' holds something that is not a number")
+        raise DataError(f"column '{name}' holds something that is not a number")
     return (numbers.fill_null(0.0) if numbers.null_count() else numbers).to_numpy()
 
 
@@ -347,5 +353,5 @@ def level_codes(series: pl.Series, block: Block) -> IntArray:
     codes = series.cast(dtype, strict=False).replace_strict(table, default=other, return_dtype=pl.Int64).to_numpy()
     codes = np.where(series.is_null().to_numpy(), len(block.features) - 1, codes)
     if np.any(codes < 0):
-        raise DataError(f"column '{series.name}' holds something that is not a declared level")
+        raise DataError(f"column '{block.name}' holds something that is not a declared level")
     return codes

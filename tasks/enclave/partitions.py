@@ -14,6 +14,7 @@ from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
 from causalveil.schemas.errors import ContractError, DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import Study
+from causalveil.tasks.machine.named import named
 from causalveil.tasks.machine.open_tables import refuse_log_in, refuse_open_table
 from causalveil.tasks.warehouse.unfinished import refuse_unfinished
 
@@ -164,7 +165,7 @@ def arrow_frame(rows: Any, columns: Sequence[str]) -> pl.DataFrame:
     import polars as pl
 
     frame = pl.DataFrame(rows.select(columns))
-    others = [pl.col(name).cast(read_as(kind)) for name, kind in frame.schema.items() if read_as(kind) != kind]
+    others = [named(name).cast(read_as(kind)) for name, kind in frame.schema.items() if read_as(kind) != kind]
     return frame.with_columns(others) if others else frame
 
 

@@ -18,6 +18,7 @@ from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.normalise import arm_of, columns, encode
 from causalveil.tasks.enclave.partitions import arrow_frame, parquet_errors, unreadable
 from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.machine.named import values_of
 
 # Rows of which columns are decoded at most, unless one row group has more.
 READ = 2_000_000
@@ -59,7 +60,7 @@ def public_rows(study: EffectStudy, folder: Path, layout: Layout, most: int) -> 
 
 
 def _rows_of(study: EffectStudy, frame: pl.DataFrame) -> Rows:
-    treated = arm_of(study, frame[study.treatment])
+    treated = arm_of(study, values_of(frame, study.treatment))
     x = encode(study, columns(study, frame), slice(0, frame.height))
     return Rows(x, treated.to_numpy(), np.zeros(frame.height))
 

@@ -13,6 +13,7 @@ from causalveil.schemas.ranges import RangesStudy
 from causalveil.tasks.enclave.partitions import column_types, read_rows
 from causalveil.tasks.enclave.unit_hash import keyed_hash
 from causalveil.tasks.machine.arrays import IntArray
+from causalveil.tasks.machine.named import values_of
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.ranges.histogram import BINS, counts
 
@@ -35,8 +36,8 @@ def count_stage(study: RangesStudy, folder: Path, layout: Layout, run_id: str) -
             if name not in types or not accepts(role, types[name]):
                 raise DataError(f"{partition.path}: column '{name}' is missing, or it {type_rule(role)}")
         for frame in read_rows(folder, partition, study.columns, ROWS):
-            tags.append(keyed_hash(frame[study.data.unit], key))
-            histogram += np.stack([counts(frame[name]) for name in study.numbers])
+            tags.append(keyed_hash(values_of(frame, study.data.unit), key))
+            histogram += np.stack([counts(values_of(frame, name)) for name in study.numbers])
     # Asked again of the rows that were counted: the sensitivity rests on it.
     if len(np.unique(np.concatenate(tags), axis=0)) < layout.units:
         raise DataError(f"column '{study.data.unit}' names a unit twice; a range is found where each unit has one row")

@@ -18,6 +18,7 @@ from causalveil.schemas.declared.columns import CodesColumn, Declared, LevelsCol
 from causalveil.schemas.declared.rows import Aggregate, Keep, RowsPerUnit
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
+from causalveil.tasks.machine.named import named, values_of
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,14 @@ def reduce_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapp
         DataError: a value that the checks before refuse: no number, or neither of two codes.
     """
     frame = counting_rows(frame, unit, rows, columns)
-    groups = _groups(frame[unit])
-    one = {unit: frame[unit].gather(groups.starts)}
+    units = values_of(frame, unit)
+    groups = _groups(units)
+    one = {unit: units.gather(groups.starts)}
     for name, column in columns.items():
-        one[name] = _reduced(frame[name], column, rows.aggregate(name), groups).alias(name)
+        one[name] = _reduced(values_of(frame, name), name, column, rows.aggregate(name), groups)
     if rows.count is not None:
-        one[rows.count] = pl.Series(rows.count, groups.lengths, dtype=pl.Int64)
-    return pl.DataFrame(one)
+        one[rows.count] = pl.Series(groups.lengths, dtype=pl.Int64)
+    return pl.DataFrame([values.alias(name) for name, values in one.items()])
 
 
 def counting_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapping[str, Declared]) -> pl.DataFrame:
@@ -72,7 +74,7 @@ def counting_rows(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Ma
     frame = _in_order(frame, unit, rows, columns)
     if rows.at_most is None:
         return frame
-    return frame.filter(pl.Series(_kept(_groups(frame[unit]), rows.keep, rows.at_most)))
+    return frame.filter(pl.Series(_kept(_groups(values_of(frame, unit)), rows.keep, rows.at_most)))
 
 
 def _in_order(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mapping[str, Declared]) -> pl.DataFrame:
@@ -81,13 +83,13 @@ def _in_order(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mappin
     The last step is taken only where two rows of a unit tie; for a unit without ties it changes nothing.
     """
     keys = [unit] if rows.order is None else [unit, rows.order]
-    frame = frame.select(list(dict.fromkeys((*keys, *columns))))
+    frame = frame[list(dict.fromkeys((*keys, *columns)))]
     # Rows without a value of the order stand where they count only if a unit has no others.
     last = rows.keep is Keep.first
-    ordered = frame.sort(keys, nulls_last=last)
-    if frame.height < 2 or not ordered.select(keys).is_duplicated().any():
+    ordered = frame.sort(*map(named, keys), nulls_last=last)
+    if frame.height < 2 or not ordered[keys].is_duplicated().any():
         return ordered
-    return frame.sort([*keys, *sorted(set(columns) - set(keys))], nulls_last=last)
+    return frame.sort(*map(named, (*keys, *sorted(set(columns) - set(keys)))), nulls_last=last)
 
 
 def _groups(units: pl.Series) -> Groups:
@@ -104,12 +106,12 @@ def _kept(groups: Groups, keep: Keep, at_most: int) -> BoolArray:
     return np.asarray(rank >= np.repeat(groups.lengths, groups.lengths) - at_most)
 
 
-def _reduced(values: pl.Series, column: Declared, aggregate: Aggregate, groups: Groups) -> pl.Series:
+def _reduced(values: pl.Series, name: str, column: Declared, aggregate: Aggregate, groups: Groups) -> pl.Series:
     """One value per unit."""
     if aggregate in (Aggregate.first, Aggregate.last) or isinstance(column, LevelsColumn):
         keep = Keep.first if aggregate is Aggregate.first else Keep.last
         return values.gather(groups.picked(keep))
-    numbers, there = _numbers(values, column)
+    numbers, there = _numbers(values, name, column)
     members, units = groups.members, len(groups.lengths)
     # One after the other in the order of rows: a unit's sum is the same whoever stands beside her.
     found = np.bincount(members, weights=there, minlength=units)
@@ -133,7 +135,7 @@ def _extreme(numbers: FloatArray, there: BoolArray, groups: Groups, *, largest: 
     return np.asarray(np.minimum.reduceat(np.where(there, numbers, np.inf), groups.starts))
 
 
-def _numbers(values: pl.Series, column: NumberColumn | CodesColumn) -> tuple[FloatArray, BoolArray]:
+def _numbers(values: pl.Series, name: str, column: NumberColumn | CodesColumn) -> tuple[FloatArray, BoolArray]:
     """A column as numbers within its declared range, 0 for nulls; and where it has none.
 
     Raises:
@@ -150,7 +152,7 @@ def _numbers(values: pl.Series, column: NumberColumn | CodesColumn) -> tuple[Flo
         numbers = values.cast(pl.Float64, strict=False)
         lower, upper = column.lower, column.upper
     if numbers.null_count() != values.null_count() or numbers.is_nan().any():
-        raise DataError(f"column '{values.name}' holds something that is no number, or neither of its two codes")
+        raise DataError(f"column '{name}' holds something that is no number, or neither of its two codes")
     there = numbers.is_not_null().to_numpy()
     clipped = np.clip(numbers.fill_null(0.0).to_numpy(), lower, upper)
     return np.where(there, clipped, 0.0), there

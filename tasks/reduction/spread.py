@@ -14,6 +14,7 @@ import polars as pl
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.enclave.unit_hash import keyed_hash
+from causalveil.tasks.machine.named import values_of
 from causalveil.tasks.machine.write import whole_file
 
 
@@ -38,7 +39,7 @@ def spread(frame: pl.DataFrame, unit: str, key: bytes, buckets: int, path: Path)
     """
     import pyarrow as pa
 
-    numbers = bucket_of(frame[unit], key, buckets)
+    numbers = bucket_of(values_of(frame, unit), key, buckets)
     order = np.argsort(numbers, kind="stable")
     ends = np.searchsorted(numbers[order], np.arange(buckets + 1))
     table = frame[order].rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())

@@ -12,6 +12,7 @@ from causalveil.schemas.declared.rows import RowsPerUnit
 from causalveil.schemas.errors import CausalveilError, ContractError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.enclave.partitions import read_rows
+from causalveil.tasks.machine.named import values_of
 from causalveil.tasks.machine.write import whole_file
 from causalveil.tasks.reduction.reduce import counting_rows, reduce_rows
 from causalveil.tasks.reduction.spread import gather, spread
@@ -62,7 +63,7 @@ def reduce_stage(
         place.mkdir(mode=0o700, exist_ok=True)
         reduced = _reduced(contract, folder, partitions, scratch, key, bucket_rows)
         for index, frame in enumerate(_cut(reduced, file_units)):
-            each(block, frame[contract.unit])
+            each(block, values_of(frame, contract.unit))
             _write(place / f"part-{index:05d}.parquet", frame)
 
 

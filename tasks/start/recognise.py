@@ -72,6 +72,8 @@ def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
         delimiter: of the CSV file: where it is a semicolon, 1,5 is more likely one and a half.
     """
     tidy = " ".join(name.split())
+    # A series is what polars takes its name for, and a name may be a pattern.
+    values = values.alias("values")
     if values.dtype.base_type() in (pl.Categorical, pl.Enum):
         values = values.cast(pl.String)
     if values.dtype == pl.String:
@@ -108,13 +110,21 @@ def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Lo
         name,
         source_name,
         looks,
-        TextReading(kind=kind, column=source_name) if kind is Kind.text else kind,
+        _as_typed(name, source_name, kind),
         values.null_count(),
         distinct,
         few,
         *ends,
         unique=distinct == len(values),
     )
+
+
+def _as_typed(name: str, source_name: str, kind: Kind) -> Kind | TextReading:
+    """The reading of a column whose type says what it holds: its kind alone, unless its name needs mending."""
+    if kind is not Kind.text and name == source_name:
+        return kind
+    formats = {Kind.date: ("%Y-%m-%d",), Kind.timestamp: ("%Y-%m-%d %H:%M:%S%.f",)}.get(kind, ())
+    return TextReading(kind=kind, column=None if name == source_name else source_name, formats=formats)
 
 
 def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Found:
