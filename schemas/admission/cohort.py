@@ -44,7 +44,7 @@ class Rule(StrEnum):
     integer_level_type = "must be an integer column, since its declared levels are integers"
     same_type = "has another type than in the first partition; write all partitions with one schema"
     null = "holds nulls"
-    null_covariate = "holds nulls; fill them, or let the contract say by 'nulls' that it may hold them"
+    null_covariate = "holds nulls; fill them, or declare 'nulls: indicator' in the contract"
     null_code = (
         "holds nulls; fill them, or let the contract say by 'nulls' that it may hold them, and a study whose treatment "
         "it is by 'missing_treatment' what they count as"
