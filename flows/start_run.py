@@ -12,7 +12,7 @@ from typing import Literal
 from causalveil.flows.engine.engine import DirectEngine, Watcher
 from causalveil.flows.engine.guard import guarded
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back
-from causalveil.flows.sequence.study import already, check_run_id, execute, load, new_run_id
+from causalveil.flows.sequence.study import already, check_run_id, execute, load, new_run_id, refuse_ahead
 from causalveil.tasks.machine.site import site_settings
 
 EngineName = Literal["prefect", "direct"]
@@ -55,6 +55,8 @@ def run_study(
     announce(run_id)
     if (engine or loaded.study.execution.engine) == "direct":
         return execute(loaded, out, run_id, simulate, DirectEngine(watch))
+    # Prefect takes seconds to import and more to start: what needs neither it nor a row is decided before.
+    refuse_ahead(loaded, out, run_id, simulate)
     with already(loaded):
         return _with_prefect(path, out, run_id, simulate, watch)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from causalveil.flows.engine.engine import Engine
+from causalveil.flows.engine.engine import DirectEngine, Engine
 from causalveil.flows.engine.guard import guarded
 from causalveil.flows.sequence.admit import Held, hold
 from causalveil.flows.sequence.choose import candidates, chosen
@@ -26,7 +26,15 @@ from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.numbers import ordinary
 from causalveil.schemas.asked.study_file import StudyFile, load_study_file
-from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, check_allowed, find_contract, load_contract
+from causalveil.schemas.contract import (
+    CONTRACT_FILE,
+    Contract,
+    DataClass,
+    Review,
+    check_allowed,
+    find_contract,
+    load_contract,
+)
 from causalveil.schemas.errors import CausalveilError, ConvergenceError, DataError, LedgerError, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Layout, Plan, Sizes
@@ -47,6 +55,9 @@ from causalveil.tasks.privacy.keys import RunKey, key_of
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger, throwaway_ledger
 from causalveil.tasks.privacy.ledger.usage import WHOLE
 from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise
+
+# In place of a key's check, where a reservation is only asked about and not made.
+NO_KEY = "none"
 
 
 @dataclass(frozen=True)
@@ -78,7 +89,6 @@ class Request(Asked):
 
     sizes: Sizes
     plan: Plan
-    warnings: tuple[str, ...] = ()
 
 
 def declare(study: Study, sizes: Sizes | None) -> Plan:
@@ -253,8 +263,7 @@ def sized(asked: Asked, layout: Layout, folder: Path | None = None) -> Request:
     """
     sizes = sizes_of(asked.study, layout.units)
     plan = declare(asked.study, sizes)
-    warnings = warnings_of(asked.study, sizes)
-    return Request(asked.study, folder or asked.folder, asked.contract, layout, sizes, plan, warnings)
+    return Request(asked.study, folder or asked.folder, asked.contract, layout, sizes, plan)
 
 
 def data_folder(path: Path, study: StudyFile | Study) -> Path:
@@ -278,6 +287,36 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
+def refuse_ahead(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None) -> None:
+    """Refuse what public files and the ledger decide, before anything slow is imported or started.
+
+    Raises:
+        CausalveilError: as :func:`execute` would, at once.
+    """
+    asked = _checked(loaded, out, run_id, simulate)
+    if simulate is not None:
+        return
+    ledger = open_ledger()
+    _refuse_without_room(asked, run_id, ledger)
+    if asked.contract.data_class is DataClass.sensitive:
+        # Of these no row is read to hold them to their admission.
+        hold(asked.contract, asked.folder, asked.layout, ledger, DirectEngine())
+
+
+def _checked(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None) -> Asked:
+    """Check what needs neither ledger nor rows; a refusal by the contract is recorded."""
+    with on_record(loaded.contract, loaded.study, run_id, simulate=simulate is not None):
+        asked = guarded(prepare, loaded, simulate=simulate is not None)
+    check_folder(folder_of(out, run_id))
+    return asked
+
+
+def _refuse_without_room(asked: Asked, run_id: str, ledger: Ledger) -> None:
+    """Ask the ledger for grant and room before rows are admitted, which takes minutes where they are many."""
+    plan = asked.plan if isinstance(asked, Request) else declare(asked.study, None)
+    ledger.refuse_ahead(_reservation(asked, plan, run_id), asked.contract)
+
+
 def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> RunResult:
     """Declare, reserve, release: the whole run, on any engine.
 
@@ -285,11 +324,9 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
         ReleaseHeld: the run is finished, and its release waits for the data's owner.
         CausalveilError: see ``schemas/errors.py``; the message says whether the reservation stands.
     """
-    with on_record(loaded.contract, loaded.study, run_id, simulate=simulate is not None):
-        asked = guarded(prepare, loaded, simulate=simulate is not None)
-    target = folder_of(out, run_id)
-    check_folder(target)
+    asked, target = _checked(loaded, out, run_id, simulate), folder_of(out, run_id)
     with _ledger(simulate) as ledger:
+        _refuse_without_room(asked, run_id, ledger)
         held = hold(asked.contract, asked.folder, asked.layout, ledger, engine)
         request = asked if isinstance(asked, Request) else guarded(_reduced, asked, held)
         granted = ledger.grant_itself(request.contract)
@@ -346,7 +383,7 @@ def _release(request: Request, admission: Admission, budget: FlowBudget, engine:
         enclave = FileEnclave(scratch, segment_count(request.layout, len(study.columns)))
         run = Run(study, request.sizes, enclave, budget, source)
         findings = estimator_of(study).estimate(run, engine)
-    public = study, request.contract, request.plan, request.warnings
+    public = study, request.contract, request.plan, warnings_of(study, request.sizes)
     text = release_text(guarded(assemble_release, *public, findings, budget))
     budget.finish(text)
 
@@ -359,21 +396,30 @@ def blocks_charged(contract: Contract, layout: Layout) -> tuple[str, ...]:
 
 def reserve(request: Request, admission: Admission, run_id: str, key: RunKey) -> Reservation:
     """What the ledger holds of a run before it starts; ``admission`` is the manifest of its data."""
-    study, contract, layout = request.study, request.contract, request.layout
+    return _reservation(request, request.plan, run_id).model_copy(
+        update={
+            "contents": contents_digest(admission, request.layout, key.subkey(CONTENTS_LABEL)),
+            "admission": admission.digest,
+            "key_check": key.check,
+        }
+    )
+
+
+def _reservation(asked: Asked, plan: Plan, run_id: str) -> Reservation:
+    """Return a reservation of what is public, bound to no key and no rows yet."""
+    study, contract, layout = asked.study, asked.contract, asked.layout
     return Reservation(
         run_id=run_id,
         dataset=contract.dataset,
         level=study.privacy.level,
         blocks=blocks_charged(contract, layout),
-        cost=request.plan.total,
-        charges=request.plan.charges,
+        cost=plan.total,
+        charges=plan.charges,
         study=study.name,
         study_digest=study.digest,
         layout_digest=layout.digest,
-        contents=contents_digest(admission, layout, key.subkey(CONTENTS_LABEL)),
-        admission=admission.digest,
         units=layout.units,
-        key_check=key.check,
+        key_check=NO_KEY,
         estimator=study.estimator.name,
         guarantee=study.guarantee,
         policy_digest=contract.digest,

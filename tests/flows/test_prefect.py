@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from causalveil.flows.api import run_study
@@ -19,7 +20,7 @@ from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import BudgetRefused, DataError, SiteError
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from tests.studies import write_study
+from tests.studies import people, write_study
 
 ROOT = Path(__file__).parents[2]
 STAGES = ["validate", "normalise", "split", "propensity", "weigh", "perturb", "interval"]
@@ -169,11 +170,14 @@ def test_a_run_parses_its_study_once(study: Path, tmp_path: Path, monkeypatch: p
 
 
 def test_typed_errors_pass_through_prefect(tmp_path: Path, prefect_server: str) -> None:
+    from causalveil.flows.study import study as flow_of_study
+
+    # As a deployment runs it: the command would refuse this before Prefect is there.
     refused = write_study(tmp_path / "a", contract={"caps": {"sample": {"epsilon": "0.1"}}})
     with pytest.raises(BudgetRefused, match="remaining"):
-        run_study(refused, engine="prefect", out=tmp_path / "out")
-    broken = write_study(tmp_path / "b")
-    broken.parent.joinpath("part-1.parquet").write_bytes(b"no")
+        flow_of_study(str(refused), out=str(tmp_path / "out"), run_id="refused")
+    # What only rows tell is found within the flow.
+    broken = write_study(tmp_path / "b", frame=people(400).with_columns(group=pl.lit("z")))
     with pytest.raises(DataError):
         run_study(broken, engine="prefect", out=tmp_path / "out")
 

@@ -27,12 +27,14 @@ from causalveil.tasks.privacy.ledger.log import amounts, log_event, whose
 from causalveil.tasks.privacy.ledger.owner_side import OwnerSide
 from causalveil.tasks.privacy.ledger.reader_side import ReaderSide
 from causalveil.tasks.privacy.ledger.rules import (
+    BINDING_AHEAD,
     caps_with_room,
     drawn_before,
     one_line,
     refuse_another_run,
     refuse_other_data,
     refuse_undrawn,
+    refuse_without_room,
 )
 from causalveil.tasks.privacy.ledger.soundness.memory import Memory
 from causalveil.tasks.privacy.ledger.store import Store, entries
@@ -144,6 +146,40 @@ class Ledger(OwnerSide, ReaderSide):
         if refused is not None:
             raise refused
         return "reserved" if event == "reserve" else "resumed"
+
+    def refuse_ahead(self, request: Reservation, contract: Contract) -> None:
+        """Refuse now what :meth:`reserve` would refuse whatever the rows are; else write nothing.
+
+        A refusal is an entry if the dataset has an owner here who may read it.
+
+        Args:
+            request: as for :meth:`reserve`, with neither admission nor key.
+            contract: the owner's, as it stands.
+
+        Raises:
+            BudgetRefused: no grant of this contract, no cap for the level, or too little left.
+            RunConflict: the run id belongs to another study or dataset, or was voided.
+            LedgerError: the contract names another ledger, or the ledger cannot be used.
+        """
+        self._refuse_foreign(contract)
+        with self._writing() as (connection, book):
+            run = book.runs.get(request.run_id) or self._run(connection, request.run_id)
+            if run is not None:
+                refuse_another_run(run, request, BINDING_AHEAD)
+                return
+            try:
+                refuse_without_room(book, request, contract)
+                return
+            except BudgetRefused as problem:
+                refused = problem
+            known = request.dataset in book.grants
+            entry = self._append_refusal(connection, request, str(refused)) if known else None
+        self._log_refusal(request, entry)
+        raise refused
+
+    def _log_refusal(self, request: Reservation, entry: Entry | None) -> None:
+        written = None if entry is None else entry.hash
+        log_event("refused", **whose(request), **amounts(request.cost), ledger=self.identity, hash=written)
 
     def released(self, run_id: str, charge: Charge) -> Released | None:
         """What is stored under (run, charge name), or None if the run may still draw it.

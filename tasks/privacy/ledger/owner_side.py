@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from causalveil.schemas.admission.manifest import Admission
-from causalveil.schemas.contract import Contract, DataClass
+from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import RunConflict
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.grants import Grant, grant_body
 from causalveil.tasks.privacy.ledger.journal import Journal
 from causalveil.tasks.privacy.ledger.log import amounts, log_event
 from causalveil.tasks.privacy.ledger.review import ReviewVerdict, document_text, refuse_stranger, verdict_body
-from causalveil.tasks.privacy.ledger.rules import one_line, refuse_conversion
+from causalveil.tasks.privacy.ledger.rules import grants_itself, one_line, refuse_conversion
 from causalveil.tasks.privacy.ledger.soundness.integrity import stamp
 from causalveil.tasks.privacy.ledger.soundness.memory import from_the_first, holds
 from causalveil.tasks.privacy.owner import OwnerKey
@@ -55,7 +55,7 @@ class OwnerSide(Journal):
             LedgerError: the contract names another ledger, or the ledger cannot be used.
         """
         self._refuse_foreign(contract)
-        if contract.data_class is DataClass.sensitive or contract.owner_key is not None:
+        if not grants_itself(contract):
             return False
         with self._writing() as (connection, book):
             before = book.grants.get(contract.dataset)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
-from causalveil.schemas.contract import Contract
+from causalveil.schemas.contract import Contract, DataClass
 from causalveil.schemas.errors import (
     BudgetRefused,
     ChargesDiffer,
@@ -15,11 +15,12 @@ from causalveil.schemas.errors import (
     StudyError,
 )
 from causalveil.schemas.ledger import Reservation
-from causalveil.schemas.privacy import Charge
+from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.privacy.ledger.accounts import Book, Caps, RunRecord, caps_in_force, keeps
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.grants import granted
 from causalveil.tasks.privacy.ledger.review import document_text
+from causalveil.tasks.privacy.ledger.usage import TOUCHES, Cap
 
 # What must be the same when a run id comes back; units, estimator and the rest follow from the digests.
 BINDING = {
@@ -35,13 +36,17 @@ BINDING = {
 }
 
 
-def refuse_another_run(run: RunRecord, request: Reservation) -> None:
+# What of it is known before the rows are.
+BINDING_AHEAD = {field: BINDING[field] for field in ("dataset", "study_digest", "level")}
+
+
+def refuse_another_run(run: RunRecord, request: Reservation, binding: Mapping[str, str] = BINDING) -> None:
     """Let a run that comes back pass, and nothing else under its id.
 
     Raises:
         RunConflict: says what differs, or that the run was voided.
     """
-    differs = [words for field, words in BINDING.items() if getattr(request, field) != getattr(run.reservation, field)]
+    differs = [words for field, words in binding.items() if getattr(request, field) != getattr(run.reservation, field)]
     if differs:
         raise RunConflict(
             f"run id {request.run_id} is taken by a run with another {', '.join(differs)}; choose a new run id"
@@ -70,7 +75,28 @@ def caps_with_room(book: Book, request: Reservation, contract: Contract) -> Caps
             a block.
     """
     granted(book.grants.get(request.dataset), contract)
-    caps = book.caps_for(request, caps_in_force(book.caps[request.dataset], contract))
+    return _with_room(book, request, book.caps_for(request, caps_in_force(book.caps[request.dataset], contract)))
+
+
+def refuse_without_room(book: Book, request: Reservation, contract: Contract) -> None:
+    """Refuse what :func:`caps_with_room` would, also before data that grant themselves have done so.
+
+    Raises:
+        BudgetRefused: as there.
+    """
+    if grants_itself(contract) and contract.dataset not in book.grants:
+        caps = {level: contract.caps[level] for level in TOUCHES[request.level] if level in contract.caps}
+        _with_room(book, request, {level: Cap(cap, contract.accounting) for level, cap in caps.items()})
+    else:
+        caps_with_room(book, request, contract)
+
+
+def grants_itself(contract: Contract) -> bool:
+    """Whether data need no owner's hand for their first grant."""
+    return contract.data_class is not DataClass.sensitive and contract.owner_key is None
+
+
+def _with_room(book: Book, request: Reservation, caps: Mapping[Level, Cap]) -> Caps:
     if request.level not in caps:
         raise BudgetRefused(
             f"dataset '{request.dataset}' has no cap for level {request.level}; use a level that both the contract "

@@ -1,0 +1,134 @@
+"""What public files decide is decided before Prefect is imported, before rows are read, and in a second or two."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causalveil.flows.api import run_study
+from causalveil.schemas.contract import load_contract
+from causalveil.schemas.errors import BudgetRefused, RunConflict
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.studies import write_study
+
+# Runs each command of the first argument in one process, on Prefect's engine; says what it imported and how it ended.
+COMMANDS = """
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+from causalveil.flows.cli.main import main
+ended = {}
+for name, words in json.loads(sys.argv[1]).items():
+    said = io.StringIO()
+    with redirect_stderr(said), redirect_stdout(said):
+        try:
+            main(words)
+        except SystemExit as end:
+            loaded = sorted({"prefect", "dp_accounting", "sklearn", "pandera"} & set(sys.modules))
+            ended[name] = (end.code, said.getvalue(), loaded)
+print(json.dumps(ended))
+"""
+SECONDS = 2.0
+
+
+def commands(words: dict[str, list[str]]) -> dict[str, Any]:
+    environment = {**os.environ, "CAUSALVEIL_ENGINE": "prefect"}
+    done = subprocess.run(
+        [sys.executable, "-c", COMMANDS, json.dumps(words)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ended: dict[str, Any] = json.loads(done.stdout)
+    return ended
+
+
+def sensitive(folder: Path, **contract: Any) -> Path:
+    owner = {"data_class": "sensitive", "owner_key": "ed25519:" + "ab" * 32}
+    return write_study(folder, contract={**owner, **contract})
+
+
+def test_no_refusal_waits_for_prefect(tmp_path: Path) -> None:
+    over = write_study(tmp_path / "over", contract={"caps": {"sample": {"epsilon": "0.5"}}})
+    taken = write_study(tmp_path / "taken", contract={"dataset": "other"})
+    run_study(taken, out=tmp_path / "first", run_id="first", engine="direct")
+    column = write_study(tmp_path / "column", study={"covariates": {"height": {"lower": 0, "upper": 1}}})
+    missing = write_study(tmp_path / "missing")
+    missing.with_name("dataset.yaml").unlink()
+    another = write_study(tmp_path / "another", study={"name": "another"})
+    empty = write_study(tmp_path / "empty", partitions=0)
+    cases = {
+        "no grant": ([str(sensitive(tmp_path / "ungranted"))], 4, "has no grant"),
+        "cap exceeded": ([str(over)], 4, "remaining 0.5"),
+        "no cap for the level": ([str(sensitive(tmp_path / "uncapped", caps={"sample": ...}))], 4, "no cap"),
+        "unknown column": ([str(column)], 2, "'height'"),
+        "estimator forbidden": ([str(write_study(tmp_path / "no", contract={"estimators": ["aipw"]}))], 2, "estimator"),
+        "no contract": ([str(missing)], 2, "dataset.yaml"),
+        "no partitions": ([str(empty)], 3, "no "),
+        "another study's run id": ([str(another), "--run-id", "first"], 2, "run id first is taken"),
+        "folder taken": ([str(taken), "--out", str(tmp_path / "first")], 2, "another release lies there"),
+    }
+    words = {name: ["run", *arguments] for name, (arguments, _, _) in cases.items()}
+    ended = commands({**words, "check": ["check", str(sensitive(tmp_path / "checked"))]})
+    for name, (_, expected, text) in cases.items():
+        code, said, loaded = ended[name]
+        assert (code, loaded) == (expected, []), (name, said, loaded)
+        assert text in said, (name, said)
+    assert ended["check"][0] == 2
+
+
+def test_a_refusal_takes_less_than_two_seconds_of_processor_time(tmp_path: Path) -> None:
+    """The least of three, of the whole process with compiled bytecode: a shared machine adds to what it counts."""
+    over = write_study(tmp_path / "study", contract={"caps": {"sample": {"epsilon": "0.5"}}})
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    taken = {}
+    for words, code in ((["run", str(over)], 4), (["check", str(over)], 2)):
+        seconds = []
+        for _ in range(3):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = subprocess.run(
+                [sys.executable, "-m", "causalveil", *words],
+                env={**environment, "CAUSALVEIL_ENGINE": "prefect"},
+                cwd=tmp_path,
+                capture_output=True,
+                check=False,
+            )
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            assert done.returncode == code, done.stderr
+            seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            if seconds[-1] < SECONDS:
+                break
+        taken[words[0]] = min(seconds)
+    assert max(taken.values()) < SECONDS, taken
+
+
+def test_rows_are_not_looked_at_for_a_run_that_does_not_fit(tmp_path: Path) -> None:
+    """Public data admit themselves at their first run, which reads all of them: not for a refusal."""
+    path = write_study(tmp_path / "study", contract={"caps": {"sample": {"epsilon": "0.5"}}})
+    stages: list[str] = []
+    with pytest.raises(BudgetRefused, match=r"remaining 0\.5"):
+        run_study(path, engine="direct", watch=stages.append)
+    assert stages == []
+    assert not open_ledger().knows("small"), "neither admitted nor granted"
+
+
+def test_refusals_ahead_are_the_ledger_s(tmp_path: Path) -> None:
+    path = write_study(tmp_path / "study")
+    ledger = open_ledger()
+    ledger.grant_itself(load_contract(path.with_name("dataset.yaml")))
+    run_study(path, out=tmp_path / "out", run_id="first", engine="direct")
+    large = write_study(tmp_path / "study", study={"privacy": {"epsilon": "9.5"}})
+    with pytest.raises(BudgetRefused):
+        run_study(large, out=tmp_path / "large", run_id="second", engine="direct")
+    (refusal,) = open_ledger().refusals("second")
+    assert "remaining 9" in refusal.document["why"]
+    with pytest.raises(RunConflict, match="another study"):
+        run_study(large, out=tmp_path / "third", run_id="first", engine="direct")
+    ledger.verify()
