@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field
 
@@ -66,6 +66,15 @@ class StandIn(Frozen):
     explained: float = 0.3
     correlation: float = 0.3
     spread: float | None = None
+
+    @classmethod
+    def told(cls, **values: float | None) -> Self:
+        """Return the stand-in of a reader who states some values; None keeps a default and is not told.
+
+        >>> sorted(StandIn.told(treated=0.1, deviation=None).model_fields_set)
+        ['treated']
+        """
+        return cls(**{name: value for name, value in values.items() if value is not None})
 
 
 class Plan(Frozen):

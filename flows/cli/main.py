@@ -165,7 +165,9 @@ def plan(
     study: StudyFile,
     units: Annotated[int | None, typer.Option(min=2, help="number of units, if the data are not at hand")] = None,
     effect: Annotated[float | None, typer.Option(help="an effect in outcome units: will the noise drown it?")] = None,
-    treated: Annotated[float, typer.Option(min=0.01, max=0.99, help="assumed share of treated units")] = 0.5,
+    treated: Annotated[
+        float | None, typer.Option(min=0.01, max=0.99, help="share of treated units [default: 0.5, and said so]")
+    ] = None,
     deviation: Annotated[
         float | None,
         typer.Option(min=0, help="assumed standard deviation of the outcome [default: B/4, of 0 and 1 B/2]"),
@@ -198,13 +200,13 @@ def plan(
     from causalveil.schemas.plan import StandIn
     from causalveil.tasks.inference.people import assumed
 
-    stand_in = StandIn(
+    told = StandIn.told(
         treated=treated, deviation=deviation, mean=mean, explained=explained, correlation=correlation, spread=spread
     )
     specification, declared = plan_study(study, units)
-    stand_in = assumed(specification, stand_in)
     people = expected.people_of(study, specification, declared)
-    foreseen = expected.expected(specification, declared, stand_in, effect, people)
+    foreseen = expected.expected(specification, declared, told, effect, people)
+    stand_in = assumed(specification, told)
     budget = budget_of(study, specification, declared)
     budget.add_to(foreseen)
     if sweep is not None:

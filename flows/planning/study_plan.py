@@ -50,7 +50,7 @@ def plan(
     *,
     units: int | None = None,
     effect: float | None = None,
-    treated: float = 0.5,
+    treated: float | None = None,
     deviation: float | None = None,
 ) -> StudyPlan:
     """Plan a study: every charge, and how wide its interval would be. Reads no private column.
@@ -59,7 +59,7 @@ def plan(
         path: the study file.
         units: number of units; default: what Parquet footers say, else formulas in n.
         effect: an effect in outcome units that the reader hopes to see: will the noise drown it?
-        treated: assumed share of treated units, from 0.01 to 0.99.
+        treated: share of treated units, from 0.01 to 0.99; default: 0.5, and the plan says how much that matters.
         deviation: assumed standard deviation of the outcome in its units; default: a quarter of the declared width,
             half of it if it is 0 or 1.
 
@@ -69,13 +69,13 @@ def plan(
     """
     if units is not None and units < 2:
         raise StudyError(f"units must be at least 2, not {units}")
-    if not 0.01 <= treated <= 0.99:
+    if treated is not None and not 0.01 <= treated <= 0.99:
         raise StudyError(f"treated, an assumed share, must lie in [0.01, 0.99], not {treated:g}")
     if deviation is not None and not deviation >= 0:
         raise StudyError(f"deviation must be at least 0, not {deviation:g}")
     study, declared = plan_study(path, units)
     people = people_of(Path(path), study, declared)
-    found = expected_of(study, declared, StandIn(treated=treated, deviation=deviation), effect, people)
+    found = expected_of(study, declared, StandIn.told(treated=treated, deviation=deviation), effect, people)
     budget = budget_of(Path(path), study, declared)
     budget.add_to(found)
     return StudyPlan(

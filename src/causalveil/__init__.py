@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         BudgetRefused,
         BundleError,
         CausalveilError,
+        ChargesDiffer,
         ContractError,
         ConvergenceError,
         DataError,
@@ -43,6 +44,7 @@ __all__ = [
     "BudgetRefused",
     "BundleError",
     "CausalveilError",
+    "ChargesDiffer",
     "ContractError",
     "ConvergenceError",
     "DataError",
@@ -75,6 +77,7 @@ __all__ = [
 # whose import also teaches releases how notebooks show them.
 _ERRORS = {name for name in __all__ if name.endswith("Error")} | {
     "BudgetRefused",
+    "ChargesDiffer",
     "GateFailed",
     "ReleaseHeld",
     "RunConflict",
