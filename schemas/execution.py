@@ -56,11 +56,13 @@ class Execution(Frozen):
 class SiteSettings(Frozen):
     """Everything that the operator of a machine decides, beside Prefect's own settings.
 
-    ``ledger``: its URL; ``scratch``: where runs keep normalised rows; ``actor``: who the ledger says ran something;
+    ``ledger``: its URL; ``shared``: a folder of the workers of one site, with its keys; ``scratch``: where runs keep
+    normalised rows; ``actor``: who the ledger says ran something;
     ``concurrency``: runs of one dataset at a time, when a limit is made for it.
     """
 
     ledger: Annotated[str | None, Field(min_length=1)] = None
+    shared: Path | None = None
     scratch: Path | None = None
     actor: Annotated[str | None, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")] = None
     concurrency: Annotated[int, Field(ge=1, le=1000)] = 1

@@ -12,6 +12,7 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Layout
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.machine.scratch import in_use
+from causalveil.tasks.machine.site import site_folder
 from causalveil.tasks.machine.write import make_folder_durably, whole_file
 
 FOLDER = "admissions"
@@ -171,7 +172,7 @@ def _size_and_time(path: Path) -> tuple[int, int]:
 
 
 def _at_home(dataset: str) -> Path:
-    return home() / FOLDER / f"{dataset}.json"
+    return site_folder() / FOLDER / f"{dataset}.json"
 
 
 def _write(path: Path, admission: Admission, mode: int) -> None:

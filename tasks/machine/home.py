@@ -24,18 +24,28 @@ def home() -> Path:
     """
     configured = os.environ.get(HOME_VARIABLE)
     folder = Path(configured).absolute() if configured else Path(platformdirs.user_data_dir("causalveil"))
+    # A state folder elsewhere would have a site key of its own, and no ledger: a second budget for the same data.
+    return private_folder(folder, f"let {HOME_VARIABLE} name the state folder that this account had before")
+
+
+def private_folder(folder: Path, otherwise: str) -> Path:
+    """Return a folder that nobody else may write to, created with mode 0700 if it is not there yet.
+
+    Args:
+        folder: where.
+        otherwise: what to do if its permissions cannot be mended.
+
+    Raises:
+        CausalveilError: it cannot be made a folder, or other users may write to it.
+    """
     problem = None
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        shared = bool(folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+        open_to_others = bool(folder.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH))
     except OSError as error:
-        # A state folder elsewhere would have a site key of its own, and no ledger: a second budget for the same data.
-        problem = (
-            f"{folder}: cannot be used as state folder ({type(error).__name__}); mend its permissions, or let "
-            f"{HOME_VARIABLE} name the state folder that this account had before"
-        )
+        problem = f"{folder}: cannot be used ({type(error).__name__}); mend its permissions, or {otherwise}"
     else:
-        if shared:
+        if open_to_others:
             problem = f"{folder}: other users may write to the state folder; run: chmod go-w '{folder}'"
     if problem:
         raise CausalveilError(problem)

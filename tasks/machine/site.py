@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 import tomllib
+from pathlib import Path
 from typing import Any
 
 from causalveil.schemas.documents import read_text, validate
 from causalveil.schemas.errors import SiteError
 from causalveil.schemas.execution import SITE_FILE, SiteSettings
-from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.home import home, private_folder
 
 # Variable: the key of site.toml that it overrides.
 VARIABLES = {
     "CAUSALVEIL_LEDGER_URL": "ledger",
+    "CAUSALVEIL_SHARED": "shared",
     "CAUSALVEIL_SCRATCH": "scratch",
     "CAUSALVEIL_CONCURRENCY": "concurrency",
     "CAUSALVEIL_ENGINE": "execution.engine",
@@ -51,3 +53,17 @@ def site_settings() -> SiteSettings:
                 inner = inner.setdefault(folder, {})
             inner[last] = value
     return validate(SiteSettings, document, str(path), SiteError)
+
+
+def site_folder() -> Path:
+    """Return the folder of what all workers of a site need to go on with each other's runs.
+
+    It holds keys, record-level values of runs under way, and manifests that could not lie beside their data. By default
+    it is the state folder.
+
+    Raises:
+        SiteError: the settings are wrong.
+        CausalveilError: it cannot be made, or other users may write to it.
+    """
+    shared = site_settings().shared
+    return home() if shared is None else private_folder(shared, "let CAUSALVEIL_SHARED name another folder")

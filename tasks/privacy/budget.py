@@ -25,7 +25,7 @@ from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import refuse_on_worker
-from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.site import site_folder
 from causalveil.tasks.machine.write import make_folder_durably, whole_file
 from causalveil.tasks.privacy.ledger.ledger import Ledger, Released
 
@@ -151,8 +151,9 @@ class FlowBudget:
         except OSError:
             problem = "is lost"
         raise CausalveilError(
-            f"run {self.run_id}: the stored records of '{charge.name}' {problem}; the charge stands and the run "
-            f"cannot go on; void it: causalveil ledger void {self.run_id} --reason TEXT"
+            f"run {self.run_id}: the file of the stored records of '{charge.name}' {problem}; the charge stands; if "
+            "another machine drew them, go on there, or share its folder (CAUSALVEIL_SHARED); else void the run: "
+            f"causalveil ledger void {self.run_id} --reason TEXT"
         )
 
     def _refuse_links(self) -> None:
@@ -171,7 +172,7 @@ def drop_records(run_id: str) -> None:
 
 def records_folder(run_id: str) -> Path:
     """Where a run's record-level arrays lie until it finishes; not created here."""
-    return home() / "records" / run_id
+    return site_folder() / "records" / run_id
 
 
 def _encode(value: FloatArray, charge: Charge) -> dict[str, Any]:

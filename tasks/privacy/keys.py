@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.site import site_folder
 from causalveil.tasks.machine.write import whole_file
 
 SECRET_BYTES = 32
@@ -113,9 +114,10 @@ def site_secret() -> bytes:
     """Read the 32 bytes of ``site.key``, creating the file first if it does not exist.
 
     Raises:
-        CausalveilError: not a regular file, not 32 bytes, unreadable, or open to other users.
+        CausalveilError: not a regular file, not 32 bytes, unreadable, open to other users; or left in the state folder
+            although the workers of the site share another.
     """
-    return kept_secret(home() / SECRET_FILE)
+    return kept_secret(_place(SECRET_FILE))
 
 
 def signing_secret(*, create: bool = False) -> bytes:
@@ -127,10 +129,18 @@ def signing_secret(*, create: bool = False) -> bytes:
     Raises:
         CausalveilError: there is none and none may be made; or as ``site_secret``.
     """
-    path = home() / SIGNING_FILE
+    path = _place(SIGNING_FILE)
     if not create and not path.exists():
         raise CausalveilError(f"{path}: this site has no key to sign with; make one: causalveil bundle key")
     return kept_secret(path)
+
+
+def _place(name: str) -> Path:
+    """Where a secret of the site lies; never a second one beside that of the state folder without a word."""
+    path, own = site_folder() / name, home() / name
+    if path != own and own.exists() and not path.exists():
+        raise CausalveilError(f"{path}: is not there yet, but this machine has a key; run: mv '{own}' '{path}'")
+    return path
 
 
 def kept_secret(path: Path) -> bytes:

@@ -17,7 +17,7 @@ from causalveil.schemas.errors import (
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge, Level
 from causalveil.tasks.privacy.ledger.accounts import Book, Caps, RunRecord, caps_in_force, keeps
-from causalveil.tasks.privacy.ledger.entry import Entry
+from causalveil.tasks.privacy.ledger.entry import BY, Entry
 from causalveil.tasks.privacy.ledger.grants import granted
 from causalveil.tasks.privacy.ledger.review import document_text
 from causalveil.tasks.privacy.ledger.usage import TOUCHES, Cap
@@ -44,12 +44,21 @@ def refuse_another_run(run: RunRecord, request: Reservation, binding: Mapping[st
     """Let a run that comes back pass, and nothing else under its id.
 
     Raises:
-        RunConflict: says what differs, or that the run was voided.
+        RunConflict: says what differs, where a run of another site key is held, or that the run was voided.
     """
-    differs = [words for field, words in binding.items() if getattr(request, field) != getattr(run.reservation, field)]
+    differs = [field for field in binding if getattr(request, field) != getattr(run.reservation, field)]
+    # The digest of the contents is keyed by the site's key.
+    if run.state == "reserved" and "key_check" in differs and set(differs) <= {"key_check", "contents"}:
+        held_by = run.reserved.document.get(BY, {})
+        raise RunConflict(
+            f"run {request.run_id} is held by {held_by.get('actor')} on {held_by.get('host')} under another site key: "
+            "go on with it there, or let both machines share that key (CAUSALVEIL_SHARED, docs/ledger.md); if the key "
+            f"is lost, free what was not drawn: causalveil ledger void {request.run_id} --reason TEXT"
+        )
     if differs:
         raise RunConflict(
-            f"run id {request.run_id} is taken by a run with another {', '.join(differs)}; choose a new run id"
+            f"run id {request.run_id} is taken by a run with another {', '.join(BINDING[field] for field in differs)}; "
+            "choose a new run id"
         )
     if run.state in ("voided", "rejected"):
         raise RunConflict(f"run {request.run_id} was {run.state}; choose a new run id")
