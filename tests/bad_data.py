@@ -148,6 +148,17 @@ def _disagree(column: str, dtype: Any) -> Callable[[Path], object]:
     return lambda folder: write(folder, good(24), good(24, 24).with_columns(pl.col(column).cast(dtype)))
 
 
+def _second(column: str, convert: Callable[[pl.Series], pl.Series]) -> Callable[[Path], object]:
+    """The same in the second partition alone."""
+    return lambda folder: write(
+        folder, good(24), good(24, 24).with_columns(convert(good(24, 24)[column]).alias(column))
+    )
+
+
+def _bytes(series: pl.Series) -> pl.Series:
+    return pl.Series([bytes([255, number % 256]) for number in range(len(series))])
+
+
 def _dates(series: pl.Series) -> pl.Series:
     day = datetime.date(2024, 1, 1)
     return pl.Series([day + datetime.timedelta(days=i) for i in range(len(series))])
@@ -205,10 +216,12 @@ def _link_folder(folder: Path) -> None:
     (folder / "more").symlink_to(folder.parent / "elsewhere")
 
 
+_DECIMAL = pl.Decimal(20, 2)
 _BLOCKS = {"data": {"path": ".", "unit": UNIT, "blocks": "month"}}
 _INDICATOR = {"missing": "indicator"}
 _INTEGER_LEVELS = {"covariates": {AGE: {"lower": 20, "upper": 40}, GROUP: {"levels": [1, 2, 3]}}}
-_BOTH = f"'{AGE}'", "NaN or infinity"
+_NAN = f"'{AGE}'", "nulls or NaN", "indicator"
+_INFINITE = f"'{AGE}'", "infinity"
 
 LAYOUT_CASES = (
     BadData("no folder", lambda folder: None, ("no such data folder",)),
@@ -236,12 +249,13 @@ VALUE_CASES = (
     ),
     BadData("null number", _cell(AGE, None), (f"'{AGE}'", "nulls", "indicator")),
     BadData("null category", _cell(GROUP, None), (f"'{GROUP}'", "nulls", "indicator")),
-    BadData("NaN covariate", _cell(AGE, float("nan")), _BOTH),
-    BadData("infinite covariate", _cell(AGE, float("inf")), _BOTH),
-    BadData("NaN with indicator", _cell(AGE, float("nan")), _BOTH, _INDICATOR),
-    BadData("NaN float32", _cell(AGE, float("nan"), pl.Float32()), _BOTH),
+    BadData("NaN covariate", _cell(AGE, float("nan")), _NAN),
+    BadData("infinite covariate", _cell(AGE, float("inf")), _INFINITE),
+    BadData("infinite with indicator", _cell(AGE, float("-inf")), _INFINITE, _INDICATOR),
+    BadData("NaN float32", _cell(AGE, float("nan"), pl.Float32()), _NAN),
+    BadData("infinite float32", _cell(AGE, float("inf"), pl.Float32()), _INFINITE),
     BadData("NaN outcome", _cell(OUTCOME, float("nan")), (f"'{OUTCOME}'", "NaN")),
-    BadData("-inf outcome", _cell(OUTCOME, float("-inf")), (f"'{OUTCOME}'", "NaN or infinity")),
+    BadData("-inf outcome", _cell(OUTCOME, float("-inf")), (f"'{OUTCOME}'", "infinity")),
     BadData("undeclared level", _cell(GROUP, CANARY), (f"'{GROUP}'", "declared levels")),
     BadData("undeclared level, indicator", _cell(GROUP, CANARY), (f"'{GROUP}'", "declared levels"), _INDICATOR),
     BadData("level in capitals", _cell(GROUP, "A"), (f"'{GROUP}'", "declared levels")),
@@ -254,26 +268,39 @@ VALUE_CASES = (
     BadData("treatment 2", _cell(TREATMENT, 2), (f"'{TREATMENT}'", "0 and 1")),
     BadData("treatment -1", _cell(TREATMENT, -1), (f"'{TREATMENT}'", "0 and 1")),
     BadData("treatment large", _cell(TREATMENT, CANARY_NUMBER, pl.Int64()), (f"'{TREATMENT}'", "0 and 1")),
-    BadData("float treatment", _column(TREATMENT, lambda s: s.cast(pl.Float64)), (f"'{TREATMENT}'", "integer")),
-    BadData("text treatment", _column(TREATMENT, lambda s: s.cast(pl.String)), (f"'{TREATMENT}'", "boolean")),
-    BadData("float unit", _column(UNIT, lambda s: s.cast(pl.Float64)), (f"'{UNIT}'", "integer column")),
+    BadData("float treatment", _column(TREATMENT, lambda s: s / 2), (f"'{TREATMENT}'", "0 and 1")),
+    BadData("decimal treatment", _column(TREATMENT, lambda s: (s / 4).cast(_DECIMAL)), (f"'{TREATMENT}'", "0 and 1")),
+    BadData("NaN treatment", _cell(TREATMENT, float("nan"), pl.Float64()), (f"'{TREATMENT}'", "nulls or NaN")),
+    BadData("text treatment", _column(TREATMENT, lambda s: "0" + s.cast(pl.String)), (f"'{TREATMENT}'", "0 and 1")),
+    BadData("days as treatment", _column(TREATMENT, _dates), (f"'{TREATMENT}'", "numbers, booleans or text")),
+    BadData("float unit", _column(UNIT, lambda s: s / 2), (f"'{UNIT}'", "not whole")),
+    BadData("decimal unit", _column(UNIT, lambda s: (s / 4).cast(_DECIMAL)), (f"'{UNIT}'", "not whole")),
+    BadData("float unit of many digits", _column(UNIT, lambda s: s * 1e15), (f"'{UNIT}'", "too many digits")),
+    BadData("NaN unit", _cell(UNIT, float("nan"), pl.Float64()), (f"'{UNIT}'", "nulls")),
     BadData("boolean unit", _column(UNIT, lambda s: s > 0), (f"'{UNIT}'", "text column")),
-    BadData("binary unit", _column(UNIT, lambda s: s.cast(pl.String).cast(pl.Binary)), (f"'{UNIT}'", "text")),
+    BadData("bytes that are no text as unit", _column(UNIT, _bytes), (f"'{UNIT}'", "UTF-8")),
     BadData("date covariate", _column(AGE, _dates), (f"'{AGE}'", "float")),
     BadData("text covariate", _column(AGE, lambda s: s.cast(pl.String)), (f"'{AGE}'", "float")),
     BadData("date outcome", _column(OUTCOME, _dates), (f"'{OUTCOME}'", "float")),
     BadData("all-null column", _column(AGE, lambda s: pl.Series([None] * len(s))), (f"'{AGE}'", "float")),
     BadData("integers for text levels", _column(GROUP, lambda s: s.str.len_bytes()), (f"'{GROUP}'", "text column")),
-    BadData("text for integer levels", lambda f: write(f, good()), (f"'{GROUP}'", "integer column"), _INTEGER_LEVELS),
+    BadData("text for integer levels", lambda f: write(f, good()), (f"'{GROUP}'", "declared levels"), _INTEGER_LEVELS),
+    BadData(
+        "floats between integer levels",
+        _column(GROUP, lambda s: s.replace_strict({"a": 1.0, "b": 2.0, "c": 2.5})),
+        (f"'{GROUP}'", "declared levels"),
+        _INTEGER_LEVELS,
+    ),
+    BadData("days for integer levels", _column(GROUP, _dates), (f"'{GROUP}'", "declared levels are"), _INTEGER_LEVELS),
     BadData(
         "undeclared integer level",
         _column(GROUP, lambda s: s.replace_strict({"a": 1, "b": 2, "c": CANARY_NUMBER}, return_dtype=pl.Int32)),
         (f"'{GROUP}'", "declared levels"),
         _INTEGER_LEVELS,
     ),
-    BadData("schemas disagree: unit", _disagree(UNIT, pl.Int32), ("part-1.parquet", f"'{UNIT}'", "another type")),
-    BadData("schemas disagree: age", _disagree(AGE, pl.Float32), ("part-1.parquet", f"'{AGE}'", "another type")),
-    BadData("schemas disagree: text", _disagree(GROUP, pl.Categorical), (f"'{GROUP}'", "another type")),
+    BadData("schemas disagree: unit", _disagree(UNIT, pl.String), ("part-1.parquet", f"'{UNIT}'", "as one")),
+    BadData("schemas disagree: age", _disagree(AGE, pl.String), ("part-1.parquet", f"'{AGE}'", "float")),
+    BadData("schemas disagree: group", _second(GROUP, _dates), ("part-1.parquet", f"'{GROUP}'", "text column")),
     BadData(
         "column missing in the second partition",
         lambda folder: write(folder, good(), good(24, 24).drop(AGE)),

@@ -6,22 +6,25 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+import polars as pl
+
 from causalveil.flows.planning.outlook import book_of, budget_of
-from causalveil.flows.sequence.study import data_folder, declare, known_units, load_study
-from causalveil.schemas.admission.cohort import accepts, contract_roles, type_rule
+from causalveil.flows.sequence.study import SEVERAL_BLOCKS, data_folder, declare, known_units, load_study
+from causalveil.schemas.admission.casts import Types
+from causalveil.schemas.admission.cohort import contract_roles
+from causalveil.schemas.admission.manifest import Finding
 from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.resolve import completed, not_public_enough
 from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile
-from causalveil.schemas.columns import Column
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, load_contract, refusals
 from causalveil.schemas.documents import Problem, every_problem, line_of, read_yaml
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
-from causalveil.schemas.plan import Layout
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import Study
 from causalveil.tasks.admission.kept import kept_admission
+from causalveil.tasks.admission.rows import type_findings
 from causalveil.tasks.enclave.manifest import check_manifest
-from causalveil.tasks.enclave.partitions import column_types, read_layout
+from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.ledger.ledger import ledger_at_hand
 
@@ -137,10 +140,10 @@ def _with_data(path: Path, folder: Path, study: Study, contract: Contract, found
         found.add(contract_file, None, str(refusal))
     layout = found.trying(folder, lambda: read_layout(study, folder))
     if layout is not None:
-        # Where several rows become one, the files hold what the contract declares, and not what a study can name.
-        roles = study.roles if contract.rows is None else contract_roles(contract)
-        for text in _columns(roles, folder, layout):
+        for text in found.trying(folder, lambda: list(_columns(contract, study, folder))) or ():
             found.add(folder, None, text)
+        if contract.units_span_blocks and len(layout.blocks) > 1:
+            found.add(path, None, SEVERAL_BLOCKS)
         if contract.rows is None:
             found.trying(folder, lambda: check_manifest(study, folder, layout))
     units = None if layout is None else found.trying(folder, lambda: known_units(study, folder))
@@ -161,15 +164,34 @@ def _with_data(path: Path, folder: Path, study: Study, contract: Contract, found
         )
 
 
-def _columns(roles: Mapping[str, Column], folder: Path, layout: Layout) -> Iterator[str]:
-    """Columns that the data lack, or hold as a type that the study cannot read."""
-    partition = layout.partitions[0]
-    types = column_types(folder, partition)
-    for name, role in roles.items():
-        if name not in types:
-            yield f"{partition.path}: column '{name}' is missing; there are {', '.join(list(types)[:30])}"
-        elif not accepts(role, types[name]):
-            yield f"{partition.path}: column '{name}' {type_rule(role)}, and holds {types[name]}"
+def _columns(contract: Contract, study: Study, folder: Path) -> Iterator[str]:
+    """Say which columns files lack, or hold as a type that what is declared cannot be read from; of all partitions.
+
+    Admission looks at every column that the contract declares, whichever of them the study reads.
+    """
+    declared = contract_roles(contract)
+    # Where several rows become one, the files hold what the contract declares, and not what a study can name.
+    asked = study.roles if contract.rows is None else {}
+    alone = {name: role for name, role in asked.items() if name not in declared}
+    first: dict[str, pl.DataType] = {}
+    wrong = dict[tuple[str | None, str], list[str]]()
+    for partition in list_partitions(folder, None if contract.blocks is None else contract.blocks.key).partitions:
+        types = column_types(folder, partition)
+        first = first or (types if partition.rows else {})
+        exact = contract.rows is not None
+        for one in type_findings(declared | alone, partition, types, first, exact=exact):
+            told = _told(one, types)
+            wrong.setdefault((one.column, told), []).append(partition.path)
+    for (name, told), paths in wrong.items():
+        more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
+        yield f"{paths[0]}{more}: column '{name}' {told}"
+
+
+def _told(one: Finding, types: Types) -> str:
+    if one.column is None or one.column not in types:
+        return f"{one.rule}; there are {', '.join(list(types)[:30])}"
+    kind = types[one.column]
+    return f"{one.rule}, and holds {'nested values' if kind == pl.Unknown else kind}"
 
 
 def _granted(contract: Contract) -> bool:

@@ -70,6 +70,10 @@ class Loaded:
     contract: Contract
 
 
+SEVERAL_BLOCKS = (
+    "the contract says that units may have rows in several blocks, and a run has one row of each unit; write "
+    "data: {select: {newest: 1}} into the study"
+)
 _LOADED: ContextVar[Loaded | None] = ContextVar("loaded", default=None)
 
 
@@ -238,10 +242,7 @@ def prepare(loaded: Loaded, *, simulate: bool) -> Asked:
         contract = contract.for_simulation
     layout = read_layout(study, folder)
     if contract.units_span_blocks and len(layout.blocks) > 1:
-        raise StudyError(
-            "the contract says that units may have rows in several blocks, and a run has one row of each unit; write "
-            "data: {select: {newest: 1}} into the study"
-        )
+        raise StudyError(SEVERAL_BLOCKS)
     if contract.rows is not None:
         # How many units there are is known once their rows are one each.
         declare(study, None)

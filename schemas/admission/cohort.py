@@ -8,7 +8,7 @@ always, because to refuse them at sample level would tell about a single row.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
 from importlib import import_module
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import polars.selectors as cs
 
+from causalveil.schemas.admission.casts import Roles, Types, read_as
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared.columns import CodesColumn, LevelsColumn
@@ -25,31 +26,27 @@ from causalveil.schemas.study import Missing, Others
 if TYPE_CHECKING:
     import pandera.polars as pa
 
-_INTEGERS = (pl.Int8, pl.Int16, pl.Int32, pl.Int64, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
-_TEXTS = (pl.String, pl.Categorical, pl.Enum)
-_NUMBERS = (*_INTEGERS, pl.Float32, pl.Float64, pl.Boolean, pl.Decimal)
-_ORDERED = (*_NUMBERS, *_TEXTS, pl.Date, pl.Datetime, pl.Time, pl.Duration)
-
 
 class Rule(StrEnum):
     """Every way in which a column can break the schema, as the message words it."""
 
     missing = "is missing"
-    unit_type = "must be an integer column (64 bits at most) or a text column"
+    unit_type = "must be a column of whole numbers, or a text column"
     number_type = "must be an integer, float, decimal or boolean column"
-    treatment_type = "must be a boolean or an integer column"
+    treatment_type = "must be a column of numbers, booleans or text"
     text_code_type = "must be a text column, since its declared codes are text"
     text_level_type = "must be a text column, since its declared levels are text"
     order_type = "must be a date, a time, a number or text, since rows are put in order by it"
-    integer_level_type = "must be an integer column, since its declared levels are integers"
-    same_type = "has another type than in the first partition; write all partitions with one schema"
-    null = "holds nulls"
-    null_covariate = "holds nulls; fill them, or declare 'nulls: indicator' in the contract"
+    integer_level_type = "must be a column of numbers or text, since its declared levels are integers"
+    same_type = "has a type that cannot be read as one with that of the first partition; write all with one schema"
+    null = "holds nulls or NaN"
+    null_unit = "holds nulls, or numbers that are not whole or have too many digits to tell units apart"
+    null_covariate = "holds nulls or NaN; fill them, or declare 'nulls: indicator' in the contract"
     null_code = (
-        "holds nulls; fill them, or let the contract say by 'nulls' that it may hold them, and a study whose treatment "
-        "it is by 'missing_treatment' what they count as"
+        "holds nulls or NaN; fill them, or let the contract say by 'nulls' that it may hold them, and a study whose "
+        "treatment it is by 'missing_treatment' what they count as"
     )
-    finite = "holds NaN or infinity; write missing values as nulls"
+    finite = "holds infinity, which is no finite number; write missing values as nulls"
     level = "holds a value that is not among its declared levels"
     binary = "must hold 0 and 1 only"
     codes = "must hold its two declared codes only"
@@ -57,15 +54,18 @@ class Rule(StrEnum):
     unique_in_block = "names a unit twice in a block; each unit has one row in a block"
 
 
-def _no_nulls(role: Column) -> Rule:
+def _null_rule(role: Column, stored: pl.DataType) -> Rule:
     """What a null breaks, in words that say what may be done about it."""
+    if role.holds is Holds.unit and not stored.is_integer() and stored.is_numeric():
+        return Rule.null_unit
     if role.nulls is Nulls.never:
         return Rule.null
     return Rule.null_code if role.holds is Holds.binary else Rule.null_covariate
 
 
-Roles = Mapping[str, Column]
-Types = Mapping[str, pl.DataType]
+_NULL_RULES = (Rule.null, Rule.null_covariate, Rule.null_unit, Rule.null_code)
+
+
 # The rows that break a rule, as an expression over a column.
 Breaks = Callable[[pl.Expr], pl.Expr]
 
@@ -88,58 +88,74 @@ def contract_roles(contract: Contract) -> dict[str, Column]:
 
 
 def cohort_schema(roles: Roles, types: Types) -> pa.DataFrameSchema:
-    """The schema of some columns.
+    """The schema of some columns, as they are read.
 
     Args:
         roles: what each column must hold.
-        types: the types that the columns have. Pandera compares with one type per column, while a contract
-            accepts a class of them (any integer, say): the schema takes the type at hand if it is in the
-            class.
+        types: the types that files store the columns in, each of which may be read as its role.
 
     Returns:
         A schema whose checks carry a :class:`Rule` as name; apply it to any subset of the columns with
-        ``schema.select_columns``. A column of a wrong class fails with pandera's WRONG_DATATYPE;
-        :func:`type_rule` says which rule that is.
+        ``schema.select_columns``.
     """
     _load_pandera()
     import pandera.polars as pa
 
-    def column(name: str, role: Column) -> pa.Column:
-        accepted, canonical = _accepted(role)
-        found = types.get(name)
-        dtype = found if found is not None and found.base_type() in accepted else canonical
-        checks = [_check(rule, breaks) for rule, breaks in row_rules(role, found).items()]
-        # nullable: nulls are told apart from NaN by a check of our own.
-        return pa.Column(dtype, checks=checks, nullable=True)
+    def column(role: Column, stored: pl.DataType) -> pa.Column:
+        checks = [_check(rule, breaks) for rule, breaks in row_rules(role, stored).items()]
+        # nullable: nulls are found by a check of our own.
+        return pa.Column(read_as(role, stored), checks=checks, nullable=True)
 
-    return pa.DataFrameSchema({name: column(name, role) for name, role in roles.items()})
+    return pa.DataFrameSchema({name: column(role, types[name]) for name, role in roles.items()})
 
 
-def row_rules(role: Column, dtype: pl.DataType | None) -> dict[Rule, Breaks]:
-    """The rules that each row of a column of this type is held to, with the expression of the rows that break them."""
+def row_rules(role: Column, stored: pl.DataType) -> dict[Rule, Breaks]:
+    """The rules that each row of a column is held to, as expressions of the rows that break them.
+
+    Args:
+        role: what is declared.
+        stored: the type that files store the column in; the expressions are of the column as it is read.
+    """
     rules: dict[Rule, Breaks] = {}
     if role.nulls is not Nulls.welcome:
-        rules[_no_nulls(role)] = lambda values: values.is_null()
+        rules[_null_rule(role, stored)] = _absent if _may_be_nan(role, stored) else lambda values: values.is_null()
     match role.holds:
         case Holds.unit:
             pass
         case Holds.binary:
-            rules |= _binary(role.codes, dtype)
+            rules |= _binary(role.codes, stored)
         case Holds.level:
-            rules |= {} if role.admitted is None else _levels(role.admitted, dtype)
+            rules |= {} if role.admitted is None else _levels(role.admitted)
         case Holds.number | Holds.order:
-            rules |= _finite(dtype)
+            rules |= {Rule.finite: lambda values: values.is_infinite()} if _may_be_nan(role, stored) else {}
     return rules
 
 
-def suspects(role: Column, dtype: pl.DataType) -> dict[Rule, Breaks]:
+def suspects(role: Column, stored: pl.DataType) -> dict[Rule, Breaks]:
     """For each rule of :func:`row_rules` one yes or no over the whole column: may a row of it break the rule?
 
     A no is sure. A yes is not: a sum that overflows is as little a number as one that has met a NaN. It is what makes
     the look at many rows cheap, and pandera decides wherever it says yes.
     """
-    rules = row_rules(role, dtype)
-    return {rule: _overflows if rule is Rule.finite else partial(_any, breaks) for rule, breaks in rules.items()}
+    found: dict[Rule, Breaks] = {}
+    for rule, breaks in row_rules(role, stored).items():
+        if rule is Rule.finite:
+            found[rule] = _overflows
+        elif rule in _NULL_RULES:
+            # A NaN is suspected by the sum.
+            found[rule] = lambda values: values.is_null().any()
+        else:
+            found[rule] = partial(_any, breaks)
+    return found
+
+
+def _may_be_nan(role: Column, stored: pl.DataType) -> bool:
+    """Whether the column as it is read may hold NaN or infinity."""
+    return role.holds in (Holds.number, Holds.order) and stored.is_float()
+
+
+def _absent(values: pl.Expr) -> pl.Expr:
+    return values.is_null() | values.is_nan()
 
 
 def _any(breaks: Breaks, values: pl.Expr) -> pl.Expr:
@@ -182,31 +198,9 @@ def type_rule(role: Column) -> Rule:
             return Rule.order_type
 
 
-def accepts(role: Column, dtype: pl.DataType) -> bool:
+def accepts(role: Column, stored: pl.DataType) -> bool:
     """Whether a column of this type may be what it is declared as."""
-    return dtype.base_type() in _accepted(role)[0]
-
-
-def storage(dtype: pl.DataType | None) -> object:
-    """The type by which partitions must agree: dictionaries of text may differ in their entries."""
-    return "dictionary" if dtype is not None and dtype.base_type() in (pl.Categorical, pl.Enum) else dtype
-
-
-def _accepted(role: Column) -> tuple[tuple[object, ...], type[pl.DataType]]:
-    """Accepted types of a column, and the one to compare with if it has none of them."""
-    match type_rule(role):
-        case Rule.unit_type:
-            return (*_INTEGERS, *_TEXTS), pl.Int64
-        case Rule.treatment_type:
-            return (*_INTEGERS, pl.Boolean), pl.Boolean
-        case Rule.text_level_type | Rule.text_code_type:
-            return _TEXTS, pl.String
-        case Rule.integer_level_type:
-            return _INTEGERS, pl.Int64
-        case Rule.order_type:
-            return _ORDERED, pl.Date
-        case _:
-            return _NUMBERS, pl.Float64
+    return read_as(role, stored) is not None
 
 
 def _check(rule: Rule, breaks: Breaks) -> pa.Check:
@@ -219,33 +213,23 @@ def _check(rule: Rule, breaks: Breaks) -> pa.Check:
     return pa.Check(holds, name=rule.value)
 
 
-def _finite(dtype: pl.DataType | None) -> dict[Rule, Breaks]:
-    """NaN is an error even where nulls are welcome: it may as well be a failed computation."""
-    if dtype is None or not dtype.is_float():
-        return {}
-    return {Rule.finite: lambda values: values.is_finite().not_()}
-
-
-def _binary(codes: tuple[str | int, str | int], dtype: pl.DataType | None) -> dict[Rule, Breaks]:
-    if dtype == pl.Boolean and set(codes) == {0, 1}:
-        return {}
+def _binary(codes: tuple[str | int, str | int], stored: pl.DataType) -> dict[Rule, Breaks]:
     if set(codes) == {0, 1}:
-        return {Rule.binary: lambda values: values.is_between(0, 1).not_()}
-    kind = pl.String() if isinstance(codes[0], str) else pl.Int64()
-    known = pl.Series(codes, dtype=kind)
-    return {Rule.codes: lambda values: values.is_not_null() & ~_among(values.cast(kind, strict=False), known)}
+        return {} if stored == pl.Boolean else {Rule.binary: lambda values: values.is_between(0, 1).not_()}
+    return {Rule.codes: _none_of(codes)}
 
 
-def _levels(levels: tuple[str | int, ...], dtype: pl.DataType | None) -> dict[Rule, Breaks]:
-    if isinstance(levels[0], str):
-        words = pl.Series(levels, dtype=pl.String)
-        return {Rule.level: lambda values: values.is_not_null() & ~_among(values.cast(pl.String), words)}
-    # A declared level that the column's type cannot hold becomes null: it cannot occur in the column.
-    fits = dtype if dtype is not None and dtype.is_integer() else pl.Int64()
-    known = pl.Series(levels, dtype=fits, strict=False).drop_nulls()
-    return {Rule.level: lambda values: values.is_not_null() & ~_among(values, known)}
+def _levels(levels: tuple[str | int, ...]) -> dict[Rule, Breaks]:
+    return {Rule.level: _none_of(levels)}
+
+
+def _none_of(known: tuple[str | int, ...]) -> Breaks:
+    # A level of more than 64 bits becomes null: no column that is read as such can hold it.
+    kind = pl.String() if isinstance(known[0], str) else pl.Int64()
+    series = pl.Series(known, dtype=kind, strict=False).drop_nulls()
+    return lambda values: values.is_not_null() & ~_among(values, series)
 
 
 def _among(values: pl.Expr, known: pl.Series) -> pl.Expr:
-    """Whether each value is a known one; false where a cast made it null."""
+    """Whether each value is a known one; false where it is null."""
     return values.is_in(known.implode()).fill_null(value=False)

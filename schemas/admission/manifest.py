@@ -61,6 +61,13 @@ class AdmittedFile(Frozen):
     digest: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
+class CastColumn(Frozen):
+    """The types in which files store a column, and the one that it is read as; nothing is lost on the way."""
+
+    stored: tuple[str, ...]
+    read: str
+
+
 class Admission(Frozen):
     """The manifest: which bytes were found to keep which declarations.
 
@@ -70,6 +77,7 @@ class Admission(Frozen):
         declares: digest of what the contract says of rows; see :func:`declarations`.
         key: of the digests, 32 hex digits.
         columns: name and type of each declared column, as the files store it.
+        casts: of each column that is read as another type than some file stores it in.
         files: the partitions that runs read, in the order of their paths.
         given: where several rows of a unit were reduced to one, the owner's files, of whose rows ``files`` were made;
             empty where these are the same.
@@ -80,13 +88,18 @@ class Admission(Frozen):
     declares: str
     key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
     columns: dict[str, str]
+    casts: Annotated[dict[str, CastColumn], Field(default_factory=dict)]
     files: tuple[AdmittedFile, ...]
     given: tuple[AdmittedFile, ...] = ()
 
     @property
     def digest(self) -> str:
         """SHA-256 over everything; the secret key in it hides the rest from whoever sees the digest alone."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        document = self.model_dump(mode="json")
+        if not self.casts:
+            # So had manifests that knew of none: what was recorded of them stays true.
+            del document["casts"]
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property

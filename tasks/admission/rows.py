@@ -8,17 +8,8 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from causalveil.schemas.admission.cohort import (
-    Roles,
-    Rule,
-    Types,
-    accepts,
-    cohort_schema,
-    row_rules,
-    storage,
-    suspects,
-    type_rule,
-)
+from causalveil.schemas.admission.casts import Roles, Types, families_differ
+from causalveil.schemas.admission.cohort import Rule, accepts, cohort_schema, row_rules, suspects, type_rule
 from causalveil.schemas.admission.manifest import Finding
 from causalveil.schemas.plan import Partition
 from causalveil.tasks.machine.named import named, values_of
@@ -27,15 +18,23 @@ if TYPE_CHECKING:
     import pandera.polars as pa
 
 
-def type_findings(roles: Roles, partition: Partition, types: Types, first: Types) -> list[Finding]:
-    """Columns that are missing, of a wrong type, or of another type than in the first partition. Reads no row."""
+def type_findings(roles: Roles, partition: Partition, types: Types, first: Types, *, exact: bool) -> list[Finding]:
+    """Find columns that are missing, of a wrong type, or not to be read as one with the first partition's.
+
+    Args:
+        roles: what each column must hold.
+        partition: a file; one without rows holds nothing of a wrong type.
+        types: of its columns, from its footer: no row is read.
+        first: of the first partition that has rows.
+        exact: whether whole numbers must have one type too, as where rows are written anew.
+    """
     found = []
-    for name, role in roles.items():
+    for name, role in roles.items() if partition.rows else ():
         if name not in types:
             found.append(Finding(path=partition.path, column=name, rule=Rule.missing))
         elif not accepts(role, types[name]):
             found.append(Finding(path=partition.path, column=name, rule=type_rule(role)))
-        elif name in first and storage(types[name]) != storage(first[name]):
+        elif name in first and families_differ(role, types[name], first[name], exact=exact):
             found.append(Finding(path=partition.path, column=name, rule=Rule.same_type))
     return found
 
@@ -44,7 +43,7 @@ class RowRules:
     """The rules that every row of some columns is held to, made ready once for all frames of one schema."""
 
     def __init__(self, roles: Roles, types: Types) -> None:
-        """``roles``: columns whose types are as they should be; ``types``: theirs, as they come from the reader."""
+        """``roles``: columns whose types are as they should be; ``types``: theirs, as files store them."""
         self._roles, self._types = roles, {name: types[name] for name in roles}
         self._schema: pa.DataFrameSchema | None = None
         asked = [
@@ -56,7 +55,7 @@ class RowRules:
         self._asked = [asks(named(name)).alias(str(place)) for place, (name, _, asks) in enumerate(asked)]
 
     def keep(self, frame: pl.DataFrame) -> bool:
-        """Whether every row keeps every rule, as one cheap pass tells; False: :meth:`broken` must look."""
+        """Say of a frame, as it is read, whether every row keeps every rule; False: :meth:`broken` must look."""
         return not self._suspected(frame)
 
     def broken(self, frame: pl.DataFrame) -> Counter[tuple[str, Rule]]:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import polars as pl
 
-from causalveil.schemas.admission.cohort import Rule, Types, contract_roles
+from causalveil.schemas.admission.casts import Types, read_as, read_frame
+from causalveil.schemas.admission.cohort import Rule, contract_roles
 from causalveil.schemas.admission.manifest import (
     Admission,
     AdmittedFile,
+    CastColumn,
     Finding,
     NotAdmitted,
     declarations,
@@ -85,10 +87,12 @@ class _Look:
         self.contract, self.folder, self.layout, self.scratch = contract, folder, layout, scratch
         self.roles, self.key = contract_roles(contract), admission_key(contract.dataset)
         self.first: dict[str, pl.DataType] = {}
+        self._stored: dict[str, set[str]] = {}
+        self._types: dict[str, pl.DataType] = {}
         self.findings: list[Finding] = []
         self._hash_key = passing_key()
         self._seen: dict[str, SeenUnits] = {}
-        self._rules: tuple[pl.Schema, RowRules] | None = None
+        self._rules: tuple[Types, RowRules] | None = None
         self._together = Together(segment_rows(len(self.roles)), self._frame)
 
     def at_all(self) -> tuple[AdmittedFile, ...]:
@@ -129,11 +133,17 @@ class _Look:
     def admission(self, files: tuple[AdmittedFile, ...], given: tuple[AdmittedFile, ...]) -> Admission:
         """The manifest of data in which nothing was found."""
         columns = {name: str(dtype) for name, dtype in self.first.items() if name in self.roles or self.contract.rows}
+        casts = {}
+        for name, stored in sorted(self._stored.items()):
+            read = str(read_as(self.roles[name], self._types[name]))
+            if stored != {read}:
+                casts[name] = CastColumn(stored=tuple(sorted(stored)), read=read)
         return Admission(
             dataset=self.contract.dataset,
             declares=declarations(self.contract),
             key=self.key,
             columns=columns,
+            casts=casts,
             files=files,
             given=given,
         )
@@ -183,8 +193,8 @@ class _Look:
             file = WholeFile(partition, content)
             types = self._together.types_of(file)
             good = self._good(partition, types)
-            if good:
-                self._together.add(partition, file, good)
+            if good and partition.rows:
+                self._together.add(partition, file, {name: types[name] for name in good})
         except DataError as problem:
             self._unreadable(problem)
 
@@ -192,11 +202,13 @@ class _Look:
         """A file that is read piece by piece."""
         self._together.close()
         try:
-            good = self._good(partition, column_types(self.folder, partition))
+            types = column_types(self.folder, partition)
+            good = {name: self.roles[name] for name in self._good(partition, types)}
             counts = Counter[tuple[str, Rule]]()
             for frame in read_rows(self.folder, partition, good, self._together.rows) if good else ():
-                counts += self._rules_of(frame).broken(frame)
-                self._see(partition.block, frame)
+                if partition.rows:
+                    counts += self._rules_of({name: types[name] for name in good}).broken(frame)
+                    self._see(partition.block, frame)
             self.findings += row_findings(partition, counts)
         except DataError as problem:
             self._unreadable(problem)
@@ -207,8 +219,14 @@ class _Look:
 
     def _good(self, partition: Partition, types: Types) -> list[str]:
         """The columns whose types are as they should be; the others are findings."""
-        self.first = self.first or dict(types)
-        wrong = type_findings(self.roles, partition, types, self.first)
+        if partition.rows:
+            self.first = self.first or dict(types)
+            for name in self.roles.keys() & types.keys():
+                self._stored.setdefault(name, set()).add(str(types[name]))
+                self._types.setdefault(name, types[name])
+        # Reduced rows are written anew, by a writer that knows no whole numbers beyond 64 bits.
+        exact = self.contract.rows is not None
+        wrong = type_findings(self.roles, partition, types, self.first, exact=exact)
         if wrong:
             # Findings stand in the order of the files.
             self._together.close()
@@ -216,9 +234,10 @@ class _Look:
         bad = {finding.column for finding in wrong}
         return [name for name in self.roles if name not in bad]
 
-    def _frame(self, partitions: list[Partition], frame: pl.DataFrame) -> None:
+    def _frame(self, partitions: list[Partition], stored: pl.DataFrame, types: Types) -> None:
         """Hold the rows of small files to the rules together, and only if one may be broken, file by file."""
-        rules, start = self._rules_of(frame), 0
+        frame = read_frame(stored, {name: self.roles[name] for name in types})
+        rules, start = self._rules_of(types), 0
         if not rules.keep(frame):
             for partition in partitions:
                 part = frame[start : start + partition.rows]
@@ -230,10 +249,9 @@ class _Look:
             self._see(block, frame[start : start + rows])
             start += rows
 
-    def _rules_of(self, frame: pl.DataFrame) -> RowRules:
-        if self._rules is None or self._rules[0] != frame.schema:
-            roles = {name: self.roles[name] for name in frame.columns}
-            self._rules = frame.schema, RowRules(roles, frame.schema)
+    def _rules_of(self, types: Types) -> RowRules:
+        if self._rules is None or self._rules[0] != types:
+            self._rules = types, RowRules({name: self.roles[name] for name in types}, types)
         return self._rules[1]
 
     def _see(self, block: str, frame: pl.DataFrame) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import polars as pl
 
-from causalveil.schemas.admission.cohort import Types
+from causalveil.schemas.admission.casts import Types
 from causalveil.schemas.plan import Partition
 from causalveil.tasks.enclave.whole_files import WholeFile, joined
 
@@ -21,11 +21,11 @@ MOST_FILES = 1_024
 class Together:
     """Gathers the rows of files that follow each other and store the same columns alike."""
 
-    def __init__(self, rows: int, look: Callable[[list[Partition], pl.DataFrame], None]) -> None:
-        """``rows``: at once, at most, but for one file; ``look``: is shown files and their rows, in order."""
+    def __init__(self, rows: int, look: Callable[[list[Partition], pl.DataFrame, Types], None]) -> None:
+        """``rows``: at once, at most, but for one file; ``look``: is shown files, their rows as stored, and types."""
         self.rows = rows
         self._look = look
-        self._columns: tuple[str, ...] = ()
+        self._columns: Types = {}
         self._tables: list[pa.Table] = []
         self._partitions: list[Partition] = []
         self._height = 0
@@ -41,20 +41,25 @@ class Together:
             self._known = file.schema, file.types()
         return self._known[1]
 
-    def add(self, partition: Partition, file: WholeFile, columns: Sequence[str]) -> None:
+    def add(self, partition: Partition, file: WholeFile, columns: Types) -> None:
         """Take in the rows of the file that comes next.
+
+        Args:
+            partition: the file.
+            file: its content.
+            columns: which to read, and the types in which it stores them.
 
         Raises:
             DataError: they cannot be read.
         """
-        table = file.rows(columns)
+        table = file.rows(list(columns))
         if self._tables and (
             not self._tables[0].schema.equals(table.schema, check_metadata=True)
             or self._height + partition.rows > self.rows
             or len(self._tables) == MOST_FILES
         ):
             self.close()
-        self._columns = tuple(columns)
+        self._columns = columns
         self._tables.append(table)
         self._height += partition.rows
         self._partitions.append(partition)
@@ -64,4 +69,4 @@ class Together:
         tables, partitions = self._tables, self._partitions
         self._tables, self._partitions, self._height = [], [], 0
         if tables:
-            self._look(partitions, joined(tables, self._columns))
+            self._look(partitions, joined(tables, list(self._columns)), self._columns)

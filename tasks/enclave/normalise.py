@@ -264,7 +264,8 @@ def write_segments(
         study, folder, layout, scratch, run_id, seed, admission: as for :func:`normalise_stage`.
     """
     key = key_of(run_id, seed).subkey(HASH_LABEL)
-    work = readings(layout, len(study.columns))
+    roles = {name: study.roles[name] for name in study.columns}
+    work = readings(layout, len(roles))
 
     def write_one(segment: LoadedSegment) -> None:
         write(segment, segment_folder(scratch, segment.number), key)
@@ -273,7 +274,7 @@ def write_segments(
         with ExitStack() as held:
             for partition in work[index].partitions:
                 held.enter_context(held_to(admission, folder, partition))
-            segments = read_segments(folder, work[index], study.columns)
+            segments = read_segments(folder, work[index], roles)
             while_more_come(write_one, segments, study.execution.workers)
         tell(index + 1, len(work))
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from causalveil.schemas.admission.casts import Roles, empty_frame, read_frame
 from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
 from causalveil.schemas.errors import ContractError, DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import Study
-from causalveil.tasks.machine.named import named
+from causalveil.tasks.machine.arrow_frames import frame_of, polars_types
 from causalveil.tasks.machine.open_tables import refuse_log_in, refuse_open_table
 from causalveil.tasks.warehouse.unfinished import refuse_unfinished
 
@@ -76,39 +76,35 @@ def list_partitions(folder: Path, key: str | None, newest: int | None = None) ->
 
 
 def column_types(folder: Path, partition: Partition) -> dict[str, pl.DataType]:
-    """The types of all columns of one partition, from its footer.
+    """The types in which one partition stores its columns, from its footer.
 
     Raises:
         DataError: the footer does not parse.
     """
-    return types_of(folder / partition.path, partition)
+    import pyarrow.parquet as pq
 
-
-def types_of(source: Path | BytesIO, partition: Partition) -> dict[str, pl.DataType]:
-    """The same of a file anywhere; ``partition`` is named by the error."""
-    import polars as pl
-
-    types = None
+    schema = None
     try:
-        types = dict(pl.read_parquet_schema(source))
+        schema = pq.read_schema(folder / partition.path)
     except parquet_errors():
-        types = None
-    if types is None:
+        schema = None
+    if schema is None:
         raise DataError(unreadable(partition.path))
-    return types
+    return polars_types(schema)
 
 
-def read_rows(folder: Path, partition: Partition, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+def read_rows(folder: Path, partition: Partition, columns: Roles, rows: int) -> Iterator[pl.DataFrame]:
     """Read some columns of one partition, frame by frame: memory does not grow with the file nor with its row groups.
 
     Args:
         folder: the data folder.
         partition: how many rows its footer promised.
-        columns: which of the file's, in this order.
+        columns: which of the file's, in this order, and what each is declared as: it is read as that, whatever type
+            the file stores it in (``schemas/admission/casts.py``).
         rows: of each frame, the last one apart; at least 1.
 
     Yields:
-        At least one frame; dictionaries of text are text in it.
+        At least one frame.
 
     Raises:
         DataError: missing columns, damaged pages, or another number of rows than the layout states. The reader's
@@ -120,13 +116,15 @@ def read_rows(folder: Path, partition: Partition, columns: Sequence[str], rows: 
     batches = _batches(folder / partition.path, columns, rows)
     left, waiting = partition.rows, list[pl.DataFrame]()
     while True:
-        batch, failed = None, False
+        batch, problem = None, None
         try:
             batch = next(batches, None)
+        except DataError as error:
+            problem = f"{partition.path}: {error}"
         except parquet_errors():
-            failed = True
-        if failed:
-            raise DataError(unreadable(partition.path))
+            problem = unreadable(partition.path)
+        if problem:
+            raise DataError(problem)
         left -= 0 if batch is None else batch.height
         if left < 0 or (left and batch is None):
             raise DataError(other_count(partition.path))
@@ -142,31 +140,17 @@ def read_rows(folder: Path, partition: Partition, columns: Sequence[str], rows: 
         yield pl.concat(waiting)
 
 
-def read_as(kind: pl.DataType) -> pl.DataType:
-    """The type in which a column of this type comes from :func:`read_rows`."""
-    import polars as pl
-
-    return pl.String() if kind.base_type() in (pl.Categorical, pl.Enum) else kind
-
-
-def _batches(path: Path, columns: Sequence[str], rows: int) -> Iterator[pl.DataFrame]:
+def _batches(path: Path, columns: Roles, rows: int) -> Iterator[pl.DataFrame]:
     """At most ``rows`` rows after each other; one frame without rows of a file without rows."""
     import pyarrow.parquet as pq
 
     # Pages are read as they are decoded: without a buffer the reader would hold a row group's whole column.
     with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
-        yield from (arrow_frame(batch, columns) for batch in file.iter_batches(rows, columns=list(columns)))
+        for batch in file.iter_batches(rows, columns=list(columns)):
+            yield read_frame(frame_of(batch, list(columns)), columns)
         if file.metadata.num_rows == 0:
-            yield arrow_frame(file.schema_arrow.empty_table(), columns)
-
-
-def arrow_frame(rows: Any, columns: Sequence[str]) -> pl.DataFrame:
-    """Arrow's batch or table. Columns are chosen here too: a reader takes names for paths into nested columns."""
-    import polars as pl
-
-    frame = pl.DataFrame(rows.select(columns))
-    others = [named(name).cast(read_as(kind)) for name, kind in frame.schema.items() if read_as(kind) != kind]
-    return frame.with_columns(others) if others else frame
+            # What a file without rows says of its columns is often nothing: a writer saw none of their values.
+            yield empty_frame(columns)
 
 
 def parquet_errors() -> tuple[type[BaseException], ...]:

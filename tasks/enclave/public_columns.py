@@ -12,12 +12,14 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from causalveil.schemas.admission.casts import Roles, read_frame
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.normalise import arm_of, columns, encode
-from causalveil.tasks.enclave.partitions import arrow_frame, parquet_errors, unreadable
+from causalveil.tasks.enclave.partitions import parquet_errors, unreadable
 from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.machine.arrow_frames import frame_of
 from causalveil.tasks.machine.named import values_of
 
 # Rows of which columns are decoded at most, unless one row group has more.
@@ -37,14 +39,14 @@ def public_rows(study: EffectStudy, folder: Path, layout: Layout, most: int) -> 
     Raises:
         DataError: a file cannot be read, or holds what the contract does not allow.
     """
-    names = [study.treatment, *sorted(study.covariates)]
+    roles = {name: study.roles[name] for name in (study.treatment, *sorted(study.covariates))}
     parts = list[pl.DataFrame]()
     chosen = _groups(folder, layout)
     step = -(-sum(rows for _, _, rows in chosen) // most)
     passed = 0
     for partition, group, rows in chosen:
         start = passed
-        for frame in _frames(folder, partition, group, names):
+        for frame in _frames(folder, partition, group, roles):
             first = -start % step
             if first < frame.height:
                 parts.append(frame[first::step])
@@ -84,15 +86,17 @@ def _groups(folder: Path, layout: Layout) -> list[tuple[Partition, int, int]]:
     return [found[place] for place in places if found[place][2]]
 
 
-def _frames(folder: Path, partition: Partition, group: int, names: list[str]) -> Iterator[pl.DataFrame]:
+def _frames(folder: Path, partition: Partition, group: int, roles: Roles) -> Iterator[pl.DataFrame]:
     import pyarrow.parquet as pq
 
-    failed = False
+    problem = None
     try:
         with pq.ParquetFile(folder / partition.path) as file:
-            for batch in file.iter_batches(BATCH, row_groups=[group], columns=names):
-                yield arrow_frame(batch, names)
+            for batch in file.iter_batches(BATCH, row_groups=[group], columns=list(roles)):
+                yield read_frame(frame_of(batch, list(roles)), roles)
+    except DataError as error:
+        problem = f"{partition.path}: {error}"
     except parquet_errors():
-        failed = True
-    if failed:
-        raise DataError(unreadable(partition.path))
+        problem = unreadable(partition.path)
+    if problem:
+        raise DataError(problem)

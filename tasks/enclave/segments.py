@@ -9,12 +9,13 @@ at label level in which rows a public sample holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from causalveil.schemas.admission.casts import Roles
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.enclave.partitions import read_rows
@@ -46,15 +47,19 @@ class LoadedSegment:
         """All rows, partition after partition.
 
         Raises:
-            DataError: a column has not one type in all of them.
+            DataError: a column cannot be read as one in all of them.
         """
         import polars as pl
 
-        first = self.parts[0][1].schema
-        for partition, part in self.parts:
-            if part.schema != first:
-                raise DataError(f"{partition.path}: a column has another type than in the partitions before")
-        return pl.concat([part for _, part in self.parts]).rechunk()
+        # What a file without rows says of its columns counts for nothing.
+        full = [(partition, part) for partition, part in self.parts if part.height] or list(self.parts[:1])
+        first = full[0][1].schema
+        for partition, part in full:
+            for name, kind in part.schema.items():
+                if kind != first[name] and not (kind.is_integer() and first[name].is_integer()):
+                    raise DataError(f"{partition.path}: a column has another type than in the partitions before")
+        # Whole numbers of units may be of several widths.
+        return pl.concat([part for _, part in full], how="vertical_relaxed").rechunk()
 
 
 @dataclass(frozen=True)
@@ -119,7 +124,7 @@ def segment_count(layout: Layout, columns: int) -> int:
     return sum(reading.segments for reading in readings(layout, columns))
 
 
-def read_segments(folder: Path, reading: Reading, columns: Sequence[str]) -> Iterator[LoadedSegment]:
+def read_segments(folder: Path, reading: Reading, columns: Roles) -> Iterator[LoadedSegment]:
     """Read segment after segment; one is in memory at a time.
 
     Raises:

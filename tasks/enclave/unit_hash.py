@@ -40,7 +40,7 @@ def keyed_hash(units: pl.Series, key: bytes) -> HashArray:
     """Hash each unit id under a 16-byte key.
 
     Args:
-        units: integers of any width up to 64 bits (int32 5 and uint64 5 have the same hash) or text.
+        units: integers that 64 bits hold, with a sign or without (int32 5 and uint64 5 have the same hash), or text.
         key: an AES-128 key that never leaves the enclave.
 
     Returns:
@@ -76,11 +76,9 @@ def ascending(hashes: HashArray) -> IntArray:
 
 def _integer_tags(units: pl.Series, cipher: CipherContext) -> ByteArray:
     """One block each: two's complement in 64 bits, then the sign; injective over int64 and uint64 together."""
-    values = units.to_numpy()
-    wide = values.astype(np.int64 if values.dtype.kind == "i" else np.uint64)
-    blocks = np.empty((len(values), 2), dtype="<u8")
-    blocks[:, 0] = wide.view(np.uint64)
-    blocks[:, 1] = _INTEGER_TAG | (values < 0)
+    blocks = np.empty((len(units), 2), dtype="<u8")
+    blocks[:, 0] = units.cast(pl.UInt64, wrap_numerical=True).to_numpy()
+    blocks[:, 1] = _INTEGER_TAG | (units < 0).to_numpy()
     return _encrypt(blocks.view(np.uint8), cipher)
 
 

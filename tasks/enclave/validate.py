@@ -40,6 +40,6 @@ def validate_stage(study: Study, folder: Path, layout: Layout, admission: Admiss
         if (
             admitted is None
             or (admitted.rows, admitted.block) != (partition.rows, partition.block)
-            or any(name not in types for name in study.columns)
+            or (partition.rows and any(name not in types for name in study.columns))
         ):
             raise changed(partition.path)

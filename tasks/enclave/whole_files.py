@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from io import BytesIO
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Partition
-from causalveil.tasks.enclave.partitions import arrow_frame, other_count, parquet_errors, types_of, unreadable
+from causalveil.tasks.enclave.partitions import other_count, parquet_errors, unreadable
+from causalveil.tasks.machine.arrow_frames import frame_of, plain, polars_types
 
 if TYPE_CHECKING:
     import polars as pl
@@ -27,7 +27,7 @@ class WholeFile:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        self._partition, self._content, file = partition, content, None
+        self._partition, file = partition, None
         try:
             file = pq.ParquetFile(pa.BufferReader(content))
             self.schema = file.schema_arrow
@@ -39,28 +39,30 @@ class WholeFile:
 
     def types(self) -> dict[str, pl.DataType]:
         """As of :func:`column_types`; two files of one ``schema`` have the same."""
-        return types_of(BytesIO(self._content), self._partition)
+        return polars_types(self.schema)
 
     def rows(self, columns: Sequence[str]) -> pa.Table:
-        """All rows of some columns, for :func:`joined`.
+        """All rows of some columns as the file stores them, for :func:`joined`.
 
         Raises:
             DataError: as of :func:`read_rows`.
         """
-        table = None
+        table, problem = None, unreadable(self._partition.path)
         try:
-            table = self._file.read(columns=list(columns), use_threads=False).select(columns)
+            table = plain(self._file.read(columns=list(columns), use_threads=False).select(columns))
+        except DataError as error:
+            problem = f"{self._partition.path}: {error}"
         except parquet_errors():
             table = None
         if table is None:
-            raise DataError(unreadable(self._partition.path))
+            raise DataError(problem)
         if table.num_rows != self._partition.rows:
             raise DataError(other_count(self._partition.path))
         return table
 
 
 def joined(tables: Sequence[pa.Table], columns: Sequence[str]) -> pl.DataFrame:
-    """The rows of some tables of one schema, as :func:`read_rows` gives them."""
+    """The rows of some tables of one schema."""
     import pyarrow as pa
 
-    return arrow_frame(pa.concat_tables(tables), columns)
+    return frame_of(pa.concat_tables(tables), columns)

@@ -31,11 +31,10 @@ def count_stage(study: RangesStudy, folder: Path, layout: Layout, run_id: str) -
     histogram, tags = np.zeros((len(study.numbers), BINS), dtype=np.int64), []
     for partition in layout.partitions:
         types = column_types(folder, partition)
-        for name in study.columns:
-            role = study.roles[name]
+        for name, role in study.roles.items() if partition.rows else ():
             if name not in types or not accepts(role, types[name]):
                 raise DataError(f"{partition.path}: column '{name}' is missing, or it {type_rule(role)}")
-        for frame in read_rows(folder, partition, study.columns, ROWS):
+        for frame in read_rows(folder, partition, study.roles, ROWS):
             tags.append(keyed_hash(values_of(frame, study.data.unit), key))
             histogram += np.stack([counts(values_of(frame, name)) for name in study.numbers])
     # Asked again of the rows that were counted: the sensitivity rests on it.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from causalveil.schemas.admission.cohort import contract_roles
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared.rows import RowsPerUnit
 from causalveil.schemas.errors import CausalveilError, ContractError
@@ -74,11 +75,13 @@ def _reduced(
     if contract.rows is None:
         return
     buckets = min(MOST_BUCKETS, max(1, -(-sum(one.rows for one in partitions) // bucket_rows)))
-    names = list(
-        dict.fromkeys([contract.unit, *([contract.rows.order] if contract.rows.order else []), *contract.columns])
-    )
+    roles = contract_roles(contract)
+    names = dict.fromkeys([contract.unit, *([contract.rows.order] if contract.rows.order else []), *contract.columns])
+    columns = {name: roles[name] for name in names}
     paths: list[Path] = []
-    frames = (frame for one in partitions for frame in read_rows(folder, one, names, bucket_rows))
+    # A file without rows may say anything of its columns.
+    partitions = [one for one in partitions if one.rows] or partitions[:1]
+    frames = (frame for one in partitions for frame in read_rows(folder, one, columns, bucket_rows))
     for frame in _joined(frames, bucket_rows):
         paths.append(scratch / f"rows-{len(paths):05d}.arrow")
         spread(frame, contract.unit, key, buckets, paths[-1])

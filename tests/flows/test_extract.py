@@ -474,7 +474,7 @@ def test_blocks_of_an_extract_that_did_not_end_are_not_data(how: str, tmp_path: 
     [
         (lambda data: _manifest(data, {"columns": {"years": "number"}}, "age"), "reads column 'age'"),
         (lambda data: _manifest(data, {"columns": {"age": "text"}}), "column 'age' was extracted as text"),
-        (lambda data: _manifest(data, {"columns": {"person": "number"}}), "column 'person' was extracted as number"),
+        (lambda data: _manifest(data, {"columns": {"person": "boolean"}}), "column 'person' was extracted as boolean"),
         (lambda data: (data / "month=2026-01/part-00000.parquet").unlink(), "since the extract"),
         (lambda data: _rewrite(data, lambda frame: frame[1:]), "since the extract"),
         (lambda data: _rewrite(data, lambda frame: frame.with_columns(pl.col("age").cast(pl.Float32))), "'age'"),

@@ -133,7 +133,7 @@ def test_sensitive_visits_are_admitted_by_their_owner_and_held_to_it(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"score": float("nan")}, "column 'score' holds NaN"),
+        ({"score": float("nan")}, "column 'score' holds nulls or NaN"),
         ({"group": "z"}, "column 'group' holds a value that is not among its declared levels"),
     ],
 )
@@ -206,5 +206,5 @@ def test_check_reads_the_visits_as_the_contract_declares_them(tmp_path: Path) ->
     assert check(path) == []
     write(tmp_path / "study", visits().drop("day"), covariates={"age": {}, "visits": {}})
     assert [one.text for one in check(path)] == [
-        "part-0.parquet: column 'day' is missing; there are person, treated, score, age, group"
+        "part-0.parquet (and 2 more): column 'day' is missing; there are person, treated, score, age, group"
     ]

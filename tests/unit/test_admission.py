@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hmac
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causalveil.schemas.admission.casts import read_frame
 from causalveil.schemas.admission.cohort import row_rules
 from causalveil.schemas.admission.manifest import (
     ADMISSION_FILE,
@@ -107,6 +109,13 @@ def accepted():
     yield "unsigned treatment", frame.with_columns(pl.col(TREATMENT).cast(pl.UInt64)), {}
     yield "text unit", frame.with_columns(pl.format("id-{}", UNIT).alias(UNIT)), {}
     yield "dictionary unit", frame.with_columns(pl.col(UNIT).cast(pl.String).cast(pl.Categorical)), {}
+    yield "bytes as unit", frame.with_columns(pl.format("id-{}", UNIT).cast(pl.Binary).alias(UNIT)), {}
+    yield "float unit", frame.with_columns(pl.col(UNIT).cast(pl.Float64)), {}
+    yield "decimal unit", frame.with_columns(pl.col(UNIT).cast(pl.Decimal(38, 0))), {}
+    yield "float treatment", frame.with_columns(pl.col(TREATMENT).cast(pl.Float64)), {}
+    yield "decimal treatment", frame.with_columns(pl.col(TREATMENT).cast(pl.Decimal(38, 9))), {}
+    yield "text treatment", frame.with_columns(pl.col(TREATMENT).cast(pl.String)), {}
+    yield "words as treatment", frame.with_columns((pl.col(TREATMENT) == 1).cast(pl.String).str.to_titlecase()), {}
     yield "small unit", frame.with_columns(pl.col(UNIT).cast(pl.UInt16)), {}
     yield "integer covariate", frame.with_columns(pl.col(AGE).cast(pl.Int16)), {}
     yield "boolean covariate", frame.with_columns(pl.col(AGE) > 25), {}
@@ -122,6 +131,10 @@ def accepted():
     yield "integer levels, some beyond the column's type", codes, levels
     nulls = frame.with_columns(pl.when(pl.int_range(pl.len()) % 5 > 0).then(pl.col(AGE, GROUP)))
     yield "nulls under indicator", nulls, {"missing": "indicator"}
+    gaps = frame.with_columns(pl.when(pl.int_range(pl.len()) % 5 > 0).then(pl.col(AGE)).otherwise(float("nan")))
+    yield "NaN under indicator", gaps, {"missing": "indicator"}
+    nothing = frame.with_columns(pl.lit(None).alias(AGE), pl.lit(None).alias(GROUP))
+    yield "columns of no value under indicator", nothing, {"missing": "indicator"}
     yield "one arm empty", frame.with_columns(pl.lit(1).cast(pl.Int8).alias(TREATMENT)), {}
     yield "far beyond the bounds", frame.with_columns(pl.col(AGE, OUTCOME) * 1e300), {}
 
@@ -149,7 +162,7 @@ def test_every_problem_is_told_at_once_with_counts(tmp_path: Path) -> None:
     second = good(24, 20).with_columns(
         pl.when(pl.int_range(24) < 5).then(pl.lit(CANARY)).otherwise(pl.col(GROUP)).alias(GROUP),
         pl.when(pl.int_range(24) < 2).then(float("nan")).otherwise(pl.col(OUTCOME)).alias(OUTCOME),
-        pl.lit("text").alias(TREATMENT),
+        pl.lit(date(2026, 1, 1)).alias(TREATMENT),
     )
     with pytest.raises(NotAdmitted) as caught:
         admitted(contract(), write(tmp_path / "data", first, second), tmp_path / "scratch")
@@ -195,7 +208,7 @@ HUGE = (1.7e308, 1.7e308, -1.7e308)
 def test_what_is_not_suspected_breaks_no_rule(numbers: list[float | None], dtype: pl.DataType, nulls: bool) -> None:
     """The cheap look may cry wolf, as sums overflow, and must never miss one; pandera has the last word."""
     role = Column(holds=Holds.number, nulls=Nulls.welcome if nulls else Nulls.undeclared)
-    frame = pl.DataFrame({"x": pl.Series(numbers, dtype=pl.Float64)}).cast(dtype)
+    frame = read_frame(pl.DataFrame({"x": pl.Series(numbers, dtype=pl.Float64)}).cast(dtype), {"x": role})
     rules = RowRules({"x": role}, {"x": dtype})
     expected = {rule: int(frame.select(b(pl.col("x")).sum()).item()) for rule, b in row_rules(role, dtype).items()}
     expected = {rule: rows for rule, rows in expected.items() if rows}

@@ -5,10 +5,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from causalveil.schemas.columns import Column, Holds
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Partition
 from causalveil.tasks.enclave.partitions import read_layout, read_rows
 from tests.bad_data import LAYOUT_CASES, UNIT, good, study, write
+
+AGE = {"age": Column(holds=Holds.number)}
 
 
 def blocked(newest: int | None = None):
@@ -121,7 +124,7 @@ def test_glob_characters_and_hive_folders_do_not_change_what_is_read(tmp_path):
     folder = write(tmp_path / "age=99" / "[a]*", good(3))
     (folder / "part-0.parquet").rename(folder / "p[0]?.parquet")
     layout = read_layout(study(), tmp_path)
-    (frame,) = read_rows(tmp_path, layout.partitions[0], ["age"], 5)
+    (frame,) = read_rows(tmp_path, layout.partitions[0], AGE, 5)
     assert frame["age"].to_list() == good(3)["age"].to_list()
 
 
@@ -132,7 +135,8 @@ def test_rows_come_in_frames_of_the_size_asked_for_whatever_the_row_groups(rows,
     given.write_parquet(tmp_path / "part.parquet", row_group_size=group)
     (partition,) = read_layout(study(), tmp_path).partitions
     names = ["group", "person", "entry"]
-    frames = list(read_rows(tmp_path, partition, names, rows))
+    word, unit = Column(holds=Holds.level, levels=("a", "b")), Column(holds=Holds.unit)
+    frames = list(read_rows(tmp_path, partition, dict(zip(names, (word, unit, word), strict=True)), rows))
     assert [frame.height for frame in frames[:-1]] == [rows] * (len(frames) - 1)
     assert 0 < frames[-1].height <= rows
     assert pl.concat(frames).equals(given.select(names).with_columns(pl.col("entry").cast(pl.String)))
@@ -140,8 +144,8 @@ def test_rows_come_in_frames_of_the_size_asked_for_whatever_the_row_groups(rows,
 
 def test_a_file_without_rows_has_its_columns(tmp_path):
     good(0).write_parquet(tmp_path / "part.parquet")
-    (frame,) = read_rows(tmp_path, Partition(path="part.parquet", rows=0, block="all"), ["age", "group"], 5)
-    assert frame.schema == good(0).select("age", "group").schema
+    (frame,) = read_rows(tmp_path, Partition(path="part.parquet", rows=0, block="all"), AGE, 5)
+    assert frame.schema == good(0).select("age").schema
 
 
 @pytest.mark.parametrize("promised", [23, 25])
@@ -149,11 +153,11 @@ def test_a_file_without_rows_has_its_columns(tmp_path):
 def test_another_number_of_rows_than_promised_is_an_error(promised, rows, tmp_path):
     good(24).write_parquet(tmp_path / "part.parquet")
     with pytest.raises(DataError, match="number of rows"):
-        list(read_rows(tmp_path, Partition(path="part.parquet", rows=promised, block="all"), ["age"], rows))
+        list(read_rows(tmp_path, Partition(path="part.parquet", rows=promised, block="all"), AGE, rows))
 
 
 def test_a_column_is_read_by_its_whole_name(tmp_path):
     """A reader that takes names for paths brings ``age.max`` where ``age`` is asked for."""
     pl.DataFrame({"age.max": [1.0], "age": [2.0]}).write_parquet(tmp_path / "part.parquet")
-    (frame,) = read_rows(tmp_path, Partition(path="part.parquet", rows=1, block="all"), ["age"], 5)
+    (frame,) = read_rows(tmp_path, Partition(path="part.parquet", rows=1, block="all"), AGE, 5)
     assert frame.to_dict(as_series=False) == {"age": [2.0]}

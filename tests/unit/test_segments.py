@@ -15,6 +15,7 @@ from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.normalise import normalise_stage
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.segments import MANY, read_segments, readings, segment_count
+from causalveil.tasks.enclave.unit_hash import keyed_hash
 from causalveil.tasks.enclave.validate import validate_stage
 from tests.bad_data import GROUP, TREATMENT, UNIT, admitted, contract, good, study, write
 
@@ -80,7 +81,7 @@ def test_cutting_and_sharing_change_no_unit(group, tmp_path, monkeypatch):
 BROKEN = {
     "a value": (good(5, 250).with_columns(pl.lit(3).cast(pl.Int8).alias(TREATMENT)), TREATMENT),
     "a level": (good(5, 250).with_columns(pl.lit("x").alias(GROUP)), GROUP),
-    "a type": (good(5, 250).with_columns(pl.col("age").cast(pl.Float32)), "age"),
+    "a type": (good(5, 250).with_columns(pl.col("age").cast(pl.String)), "age"),
     "a column": (good(5, 250).drop("age"), "age"),
 }
 
@@ -106,9 +107,24 @@ def test_a_unit_is_found_twice_in_one_segment_and_in_two(tmp_path, monkeypatch):
 
 
 def test_types_that_change_after_validation_are_refused(tmp_path):
-    write(tmp_path, good(5), good(5, 5).with_columns(pl.col("age").cast(pl.Float32)))
+    write(tmp_path, good(5), good(5, 5).with_columns(pl.col(UNIT).cast(pl.String)))
     (reading,) = readings(layout(10), 5)
     shared = segments.Reading(read_layout(study(), tmp_path).partitions, 0, reading.rows, 1)
-    (segment,) = read_segments(tmp_path, shared, ["age"])
+    (segment,) = read_segments(tmp_path, shared, {UNIT: study().roles[UNIT]})
     with pytest.raises(DataError, match="another type"):
         segment.frame  # noqa: B018
+
+
+def test_whole_numbers_of_units_may_have_any_width(tmp_path):
+    """The least and the largest of all kinds lie in one segment, and files without rows say nothing."""
+    kinds = (pl.Int8, pl.UInt64, pl.Float64, pl.Decimal(38, 0), pl.Int64)
+    frames = [good(5, 5 * number).with_columns((pl.int_range(5) + 5 * number).cast(kind).alias(UNIT))
+              for number, kind in enumerate(kinds)]  # fmt: skip
+    largest = frames[1].with_columns(pl.lit(2**64 - 1, pl.UInt64).alias(UNIT))
+    write(tmp_path, good(0).drop(UNIT), frames[0], largest[:1], *frames[2:])
+    partitions = read_layout(study(), tmp_path).partitions
+    (segment,) = read_segments(tmp_path, segments.Reading(partitions, 0, 100, 1), {UNIT: study().roles[UNIT]})
+    assert segment.frame[UNIT].to_list() == [*range(5), 2**64 - 1, *range(10, 25)]
+    hashes = keyed_hash(segment.frame[UNIT], bytes(16))
+    assert np.array_equal(hashes[:5], keyed_hash(frames[0][UNIT], bytes(16)))
+    assert np.array_equal(hashes[5:6], keyed_hash(largest[UNIT][:1], bytes(16)))

@@ -1,0 +1,220 @@
+"""Where what a column is declared as meets the type that files store it in: the one table of lossless casts.
+
+What is read follows from the declaration and the stored type alone, so footers decide it and no row does: files of one
+folder may store a column in different types and are read as one. A value that its cast would change becomes one that
+no rule of the declaration lets pass: admission finds it as it finds any other wrong row.
+
+=====================  ============================================================  ===========
+declared as            stored as                                                     read as
+=====================  ============================================================  ===========
+unit                   whole numbers of any width, floats and decimals without       whole
+                       a fraction
+unit                   text, dictionaries of text, bytes of text, UUIDs              text
+number                 whole numbers, floats, decimals, booleans                     Float64
+codes, levels: whole   whole numbers, booleans, floats and decimals without          Int64
+                       a fraction, text of these very numbers
+codes, levels: text    text of any kind; whole numbers, where all that is            String
+                       declared is written like them; booleans, where it is
+                       true and false
+order of rows          whole numbers, floats, decimals, booleans, text, days,        by kind
+                       times, spans; moments of any precision to the microsecond
+=====================  ============================================================  ===========
+
+A NaN is a missing value. A column of no value at all may stand where values may be missing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import polars as pl
+
+from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.errors import DataError
+
+Roles = Mapping[str, Column]
+Types = Mapping[str, pl.DataType]
+
+# Whole numbers beyond it have neighbours that a float cannot tell from them.
+_MOST_WHOLE_FLOAT = 2**53
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
+_LOGICAL = {"true": 1, "false": 0}
+# Stands for a text that its cast would change; nothing that is declared holds it.
+_NO_TEXT = "\0"
+
+
+def read_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
+    """The type in which a column is read; None where what is declared cannot be stored like that."""
+    if stored == pl.Null:
+        return None if role.nulls is not Nulls.welcome or _is_key(role) else _canonical(role)
+    match role.holds:
+        case Holds.unit:
+            if stored.is_integer():
+                return pl.UInt64() if stored == pl.UInt64 else pl.Int64()
+            return pl.Int64() if _is_number(stored) else _text(stored)
+        case Holds.number:
+            return pl.Float64() if _is_number(stored) or stored == pl.Boolean else None
+        case Holds.order:
+            return _in_order(stored)
+        case _:
+            return _canonical(role) if _holds_known(role, stored) else None
+
+
+def cast(role: Column, stored: pl.DataType, values: pl.Expr) -> pl.Expr | None:
+    """A stored column as :func:`read_as` says; None where it is read as it is stored.
+
+    Args:
+        role: what is declared.
+        stored: a type that may be read as it.
+        values: the column.
+    """
+    wanted = read_as(role, stored)
+    if wanted is None:
+        raise TypeError("not to be read as declared")
+    if role.holds in (Holds.binary, Holds.level) and stored != wanted:
+        return _known(role, stored, values)
+    if role.holds in (Holds.number, Holds.order) and stored.is_float():
+        # Where no value may be missing, a NaN is found as it stands.
+        wide = values if stored == wanted else values.cast(wanted)
+        filled = wide.fill_nan(None) if role.nulls is Nulls.welcome else wide
+        return None if stored == wanted and role.nulls is not Nulls.welcome else filled
+    if stored == wanted:
+        return None
+    if role.holds is Holds.unit and not (stored.is_integer() or wanted == pl.String):
+        return _whole(values, stored, None)
+    return values.cast(wanted)
+
+
+def read_differently(roles: Roles, types: Types) -> dict[str, pl.DataType]:
+    """The columns whose type changes when they are read, with the type that they are read as."""
+    found = {name: read_as(role, types[name]) for name, role in roles.items() if name in types}
+    return {name: kind for name, kind in found.items() if kind is not None and kind != types[name]}
+
+
+def read_frame(frame: pl.DataFrame, roles: Roles) -> pl.DataFrame:
+    """A frame as files store it, its columns read as they are declared.
+
+    Raises:
+        DataError: a column is of a type that nothing declared like it is stored as; names it.
+    """
+    for name, role in roles.items():
+        if read_as(role, frame.schema[name]) is None:
+            raise DataError(f"column '{name}' is of type {frame.schema[name]}, and is declared as a {role.holds}")
+    casts = [
+        one.alias(name)
+        for name, role in roles.items()
+        if (one := cast(role, frame.schema[name], pl.nth(frame.get_column_index(name)))) is not None
+    ]
+    return frame.with_columns(casts) if casts else frame
+
+
+def empty_frame(roles: Roles) -> pl.DataFrame:
+    """A frame without rows whose columns are as they are declared; it may stand beside units of any type."""
+    return pl.DataFrame(
+        schema={name: pl.Int64() if _is_key(role) else _canonical(role) for name, role in roles.items()}
+    )
+
+
+def families_differ(role: Column, stored: pl.DataType, first: pl.DataType, *, exact: bool) -> bool:
+    """Whether files that store a column in these two types cannot be read as one.
+
+    Args:
+        role: what is declared.
+        stored, first: types that may be read as it.
+        exact: whether whole numbers must have one type too, as where rows are written anew.
+    """
+    one, other = read_as(role, stored), read_as(role, first)
+    if one is None or other is None or one == other:
+        return False
+    return exact or not (one.is_integer() and other.is_integer())
+
+
+def _is_key(role: Column) -> bool:
+    return role.holds in (Holds.unit, Holds.order)
+
+
+def _is_number(stored: pl.DataType) -> bool:
+    return stored.is_numeric()
+
+
+def _text(stored: pl.DataType) -> pl.DataType | None:
+    return pl.String() if stored.base_type() in (pl.String, pl.Categorical, pl.Enum) else None
+
+
+def _in_order(stored: pl.DataType) -> pl.DataType | None:
+    if stored.is_integer():
+        return pl.UInt64() if stored == pl.UInt64 else pl.Int64()
+    if _is_number(stored):
+        return pl.Float64()
+    if isinstance(stored, pl.Datetime):
+        return pl.Datetime("us", stored.time_zone)
+    if isinstance(stored, pl.Duration):
+        return pl.Duration("us")
+    return stored if stored.base_type() in (pl.Date, pl.Time, pl.Boolean) else _text(stored)
+
+
+def _declared(role: Column) -> tuple[str | int, ...]:
+    return role.codes if role.holds is Holds.binary else role.levels
+
+
+def _canonical(role: Column) -> pl.DataType:
+    if role.holds is Holds.number:
+        return pl.Float64()
+    return pl.String() if isinstance(_declared(role)[0], str) else pl.Int64()
+
+
+def _holds_known(role: Column, stored: pl.DataType) -> bool:
+    """Whether codes or levels may be stored like that."""
+    if _text(stored) is not None:
+        return True
+    known = _declared(role)
+    if stored == pl.Boolean:
+        return not isinstance(known[0], str) or {str(one).lower() for one in known} <= set(_LOGICAL)
+    return _is_number(stored) and all(isinstance(one, int) or _WHOLE.fullmatch(one) for one in known)
+
+
+def _known(role: Column, stored: pl.DataType, values: pl.Expr) -> pl.Expr:
+    """Codes or levels; what is none of them, and would be changed, becomes something that is none of them either."""
+    known = _declared(role)
+    if stored == pl.Null:
+        return values.cast(_canonical(role))
+    if isinstance(known[0], str):
+        if _text(stored) is not None:
+            return values.cast(pl.String)
+        if stored == pl.Boolean:
+            words = {str(one).lower(): str(one) for one in known}
+            return _replaced(values.cast(pl.String), words, _NO_TEXT, pl.String())
+        numbers = _whole(values, stored, None).cast(pl.String)
+        return pl.when(numbers.is_null() & _there(values, stored)).then(pl.lit(_NO_TEXT)).otherwise(numbers)
+    numbers_known = {int(one) for one in known}
+    stranger = next(one for one in range(len(numbers_known) + 1) if one not in numbers_known)
+    if _text(stored) is None:
+        return _whole(values, stored, stranger)
+    written = {str(one): one for one in numbers_known}
+    if numbers_known <= {0, 1}:
+        written |= {spelt(word): one for word, one in _LOGICAL.items() for spelt in (str, str.title, str.upper)}
+    return _replaced(values.cast(pl.String), written, stranger, pl.Int64())
+
+
+def _replaced(values: pl.Expr, table: Mapping[str, str | int], default: str | int, kind: pl.DataType) -> pl.Expr:
+    found = values.replace_strict(dict(table), default=pl.lit(default, kind), return_dtype=kind)
+    return pl.when(values.is_not_null()).then(found)
+
+
+def _whole(values: pl.Expr, stored: pl.DataType, stranger: int | None) -> pl.Expr:
+    """Numbers as Int64; of those that are not whole, or are out of reach, ``stranger``."""
+    whole = values.cast(pl.Int64, strict=False)
+    if stored.is_float():
+        fine = (values == whole) & (values.abs() <= _MOST_WHOLE_FLOAT)
+    elif stored.is_decimal():
+        fine = values == whole
+    elif stored == pl.UInt64:
+        fine = whole.is_not_null()
+    else:
+        return whole
+    return pl.when(fine).then(whole).when(_there(values, stored)).then(pl.lit(stranger, pl.Int64))
+
+
+def _there(values: pl.Expr, stored: pl.DataType) -> pl.Expr:
+    return values.is_not_null() & values.is_nan().not_() if stored.is_float() else values.is_not_null()

@@ -1,0 +1,160 @@
+"""Arrow's columns as polars takes them: bytes as text, UUIDs as they are written, decimals of all widths.
+
+What polars would take wrongly, or end the process over, is made something that it takes rightly before it sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from causalveil.schemas.errors import DataError
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+# Bytes of a fixed length from here on are UUIDs and digests; shorter ones are words of a fixed length.
+UUID_BYTES = 16
+
+
+def polars_types(schema: pa.Schema) -> dict[str, pl.DataType]:
+    """The types in which :func:`frame_of` gives columns; ``Unknown`` for those that it does not take."""
+    return {field.name: polars_type(field.type) for field in schema}
+
+
+@lru_cache(maxsize=256)
+def polars_type(type_: pa.DataType) -> pl.DataType:
+    """The same of one type."""
+    import polars as pl
+    import pyarrow as pa
+
+    if not _taken(type_):
+        return pl.Unknown()
+    empty = pa.record_batch([pa.array([], _plain_type(type_))], names=["column"])
+    return frame_of(empty, ["column"]).schema["column"]
+
+
+def frame_of(rows: pa.RecordBatch | pa.Table, columns: Sequence[str]) -> pl.DataFrame:
+    """Some columns of Arrow's batch or table, dictionaries of text as text.
+
+    Columns are chosen here, since a Parquet reader takes names for paths into nested columns.
+
+    Raises:
+        DataError: bytes are no text; names the column.
+    """
+    import polars as pl
+    import polars.selectors as cs
+
+    frame = pl.DataFrame(plain(rows.select(columns)))
+    entries = [name for name, kind in frame.schema.items() if kind.base_type() in (pl.Categorical, pl.Enum)]
+    return frame.with_columns(cs.by_name(entries).cast(pl.String)) if entries else frame
+
+
+def plain(rows: Any) -> Any:
+    """A batch or table whose columns polars takes as they are meant.
+
+    Raises:
+        DataError: bytes are no text; names the column.
+    """
+    import pyarrow as pa
+
+    for place, field in enumerate(rows.schema):
+        wanted = _plain_type(field.type)
+        if wanted == field.type:
+            continue
+        values, found = rows.column(place), None
+        try:
+            found = _plain_values(values, field.type, wanted)
+        except pa.ArrowInvalid:
+            found = None
+        if found is None:
+            raise DataError(f"column '{field.name}' holds bytes that are no UTF-8 text; write them as text")
+        rows = rows.set_column(place, pa.field(field.name, wanted), found)
+    return rows
+
+
+def _plain_type(type_: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+    from pyarrow import types
+
+    if isinstance(type_, pa.BaseExtensionType):
+        return pa.string() if isinstance(type_, pa.UuidType) else _plain_type(type_.storage_type)
+    if types.is_dictionary(type_):
+        inner = _plain_type(type_.value_type)
+        return type_ if inner == type_.value_type else inner
+    if types.is_decimal256(type_) or (types.is_decimal(type_) and type_.scale < 0):
+        return pa.float64()
+    if types.is_decimal(type_):
+        return pa.decimal128(type_.precision, type_.scale)
+    if types.is_timestamp(type_) and type_.tz is not None:
+        return pa.timestamp(type_.unit, "UTC")
+    if types.is_binary(type_) or types.is_large_binary(type_) or types.is_binary_view(type_):
+        return pa.large_string()
+    return pa.large_string() if types.is_fixed_size_binary(type_) else type_
+
+
+def _plain_values(values: Any, type_: pa.DataType, wanted: pa.DataType) -> Any:
+    import pyarrow as pa
+    from pyarrow import types
+
+    if isinstance(type_, pa.BaseExtensionType):
+        storage = pa.chunked_array([one.storage for one in _chunks(values)], type_.storage_type)
+        return _plain_values(storage, type_.storage_type, wanted)
+    if types.is_dictionary(type_):
+        return _plain_values(values.cast(type_.value_type), type_.value_type, wanted)
+    if types.is_fixed_size_binary(type_) and type_.byte_width >= UUID_BYTES:
+        return _hexadecimal(values, type_.byte_width).cast(wanted)
+    if types.is_binary_view(type_) or types.is_fixed_size_binary(type_):
+        values = values.cast(pa.large_binary())
+    return values if values.type == wanted else values.cast(wanted)
+
+
+def _hexadecimal(values: Any, width: int) -> Any:
+    """Bytes as digits; sixteen of them as UUIDs are written."""
+    import polars as pl
+    import pyarrow as pa
+
+    digits = pl.DataFrame(pa.table({"bytes": values.cast(pa.large_binary())}))["bytes"].bin.encode("hex")
+    if width == UUID_BYTES:
+        ends = (0, 8, 12, 16, 20, 32)
+        parts = [digits.str.slice(start, stop - start) for start, stop in pairwise(ends)]
+        digits = pl.select(pl.concat_str(parts, separator="-")).to_series()
+    return digits.to_arrow()
+
+
+def _chunks(values: Any) -> list[Any]:
+    import pyarrow as pa
+
+    return list(values.chunks) if isinstance(values, pa.ChunkedArray) else [values]
+
+
+def _taken(type_: pa.DataType) -> bool:
+    """Whether it holds one value that polars has a type for: lists, records, unions and intervals of months do not."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+    if types.is_dictionary(type_):
+        return _taken(type_.value_type)
+    known = (
+        types.is_null,
+        types.is_boolean,
+        types.is_integer,
+        types.is_floating,
+        types.is_decimal,
+        types.is_string,
+        types.is_large_string,
+        types.is_string_view,
+        types.is_binary,
+        types.is_large_binary,
+        types.is_binary_view,
+        types.is_fixed_size_binary,
+        types.is_date,
+        types.is_time,
+        types.is_timestamp,
+        types.is_duration,
+    )
+    return any(one(type_) for one in known)
