@@ -86,7 +86,8 @@ class ParquetFiles(Frozen):
 class CsvFiles(Frozen):
     """A CSV file, or a folder of them with one header; ``path`` is relative to the source file.
 
-    ``skip_lines``: lines above the header. ``quote``: the character around fields, or nothing; inside a field it is
+    ``skip_lines``: lines above the header. ``skip_end``: lines below the last row of each file, such as a total or a
+    note; blank ones do not count. ``quote``: the character around fields, or nothing; inside a field it is
     doubled, or led by ``escape``. ``row_number``: a column that the files do not have, with the number of the row, from
     1 on, over the files in the order of their names: for tables in which each row is a unit and none has a name.
     """
@@ -98,6 +99,7 @@ class CsvFiles(Frozen):
     quote: Annotated[str, Field(max_length=1)] = '"'
     escape: Annotated[str, Field(max_length=1)] = ""
     skip_lines: Annotated[int, Field(ge=0, le=1000)] = 0
+    skip_end: Annotated[int, Field(ge=0, le=100)] = 0
     row_number: Name | None = None
 
 

@@ -15,6 +15,7 @@ from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.warehouse import CsvFiles, Manifest, Warehouse
 from causalveil.tasks.machine.named import named, values_of
 from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.start.doubts import Doubts, as_read, doubts
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 from causalveil.tasks.start.roles import Cast, Wishes, cast, resolved
@@ -57,7 +58,10 @@ def survey(
     where: str, *, table: str | None = None, encoding: str | None = None, delimiter: str | None = None
 ) -> Survey:
     """Look at a file, a folder or a database (see :func:`tasks.warehouse.sample.sample_of`)."""
-    sample = sample_of(where, table=table, encoding=encoding, delimiter=delimiter)
+    return _seen(sample_of(where, table=table, encoding=encoding, delimiter=delimiter))
+
+
+def _seen(sample: Sample) -> Survey:
     separator = sample.source.delimiter if isinstance(sample.source, CsvFiles) else ","
     columns = (recognise(name, sample.frame[name], delimiter=separator) for name in sample.frame.columns)
     return Survey(sample, {one.name: one for one in columns})
@@ -89,14 +93,18 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     for name in (CONTRACT_FILE, STUDY_FILE, SOURCE_FILE):
         if (folder / name).exists():
             raise StudyError(f"{folder / name}: is there already; give another folder by --out, or move it away")
-    parts, wishes = cast(seen.found, wishes), resolved(seen.found, wishes)
+    seen, parts = _that_count(seen, cast(seen.found, wishes), wishes)
+    wishes = resolved(seen.found, wishes)
+    doubtful = _doubts(seen, parts, wishes)
+    parts = _without(parts, doubtful, wishes)
     drafted = draft(
         seen.found,
         parts,
         wishes,
         _source(seen.sample.source, folder),
         _repeats(seen, parts),
-        {name.strip() or "(no name)": why for name, why in seen.sample.left_out.items()},
+        {" ".join(name.split()) or "(no name)": why for name, why in seen.sample.left_out.items()},
+        doubtful,
     )
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,6 +117,63 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     if not isinstance(seen.sample.source, Warehouse):
         manifest = fill(folder / SOURCE_FILE, stage)
     return Begun(folder, drafted, manifest)
+
+
+def _that_count(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Survey, Cast]:
+    """The rows that an extract will take, which alone say what columns hold: a total line has no id.
+
+    Rows without a treatment or an outcome are left out where the draft leaves them out.
+    """
+    needed = [parts.unit]
+    if wishes.data_class is not DataClass.sensitive:
+        needed += [parts.treatment, parts.outcome]
+    needed = [one for one in needed if one.nulls]
+    if not needed:
+        return seen, parts
+    frame = seen.sample.frame
+    for one in needed:
+        frame = frame.filter(as_read(frame, one).is_not_null())
+    if not frame.height:
+        raise DataError("no row has a unit, a treatment and an outcome; are the right columns named?")
+    again = _seen(replace(seen.sample, frame=frame))
+    # What the source says of words for no value stays: the extract meets all rows.
+    kept = {one.name: one for one in (*needed, parts.unit, parts.treatment, parts.outcome)}
+    found = {name: _as_before(seen.found[name], one, of=kept) for name, one in again.found.items()}
+    return Survey(again.sample, found), cast(found, wishes)
+
+
+def _as_before(first: Found, now: Found, of: dict[str, Found]) -> Found:
+    """What the rows that count hold, under the reading that all rows need."""
+    if first.looks is not now.looks:
+        # Too few rows were left to tell it again; what all of them told stays.
+        return first
+    nulls = first.nulls if first.name in of else now.nulls
+    return replace(now, reading=first.reading, notes=first.notes, nulls=nulls)
+
+
+def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
+    """Columns that nobody asked for by name and that no study should adjust for unless somebody does."""
+    if wishes.covariates is not None:
+        return Doubts({}, {}, {})
+    chosen = parts.covariates
+    return doubts(
+        seen.sample.frame, chosen, parts.unit, parts.treatment, parts.outcome, wishes.data_class, wishes.levels
+    )
+
+
+def _without(parts: Cast, doubtful: Doubts, wishes: Wishes) -> Cast:
+    """The parts without columns in doubt; those that are left out are not declared either.
+
+    Raises:
+        StudyError: none is left.
+    """
+    covariates = tuple(one for one in parts.covariates if one.name not in doubtful.left_out | doubtful.decide)
+    if not covariates:
+        why = "; ".join(f"'{name}': {one}" for name, one in (doubtful.left_out | doubtful.decide).items())
+        raise StudyError(f"no column is left to adjust for ({why}); name those that count by --covariates")
+    barred = set(doubtful.left_out) | {name for name in wishes.without if name in {one.name for one in parts.usable}}
+    usable = tuple(one for one in parts.usable if one.name not in barred)
+    return replace(parts, covariates=covariates, usable=usable)
 
 
 def _source(source: Any, folder: Path) -> dict[str, Any]:

@@ -14,8 +14,9 @@ from typing import Any
 
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.readings import Kind, TextReading
+from causalveil.tasks.start.doubts import Doubts
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
-from causalveil.tasks.start.roles import Cast, Value, Wishes
+from causalveil.tasks.start.roles import USABLE, Cast, Value, Wishes
 from causalveil.tasks.start.yaml_text import comment, entry, flow, scalar
 
 PER_UNIT = "rows"
@@ -28,7 +29,9 @@ class Draft:
     Attributes:
         contract, study, source: the texts.
         assumed: what was read into the data, a sentence each.
+        taken: the covariates.
         left_out: columns that are not used, each with the reason.
+        decide: columns of which a person has to say whether they are covariates, and why.
         questions: what only the owner can say before the study runs.
     """
 
@@ -36,7 +39,9 @@ class Draft:
     study: str
     source: str
     assumed: tuple[str, ...]
+    taken: tuple[str, ...]
     left_out: tuple[str, ...]
+    decide: tuple[str, ...]
     questions: tuple[str, ...]
 
 
@@ -55,6 +60,7 @@ def draft(
     source: dict[str, Any],
     repeats: Repeats | None,
     left_out: dict[str, str],
+    doubtful: Doubts,
 ) -> Draft:
     """Write the three files.
 
@@ -65,12 +71,15 @@ def draft(
         source: what source.yaml says under ``source``.
         repeats: of units with several rows; None: each has one.
         left_out: columns that could not be read, and why.
+        doubtful: columns that no study should adjust for unless somebody says so; ``parts`` have them no more.
     """
     declared = {one.name: _declaration(one, parts, wishes) for one in parts.usable}
     open_ranges = [name for name, value in declared.items() if value is None and found[name].looks is Looks.number]
     open_levels = [name for name, value in declared.items() if value is None and name not in open_ranges]
     kept = [one for one in parts.covariates if one.name not in open_levels]
-    unused = {one.name: _why_unused(one) for one in found.values() if one not in parts.usable and one != parts.unit}
+    roles = (parts.unit, parts.treatment, parts.outcome)
+    unused = {one.name: _why_unused(one) for one in found.values() if one.looks not in USABLE and one not in roles}
+    unused |= doubtful.left_out | {name: "--not says so" for name in wishes.without}
     counted = _counted(parts, wishes)
     with_nulls = {one.name for one in parts.covariates if one.nulls} | set(counted)
     questions = [
@@ -79,10 +88,12 @@ def draft(
     ] + [f"the levels of '{name}': --levels '{name}=A,B,C', or write them into dataset.yaml" for name in open_levels]
     return Draft(
         contract=_contract(parts, wishes, declared, open_ranges, open_levels, with_nulls, repeats),
-        study=_study(parts, wishes, kept, counted),
+        study=_study(parts, wishes, kept, counted, doubtful),
         source=_source(found, parts, wishes, source),
         assumed=tuple(f"'{one.name}': {note}" for one in found.values() if one.looks in _READ for note in one.notes),
+        taken=tuple(one.name for one in kept),
         left_out=tuple(f"'{name}': {why}" for name, why in (unused | left_out).items()),
+        decide=tuple(f"'{name}': {why}" for name, why in (doubtful.decide | doubtful.asked).items()),
         questions=tuple(questions),
     )
 
@@ -116,6 +127,8 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any
     may = one.name in _counted(parts, wishes) if asked else bool(one.nulls)
     nulls = {"nulls": "indicator"} if may else {}
     if one.name == parts.treatment.name:
+        if parts.arms:
+            return {"levels": list(parts.arms)} | nulls, ("the arms",)
         return {"codes": _coded(parts.codes)} | nulls, ("who was treated",)
     if one.name == parts.outcome.name and parts.outcome_codes is not None:
         return {"codes": _coded(parts.outcome_codes)} | nulls, (f"{flow(parts.outcome_codes[1])} counts as 1",)
@@ -223,28 +236,49 @@ def _contract(
     return "\n".join(lines) + "\n"
 
 
-def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tuple[str, ...]) -> str:
+def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tuple[str, ...], doubtful: Doubts) -> str:
     names = [one.name for one in covariates]
     name = f"{wishes.name}-{slug(parts.outcome.name)}"[:80]
     lines = [
         *comment("What the analyst asks. Drafted by `causalveil init`."),
-        "kind: effect",
+        f"kind: {'protocol' if parts.arms else 'effect'}",
         f"name: {scalar(name)}",
-        f"treatment: {scalar(parts.treatment.name)}  # {flow(parts.codes[1])} means treated",
-        f"outcome: {{name: {scalar(parts.outcome.name)}}}",
+        *_asked(parts),
         *comment(
             "What was known before treatment and bears on both treatment and outcome. Take out whatever treatment may "
             "have changed: to adjust for it hides part of the effect."
         ),
         f"covariates: {flow(names)}",
+        *(line for one, why in doubtful.decide.items() for line in comment(f"Decide yourself: {scalar(one)}: {why}.")),
         *_unrecorded(parts, counted),
         "estimand: ATE",
-        *comment("Public facts choose; `causalveil plan` says which and why. Drawn by lot: {name: auto, trial: true}."),
-        "estimator: {name: auto}",
+        *_estimator(parts, wishes),
         f"privacy: {{epsilon: {wishes.epsilon}, delta: {wishes.delta}, level: sample}}",
         "confidence: 0.95",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _asked(parts: Cast) -> list[str]:
+    """Treatment and outcome, as a study or a protocol names them."""
+    treatment, outcome = scalar(parts.treatment.name), scalar(parts.outcome.name)
+    if parts.arms:
+        return [
+            f"treatment: {treatment}",
+            f"arms: {{reference: {flow(parts.arms[0])}}}  # each other arm is compared with it",
+            "outcomes:",
+            f"  - {{name: {outcome}, role: primary}}",
+        ]
+    return [f"treatment: {treatment}  # {flow(parts.codes[1])} means treated", f"outcome: {{name: {outcome}}}"]
+
+
+def _estimator(parts: Cast, wishes: Wishes) -> list[str]:
+    if parts.arms:
+        return [f"estimator: {flow({'name': 'regression'} | ({'trial': True} if wishes.trial else {}))}"]
+    how = {"known": wishes.chance} if wishes.chance is not None else {"trial": True} if wishes.trial else {}
+    words = "Public facts choose; `causalveil plan` says which and why."
+    lot = "" if how else " Drawn by lot: {name: auto, trial: true}."
+    return [*comment(words + lot), f"estimator: {flow({'name': 'auto'} | how)}"]
 
 
 def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:

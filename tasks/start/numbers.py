@@ -10,7 +10,8 @@ from causalveil.schemas.readings import Kind, TextReading
 from causalveil.tasks.start.spellings import CURRENCY, CURRENCY_CODES, UNITS
 
 _PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?")
+# Groups of three, or of two before the last three, as in India.
+_THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{2,3})*,\d{3}(\.\d*)?")
 _COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
 _SPACES = " \u00a0\u202f'’"
 # A word before or behind: a currency's code, a unit of measure.
@@ -40,8 +41,11 @@ def number_reading(words: Iterable[str], delimiter: str) -> tuple[TextReading | 
         TextReading (None if no word is a number), the words that it fits, and what was assumed.
     """
     bare = {word: _bare(word) for word in words}
+    if len({money for word in bare for money in _money(word)}) > 1:
+        # Ten dollars and ten euros are no column of numbers until somebody says which it is.
+        return None, set(), ()
     units = {unit.casefold() for _, unit in bare.values() if unit}
-    if len(units) > 1 or not units <= UNITS:
+    if len(units) > 1 or not units <= UNITS or ("%" in units and _some_without(bare)):
         # 72 kg beside 158 lb is no column of numbers until somebody says which it is, and 12A is a name.
         bare = {word: (core, unit) for word, (core, unit) in bare.items() if not unit}
     cores = {word: core for word, (core, _) in bare.items() if core}
@@ -50,7 +54,10 @@ def number_reading(words: Iterable[str], delimiter: str) -> tuple[TextReading | 
     fits = [{word for word, core in cores.items() if style.shape.fullmatch(core)} for style in _STYLES]
     plain, thousands, comma = fits
     notes: tuple[str, ...] = ()
-    if thousands - plain and (thousands | plain) >= comma and delimiter != ";":
+    # The way that fits more of them counts; a semicolon speaks for decimal commas where both fit the same.
+    pointed = thousands | plain
+    tie = delimiter != ";" and len(pointed) == len(comma)
+    if thousands - plain and (len(pointed) > len(comma) or tie):
         chosen, kept = _STYLES[1], thousands | plain
         notes = ("a comma is read as thousands",)
     elif len(comma) > len(plain):
@@ -67,6 +74,16 @@ def number_reading(words: Iterable[str], delimiter: str) -> tuple[TextReading | 
     if decorations:
         notes = (*notes, f"without {' and '.join(repr(one) for one in decorations)}")
     return TextReading(kind=kind, remove=remove, decimal=chosen.decimal), kept, notes
+
+
+def _money(word: str) -> set[str]:
+    """The currencies that a word names, by sign or by code."""
+    return {sign for sign in CURRENCY if sign in word} | {code for code in CURRENCY_CODES if code in word.upper()}
+
+
+def _some_without(bare: dict[str, tuple[str, str]]) -> bool:
+    """Whether numbers without a percent sign stand beside those with one: is 0.5 a half, or half a percent?"""
+    return any(core.strip("0.,+-") and not unit for core, unit in bare.values() if core)
 
 
 def _stripped(core: str, style: Style) -> str:

@@ -45,6 +45,7 @@ class Found:
         nulls: number of rows without a value.
         distinct: number of different values, after spellings are made one.
         values: of codes and categories, the most frequent first.
+        levels: of any column of at most thirty different values, in order.
         lower, upper: of numbers.
         unique: whether every row has a value of its own.
         notes: what was assumed, each a clause for a comment.
@@ -61,6 +62,7 @@ class Found:
     upper: float = 0.0
     unique: bool = False
     notes: tuple[str, ...] = field(default=())
+    levels: tuple[str | int, ...] = ()
 
 
 def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
@@ -116,6 +118,7 @@ def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Lo
         few,
         *ends,
         unique=distinct == len(values),
+        levels=tuple(sorted(seen.unique().to_list())) if kind is Kind.integer and distinct <= MOST_LEVELS else (),
     )
 
 
@@ -157,7 +160,10 @@ def _text(name: str, source_name: str, values: pl.Series, delimiter: str) -> Fou
     looks = {1: Looks.constant, 2: Looks.binary}.get(len(meanings), Looks.category)
     reading = plain.model_copy(update={"spellings": spellings})
     notes = _notes(nothing, spellings)
-    return Found(name, source_name, looks, reading, nulls, len(meanings), meanings, unique=unique, notes=notes)
+    levels = tuple(sorted(meanings))
+    return Found(
+        name, source_name, looks, reading, nulls, len(meanings), meanings, unique=unique, notes=notes, levels=levels
+    )
 
 
 def _says_yes_and_no(words: Iterable[str]) -> bool:
@@ -204,7 +210,9 @@ def _notes(nothing: tuple[str, ...], spellings: dict[str, str]) -> tuple[str, ..
     if spellings:
         notes.append("several spellings of one value are read as one")
     if nothing:
-        notes.append("words for 'no value' are read as null")
+        words = ", ".join(f"'{word}'" for word in nothing)
+        one = "it is a value, take it" if len(nothing) == 1 else "one is a value, take it"
+        notes.append(f"{words} read as no value; if {one} out of `nulls` in source.yaml")
     return tuple(notes)
 
 
@@ -237,4 +245,5 @@ def _read(
         found.upper,
         found.unique,
         notes,
+        found.levels,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.protocols.study import MOST_ARMS
 from causalveil.schemas.readings import Kind
 from causalveil.tasks.start.recognise import Found, Looks, as_read
 from causalveil.tasks.start.spellings import CONTROL, ID_NAME, NEGATION, NO, YES
@@ -26,7 +27,10 @@ class Wishes:
         data_class: how the owner classes the data.
         unit, treatment, outcome: names of columns.
         treated: which value of the treatment means treated.
-        covariates: names of columns; None: all that can be used.
+        covariates: names of columns; None: all that can be used and are not in doubt.
+        without: names of columns that are no covariates.
+        trial: whether treatment was drawn by lot; ``chance``: everybody's chance of it, if known.
+        arms: whether the treatment has arms, which a protocol compares with ``reference``.
         ranges: of numbers, by column.
         levels: of categories, by column.
         recorded: columns of which anybody may know whether they hold a value: rows without may be left out.
@@ -40,6 +44,11 @@ class Wishes:
     outcome: str
     treated: str | None = None
     covariates: tuple[str, ...] | None = None
+    without: tuple[str, ...] = ()
+    trial: bool = False
+    chance: float | None = None
+    arms: bool = False
+    reference: str | None = None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     recorded: tuple[str, ...] = ()
@@ -56,6 +65,7 @@ class Cast:
         codes: control and treated of the treatment.
         outcome_codes: of an outcome of two values, the one that counts as 0 and the one that counts as 1.
         covariates: the columns that are adjusted for.
+        arms: of a treatment of several arms, the reference first; empty where it has two codes.
         usable: all columns that a contract can declare, in the order of the source.
     """
 
@@ -66,6 +76,7 @@ class Cast:
     outcome_codes: tuple[Value, Value] | None
     covariates: tuple[Found, ...]
     usable: tuple[Found, ...]
+    arms: tuple[Value, ...] = ()
 
 
 def unit_candidates(found: Mapping[str, Found]) -> list[str]:
@@ -92,12 +103,13 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
         raise StudyError("--unit, --treatment and --outcome name one column twice; each has one part")
     if unit.looks is Looks.empty:
         raise StudyError(f"--unit: column '{unit.name}' holds no value; name a column of ids")
-    codes = _codes(treatment, wishes.treated)
+    arms = _arms(treatment, wishes) if wishes.arms else ()
+    codes = _codes(treatment, wishes.treated) if not arms else (arms[0], arms[1])
     outcome_codes = _outcome_codes(outcome)
     taken = {unit.name, treatment.name, outcome.name}
     usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
     covariates = _covariates(found, wishes, taken, usable)
-    return Cast(unit, treatment, outcome, codes, outcome_codes, covariates, usable)
+    return Cast(unit, treatment, outcome, codes, outcome_codes, covariates, usable, arms)
 
 
 def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
@@ -142,10 +154,14 @@ def _codes(treatment: Found, treated: str | None) -> tuple[Value, Value]:
     name = treatment.name
     if treatment.looks is not Looks.binary:
         what = str(treatment.looks) if treatment.distinct < 2 else f"{treatment.distinct} different values"
-        raise StudyError(
-            f"--treatment: column '{name}' holds {what}, and a treatment has two; add a column to the source that says "
-            "who was treated, such as one of yes and no"
+        several = treatment.distinct > 2 and treatment.looks in (Looks.number, Looks.category)
+        way = (
+            "if they are arms, --arms drafts a protocol that compares each with a --reference; else add a column that "
+            "says who was treated"
+            if several and treatment.distinct <= MOST_ARMS
+            else "add a column to the source that says who was treated, such as one of yes and no"
         )
+        raise StudyError(f"--treatment: column '{name}' holds {what}, and a treatment has two; {way}")
     values = treatment.values
     if treated is not None:
         chosen = [value for value in values if str(value).casefold() == treated.strip().casefold()]
@@ -156,6 +172,21 @@ def _codes(treatment: Found, treated: str | None) -> tuple[Value, Value]:
     if order is None:
         raise StudyError(f"--treated: say which value of column '{name}' means treated, as in --treated VALUE")
     return order
+
+
+def _arms(treatment: Found, wishes: Wishes) -> tuple[Value, ...]:
+    """The arms of a treatment, the reference first."""
+    name, arms = treatment.name, treatment.levels
+    if not 2 <= len(arms) <= MOST_ARMS:
+        raise StudyError(f"--arms: column '{name}' has no 2 to {MOST_ARMS} arms; name a column of a few values")
+    if wishes.reference is None:
+        shown = ", ".join(f"'{one}'" for one in arms)
+        told = f"; there are {shown}" if wishes.data_class is not DataClass.sensitive else ""
+        raise StudyError(f"--reference: say which arm of '{name}' the others are compared with{told}")
+    chosen = [one for one in arms if str(one).casefold() == wishes.reference.strip().casefold()]
+    if not chosen:
+        raise StudyError(f"--reference: column '{name}' has no such arm; write it as the file does")
+    return (chosen[0], *(one for one in arms if one != chosen[0]))
 
 
 def _control_first(values: tuple[Value, ...]) -> tuple[Value, Value] | None:
@@ -198,6 +229,8 @@ def _covariates(
 ) -> tuple[Found, ...]:
     if wishes.covariates is None:
         chosen = tuple(one for one in usable if one.name not in taken)
+        barred = {_column(found, name, "--not").name for name in wishes.without}
+        chosen = tuple(one for one in chosen if one.name not in barred)
     else:
         chosen = tuple(_column(found, name, "--covariates") for name in wishes.covariates)
         for one in chosen:
@@ -206,5 +239,8 @@ def _covariates(
             if one.looks not in USABLE:
                 raise StudyError(f"--covariates: column '{one.name}' holds {one.looks}; leave it out")
     if not chosen:
-        raise StudyError("no column is left to adjust for; a study needs one covariate at least: add one to the source")
+        raise StudyError(
+            "no column is left to adjust for; a study needs one covariate at least: add one to the source, or name one "
+            "of those left out by --covariates"
+        )
     return chosen

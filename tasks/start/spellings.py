@@ -37,3 +37,25 @@ UNITS = _words(
     "% kg g mg lb lbs cm m mm km in ft y yr yrs year years h hr hrs hour hours min mins d day days week weeks month "
     "months mmhg mg/dl mmol/l g/l bpm c °c °f usd eur gbp"
 )
+# Words in names of columns that were measured after treatment, as a rule.
+AFTER = (
+    r"(?i)(^|[\W_])(post|after|follow[ _-]?ups?|fu|discharged?|deaths?|died|dead|deceased|mortality|readmi\w*|"
+    r"outcomes?|results?|responses?|recover\w*|complications?|adverse|endpoints?|final|exit|surviv\w*|relapse\w*|later|los|"
+    r"length[ _-]of[ _-]stay|end|closed|cured|changed?|improve\w*|satisf\w*)(?=$|[\W_\d])"
+)
+# Words that say the opposite: a value of the outcome before treatment is the best covariate there is.
+BEFORE = (
+    r"(?i)(^|[\W_])(pre|before|baseline|base|bl|prior|previous|past|last|initial|lag\w*|history|hx|t0|at[ _-]entry)"
+    r"(?=$|[\W_\d])"
+)
+# Names of moments.
+TIME_WORD = (
+    r"(?i)(^|[\W_])(date|datum|day|time|timestamp|ts|dob|dod|birth\w*|born|seen|visit\w*|admitted|admission|enrol\w*|entered|"
+    r"entry|start\w*|end\w*|created|updated|opened|closed|hired|paid|sold|discharged?|at|on|when|since|until)(?=$|[\W_\d])"
+)
+# Names of codes: their numbers stand for kinds, and no line follows them.
+CODE_NAME = (
+    r"(?i)(^|[\W_])(marital|married|region|code|cd|type|kind|class|category|cat|group|grp|zip|postal|county|state|country|"
+    r"province|district|ward|clinic|site|hospital|dept|department|occupation|occ|job|industry|sector|branch|race|ethnic\w*|"
+    r"religion|status|cause|reason|education|educ|insurance|payer|provider|center|centre|school|sex|gender)(?=$|[\W_\d])"
+)

@@ -12,6 +12,7 @@ from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.readings import TextReading
 from causalveil.schemas.warehouse import CsvFiles, Files, Source, Step
 from causalveil.tasks.machine.open_tables import refuse_log_in, refuse_open_table
+from causalveil.tasks.warehouse.footer import csv_input
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _csv_batches(
     reading, parsing = csv_options(files)
     rows = 0
     for path in paths:
-        with pyarrow.csv.open_csv(path, reading, parsing, options) as reader:
+        with pyarrow.csv.open_csv(csv_input(path, files), reading, parsing, options) as reader:
             for found in reader:
                 batch = found if numbers is None else _numbered(found, schema.field(numbers), rows)
                 rows += found.num_rows
@@ -132,7 +133,7 @@ def _file_schema(source: Source, files: Files, path: Path) -> pa.Schema:
         schema = pyarrow.parquet.read_schema(path)
     else:
         reading, parsing = csv_options(files)
-        with pyarrow.csv.open_csv(path, read_options=reading, parse_options=parsing) as reader:
+        with pyarrow.csv.open_csv(csv_input(path, files), read_options=reading, parse_options=parsing) as reader:
             schema = reader.schema
     numbers = files.row_number if isinstance(files, CsvFiles) else None
     if numbers is not None and schema.get_field_index(numbers) >= 0:

@@ -11,6 +11,7 @@ from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import Credential, CsvFiles, DuckDb, ParquetFiles, Warehouse
 from causalveil.tasks.machine.open_tables import refuse_open_table
 from causalveil.tasks.warehouse.dialect import dialect_of
+from causalveil.tasks.warehouse.footer import csv_input, sums_of, without_footer
 from causalveil.tasks.warehouse.read_files import csv_options, paths_of
 from causalveil.tasks.warehouse.read_sql import adbc_batches, cause, duckdb_batches
 
@@ -33,12 +34,14 @@ class Sample:
         source: how an extract finds them again; a path in it is absolute.
         left_out: names of columns that cannot be taken, and why.
         whole: whether the frame holds all rows.
+        footer: lines of each file below its last row.
     """
 
     frame: pl.DataFrame
     source: CsvFiles | ParquetFiles | DuckDb | Warehouse
     left_out: dict[str, str]
     whole: bool
+    footer: int = 0
 
 
 def sample_of(
@@ -89,6 +92,9 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
     first = paths_of(CsvFiles(kind="csv", path=str(path)), Path())[0]
     files = dialect_of(first, encoding=encoding, delimiter=delimiter)
     files = files.model_copy(update={"path": str(path)})
+    files, footers = without_footer(files, paths_of(files, Path()))
+    if len(footers) > 1:
+        raise DataError(f"{path.name}: some of its files end in totals or notes, which are no rows; take them out")
     batches, problem, rows = [], None, 0
     for file in paths_of(files, Path()):
         if rows >= MOST_ROWS:
@@ -99,12 +105,12 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
         reading.use_threads = False
         parsing.invalid_row_handler = lambda row, uneven=uneven: uneven.append(row) or "error"
         try:
-            with pyarrow.csv.open_csv(file, reading, parsing) as reader:
+            with pyarrow.csv.open_csv(csv_input(file, files), reading, parsing) as reader:
                 names = reader.schema.names
             texts = pyarrow.csv.ConvertOptions(
                 column_types={name: pa.string() for name in names}, strings_can_be_null=True, null_values=[""]
             )
-            with pyarrow.csv.open_csv(file, reading, parsing, texts) as reader:
+            with pyarrow.csv.open_csv(csv_input(file, files), reading, parsing, texts) as reader:
                 for batch in reader:
                     batches.append(batch)
                     rows += batch.num_rows
@@ -121,7 +127,10 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
         table = pa.Table.from_batches(batches)
     except pa.ArrowException:
         raise DataError(f"{path}: its files have different headers; put them in different folders") from None
-    return Sample(_frame(table, left_out), files, left_out, rows < MOST_ROWS)
+    frame = _frame(table, left_out)
+    if rows < MOST_ROWS and path.is_file() and sums_of(frame):
+        frame, files = frame[:-1], files.model_copy(update={"skip_end": files.skip_end + 1})
+    return Sample(frame, files, left_out, rows < MOST_ROWS, files.skip_end)
 
 
 def _uneven(file: Path, uneven: list[Any], files: CsvFiles) -> str:

@@ -43,7 +43,20 @@ def init(
         str | None, typer.Option(metavar="VALUE", help="which value means treated, if words do not tell")
     ] = None,
     covariates: Annotated[
-        str | None, typer.Option(metavar="A,B,C", help="columns to adjust for [default: all that can be used]")
+        str | None, typer.Option(metavar="A,B,C", help="columns to adjust for [default: all that are not in doubt]")
+    ] = None,
+    without: Annotated[
+        str | None, typer.Option("--not", metavar="A,B,C", help="columns that are no covariates")
+    ] = None,
+    trial: Annotated[bool, typer.Option("--trial", help="treatment was drawn by lot")] = False,
+    chance: Annotated[
+        float | None, typer.Option(min=0.001, max=0.999, help="everybody's chance of treatment in a trial, if known")
+    ] = None,
+    arms: Annotated[
+        bool, typer.Option("--arms", help="the treatment has several arms: draft a protocol that compares them")
+    ] = False,
+    reference: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="the arm that all others are compared with")
     ] = None,
     range_: Annotated[
         list[str] | None, typer.Option("--range", metavar="COLUMN=LOW:HIGH", help="the range of a number; repeat it")
@@ -95,6 +108,11 @@ def init(
         outcome=answers["outcome"],
         treated=treated,
         covariates=None if covariates is None else _listed(covariates),
+        without=_listed(without or ""),
+        trial=trial or chance is not None,
+        chance=chance,
+        arms=arms or reference is not None,
+        reference=reference,
         ranges=dict(_range(one) for one in range_ or ()),
         levels=dict(_levels(one) for one in levels or ()),
         recorded=_listed(recorded or ""),
@@ -147,7 +165,9 @@ def _document(begun: Begun) -> dict[str, object]:
         "folder": str(begun.folder),
         "rows": None if begun.manifest is None else begun.manifest.rows,
         "assumed": list(begun.draft.assumed),
+        "covariates": list(begun.draft.taken),
         "left_out": list(begun.draft.left_out),
+        "decide": list(begun.draft.decide),
         "questions": list(begun.draft.questions),
     }
 
@@ -162,9 +182,17 @@ def _show(begun: Begun, seen: Survey) -> None:
     encoding = getattr(seen.sample.source, "encoding", "utf-8")
     if encoding not in ("utf-8", "utf-8-sig"):
         show.line(f"  Read as: encoding {encoding}; if letters look wrong in the drafts, give --encoding")
-    for title, lines in (("Read as", draft.assumed), ("Left out", draft.left_out)):
+    if seen.sample.footer:
+        what = "1 row" if seen.sample.footer == 1 else f"{seen.sample.footer} rows"
+        show.line(f"  Left out: {what} below the table, a total or a note: `skip_end` in source.yaml")
+    for one in draft.assumed:
+        show.line(f"  Read as: {one}")
+    show.line(f"  Covariates, taken: {', '.join(draft.taken) or 'none yet'}")
+    for title, lines in (("Left out", draft.left_out), ("Decide yourself", draft.decide)):
         for one in lines:
             show.line(f"  {title}: {one}")
+    if draft.left_out or draft.decide:
+        show.line("  To change that: --covariates A,B,C (these alone), --not A,B,C (all others).")
     if getattr(seen.sample.source, "row_number", None):
         show.line("Each row counts as a person of its own: whoever has two is protected less. Is that nobody?")
     if begun.manifest is not None:

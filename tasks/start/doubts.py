@@ -1,0 +1,284 @@
+"""Columns that no study should adjust for by default, and why: ids, moments, copies and parts of treatment or outcome.
+
+What would hide part of an effect, or separate the arms, is told by names, by what a column holds as a whole (each value
+once, all of them moments) and, where data are not sensitive, by how it hangs together with treatment and outcome.
+Nothing is decided for good: a draft names every such column, and options put it back.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+
+from causalveil.schemas.contract import DataClass
+from causalveil.schemas.readings import Kind, TextReading
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.named import values_of
+from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
+from causalveil.tasks.start.spellings import AFTER, BEFORE, CODE_NAME, ID_NAME, TIME_WORD
+
+# Fewer rows than this tell of nothing: small integers are often all different.
+FEWEST_ROWS = 20
+# A column that follows the outcome as closely as this is the outcome again: rounded, in other units, as its logarithm.
+COPY = 0.995
+# What rounding of summands to cents may leave of the outcome's variance.
+LEFT_OF_SUM = 1e-5
+# Rows that correlations are computed on, evenly over the table.
+MOST_ROWS = 50_000
+# Units of time since 1970, with the number of them in a day.
+_EPOCHS = {"seconds": 86_400, "milliseconds": 86_400e3, "microseconds": 86_400e6, "nanoseconds": 86_400e9}
+# Days since 1970 of 1990 and of 2100; days since 1900, as spreadsheets count, of 1954 and of 2064.
+_MOMENTS, _SERIAL = (7_305, 47_482), (20_000, 60_000)
+
+
+@dataclass(frozen=True)
+class Doubts:
+    """Columns in doubt, each with the reason.
+
+    Attributes:
+        left_out: no covariates: ids, moments, copies and parts of treatment or outcome.
+        decide: may come after treatment; a person has to say.
+        asked: covariates that may be read otherwise.
+    """
+
+    left_out: dict[str, str]
+    decide: dict[str, str]
+    asked: dict[str, str]
+
+
+def doubts(
+    frame: pl.DataFrame,
+    candidates: tuple[Found, ...],
+    unit: Found,
+    treatment: Found,
+    outcome: Found,
+    data_class: DataClass,
+    levels: Mapping[str, tuple[str, ...]],
+) -> Doubts:
+    """Say which candidates for covariates are in doubt.
+
+    Args:
+        frame: the rows that count, columns under their names in the source.
+        candidates: columns that could be adjusted for.
+        unit, treatment, outcome: the columns that have another part.
+        data_class: of sensitive data no column is compared with another.
+        levels: categories whose levels are said.
+    """
+    step = max(1, frame.height // MOST_ROWS)
+    left_out, decide, asked = dict[str, str](), dict[str, str](), dict[str, str]()
+    for one in candidates:
+        values = as_read(frame, one)
+        why = _moment(one, values) or _name_of_units(one, values, frame, unit)
+        if why is not None:
+            left_out[one.name] = why
+    if data_class is not DataClass.sensitive and frame.height >= FEWEST_ROWS:
+        rest = tuple(one for one in candidates if one.name not in left_out)
+        left_out |= _told_by_values(frame[::step], rest, treatment, outcome)
+    for one in candidates:
+        if one.name in left_out:
+            continue
+        if why := _after(one, outcome):
+            decide[one.name] = why
+        elif one.looks is Looks.number and one.name not in levels and _like_codes(one):
+            words = "its whole numbers may be codes of kinds: --levels says which"
+            asked[one.name] = f"{words}, as in --levels '{one.name}=1,2,3'"
+    return Doubts(left_out, decide, asked)
+
+
+def as_read(frame: pl.DataFrame, one: Found) -> pl.Series:
+    """Return a column as its reading makes it."""
+    from causalveil.tasks.warehouse.readings import said, value_of
+
+    values = values_of(frame, one.source_name)
+    if isinstance(one.reading, TextReading) and values.dtype == pl.String:
+        text = values.alias("text").to_frame()
+        return text.select(value=value_of(said(one.reading), one.reading))["value"].alias("values")
+    return values
+
+
+def _whole(one: Found) -> bool:
+    return one.reading is Kind.integer or getattr(one.reading, "kind", None) is Kind.integer
+
+
+def _name_of_units(one: Found, values: pl.Series, frame: pl.DataFrame, unit: Found) -> str | None:
+    """Say why a column is another name of rows or units; None: it is not."""
+    if one.looks is not Looks.number or not _whole(one) or len(values) < FEWEST_ROWS or values.null_count():
+        return None
+    ids = values_of(frame, unit.source_name)
+    pairs = pl.DataFrame({"a": values, "b": ids}).unique().height
+    if ids.n_unique() < len(ids) and values.n_unique() == ids.n_unique() == pairs:
+        return f"it names units, as '{unit.name}' does"
+    if not one.unique:
+        return None
+    if one.upper - one.lower + 1 == len(values):
+        return "it numbers rows"
+    if re.search(ID_NAME, one.name):
+        return "an id: each row has a value of its own"
+    if values.is_sorted() or values.is_sorted(descending=True):
+        return "it numbers rows, with gaps"
+    return None
+
+
+def _moment(one: Found, values: pl.Series) -> str | None:
+    """Say as what moments a column of numbers is written; None: it holds none."""
+    if one.looks is not Looks.number:
+        return None
+    for word, day in _EPOCHS.items():
+        if _MOMENTS[0] * day <= one.lower and one.upper <= _MOMENTS[1] * day and one.distinct > MOST_LEVELS:
+            return f"moments, in {word} since 1970"
+    if not _whole(one):
+        return None
+    if _calendar(values.drop_nulls()):
+        return "dates, written as whole numbers"
+    told = re.search(TIME_WORD, one.name) is not None
+    if _SERIAL[0] <= one.lower and one.upper <= _SERIAL[1] and one.distinct > MOST_LEVELS:
+        within = one.upper - one.lower <= 366 * 3 and one.lower >= 36_526
+        if told or within:
+            return "dates, as spreadsheets number days"
+    return None
+
+
+def _calendar(values: pl.Series) -> bool:
+    """Whether all numbers are days or months as 20250131 or 202501."""
+    if not len(values) or values.n_unique() < 3:
+        return False
+    text = values.cast(pl.String)
+    for length, form in ((8, "%Y%m%d"), (6, "%Y%m%d")):
+        if bool((text.str.len_chars() == length).all()):
+            days = (text if length == 8 else text + "01").str.to_date(form, strict=False)
+            return not days.null_count() and bool(days.dt.year().is_between(1900, 2100).all())
+    return False
+
+
+def _after(one: Found, outcome: Found) -> str | None:
+    """Say by which word of its name a column may be measured after treatment; None: by none."""
+    if re.search(BEFORE, one.name):
+        return None
+    found = re.search(AFTER, one.name)
+    if found is not None:
+        return f"'{found[0].strip(' _-.')}' in its name: it may come after treatment"
+    words = {word for word in re.split(r"[\W\d_]+", outcome.name.casefold()) if len(word) > 2}
+    shared = words & set(re.split(r"[\W\d_]+", one.name.casefold()))
+    if shared:
+        return f"'{sorted(shared)[0]}' in its name: it may be part of the outcome"
+    return None
+
+
+def _like_codes(one: Found) -> bool:
+    """Whether whole numbers are few, and their name speaks of kinds."""
+    return _whole(one) and 3 <= one.distinct <= MOST_LEVELS and re.search(CODE_NAME, one.name) is not None
+
+
+def _told_by_values(
+    frame: pl.DataFrame, candidates: tuple[Found, ...], treatment: Found, outcome: Found
+) -> dict[str, str]:
+    """Find copies and parts of the outcome, what tells the arms apart, and columns that stand twice."""
+    arms, results = _numbers(frame, treatment), _numbers(frame, outcome)
+    columns = {one.name: _numbers(frame, one) for one in candidates}
+    told: dict[str, str] = {}
+    for one in candidates:
+        values = columns[one.name]
+        two = outcome.distinct == 2
+        follows = _same_groups(values, results) if two else _ranges_apart(results, values, one)
+        if follows or _alike(values, results) > COPY:
+            told[one.name] = f"it says what '{outcome.name}' is"
+        elif _ranges_apart(values, arms, treatment) or _same_groups(values, arms):
+            told[one.name] = f"it says what '{treatment.name}' is: no unit is like one of the other arm"
+    if outcome.distinct > 2:
+        numbers = {one.name: columns[one.name] for one in candidates if one.looks is Looks.number}
+        parts = _summands({name: values for name, values in numbers.items() if name not in told}, results)
+        told |= {name: f"'{outcome.name}' is a sum of it and {_others(parts, name)}" for name in parts}
+    return told | _twins([one for one in candidates if one.name not in told], columns)
+
+
+def _others(parts: list[str], name: str) -> str:
+    others = [f"'{one}'" for one in parts if one != name]
+    return " and ".join(others) if others else "a constant"
+
+
+def _numbers(frame: pl.DataFrame, one: Found) -> FloatArray:
+    """Return a column as numbers, words by their place in the alphabet, nulls as NaN."""
+    values = as_read(frame, one)
+    if values.dtype == pl.String or values.dtype.base_type() in (pl.Categorical, pl.Enum):
+        values = values.cast(pl.String)
+        ranks = values.rank("dense")
+        return ranks.cast(pl.Float64).to_numpy()
+    return values.cast(pl.Float64, strict=False).to_numpy()
+
+
+def _both(left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+    there = np.isfinite(left) & np.isfinite(right)
+    return left[there], right[there]
+
+
+def _alike(left: FloatArray, right: FloatArray) -> float:
+    """Return the larger of linear and rank correlation, without sign; 0 where one has few values."""
+    left, right = _both(left, right)
+    if len(left) < FEWEST_ROWS or len(np.unique(left)) < 3 or len(np.unique(right)) < 3:
+        return 0.0
+    first, second = (np.argsort(np.argsort(one)).astype(np.float64) for one in (left, right))
+    return max(abs(float(np.corrcoef(left, right)[0, 1])), abs(float(np.corrcoef(first, second)[0, 1])))
+
+
+def _ranges_apart(values: FloatArray, groups: FloatArray, of: Found) -> bool:
+    """Whether groups of at most a few kinds have ranges of ``values`` that do not meet."""
+    if of.distinct > MOST_LEVELS:
+        return False
+    values, groups = _both(values, groups)
+    kinds = np.unique(groups)
+    if not 2 <= len(kinds) <= MOST_LEVELS or len(np.unique(values)) <= len(kinds):
+        return False
+    if min(int((groups == kind).sum()) for kind in kinds) < 5:
+        return False
+    ends = sorted((values[groups == kind].min(), values[groups == kind].max()) for kind in kinds)
+    return all(one[1] < other[0] for one, other in pairwise(ends))
+
+
+def _same_groups(values: FloatArray, groups: FloatArray) -> bool:
+    """Whether each value stands in one group alone, each many times."""
+    values, groups = _both(values, groups)
+    kinds = np.unique(values)
+    if not 2 <= len(kinds) <= MOST_LEVELS or len(values) < FEWEST_ROWS or len(np.unique(groups)) < 2:
+        return False
+    pairs = np.unique(np.column_stack([values, groups]), axis=0)
+    return len(pairs) == len(kinds) and len(values) >= 5 * len(kinds)
+
+
+def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
+    """Return the columns of which the outcome is a weighted sum, but for rounding."""
+    there = np.isfinite(results)
+    full = {name: values for name, values in columns.items() if np.isfinite(values[there]).all() and values.std() > 0}
+    if len(full) < 2 or there.sum() < FEWEST_ROWS + 5 * len(full) or not results[there].std() > 0:
+        return []
+    z = np.column_stack([(values[there] - values[there].mean()) / values[there].std() for values in full.values()])
+    y = (results[there] - results[there].mean()) / results[there].std()
+    slopes, *_ = np.linalg.lstsq(z, y, rcond=1e-10)
+    if float(np.mean((y - z @ slopes) ** 2)) > LEFT_OF_SUM:
+        return []
+    parts = [name for name, slope in zip(full, slopes, strict=True) if abs(slope) > 0.02]
+    return parts if len(parts) > 1 else []
+
+
+def _twins(candidates: list[Found], columns: dict[str, FloatArray]) -> dict[str, str]:
+    """Find columns that hold the same as one before them, in the same or in other words."""
+    told: dict[str, str] = {}
+    kept: list[Found] = []
+    for one in candidates:
+        values = columns[one.name]
+        for other in kept:
+            if one.distinct != other.distinct:
+                continue
+            before = columns[other.name]
+            if np.array_equal(values, before, equal_nan=True) or (
+                one.distinct <= MOST_LEVELS and _same_groups(values, before) and _same_groups(before, values)
+            ):
+                told[one.name] = f"it says the same as '{other.name}'"
+                break
+        else:
+            kept.append(one)
+    return told

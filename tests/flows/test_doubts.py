@@ -1,0 +1,200 @@
+"""What `init` takes for covariates, leaves out, and asks about; what it reads below a table and in its cells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from causalveil.flows.api import load_study
+from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.start import Begun, begin, numbered, survey
+from causalveil.schemas.contract import DataClass, load_contract
+from causalveil.schemas.declared.columns import NumberColumn
+from causalveil.schemas.errors import DataError, StudyError
+from causalveil.tasks.start.numbers import number_reading
+from causalveil.tasks.start.roles import Wishes
+
+N = 120
+RANDOM = np.random.default_rng(4)
+AGE = RANDOM.integers(20, 80, N)
+TREATED = RANDOM.integers(0, 2, N)
+COST = np.round(50 + AGE / 3 + 4 * TREATED + RANDOM.normal(0, 6, N), 2)
+BASE: dict[str, Any] = {"who": [f"p{i}" for i in range(N)], "treated": TREATED, "cost": COST, "age": AGE}
+PART = np.round(COST * RANDOM.uniform(0.4, 0.6, N), 2)
+
+
+def begun(folder: Path, more: dict[str, Any], ending: str = "", **wishes: Any) -> Begun:
+    """A draft from a CSV of the base and more columns."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "in.csv").write_text(pl.DataFrame(BASE | more, strict=False).write_csv() + ending)
+    asked = {"name": "a", "data_class": DataClass.synthetic, "unit": "who", "treatment": "treated", "outcome": "cost"}
+    return begin(survey(str(folder / "in.csv")), Wishes(**(asked | wishes)), folder / "out", DirectEngine())
+
+
+LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
+    "row numbers": ({"x": range(1, N + 1)}, "numbers rows"),
+    "row numbers, shuffled": ({"x": RANDOM.permutation(N) + 7}, "numbers rows"),
+    "row numbers with gaps": ({"x": np.cumsum(RANDOM.integers(1, 9, N))}, "numbers rows"),
+    "a second id": ({"case_id": RANDOM.choice(10**6, N, replace=False)}, "an id"),
+    "epoch seconds": ({"x": 1_700_000_000 + 40_000 * np.arange(N)[::-1]}, "in seconds since 1970"),
+    "epoch milliseconds": ({"x": 1_700_000_000_123 + RANDOM.integers(0, 10**10, N)}, "in milliseconds since 1970"),
+    "epoch nanoseconds": ({"x": 10**9 * (1_700_000_000 + RANDOM.integers(0, 10**7, N))}, "in nanoseconds since 1970"),
+    "serial dates": ({"visit_day": RANDOM.integers(43_000, 45_000, N)}, "spreadsheets number days"),
+    "serial dates by their values": ({"x": RANDOM.integers(45_000, 45_300, N)}, "spreadsheets number days"),
+    "days as numbers": ({"x": [20250101 + i % 28 for i in range(N)]}, "dates, written as whole numbers"),
+    "months as numbers": ({"x": [202501 + i % 12 for i in range(N)]}, "dates, written as whole numbers"),
+    "the outcome, rounded": ({"x": np.round(COST)}, "it says what 'cost' is"),
+    "the outcome in other units": ({"x": np.round(COST * 7.5 + 3, 1)}, "it says what 'cost' is"),
+    "the outcome's logarithm": ({"x": np.log(COST)}, "it says what 'cost' is"),
+    "whether the outcome is large": ({"x": (np.median(COST) < COST).astype(int)}, "it says what 'cost' is"),
+    "classes of the outcome": ({"x": ["abc"[int(one > 65) + int(one > 75)] for one in COST]}, "what 'cost' is"),
+    "two summands": ({"x": PART, "y": np.round(COST - PART, 2)}, "'cost' is a sum of it"),
+    "another word for treatment": ({"x": [["none", "drug"][one] for one in TREATED]}, "it says what 'treated' is"),
+    "a dose": ({"x": TREATED * RANDOM.integers(5, 50, N)}, "it says what 'treated' is"),
+    "a column twice": ({"x": AGE}, "it says the same as 'age'"),
+    "a column in other words": ({"x": RANDOM.integers(0, 2, N)}, ""),
+}  # fmt: skip
+LEFT_OUT["a column in other words"] = (
+    (flag := {"x": RANDOM.integers(0, 2, N)}) | {"y": [["no", "yes"][one] for one in flag["x"]]},
+    "it says the same as 'x'",
+)
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_what_no_study_should_adjust_for_is_left_out_and_named(case: str, tmp_path: Path) -> None:
+    more, says = LEFT_OUT[case]
+    found = begun(tmp_path, more)
+    last = list(more)[-1]
+    assert last not in found.draft.taken
+    assert "age" in found.draft.taken
+    assert any(one.startswith(f"'{last}'") and says in one for one in found.draft.left_out), found.draft.left_out
+    assert load_study(tmp_path / "out/study.yaml").columns, "the draft is a study"
+
+
+def test_honest_columns_are_taken(tmp_path: Path) -> None:
+    """Numbers in the ranges of dates and ids, and the outcome before treatment."""
+    more = {
+        "income": RANDOM.integers(20_000, 60_000, N),
+        "zipcode_income": RANDOM.integers(10_000, 99_999, N),
+        "cost_before": np.round(COST + RANDOM.normal(0, 5, N), 2),
+        "weight": np.round(RANDOM.normal(70, 9, N), 1),
+        "birth_year": RANDOM.integers(1940, 2005, N),
+    }
+    assert set(begun(tmp_path, more).draft.taken) == {"age", *more}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["followup_score", "Discharge status", "death", "los", "score.post", "cost_drugs", "readmitted", "final_grade"],
+)
+def test_what_may_come_after_treatment_is_for_a_person_to_decide(name: str, tmp_path: Path) -> None:
+    for data_class in (DataClass.synthetic, DataClass.sensitive):
+        folder = tmp_path / data_class
+        found = begun(folder, {name: RANDOM.integers(0, 9, N)}, data_class=data_class)
+        assert name not in found.draft.taken
+        assert any(one.startswith(f"'{name}'") for one in found.draft.decide)
+        assert "Decide yourself" in found.draft.study
+    named = begun(tmp_path / "named", {name: RANDOM.integers(0, 9, N)}, covariates=("age", name))
+    assert named.draft.taken == ("age", name)
+
+
+def test_codes_that_are_whole_numbers_are_asked_about(tmp_path: Path) -> None:
+    found = begun(tmp_path, {"region": RANDOM.integers(1, 5, N)})
+    assert "region" in found.draft.taken
+    assert any("--levels 'region=1,2,3'" in one for one in found.draft.decide)
+    assert not begun(tmp_path / "b", {"region": RANDOM.integers(1, 5, N)}, levels={"region": ("1", "2")}).draft.decide
+
+
+def test_not_trial_and_arms(tmp_path: Path) -> None:
+    found = begun(tmp_path / "not", {"weight": RANDOM.normal(70, 9, N)}, without=("age",), trial=True)
+    assert found.draft.taken == ("weight",)
+    assert load_study(tmp_path / "not/out/study.yaml").estimator.model_dump().get("trial")
+    chance = begun(tmp_path / "chance", {}, trial=True, chance=0.5)
+    assert "estimator: {name: auto, known: 0.5}" in chance.draft.study
+    arms = {"treated": [["placebo", "low", "high"][i % 3] for i in range(N)]}
+    with pytest.raises(StudyError, match=r"holds 3 different values.*--arms drafts a protocol"):
+        begun(tmp_path / "three", arms)
+    with pytest.raises(StudyError, match="--reference: say which arm"):
+        begun(tmp_path / "whom", arms, arms=True)
+    begun(tmp_path / "arms", arms, arms=True, reference="Placebo")
+    assert load_study(tmp_path / "arms/out/study.yaml").question == "ATE of 1 outcome x 2 arms against 'placebo'"
+    whole = begun(tmp_path / "whole", {"treated": [i % 3 for i in range(N)]}, arms=True, reference="0")
+    assert "arms: {reference: 0}" in whole.draft.study
+
+
+BELOW = {
+    "a total": "Total,,{sum},\n",
+    "a total and notes": "Total,60,{sum},\n,,,\nSource: the ministry of things\n",
+    "a total without a word": ",,{sum},\n",
+    "an average": "Mittelwert,.5,70,50\n",
+    "blank lines": "Total,,{sum},\n\n\n",
+}
+
+
+@pytest.mark.parametrize("case", BELOW)
+def test_lines_below_a_table_are_no_people(case: str, tmp_path: Path) -> None:
+    for each_row in (False, True):
+        folder = tmp_path / str(each_row)
+        folder.mkdir()
+        text = pl.DataFrame(BASE).write_csv() + BELOW[case].format(sum=round(COST.sum(), 2))
+        (folder / "in.csv").write_text(text)
+        seen = survey(str(folder / "in.csv"))
+        unit = "row" if each_row else "who"
+        wishes = Wishes("a", DataClass.synthetic, unit, "treated", "cost")
+        found = begin(numbered(seen) if each_row else seen, wishes, folder / "out", DirectEngine())
+        assert found.manifest is not None
+        assert found.manifest.rows == N
+        column = load_contract(folder / "out/dataset.yaml").columns["cost"]
+        assert isinstance(column, NumberColumn)
+        assert column.upper <= 200
+        assert "skip_end" in found.draft.source
+
+
+def test_people_of_whom_little_is_known_are_people(tmp_path: Path) -> None:
+    for number, last in enumerate(("p120,,,\n", "p120,1,,\n", "p120,,,44\n", "Totalis,1,60,44\n")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "in.csv").write_text(pl.DataFrame(BASE).write_csv() + last)
+        assert survey(str(folder / "in.csv")).sample.frame.height == N + 1
+    (tmp_path / "several").mkdir()
+    for name, end in (("a", "Total,,5,\n"), ("b", "")):
+        (tmp_path / f"several/{name}.csv").write_text(pl.DataFrame(BASE).write_csv() + end)
+    with pytest.raises(DataError, match="some of its files end in totals"):
+        survey(str(tmp_path / "several"))
+
+
+@pytest.mark.parametrize(
+    ("words", "delimiter", "decimal", "remove"),
+    [
+        (["$11,232.11", "$300.00"], ";", ".", ("$", ",")),
+        (["1,234", "2.5"], ";", ".", (",",)),
+        (["1,234", "2,345"], ";", ",", ()),
+        (["1,234", "2,345"], ",", ".", (",",)),
+        (["1.234,5", "2,5"], ",", ",", (".",)),
+        (["12,34,567.5", "1"], ",", ".", (",",)),
+        (["12,5 %", "0"], ",", ",", ("%",)),
+    ],
+)
+def test_numbers_say_themselves_how_they_are_written(
+    words: list[str], delimiter: str, decimal: str, remove: tuple[str, ...]
+) -> None:
+    """The file's delimiter speaks only where both ways fit all of them."""
+    reading, fits, _ = number_reading(words, delimiter)
+    assert reading is not None
+    assert fits == set(words)
+    assert (reading.decimal, reading.remove) == (decimal, remove)
+
+
+def test_several_currencies_and_percent_beside_shares_are_no_numbers() -> None:
+    assert number_reading(["$5", "€6"], ",")[0] is None
+    _, fits, _ = number_reading(["5 %", "0.5", "7 %"], ",")
+    assert fits != {"5 %", "0.5", "7 %"}
+
+
+def test_words_read_as_missing_are_named(tmp_path: Path) -> None:
+    found = begun(tmp_path, {"land": [["NO", "NA", "DK"][i % 3] for i in range(N)]})
+    assert any("'land': 'NA' read as no value; if it is a value" in one for one in found.draft.assumed)
