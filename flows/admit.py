@@ -22,17 +22,17 @@ from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
 from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
 from causalveil.flows.sequence.admit import admit_folder  # noqa: E402
 from causalveil.schemas.admission.manifest import Admission  # noqa: E402
-from causalveil.schemas.contract import CONTRACT_FILE, load_contract  # noqa: E402
 from causalveil.schemas.errors import CausalveilError  # noqa: E402
+from causalveil.tasks.enclave.data_folder import DataFolder  # noqa: E402
 
 
 @flow(name="admit", log_prints=False, persist_result=False, validate_parameters=False)
 def admit(folder: str) -> Admission:
     """Hold all rows in a folder to their contract; the parameter is a path."""
     refuse_open_server()
-    place = Path(folder).resolve()
-    with one_at_a_time(load_contract(place / CONTRACT_FILE).dataset):
-        return guarded(admit_folder, place, PrefectEngine())
+    opened = DataFolder(Path(folder))
+    with one_at_a_time(opened.contract.dataset):
+        return guarded(admit_folder, opened, PrefectEngine())
 
 
 def admit_with_prefect(folder: Path, watch: Watcher) -> Admission:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 import polars as pl
@@ -17,6 +17,8 @@ from causalveil.flows.sequence.study import load, new_run_id
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass
 from causalveil.schemas.documents import read_text, validate
 from causalveil.schemas.errors import ContractError, StudyError
+from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.partitions import opened
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.machine.write import whole_file, write_whole
 
@@ -43,10 +45,18 @@ def content_id(path: Path) -> str:
         StudyError: study or contract is missing or wrong.
     """
     loaded = load(path)
-    files = sorted(loaded.folder.rglob("*.parquet"))
-    written = " ".join(f"{file.relative_to(loaded.folder)} {file.stat().st_mtime_ns}" for file in files)
+    written = " ".join(f"{path} {_modified(loaded.folder, path)}" for path in _in_order(loaded.folder))
     content = f"{loaded.study.digest} {loaded.contract.digest} {loaded.folder} {written}"
     return f"{loaded.study.name}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+
+def _in_order(folder: DataFolder) -> list[str]:
+    return sorted(folder.parquet_paths(), key=PurePosixPath)
+
+
+def _modified(folder: DataFolder, path: str) -> int:
+    with opened(folder, path) as file:
+        return file.modified
 
 
 def fresh_id(path: Path) -> str:

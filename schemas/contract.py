@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from causalveil.schemas.declared.columns import Declared, DeclaredColumn
 from causalveil.schemas.declared.rows import RowsPerUnit, offered
-from causalveil.schemas.documents import read_yaml, validate
+from causalveil.schemas.documents import MAX_BYTES, parse_yaml, read_text, validate
 from causalveil.schemas.errors import BudgetRefused, ContractError, StudyError
 from causalveil.schemas.privacy import Accounting, Frozen, Guarantee, Half, Level, PrivacyCost
 from causalveil.schemas.signatures.public_keys import PublicKey
@@ -206,19 +206,19 @@ def contract_schema() -> dict[str, Any]:
     }
 
 
-def find_contract(folder: Path) -> Contract | None:
-    """The contract in a folder; None where there is none, nor one by the former name.
+def parse_contract(text: str, where: str) -> Contract:
+    """Validate the text of a dataset.yaml; ``where`` names it.
 
     Raises:
-        ContractError: it is wrong, or there is a policy.yaml alone.
+        ContractError: it is wrong.
     """
-    if not any((folder / name).exists() for name in (CONTRACT_FILE, FORMER_FILE)):
-        return None
-    return load_contract(folder / CONTRACT_FILE)
+    return validate(Contract, parse_yaml(text, where, ContractError), where, ContractError)
 
 
 def load_contract(path: Path) -> Contract:
-    """Read and validate a dataset.yaml.
+    """Read and validate a dataset.yaml that somebody names by its path, to grant it or to quote it.
+
+    Whoever reads rows has the contract from the folder that it opened: ``tasks.enclave.data_folder``.
 
     Raises:
         ContractError: missing, a link, or wrong; a policy.yaml in its place is told how to move.
@@ -229,7 +229,7 @@ def load_contract(path: Path) -> Contract:
         if path.with_name(FORMER_FILE).exists():
             raise ContractError(f"{path.parent}: {HOW_TO_MOVE}")
         raise ContractError(f"{path}: no contract; the data's owner must put one beside the data before anything runs")
-    return validate(Contract, read_yaml(path, ContractError), str(path), ContractError)
+    return parse_contract(read_text(path, ContractError, MAX_BYTES), str(path))
 
 
 def check_allowed(contract: Contract, study: Study, *, simulate: bool) -> None:

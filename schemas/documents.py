@@ -156,7 +156,7 @@ def parse_json(text: str | bytes) -> Any:
         raise ValueError("nested too deeply") from None
 
 
-def read_yaml(path: Path, error: type[StudyError] = StudyError) -> dict[str, Any]:
+def read_yaml(path: Path, error: type[StudyError] = StudyError) -> Document:
     """Parse one YAML mapping; numbers with a point or exponent become exact ``Decimal``.
 
     Args:
@@ -166,18 +166,26 @@ def read_yaml(path: Path, error: type[StudyError] = StudyError) -> dict[str, Any
     Raises:
         StudyError: (or ``error``) unreadable, not YAML, not a mapping, a key twice, aliases, or over a megabyte.
     """
-    text = read_text(path, error, MAX_BYTES)
+    return parse_yaml(read_text(path, error, MAX_BYTES), str(path), error)
+
+
+def parse_yaml(text: str, where: str, error: type[StudyError] = StudyError) -> Document:
+    """Parse one YAML mapping that was read already; ``where`` names it.
+
+    Raises:
+        StudyError: (or ``error``) not YAML, not a mapping, a key twice, or aliases.
+    """
     try:
         _check_plain(text)
         document = yaml.load(text, Loader=_Loader)
         lines = dict(_lines(yaml.compose(text, Loader=_Loader)))
     except yaml.YAMLError as problem:
         mark = getattr(problem, "problem_mark", None)
-        where = f", line {mark.line + 1}" if mark else ""
+        line = f", line {mark.line + 1}" if mark else ""
         what = getattr(problem, "problem", None) or "does not parse"
-        raise error(f"{path}: not valid YAML{where}: {what}") from None
+        raise error(f"{where}: not valid YAML{line}: {what}") from None
     if not isinstance(document, dict):
-        raise error(f"{path}: expected a mapping of keys to values")
+        raise error(f"{where}: expected a mapping of keys to values")
     result = Document(document)
     result.lines = lines
     return result

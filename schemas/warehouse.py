@@ -25,6 +25,7 @@ from causalveil.schemas.readings import Kind, TextReading
 from causalveil.schemas.study import Name, Slug
 
 MANIFEST_FILE = "_manifest.json"
+NO_MANIFEST = "is not a manifest; extract again"
 # The word for a range that ends with the newest month (day, year) that is over.
 PREVIOUS = "previous"
 
@@ -255,9 +256,25 @@ def load_manifest(folder: Path) -> Manifest | None:
     path = folder / MANIFEST_FILE
     problem = None
     try:
-        return validate(Manifest, parse_json(read_regular(path)), str(path))
+        content = read_regular(path)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, StudyError):
-        problem = f"{path}: is not a manifest; extract again"
+    except OSError:
+        problem = f"{path}: {NO_MANIFEST}"
+    if problem:
+        raise DataError(problem)
+    return parse_manifest(content, str(path))
+
+
+def parse_manifest(content: bytes, where: str) -> Manifest:
+    """The manifest in a file's bytes; ``where`` names it.
+
+    Raises:
+        DataError: it is none.
+    """
+    problem = None
+    try:
+        return validate(Manifest, parse_json(content), where)
+    except (ValueError, StudyError):
+        problem = f"{where}: {NO_MANIFEST}"
     raise DataError(problem)

@@ -17,6 +17,7 @@ from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.admission.stages import admit_stage
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import list_partitions
 
 # A value that no message may repeat, as text and as a number.
@@ -75,7 +76,8 @@ def admitted(owner: Contract, folder: Path, scratch: Path) -> Admission:
     """Hold the folder's rows to the contract."""
     scratch.mkdir(parents=True)
     key = None if owner.blocks is None else owner.blocks.key
-    return admit_stage(owner, folder, list_partitions(folder, key), scratch, scratch / "reduced")
+    data = DataFolder(folder)
+    return admit_stage(owner, data, list_partitions(data, key), scratch, scratch / "reduced")
 
 
 def good(rows: int = 24, start: int = 0) -> pl.DataFrame:
@@ -224,7 +226,6 @@ _NAN = f"'{AGE}'", "nulls or NaN", "indicator"
 _INFINITE = f"'{AGE}'", "infinity"
 
 LAYOUT_CASES = (
-    BadData("no folder", lambda folder: None, ("no such data folder",)),
     BadData("empty folder", lambda folder: folder.mkdir(), ("no Parquet file",)),
     BadData("only hidden files", lambda folder: write(folder / "_tmp", good()), ("no Parquet file",)),
     BadData("no rows at all", lambda folder: write(folder, good(0)), ("no rows",)),

@@ -56,6 +56,7 @@ def admit(
     from causalveil.flows.engine.engine import DirectEngine
     from causalveil.flows.sequence.admit import admit_folder
     from causalveil.schemas.admission.manifest import NotAdmitted
+    from causalveil.tasks.enclave.data_folder import DataFolder
 
     try:
         with show.progress() as watch:
@@ -65,7 +66,7 @@ def admit(
 
                 admission = admit_with_prefect(folder, watch)
             else:
-                admission = admit_folder(folder.resolve(), DirectEngine(watch))
+                admission = admit_folder(DataFolder(folder), DirectEngine(watch))
     except NotAdmitted as problem:
         if not json_:
             _show_findings(problem.findings)

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.flows.sequence.estimators import Estimator, estimator_of
-from causalveil.flows.sequence.study import data_folder
+from causalveil.flows.sequence.study import find_data
 from causalveil.schemas.amounts import amount_text
-from causalveil.schemas.contract import find_contract
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.plan import Plan, Sizes, StandIn
@@ -49,11 +48,12 @@ def people_of(path: Path, study: Study, plan: Plan) -> PublicPeople | None:
     most = estimator_of(study).reads(study)
     if plan.sizes is None or most == 0 or not isinstance(study, EffectStudy):
         return None
-    folder = data_folder(path, study)
     try:
-        contract = find_contract(folder)
+        folder = find_data(path, study)
+        contract = None if folder is None else folder.find_contract()
         if (
-            contract is None
+            folder is None
+            or contract is None
             or contract.rows is not None
             or not {study.treatment, *study.covariates} <= set(contract.public)
         ):

@@ -12,10 +12,11 @@ from causalveil.flows.planning.curves import with_epsilon
 from causalveil.flows.planning.outlook import account_text, blocks_of, book_of
 from causalveil.flows.sequence.study import data_folder, declare, plan_study
 from causalveil.schemas.amounts import amount_text
-from causalveil.schemas.contract import CONTRACT_FILE, Contract, load_contract
+from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Level, PrivacyCost
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.privacy.concentrated import rho_of_mu
 from causalveil.tasks.privacy.division import mu_of
 from causalveil.tasks.privacy.ledger.accounts import Book
@@ -110,8 +111,8 @@ def forecast(
 def _study(path: Path, dataset: str) -> Repeated:
     """A study file, which must ask the very dataset."""
     study, declared = plan_study(path)
-    folder = data_folder(path, study)
-    contract = load_contract(folder / CONTRACT_FILE)
+    folder = DataFolder(data_folder(path, study))
+    contract = folder.contract
     if contract.dataset != dataset:
         raise StudyError(f"{path} asks dataset '{contract.dataset}', not '{dataset}'")
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from causalveil.flows.sequence.study import blocks_charged, data_folder
+from causalveil.flows.sequence.study import blocks_charged, find_data
 from causalveil.schemas.amounts import amount_text
-from causalveil.schemas.contract import Contract, find_contract
+from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import LedgerError
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.privacy import Accounting
 from causalveil.schemas.study import Study
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.privacy.ledger.accounts import Book
 from causalveil.tasks.privacy.ledger.ledger import Ledger, ledger_at_hand
@@ -40,9 +41,9 @@ def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
         ContractError: the contract is wrong.
         DataError: partitions are there but cannot be read.
     """
-    folder = data_folder(path, study)
-    contract = find_contract(folder)
-    if contract is None:
+    folder = find_data(path, study)
+    contract = None if folder is None else folder.find_contract()
+    if folder is None or contract is None:
         return PlannedBudget(None)
     level, warnings = study.privacy.level, []
     book, known = Book(""), False
@@ -82,9 +83,9 @@ def book_of(ledger: Ledger, dataset: str) -> Book:
     return book
 
 
-def blocks_of(study: Study, folder: Path, contract: Contract) -> tuple[str, ...]:
+def blocks_of(study: Study, folder: DataFolder, contract: Contract) -> tuple[str, ...]:
     """The blocks that a run would be charged to; where no data are at hand, the account that holds every run."""
-    if contract.blocks is None or contract.units_span_blocks or not any(folder.rglob("*.parquet")):
+    if contract.blocks is None or contract.units_span_blocks or not any(folder.parquet_paths()):
         return (WHOLE,)
     return blocks_charged(contract, read_layout(study, folder))
 

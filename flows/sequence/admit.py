@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
 from causalveil.schemas.admission.manifest import Admission
-from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, load_contract
+from causalveil.schemas.contract import Contract, DataClass
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
 from causalveil.tasks.admission.kept import (
@@ -21,6 +20,7 @@ from causalveil.tasks.admission.kept import (
     scratch_name,
 )
 from causalveil.tasks.admission.stages import admit_stage
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.manifest import refuse_telling_losses
 from causalveil.tasks.enclave.partitions import list_partitions
 from causalveil.tasks.machine.scratch import open_scratch
@@ -29,14 +29,15 @@ from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 
 @dataclass(frozen=True)
 class Held:
-    """The manifest that a run is held to, where its rows lie, and whether the data admitted themselves at this run."""
+    """The manifest that a run is held to, the folder of its rows, which gives no others, and whether the data admitted
+    themselves at this run."""
 
     admission: Admission
-    folder: Path
+    folder: DataFolder
     by_itself: bool
 
 
-def admit_folder(folder: Path, stage: Engine) -> Admission:
+def admit_folder(folder: DataFolder, stage: Engine) -> Admission:
     """What `causalveil admit` does: look at all rows once, keep the manifest beside them, record it.
 
     Raises:
@@ -45,7 +46,7 @@ def admit_folder(folder: Path, stage: Engine) -> Admission:
         DataError: files cannot be read.
         LedgerError: the ledger cannot be used, or is not the contract's.
     """
-    contract = load_contract(folder / CONTRACT_FILE)
+    contract = folder.contract
     admission = _look(contract, folder, stage)
     keep_beside(folder, admission)
     open_ledger().admit(contract, admission)
@@ -53,7 +54,7 @@ def admit_folder(folder: Path, stage: Engine) -> Admission:
     return admission
 
 
-def hold(contract: Contract, folder: Path, layout: Layout, ledger: Ledger, stage: Engine) -> Held:
+def hold(contract: Contract, folder: DataFolder, layout: Layout, ledger: Ledger, stage: Engine) -> Held:
     """Hold what a run is about to read to the admission that the ledger recorded; no row of sensitive data is read.
 
     Public and synthetic data that were never admitted, or were changed since, admit themselves: all their rows are
@@ -89,7 +90,7 @@ def hold(contract: Contract, folder: Path, layout: Layout, ledger: Ledger, stage
     return Held(admission, rows_folder(folder, admission), by_itself=True)
 
 
-def _look(contract: Contract, folder: Path, stage: Engine) -> Admission:
+def _look(contract: Contract, folder: DataFolder, stage: Engine) -> Admission:
     refuse_telling_losses(contract, folder)
     layout = list_partitions(folder, None if contract.blocks is None else contract.blocks.key)
     with open_scratch(scratch_name(contract.dataset)) as scratch:

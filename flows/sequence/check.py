@@ -16,13 +16,14 @@ from causalveil.schemas.admission.manifest import Finding
 from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.resolve import completed, not_public_enough
 from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile
-from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, load_contract, refusals
-from causalveil.schemas.documents import Problem, every_problem, line_of, read_yaml
+from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, refusals
+from causalveil.schemas.documents import Problem, every_problem, line_of, parse_yaml, read_yaml
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import Study
 from causalveil.tasks.admission.kept import kept_admission
 from causalveil.tasks.admission.rows import type_findings
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.manifest import check_manifest
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -62,9 +63,10 @@ def check(path: Path) -> list[Problem]:
     found = Checked()
     document = found.trying(path, lambda: read_yaml(path))
     asked = None if document is None else _study_file(path, document, found)
-    folder = _folder(path, asked, document or {})
-    contract = _contract(folder / CONTRACT_FILE, found)
-    if asked is None or document is None or contract is None:
+    place = _folder(path, asked, document or {})
+    folder = found.trying(place, lambda: DataFolder(place))
+    contract = None if folder is None else _contract(folder, found)
+    if asked is None or document is None or folder is None or contract is None:
         return found.problems
     study = _together(path, asked, document, contract, found)
     if study is not None:
@@ -89,10 +91,10 @@ def _folder(path: Path, asked: StudyFile | None, document: Mapping[str, Any]) ->
     return path.parent / (said if isinstance(said, str) else ".")
 
 
-def _contract(path: Path, found: Checked) -> Contract | None:
-    if path.is_symlink() or not path.exists():
-        return found.trying(path, lambda: load_contract(path))
-    document = found.trying(path, lambda: read_yaml(path, ContractError))
+def _contract(folder: DataFolder, found: Checked) -> Contract | None:
+    path = folder.path / CONTRACT_FILE
+    text = found.trying(path, lambda: folder.contract_text)
+    document = None if text is None else found.trying(path, lambda: parse_yaml(text, str(path), ContractError))
     if document is None:
         return None
     contract, problems = every_problem(Contract, document, str(path))
@@ -133,20 +135,20 @@ def _place(text: str, document: Mapping[str, Any]) -> tuple[str | int, ...]:
     return (first, *name.split(".")) if name else (first,)
 
 
-def _with_data(path: Path, folder: Path, study: Study, contract: Contract, found: Checked) -> None:
+def _with_data(path: Path, folder: DataFolder, study: Study, contract: Contract, found: Checked) -> None:
     """What the owner forbids, what the data's footers say, what charges come to, and whether the budget has it."""
-    contract_file = folder / CONTRACT_FILE
+    contract_file, place = folder.path / CONTRACT_FILE, folder.path
     for refusal in refusals(contract, study, simulate=False):
         found.add(contract_file, None, str(refusal))
-    layout = found.trying(folder, lambda: read_layout(study, folder))
+    layout = found.trying(place, lambda: read_layout(study, folder))
     if layout is not None:
-        for text in found.trying(folder, lambda: list(_columns(contract, study, folder))) or ():
-            found.add(folder, None, text)
+        for text in found.trying(place, lambda: list(_columns(contract, study, folder))) or ():
+            found.add(place, None, text)
         if contract.units_span_blocks and len(layout.blocks) > 1:
             found.add(path, None, SEVERAL_BLOCKS)
         if contract.rows is None:
-            found.trying(folder, lambda: check_manifest(study, folder, layout))
-    units = None if layout is None else found.trying(folder, lambda: known_units(study, folder))
+            found.trying(place, lambda: check_manifest(study, folder, layout))
+    units = None if layout is None else found.trying(place, lambda: known_units(study, folder))
     plan = found.trying(path, lambda: declare(study, None if units is None else sizes_of(study, units)))
     if plan is None or any(isinstance(one, StudyError) for one in refusals(contract, study, simulate=False)):
         return
@@ -154,7 +156,7 @@ def _with_data(path: Path, folder: Path, study: Study, contract: Contract, found
     for warning in () if budget is None else budget.warnings:
         found.add(contract_file, None, warning)
     if contract.data_class is DataClass.sensitive and layout is not None and kept_admission(folder, contract) is None:
-        found.add(folder, None, f"its owner has not admitted it under this contract: causalveil admit {folder}")
+        found.add(place, None, f"its owner has not admitted it under this contract: causalveil admit {folder}")
     if contract.data_class is DataClass.sensitive and not _granted(contract):
         found.add(
             contract_file,
@@ -164,7 +166,7 @@ def _with_data(path: Path, folder: Path, study: Study, contract: Contract, found
         )
 
 
-def _columns(contract: Contract, study: Study, folder: Path) -> Iterator[str]:
+def _columns(contract: Contract, study: Study, folder: DataFolder) -> Iterator[str]:
     """Say which columns files lack, or hold as a type that what is declared cannot be read from; of all partitions.
 
     Admission looks at every column that the contract declares, whichever of them the study reads.

@@ -17,6 +17,7 @@ from causalveil.schemas.plan import Plan, Sizes
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.ranges import RangesFound, RangesStudy
 from causalveil.schemas.study import DataSource, EstimatorSettings, Missing, PrivacyRequest
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.privacy.accountant import total
@@ -47,10 +48,11 @@ def find_ranges(
         BudgetRefused: level sample has no cap, or too little of it is left. Nothing was drawn.
         DataError: a column is missing or no number, or a unit has two rows.
     """
-    contract = load_contract(folder / CONTRACT_FILE)
+    data = DataFolder(folder)
+    contract = data.contract
     study = _study(contract, columns or tuple(contract.open_ranges), epsilon)
     _allowed(contract)
-    layout = read_layout(study, folder)
+    layout = read_layout(study, data)
     charges = histogram.declare(study)
     plan = Plan(
         study=study.name,
@@ -63,15 +65,16 @@ def find_ranges(
     sizes = Sizes(units=layout.units, train=layout.units, estimation=layout.units)
     run = check_run_id(run_id or new_run_id(study))
     ledger = open_ledger()
-    held = hold(contract, folder, layout, ledger, stage)
+    held = hold(contract, data, layout, ledger, stage)
     ledger.grant_itself(contract)
-    reservation = reserve(Request(study, folder, contract, layout, sizes, plan), held.admission, run, key_of(run, None))
+    request = Request(study, held.folder, contract, layout, sizes, plan)
+    reservation = reserve(request, held.admission, run, key_of(run, None))
     ledger.reserve(reservation, contract)
     budget = FlowBudget(ledger, reservation, SecureNoise(), records_folder(run))
     stored = budget.stored_document()
     if stored is not None:
         return _read(stored, run)
-    counted = stage(count_stage, study, folder, layout, run)
+    counted = stage(count_stage, study, held.folder, layout, run)
     noisy = guarded(histogram.release, study, counted, budget)
     result = RangesFound(
         run_id=run,

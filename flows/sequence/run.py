@@ -12,6 +12,7 @@ from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.plan import Layout, Sizes
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave import normalise, validate
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.mechanisms import Budget
@@ -24,7 +25,7 @@ class RowSource:
     """The partitions that a run has still to read.
 
     Attributes:
-        folder: the data folder.
+        folder: the data folder, held to the admission.
         layout: what lies there.
         scratch: the files of the run's enclave.
         run_id: from which stages derive the run's key.
@@ -32,7 +33,7 @@ class RowSource:
         admission: the manifest that every partition is held to.
     """
 
-    folder: Path
+    folder: DataFolder
     layout: Layout
     scratch: Path
     run_id: str
@@ -78,4 +79,4 @@ def enter(run: Run[Any], stage: Engine, normalise_stage: Callable[..., None] = n
     study, where = run.study, run.source
     stage(validate.validate_stage, study, where.folder, where.layout, where.admission)
     place = (where.folder, where.layout, where.scratch)
-    stage(normalise_stage, study, *place, where.run_id, where.seed, where.admission)
+    stage(normalise_stage, study, *place, where.run_id, where.seed)

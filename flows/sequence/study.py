@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -26,15 +26,7 @@ from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.numbers import ordinary
 from causalveil.schemas.asked.study_file import StudyFile, load_study_file
-from causalveil.schemas.contract import (
-    CONTRACT_FILE,
-    Contract,
-    DataClass,
-    Review,
-    check_allowed,
-    find_contract,
-    load_contract,
-)
+from causalveil.schemas.contract import Contract, DataClass, Review, check_allowed
 from causalveil.schemas.errors import CausalveilError, ConvergenceError, DataError, LedgerError, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Layout, Plan, Sizes
@@ -42,6 +34,7 @@ from causalveil.schemas.release import release_text
 from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.admission.kept import kept_admission
 from causalveil.tasks.enclave.contents import CONTENTS_LABEL, contents_digest
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.manifest import check_manifest, refuse_telling_losses
 from causalveil.tasks.enclave.partitions import read_layout
@@ -62,11 +55,11 @@ NO_KEY = "none"
 
 @dataclass(frozen=True)
 class Loaded:
-    """A study file, the folder of its data, and what their owner allows. A run parses them once."""
+    """A study file, the folder of its data, opened, and what their owner allows. A run opens and parses them once."""
 
     path: Path
     study: Study
-    folder: Path
+    folder: DataFolder
     contract: Contract
 
 
@@ -82,7 +75,7 @@ class Asked:
     """A study that its contract allows, and the partitions in the data folder."""
 
     study: Study
-    folder: Path
+    folder: DataFolder
     contract: Contract
     layout: Layout
 
@@ -142,17 +135,18 @@ def load_study(path: str | Path, units: int | None = None) -> Study:
     """
     path = Path(path)
     asked = load_study_file(path)
-    folder = data_folder(path, asked)
+    folder = find_data(path, asked)
     # A study that travels declares all of it, and can be planned where no data are.
-    studies = candidates(asked, find_contract(folder), str(path), site_settings().execution)
+    contract = None if folder is None else folder.find_contract()
+    studies = candidates(asked, contract, str(path), site_settings().execution)
     if units is None and len(studies) > 1:
         units = units_there(studies[0], folder)
     return chosen(studies, asked, units)
 
 
-def units_there(study: Study, folder: Path) -> int | None:
-    """:func:`known_units`; None where there are no partitions, or no contract."""
-    if find_contract(folder) is None or not any(folder.rglob("*.parquet")):
+def units_there(study: Study, folder: DataFolder | None) -> int | None:
+    """:func:`known_units`; None where there is no folder, no contract or no partition."""
+    if folder is None or folder.find_contract() is None or not any(folder.parquet_paths()):
         return None
     return known_units(study, folder)
 
@@ -166,18 +160,18 @@ def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]
     """
     study = load_study(path, units)
     if units is None:
-        units = units_there(study, data_folder(Path(path), study))
+        units = units_there(study, find_data(Path(path), study))
     return study, declare(study, None if units is None else sizes_of(study, units))
 
 
-def known_units(study: Study, folder: Path) -> int | None:
+def known_units(study: Study, folder: DataFolder) -> int | None:
     """How many units a run on the data folder would have; None where their rows are to be reduced and were not yet.
 
     Raises:
         ContractError: the contract is wrong.
         DataError: partitions cannot be read.
     """
-    contract = find_contract(folder)
+    contract = folder.find_contract()
     if contract is not None:
         refuse_telling_losses(contract, folder)
     layout = read_layout(study, folder)
@@ -209,8 +203,8 @@ def load(path: Path) -> Loaded:
     if known is not None and known.path == path:
         return known
     asked = load_study_file(path)
-    folder = data_folder(path, asked)
-    contract = load_contract(folder / CONTRACT_FILE)
+    folder = DataFolder(data_folder(path, asked))
+    contract = folder.contract
     with on_record(contract, asked):
         studies = candidates(asked, contract, str(path), site_settings().execution)
         units = known_units(studies[0], folder) if isinstance(asked.estimator, AutoEstimator) else None
@@ -251,7 +245,7 @@ def prepare(loaded: Loaded, *, simulate: bool) -> Asked:
     return sized(Asked(study, folder, contract, layout), layout)
 
 
-def sized(asked: Asked, layout: Layout, folder: Path | None = None) -> Request:
+def sized(asked: Asked, layout: Layout, folder: DataFolder | None = None) -> Request:
     """What is asked with its sizes and its plan, on partitions of one row per unit.
 
     Args:
@@ -270,6 +264,15 @@ def sized(asked: Asked, layout: Layout, folder: Path | None = None) -> Request:
 def data_folder(path: Path, study: StudyFile | Study) -> Path:
     """``data.path`` is relative to the study file."""
     return (path.parent / study.data.path).resolve()
+
+
+def find_data(path: Path, study: StudyFile | Study) -> DataFolder | None:
+    """The data folder of a study, opened; None where no data are at hand.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    return DataFolder.find(data_folder(path, study))
 
 
 def new_run_id(study: Study) -> str:
@@ -329,7 +332,7 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
     with _ledger(simulate) as ledger:
         _refuse_without_room(asked, run_id, ledger)
         held = hold(asked.contract, asked.folder, asked.layout, ledger, engine)
-        request = asked if isinstance(asked, Request) else guarded(_reduced, asked, held)
+        request = guarded(_held, asked, held)
         granted = ledger.grant_itself(request.contract)
         reservation = reserve(request, held.admission, run_id, key_of(run_id, simulate))
         resumed = ledger.reserve(reservation, request.contract) == "resumed"
@@ -350,8 +353,10 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
         return deliver(str(stored), target, run_id, engine, resumed=resumed, itself=itself, returned=drawn)
 
 
-def _reduced(asked: Asked, held: Held) -> Request:
-    """What is asked, on the rows that admission reduced to one per unit."""
+def _held(asked: Asked, held: Held) -> Request:
+    """What is asked, of the admitted rows: those of the data folder, or what admission made of them, one per unit."""
+    if isinstance(asked, Request):
+        return replace(asked, folder=held.folder)
     return sized(asked, read_layout(asked.study, held.folder), held.folder)
 
 

@@ -14,6 +14,7 @@ from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import CONTRACT_FILE, load_contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.warehouse import Manifest, Source, Warehouse, load_source
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.manifest import refuse_telling
 from causalveil.tasks.machine.progress import in_steps
 from causalveil.tasks.warehouse import blocks as warehouse_blocks
@@ -37,7 +38,8 @@ def extract_source(path: Path, stage: Engine) -> Extracted:
     """
     manifest, folder = fill(path, stage), target_folder(path, load_source(path))
     # A folder without a contract has no owner's word that its rows could be held to.
-    return Extracted(manifest, admit_folder(folder, stage) if (folder / CONTRACT_FILE).exists() else None)
+    filled = DataFolder(folder)
+    return Extracted(manifest, admit_folder(filled, stage) if filled.holds(CONTRACT_FILE) else None)
 
 
 def late_line(manifest: Manifest) -> str | None:

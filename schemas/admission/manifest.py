@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -21,6 +23,7 @@ from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Slug
 
 ADMISSION_FILE = "_admission.json"
+NO_ADMISSION = "is not a manifest of admitted data; its owner must admit them again"
 # The version of a manifest says how its files are digested; the first is read, and no longer written.
 DIGESTS: Final = 2
 # What a contract says of budgets, of people and for people: rows are the same whatever it is.
@@ -129,6 +132,20 @@ class Admission(Frozen):
         """The files by their paths."""
         return {file.path: file for file in self.files}
 
+    @property
+    def digests(self) -> Digests:
+        """What the files that runs read are held to."""
+        return Digests(self.key, self.version, self.by_path)
+
+
+@dataclass(frozen=True)
+class Digests:
+    """What files are held to while their rows are read: key and version of the digests, and the files by path."""
+
+    key: str
+    version: int
+    files: Mapping[str, AdmittedFile]
+
 
 def reduced_name(declares: str, given: tuple[AdmittedFile, ...]) -> str:
     """32 hex digits over declarations and the keyed digests of the owner's files, which tell nothing of their rows."""
@@ -186,10 +203,27 @@ def load_admission(path: Path) -> Admission | None:
     Raises:
         DataError: it cannot be read.
     """
+    problem = None
     try:
-        return validate(Admission, parse_json(read_regular(path)), str(path))
+        content = read_regular(path)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, StudyError):
-        problem = f"{path}: is not a manifest of admitted data; its owner must admit them again"
+    except OSError:
+        problem = f"{path}: {NO_ADMISSION}"
+    if problem:
+        raise DataError(problem)
+    return parse_admission(content, str(path))
+
+
+def parse_admission(content: bytes, where: str) -> Admission:
+    """The manifest in a file's bytes; ``where`` names it.
+
+    Raises:
+        DataError: it is none.
+    """
+    problem = None
+    try:
+        return validate(Admission, parse_json(content), where)
+    except (ValueError, StudyError):
+        problem = f"{where}: {NO_ADMISSION}"
     raise DataError(problem)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from causalveil.schemas.admission.manifest import ADMISSION_FILE, Admission, declarations, load_admission
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Layout
+from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.partitions import opened
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.machine.scratch import in_use
 from causalveil.tasks.machine.site import site_folder
@@ -21,7 +23,7 @@ REDUCED = "reduced"
 DRAFT = "_draft"
 
 
-def keep_beside(folder: Path, admission: Admission) -> Path:
+def keep_beside(folder: DataFolder, admission: Admission) -> Path:
     """Write a manifest beside the data, for whoever may read these; where that cannot be, into the causalveil home.
 
     Returns:
@@ -30,14 +32,14 @@ def keep_beside(folder: Path, admission: Admission) -> Path:
     Raises:
         CausalveilError: it cannot be written.
     """
-    path = folder / ADMISSION_FILE
     try:
         # Whoever may read the rows, and nobody else, may read what vouches for them.
-        mode = os.stat(folder / admission.files[0].path).st_mode & 0o666
-        _write(path, admission, mode)
+        with opened(folder, admission.owners[0].path) as file:
+            mode = file.mode & 0o666
+        _write(Path(ADMISSION_FILE), admission, mode, folder.handle)
     except OSError:
         return keep_at_home(admission)
-    return path
+    return folder.path / ADMISSION_FILE
 
 
 def keep_at_home(admission: Admission) -> Path:
@@ -58,7 +60,7 @@ def keep_at_home(admission: Admission) -> Path:
     return path
 
 
-def find_admission(folder: Path, dataset: str, digest: str | None) -> Admission | None:
+def find_admission(folder: DataFolder, dataset: str, digest: str | None) -> Admission | None:
     """The manifest that the ledger speaks of, wherever it lies.
 
     Args:
@@ -71,23 +73,38 @@ def find_admission(folder: Path, dataset: str, digest: str | None) -> Admission 
     """
     if digest is None:
         return None
-    found = (load_admission(path) for path in (folder / ADMISSION_FILE, _at_home(dataset)))
-    return next((one for one in found if one is not None and one.digest == digest), None)
+    return next((one for one in _kept(folder, dataset) if one.digest == digest), None)
 
 
-def kept_admission(folder: Path, contract: Contract) -> Admission | None:
+def kept_admission(folder: DataFolder, contract: Contract) -> Admission | None:
     """A manifest of the contract's declarations, for planning: no ledger vouches for it.
 
     Raises:
         DataError: a manifest cannot be read.
     """
-    found = (load_admission(path) for path in (folder / ADMISSION_FILE, _at_home(contract.dataset)))
-    return next((one for one in found if one is not None and one.declares == declarations(contract)), None)
+    return next((one for one in _kept(folder, contract.dataset) if one.declares == declarations(contract)), None)
 
 
-def rows_folder(folder: Path, admission: Admission) -> Path:
-    """Where the rows lie that runs read: the data folder, or where they were reduced to one per unit."""
-    return folder if admission.reduced is None else reduced_root(admission.dataset) / admission.reduced
+def _kept(folder: DataFolder, dataset: str) -> Iterator[Admission]:
+    """The manifests beside the rows and in the causalveil home."""
+    for load in (folder.admission, lambda: load_admission(_at_home(dataset))):
+        found = load()
+        if found is not None:
+            yield found
+
+
+def rows_folder(folder: DataFolder, admission: Admission) -> DataFolder:
+    """Where the rows lie that runs read, held to the admission: the data folder, or that of the reduced rows.
+
+    Raises:
+        DataError: the reduced rows are gone.
+    """
+    place = _reduced_place(admission)
+    return (folder if place is None else DataFolder(place)).held_to(admission.digests)
+
+
+def _reduced_place(admission: Admission) -> Path | None:
+    return None if admission.reduced is None else reduced_root(admission.dataset) / admission.reduced
 
 
 def reduced_root(dataset: str) -> Path:
@@ -134,7 +151,9 @@ def scratch_name(dataset: str) -> str:
     return f"admit-{dataset}"
 
 
-def difference(admission: Admission, contract: Contract, folder: Path, layout: Layout, *, times: bool) -> str | None:
+def difference(
+    admission: Admission, contract: Contract, folder: DataFolder, layout: Layout, *, times: bool
+) -> str | None:
     """How contract and files differ from what was admitted, in public words; None if they do not. Reads no row.
 
     Args:
@@ -148,7 +167,8 @@ def difference(admission: Admission, contract: Contract, folder: Path, layout: L
         return "the contract declares the rows otherwise than when they were admitted"
     if {file.block for file in admission.owners} != set(layout.dataset_blocks):
         return "a block was added or removed since they were admitted"
-    if admission.reduced is not None and not rows_folder(folder, admission).is_dir():
+    place = _reduced_place(admission)
+    if place is not None and not place.is_dir():
         return "the rows that were reduced when they were admitted are gone"
     read, owners = set(layout.blocks), {file.path: file for file in admission.owners}
     found = {partition.path: partition for partition in layout.partitions}
@@ -156,25 +176,17 @@ def difference(admission: Admission, contract: Contract, folder: Path, layout: L
         file, partition = owners.get(path), found.get(path)
         if file is None or partition is None:
             return f"{path} was {'added' if file is None else 'removed'} since they were admitted"
-        size, modified = _size_and_time(folder / path)
+        with opened(folder, path) as there:
+            size, modified = there.size, there.modified
         if (file.rows, file.size) != (partition.rows, size) or (times and modified != file.modified):
             return f"{path} was changed since they were admitted"
     return None
-
-
-def _size_and_time(path: Path) -> tuple[int, int]:
-    """Of a file that may be gone meanwhile: no file has a size below 0."""
-    try:
-        found = os.stat(path)
-    except OSError:
-        return -1, 0
-    return found.st_size, found.st_mtime_ns
 
 
 def _at_home(dataset: str) -> Path:
     return site_folder() / FOLDER / f"{dataset}.json"
 
 
-def _write(path: Path, admission: Admission, mode: int) -> None:
-    with whole_file(path, mode=mode, durable=True) as file:
+def _write(path: Path, admission: Admission, mode: int, within: int | None = None) -> None:
+    with whole_file(path, mode=mode, durable=True, within=within) as file:
         file.write(admission.model_dump_json().encode())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import groupby
 from pathlib import Path
 
@@ -13,9 +14,11 @@ import polars as pl
 from causalveil.schemas.admission.casts import Types, read_as, read_frame
 from causalveil.schemas.admission.cohort import Rule, contract_roles
 from causalveil.schemas.admission.manifest import (
+    DIGESTS,
     Admission,
     AdmittedFile,
     CastColumn,
+    Digests,
     Finding,
     NotAdmitted,
     declarations,
@@ -27,21 +30,20 @@ from causalveil.tasks.admission.kept import DRAFT, forget_draft
 from causalveil.tasks.admission.rows import RowRules, row_findings, type_findings
 from causalveil.tasks.admission.together import Together
 from causalveil.tasks.admission.units import SeenUnits
-from causalveil.tasks.enclave.contents import bytes_digest, file_digest, state_of
-from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_rows
+from causalveil.tasks.admission.whole_files import WholeFile
+from causalveil.tasks.enclave.contents import file_digest
+from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.partitions import column_types, list_partitions, opened, rows_of, types_of
 from causalveil.tasks.enclave.segments import segment_rows
-from causalveil.tasks.enclave.whole_files import WholeFile
 from causalveil.tasks.machine.named import values_of
+from causalveil.tasks.machine.open_folder import OpenFile
 from causalveil.tasks.machine.progress import in_steps
 from causalveil.tasks.machine.write import make_folder_durably
 from causalveil.tasks.privacy.keys import admission_key, passing_key
 from causalveil.tasks.reduction.stages import reduce_stage
 
-# A file of so many bytes is read once, for its digest and its rows.
-SMALL_BYTES = 1 << 23
 
-
-def admit_stage(contract: Contract, folder: Path, layout: Layout, scratch: Path, reduced: Path) -> Admission:
+def admit_stage(contract: Contract, folder: DataFolder, layout: Layout, scratch: Path, reduced: Path) -> Admission:
     """Hold every row of every partition to the contract. Streams: memory holds columns of one segment.
 
     Args:
@@ -62,7 +64,7 @@ def admit_stage(contract: Contract, folder: Path, layout: Layout, scratch: Path,
     files = look.at_all()
     given: tuple[AdmittedFile, ...] = ()
     if contract.rows is not None and not look.findings:
-        given, files = files, look.reduce(reduced)
+        given, files = files, look.reduce(reduced, files)
     findings = (*look.findings, *look.repeated())
     if findings:
         forget_draft(reduced)
@@ -83,7 +85,7 @@ def admit_stage(contract: Contract, folder: Path, layout: Layout, scratch: Path,
 class _Look:
     """What is found on the way through the partitions."""
 
-    def __init__(self, contract: Contract, folder: Path, layout: Layout, scratch: Path) -> None:
+    def __init__(self, contract: Contract, folder: DataFolder, layout: Layout, scratch: Path) -> None:
         self.contract, self.folder, self.layout, self.scratch = contract, folder, layout, scratch
         self.roles, self.key = contract_roles(contract), admission_key(contract.dataset)
         self.first: dict[str, pl.DataType] = {}
@@ -104,31 +106,20 @@ class _Look:
         return files
 
     def _at(self, partition: Partition) -> AdmittedFile:
-        path = self.folder / partition.path
-        try:
-            before = state_of(path)
-            if before[2] <= SMALL_BYTES and partition.rows <= self._together.rows:
-                content = path.read_bytes()
-                found = bytes_digest(content, self.key)
-                self._small(partition, content)
+        found = None
+        with suppress(OSError), opened(self.folder, partition.path) as file:
+            if file.content is not None and partition.rows <= self._together.rows:
+                digest = file_digest(file, self.key)
+                self._small(partition, file.content)
             else:
                 with ThreadPoolExecutor(max_workers=1) as pool:
-                    digest = pool.submit(file_digest, path, self.key)
-                    self._large(partition)
-                    found = digest.result()
-            same = state_of(path) == before
-        except OSError:
-            same = False
-        if not same:
+                    waiting = pool.submit(file_digest, file, self.key)
+                    self._large(partition, file)
+                    digest = waiting.result()
+            found = None if file.changed else admitted_file(partition, file, digest, modified=file.modified)
+        if found is None:
             raise DataError(f"{partition.path}: changed while it was looked at; leave the data alone until admitted")
-        return AdmittedFile(
-            path=partition.path,
-            rows=partition.rows,
-            block=partition.block,
-            size=before[2],
-            modified=before[3],
-            digest=found,
-        )
+        return found
 
     def admission(self, files: tuple[AdmittedFile, ...], given: tuple[AdmittedFile, ...]) -> Admission:
         """The manifest of data in which nothing was found."""
@@ -148,8 +139,8 @@ class _Look:
             given=given,
         )
 
-    def reduce(self, root: Path) -> tuple[AdmittedFile, ...]:
-        """Make one row of each unit's rows, as a draft of the folder that runs read."""
+    def reduce(self, root: Path, files: tuple[AdmittedFile, ...]) -> tuple[AdmittedFile, ...]:
+        """Make one row of each unit's rows in ``files``, as a draft of the folder that runs read."""
         make_folder_durably(root)
         draft, place = root / DRAFT, self.scratch / "rows"
         forget_draft(root)
@@ -160,25 +151,21 @@ class _Look:
             self._units(block).add(units)
 
         try:
-            reduce_stage(self.contract, self.folder, self.layout, place, draft, each, bytes.fromhex(self.key))
-            layout = list_partitions(draft, None if self.contract.blocks is None else self.contract.blocks.key)
-            self.first = column_types(draft, layout.partitions[0])
-            return tuple(self._digested(draft, partition) for partition in layout.partitions)
+            # Rows are read a second time: those of the very files that were looked at.
+            held = self.folder.held_to(Digests(self.key, DIGESTS, {file.path: file for file in files}))
+            reduce_stage(self.contract, held, self.layout, place, draft, each, bytes.fromhex(self.key))
+            made = DataFolder(draft)
+            layout = list_partitions(made, None if self.contract.blocks is None else self.contract.blocks.key)
+            self.first = column_types(made, layout.partitions[0])
+            return tuple(self._digested(made, partition) for partition in layout.partitions)
         except BaseException:
             forget_draft(root)
             raise
 
-    def _digested(self, folder: Path, partition: Partition) -> AdmittedFile:
-        size = state_of(folder / partition.path)[2]
-        # No time: the same rows reduced again have the same manifest.
-        return AdmittedFile(
-            path=partition.path,
-            rows=partition.rows,
-            block=partition.block,
-            size=size,
-            modified=0,
-            digest=file_digest(folder / partition.path, self.key),
-        )
+    def _digested(self, folder: DataFolder, partition: Partition) -> AdmittedFile:
+        with opened(folder, partition.path) as file:
+            # No time: the same rows reduced again have the same manifest.
+            return admitted_file(partition, file, file_digest(file, self.key), modified=0)
 
     def repeated(self) -> list[Finding]:
         """Units that have two rows where they may have one."""
@@ -198,14 +185,14 @@ class _Look:
         except DataError as problem:
             self._unreadable(problem)
 
-    def _large(self, partition: Partition) -> None:
+    def _large(self, partition: Partition, file: OpenFile) -> None:
         """A file that is read piece by piece."""
         self._together.close()
         try:
-            types = column_types(self.folder, partition)
+            types = types_of(file, partition)
             good = {name: self.roles[name] for name in self._good(partition, types)}
             counts = Counter[tuple[str, Rule]]()
-            for frame in read_rows(self.folder, partition, good, self._together.rows) if good else ():
+            for frame in rows_of(file, partition, good, self._together.rows) if good else ():
                 if partition.rows:
                     counts += self._rules_of({name: types[name] for name in good}).broken(frame)
                     self._see(partition.block, frame)
@@ -265,3 +252,15 @@ class _Look:
             units = sum(one.rows for one in self.layout.partitions if not scope or one.block == scope)
             self._seen[scope] = SeenUnits(self.scratch / f"units-{len(self._seen):05d}", units, self._hash_key)
         return self._seen[scope]
+
+
+def admitted_file(partition: Partition, file: OpenFile, digest: str, *, modified: int) -> AdmittedFile:
+    """One line of a manifest."""
+    return AdmittedFile(
+        path=partition.path,
+        rows=partition.rows,
+        block=partition.block,
+        size=file.size,
+        modified=modified,
+        digest=digest,
+    )

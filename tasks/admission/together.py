@@ -9,7 +9,7 @@ import polars as pl
 
 from causalveil.schemas.admission.casts import Types
 from causalveil.schemas.plan import Partition
-from causalveil.tasks.enclave.whole_files import WholeFile, joined
+from causalveil.tasks.admission.whole_files import WholeFile, joined
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.direction import DirectionStudy, Variable
 from causalveil.schemas.plan import Layout
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.normalise import hashed_order, rescale, write_segments
 from causalveil.tasks.enclave.segments import LoadedSegment
@@ -71,15 +71,14 @@ def normalise_segment(study: DirectionStudy, segment: LoadedSegment, place: Path
 
 def normalise_stage(
     study: DirectionStudy,
-    folder: Path,
+    folder: DataFolder,
     layout: Layout,
     scratch: Path,
     run_id: str,
     seed: int | None = None,
-    admission: Admission | None = None,
 ) -> None:
     """Normalise every partition into ``scratch/enclave``; all as for ``tasks.enclave.normalise.normalise_stage``."""
-    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed, admission)
+    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed)
 
 
 def training_sizes(enclave: Enclave) -> IntArray:

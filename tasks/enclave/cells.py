@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.study import CategoricalCovariate, Missing
 from causalveil.tasks.covariates.encoding import Block
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.normalise import (
@@ -71,19 +71,18 @@ def everybody(enclave: Enclave) -> Pieces:
 
 def normalise_protocol_stage(
     study: ProtocolStudy,
-    folder: Path,
+    folder: DataFolder,
     layout: Layout,
     scratch: Path,
     run_id: str,
     seed: int | None = None,
-    admission: Admission | None = None,
 ) -> None:
     """Normalise every partition of a protocol into ``scratch/enclave``; arguments as of ``normalise_stage``.
 
     Raises:
         DataError: a file was changed since it was validated.
     """
-    write_segments(partial(normalise_cells, study), study, folder, layout, scratch, run_id, seed, admission)
+    write_segments(partial(normalise_cells, study), study, folder, layout, scratch, run_id, seed)
 
 
 def normalise_cells(study: ProtocolStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:

@@ -1,34 +1,34 @@
 """Keyed digests of the files that a run reads: a file that is not what was admitted ends the run.
 
-A file is digested, then its columns are read by path, then its identity, size and times of change are compared with
-those before the digest: what was read is what was digested.
+A file is opened once. A small one is read into memory, and its bytes are digested and decoded there. A larger one is
+digested and then read by the same descriptor, and its size and times of change are compared with those before the
+digest: what was read is what was digested.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
-from pathlib import Path
 
 from blake3 import blake3
 
-from causalveil.schemas.admission.manifest import DIGESTS, Admission
+from causalveil.schemas.admission.manifest import DIGESTS, Admission, Digests
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.machine.open_folder import OpenFile
 
 CONTENTS_LABEL = "data contents"
-_CHUNK = 1 << 20
 
 
-def file_digest(path: Path, key: str, version: int = DIGESTS) -> str:
+def file_digest(file: OpenFile, key: str, version: int = DIGESTS) -> str:
     """The keyed digest of a file's bytes.
 
     Args:
-        path: the file.
+        file: it.
         key: of the manifest, 32 hex digits.
         version: of the manifest: HMAC-SHA-256 in the first, then keyed BLAKE3 (O'Connor, Aumasson, Neves and
             Wilcox-O'Hearn 2020), which takes a third of the time and resists collisions as well.
@@ -40,17 +40,8 @@ def file_digest(path: Path, key: str, version: int = DIGESTS) -> str:
         OSError: the file cannot be read.
     """
     found = _digester(key, version)
-    buffer = memoryview(bytearray(_CHUNK))
-    with path.open("rb", buffering=0) as file:
-        while read := file.readinto(buffer):
-            found.update(buffer[:read])
-    return found.hexdigest()
-
-
-def bytes_digest(content: bytes, key: str) -> str:
-    """The same of bytes at hand, by the newest version."""
-    found = _digester(key, DIGESTS)
-    found.update(content)
+    for chunk in file.chunks():
+        found.update(chunk)
     return found.hexdigest()
 
 
@@ -66,50 +57,42 @@ def _whole_key(key: str) -> bytes:
     return blake3(bytes.fromhex(key), derive_key_context="causalveil data contents v2").digest()
 
 
-def state_of(path: Path) -> tuple[int, ...]:
-    """What changes whenever a file is written or replaced: device, number, size, times of change.
-
-    Raises:
-        OSError: the file is gone.
-    """
-    found = os.stat(path)
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-
 @contextmanager
-def held_to(admission: Admission | None, folder: Path, partition: Partition) -> Iterator[None]:
+def held_file(folder: DataFolder, partition: Partition) -> Iterator[OpenFile]:
     """Let the block read a partition that is, byte by byte, the admitted one, and stays so until it has been read.
 
     Args:
-        admission: the manifest; None where nobody admitted the rows, as in tests of a stage.
-        folder: the data folder.
+        folder: the data folder, held to the digests of its files; or to none, as in tests of a stage.
         partition: one of its files.
 
     Raises:
-        DataError: the file is another one; names its public path.
+        DataError: the file is another one, or no file of its own; names its public path.
     """
-    if admission is None:
-        yield
-        return
-    path, admitted = folder / partition.path, admission.by_path.get(partition.path)
+    file = None
     try:
-        before = state_of(path)
-        digest = (
-            None
-            if admitted is None or admitted.size != before[2]
-            else file_digest(path, admission.key, admission.version)
-        )
-    except OSError:
-        digest = None
-    if admitted is None or digest is None or not hmac.compare_digest(digest, admitted.digest):
+        file = folder.file(partition.path)
+    except FileNotFoundError:
+        file = None
+    if file is None:
         raise changed(partition.path)
-    yield
+    with file:
+        if not _is_held(file, folder.digests):
+            raise changed(partition.path)
+        yield file
+        if file.changed:
+            raise changed(partition.path)
+
+
+def _is_held(file: OpenFile, digests: Digests | None) -> bool:
+    if digests is None:
+        return True
+    admitted = digests.files.get(file.path)
+    if admitted is None or admitted.size != file.size:
+        return False
     try:
-        same = state_of(path) == before
+        return hmac.compare_digest(file_digest(file, digests.key, digests.version), admitted.digest)
     except OSError:
-        same = False
-    if not same:
-        raise changed(partition.path)
+        return False
 
 
 def contents_digest(admission: Admission, layout: Layout, key: bytes) -> str:

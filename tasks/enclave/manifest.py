@@ -7,7 +7,6 @@ where it costs nothing. A folder without a manifest was filled by hand and is ch
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.contract import CONTRACT_FILE, Contract
@@ -15,14 +14,15 @@ from causalveil.schemas.errors import ContractError, DataError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.readings import Kind
 from causalveil.schemas.study import Study
-from causalveil.schemas.warehouse import Manifest, load_manifest
+from causalveil.schemas.warehouse import Manifest
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import column_types
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def check_manifest(study: Study, folder: Path, layout: Layout) -> Manifest | None:
+def check_manifest(study: Study, folder: DataFolder, layout: Layout) -> Manifest | None:
     """Check columns, types and partitions of a study against its data's manifest. Reads footers, never rows.
 
     Returns:
@@ -31,7 +31,7 @@ def check_manifest(study: Study, folder: Path, layout: Layout) -> Manifest | Non
     Raises:
         DataError: names the column or the partition; the schema drifted, or files were changed since the extract.
     """
-    manifest = load_manifest(folder)
+    manifest = folder.manifest()
     if manifest is None:
         return None
     for name in study.columns:
@@ -47,13 +47,13 @@ def check_manifest(study: Study, folder: Path, layout: Layout) -> Manifest | Non
     return manifest
 
 
-def refuse_telling_losses(contract: Contract, folder: Path) -> None:
+def refuse_telling_losses(contract: Contract, folder: DataFolder) -> None:
     """Refuse sensitive data whose extract left rows out for what stood in them: n would tell of it.
 
     Raises:
         ContractError: says which column, and what the owner can do.
     """
-    manifest = load_manifest(folder)
+    manifest = folder.manifest()
     refuse_telling(contract, () if manifest is None else manifest.required)
 
 

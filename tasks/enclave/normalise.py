@@ -10,7 +10,6 @@ comes from the study, none from the data.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +19,6 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
@@ -36,7 +34,7 @@ from causalveil.schemas.study import (
     Study,
 )
 from causalveil.tasks.covariates.encoding import Block, blocks, dimension, scale
-from causalveil.tasks.enclave.contents import held_to
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.rows import segment_folder
 from causalveil.tasks.enclave.segments import VALUES, LoadedSegment, read_segments, readings
 from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
@@ -223,45 +221,42 @@ def hashed_order(units: pl.Series, place: Path, key: bytes) -> IntArray:
 
 def normalise_stage(
     study: EffectStudy,
-    folder: Path,
+    folder: DataFolder,
     layout: Layout,
     scratch: Path,
     run_id: str,
     seed: int | None = None,
-    admission: Admission | None = None,
 ) -> None:
     """Normalise every partition into ``scratch/enclave``.
 
     Args:
         study: the study.
-        folder: the data folder.
+        folder: the data folder, held to its admission.
         layout: the layout that was validated.
         scratch: the run's scratch folder.
         run_id: the run; its key is derived from the site secret.
         seed: of a simulated run, whose key is derived from it instead.
-        admission: the manifest of the admitted data; None where a test wrote the rows.
 
     Raises:
         DataError: a file was changed since it was admitted.
     """
-    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed, admission)
+    write_segments(partial(normalise_segment, study), study, folder, layout, scratch, run_id, seed)
 
 
 def write_segments(
     write: Callable[[LoadedSegment, Path, bytes], None],
     study: Study,
-    folder: Path,
+    folder: DataFolder,
     layout: Layout,
     scratch: Path,
     run_id: str,
     seed: int | None,
-    admission: Admission | None,
 ) -> None:
     """Call ``write`` with every segment, its folder in scratch, and the key of the hashes of its units.
 
     Args:
         write: can be pickled; it may be called on a worker.
-        study, folder, layout, scratch, run_id, seed, admission: as for :func:`normalise_stage`.
+        study, folder, layout, scratch, run_id, seed: as for :func:`normalise_stage`.
     """
     key = key_of(run_id, seed).subkey(HASH_LABEL)
     roles = {name: study.roles[name] for name in study.columns}
@@ -271,11 +266,8 @@ def write_segments(
         write(segment, segment_folder(scratch, segment.number), key)
 
     def normalise(index: int) -> None:
-        with ExitStack() as held:
-            for partition in work[index].partitions:
-                held.enter_context(held_to(admission, folder, partition))
-            segments = read_segments(folder, work[index], roles)
-            while_more_come(write_one, segments, study.execution.workers)
+        segments = read_segments(folder, work[index], roles)
+        while_more_come(write_one, segments, study.execution.workers)
         tell(index + 1, len(work))
 
     # In one process one after the other: memory holds as many segments as there are threads.

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.admission.casts import Roles, empty_frame, read_frame
-from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
-from causalveil.schemas.errors import ContractError, DataError
+from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import Study
+from causalveil.tasks.enclave.contents import held_file
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.machine.arrow_frames import frame_of, polars_types
-from causalveil.tasks.machine.open_tables import refuse_log_in, refuse_open_table
+from causalveil.tasks.machine.open_folder import OpenFile
 from causalveil.tasks.warehouse.unfinished import refuse_unfinished
 
 if TYPE_CHECKING:
@@ -27,31 +27,28 @@ _BUFFER = 1 << 16
 _NUMBER = re.compile(r"^-?[0-9]+(\.[0-9]+)?$")
 
 
-def read_layout(study: Study, folder: Path) -> Layout:
+def read_layout(study: Study, folder: DataFolder) -> Layout:
     """The partitions below ``folder`` that a study selects; see :func:`list_partitions`."""
     select = study.data.select
     return list_partitions(folder, study.data.blocks, None if select is None else select.newest)
 
 
-def list_partitions(folder: Path, key: str | None, newest: int | None = None) -> Layout:
+def list_partitions(folder: DataFolder, key: str | None, newest: int | None = None) -> Layout:
     """List the partitions below ``folder``, or those of its ``newest`` blocks, in the order of their paths.
 
-    Reads paths, and from each footer the number of rows alone: never a column's statistics. Names that
-    begin with a dot or an underscore are skipped, as Spark, Dask and Arrow do. With the block
+    Reads paths, and from each footer the number of rows alone: never a column's statistics. With the block
     key ``month`` the block of a file is the part ``month=...`` of its path; without, every file is in the block
     ``all``. ``newest`` takes the last k blocks that hold rows in natural order (numeric if every value is a number,
     else as text), or all of them if there are fewer: how many rows a block has is public.
 
     Raises:
         ContractError: a folder above or below has a contract of its own.
-        DataError: no such folder, a folder that cannot be listed or belongs to an open table (Delta, Iceberg, Hudi), an
-            extract that did not end, no Parquet file or no row in it, an unreadable or truncated footer, a link that
-            leaves the folder, a file outside any block. The message names the public path.
+        DataError: a folder that cannot be listed or belongs to an open table (Delta, Iceberg, Hudi), an extract that
+            did not end, no Parquet file or no row in it, an unreadable or truncated footer, a link, a file of several
+            names, a file outside any block. The message names the public path.
     """
-    if not folder.is_dir():
-        raise DataError(f"{folder}: no such data folder; check 'data.path' of the study")
     refuse_unfinished(folder)
-    paths = sorted(_parquet_files(folder))
+    paths = sorted(folder.parquet_paths())
     if not paths:
         raise DataError(f"{folder}: no Parquet file in this folder")
     files: dict[str, list[str]] = {}
@@ -75,17 +72,23 @@ def list_partitions(folder: Path, key: str | None, newest: int | None = None) ->
     return layout
 
 
-def column_types(folder: Path, partition: Partition) -> dict[str, pl.DataType]:
+def column_types(folder: DataFolder, partition: Partition) -> dict[str, pl.DataType]:
     """The types in which one partition stores its columns, from its footer.
 
     Raises:
-        DataError: the footer does not parse.
+        DataError: the file is gone or no file of its own, or its footer does not parse.
     """
+    with opened(folder, partition.path) as file:
+        return types_of(file, partition)
+
+
+def types_of(file: OpenFile, partition: Partition) -> dict[str, pl.DataType]:
+    """Return the same of a file that is open."""
     import pyarrow.parquet as pq
 
     schema = None
     try:
-        schema = pq.read_schema(folder / partition.path)
+        schema = pq.read_schema(file.place)
     except parquet_errors():
         schema = None
     if schema is None:
@@ -93,8 +96,11 @@ def column_types(folder: Path, partition: Partition) -> dict[str, pl.DataType]:
     return polars_types(schema)
 
 
-def read_rows(folder: Path, partition: Partition, columns: Roles, rows: int) -> Iterator[pl.DataFrame]:
+def read_rows(folder: DataFolder, partition: Partition, columns: Roles, rows: int) -> Iterator[pl.DataFrame]:
     """Read some columns of one partition, frame by frame: memory does not grow with the file nor with its row groups.
+
+    If the folder is held to an admission, the file is digested and read by one descriptor. Whoever takes the frames
+    takes them to the end, where it is found whether the file was written to meanwhile.
 
     Args:
         folder: the data folder.
@@ -107,13 +113,19 @@ def read_rows(folder: Path, partition: Partition, columns: Roles, rows: int) -> 
         At least one frame.
 
     Raises:
-        DataError: missing columns, damaged pages, or another number of rows than the layout states. The reader's
-            own error, which may quote data, is dropped: raising after the ``except`` block leaves no trace of it in
-            ``__context__`` either, where a workflow engine would find and store it.
+        DataError: not the admitted file; missing columns, damaged pages, or another number of rows than the layout
+            states. The reader's own error, which may quote data, is dropped: raising after the ``except`` block leaves
+            no trace of it in ``__context__`` either, where a workflow engine would find and store it.
     """
+    with held_file(folder, partition) as file:
+        yield from rows_of(file, partition, columns, rows)
+
+
+def rows_of(file: OpenFile, partition: Partition, columns: Roles, rows: int) -> Iterator[pl.DataFrame]:
+    """Read the rows of a file that is open, whatever its bytes are held to."""
     import polars as pl
 
-    batches = _batches(folder / partition.path, columns, rows)
+    batches = _batches(file, columns, rows)
     left, waiting = partition.rows, list[pl.DataFrame]()
     while True:
         batch, problem = None, None
@@ -140,12 +152,28 @@ def read_rows(folder: Path, partition: Partition, columns: Roles, rows: int) -> 
         yield pl.concat(waiting)
 
 
-def _batches(path: Path, columns: Roles, rows: int) -> Iterator[pl.DataFrame]:
+def opened(folder: DataFolder, path: str) -> OpenFile:
+    """Open one of the folder's files for its footer.
+
+    Raises:
+        DataError: it is gone, or no file of its own.
+    """
+    try:
+        return folder.file(path)
+    except FileNotFoundError:
+        pass
+    raise DataError(f"{path}: was removed while the data folder was looked at; leave the data alone meanwhile")
+
+
+def _batches(source: OpenFile, columns: Roles, rows: int) -> Iterator[pl.DataFrame]:
     """At most ``rows`` rows after each other; one frame without rows of a file without rows."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     # Pages are read as they are decoded: without a buffer the reader would hold a row group's whole column.
-    with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
+    bytes_at_hand = source.content
+    place = source.place if bytes_at_hand is None else pa.BufferReader(bytes_at_hand)
+    with pq.ParquetFile(place, buffer_size=_BUFFER if bytes_at_hand is None else 0, pre_buffer=False) as file:
         for batch in file.iter_batches(rows, columns=list(columns)):
             yield read_frame(frame_of(batch, list(columns)), columns)
         if file.metadata.num_rows == 0:
@@ -171,45 +199,6 @@ def unreadable(path: str) -> str:
     return f"{path}: not readable as Parquet (truncated, damaged or encrypted?); write the file again"
 
 
-def _parquet_files(folder: Path) -> Iterator[str]:
-    """Paths of the Parquet files, relative to ``folder``, with forward slashes."""
-    root = folder.resolve()
-    refuse_open_table(root)
-    for above in root.parents:
-        _refuse_contract(above, "the data folder lies inside the folder of another dataset")
-    for place, folders, files in os.walk(root, onerror=_refuse_unreadable, followlinks=False):
-        refuse_log_in(Path(place))
-        folders[:] = sorted(name for name in folders if not _hidden(name))
-        if Path(place) != root:
-            _refuse_contract(Path(place), "another dataset's folder lies inside the data folder")
-        for name in folders:
-            if (Path(place) / name).is_symlink():
-                raise DataError(f"{(Path(place) / name).relative_to(root)}: links to folders are not followed")
-        for name in files:
-            path = Path(place) / name
-            if _hidden(name) or path.suffix.lower() != ".parquet":
-                continue
-            if path.is_symlink() and not path.resolve().is_relative_to(root):
-                raise DataError(f"{path.relative_to(root)}: a link that leaves the data folder; copy the file in")
-            yield path.relative_to(root).as_posix()
-
-
-def _refuse_contract(folder: Path, problem: str) -> None:
-    """Each row has one contract: folders of datasets do not nest."""
-    for name in (CONTRACT_FILE, FORMER_FILE):
-        if os.path.lexists(folder / name):
-            raise ContractError(f"{folder / name}: {problem}; datasets do not nest, so move one of them out")
-
-
-def _refuse_unreadable(problem: OSError) -> None:
-    """A folder that cannot be listed would leave its units out in silence."""
-    raise DataError(f"{problem.filename}: this folder cannot be read ({type(problem).__name__}); mend its permissions")
-
-
-def _hidden(name: str) -> bool:
-    return name.startswith((".", "_"))
-
-
 def _block(path: str, key: str | None) -> str:
     """The ledger block of a file: the one folder ``key=value`` on its path."""
     if key is None:
@@ -229,14 +218,15 @@ def _natural_order(blocks: set[str]) -> list[str]:
     return sorted(blocks)
 
 
-def _footer_rows(folder: Path, path: str) -> int:
+def _footer_rows(folder: DataFolder, path: str) -> int:
     import pyarrow.parquet as pq
 
     rows: int | None = None
-    try:
-        rows = int(pq.read_metadata(folder / path).num_rows)
-    except parquet_errors():
-        rows = None
+    with opened(folder, path) as file:
+        try:
+            rows = int(pq.read_metadata(file.place).num_rows)
+        except parquet_errors():
+            rows = None
     if rows is None or rows < 0:
         raise DataError(unreadable(path))
     return rows

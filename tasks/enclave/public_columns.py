@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -16,8 +15,9 @@ from causalveil.schemas.admission.casts import Roles, read_frame
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.normalise import arm_of, columns, encode
-from causalveil.tasks.enclave.partitions import parquet_errors, unreadable
+from causalveil.tasks.enclave.partitions import opened, parquet_errors, unreadable
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrow_frames import frame_of
 from causalveil.tasks.machine.named import values_of
@@ -27,7 +27,7 @@ READ = 2_000_000
 BATCH = 1 << 16
 
 
-def public_rows(study: EffectStudy, folder: Path, layout: Layout, most: int) -> Rows:
+def public_rows(study: EffectStudy, folder: DataFolder, layout: Layout, most: int) -> Rows:
     """Covariates and treatments of at most so many units of a folder, evenly; outcomes are not opened and are 0.
 
     Args:
@@ -67,7 +67,7 @@ def _rows_of(study: EffectStudy, frame: pl.DataFrame) -> Rows:
     return Rows(x, treated.to_numpy(), np.zeros(frame.height))
 
 
-def _groups(folder: Path, layout: Layout) -> list[tuple[Partition, int, int]]:
+def _groups(folder: DataFolder, layout: Layout) -> list[tuple[Partition, int, int]]:
     """Partition, place and rows of the row groups to be read, in their order."""
     import pyarrow.parquet as pq
 
@@ -75,7 +75,8 @@ def _groups(folder: Path, layout: Layout) -> list[tuple[Partition, int, int]]:
     for partition in layout.partitions:
         failed = False
         try:
-            footer = pq.read_metadata(folder / partition.path)
+            with opened(folder, partition.path) as file:
+                footer = pq.read_metadata(file.place)
             found += [(partition, group, footer.row_group(group).num_rows) for group in range(footer.num_row_groups)]
         except parquet_errors():
             failed = True
@@ -86,12 +87,12 @@ def _groups(folder: Path, layout: Layout) -> list[tuple[Partition, int, int]]:
     return [found[place] for place in places if found[place][2]]
 
 
-def _frames(folder: Path, partition: Partition, group: int, roles: Roles) -> Iterator[pl.DataFrame]:
+def _frames(folder: DataFolder, partition: Partition, group: int, roles: Roles) -> Iterator[pl.DataFrame]:
     import pyarrow.parquet as pq
 
     problem = None
     try:
-        with pq.ParquetFile(folder / partition.path) as file:
+        with opened(folder, partition.path) as source, pq.ParquetFile(source.place) as file:
             for batch in file.iter_batches(BATCH, row_groups=[group], columns=list(roles)):
                 yield read_frame(frame_of(batch, list(roles)), roles)
     except DataError as error:

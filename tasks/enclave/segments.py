@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.admission.casts import Roles
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_rows
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def segment_count(layout: Layout, columns: int) -> int:
     return sum(reading.segments for reading in readings(layout, columns))
 
 
-def read_segments(folder: Path, reading: Reading, columns: Roles) -> Iterator[LoadedSegment]:
+def read_segments(folder: DataFolder, reading: Reading, columns: Roles) -> Iterator[LoadedSegment]:
     """Read segment after segment; one is in memory at a time.
 
     Raises:
@@ -135,5 +135,5 @@ def read_segments(folder: Path, reading: Reading, columns: Roles) -> Iterator[Lo
         for number, frame in zip(reading.numbers, read_rows(folder, partition, columns, reading.rows), strict=True):
             yield LoadedSegment(number, ((partition, frame),))
         return
-    parts = ((one, next(read_rows(folder, one, columns, one.rows + 1))) for one in reading.partitions)
+    parts = [(one, frame) for one in reading.partitions for frame in read_rows(folder, one, columns, one.rows + 1)]
     yield LoadedSegment(reading.first, tuple(parts))

@@ -6,17 +6,16 @@ while ``normalise`` reads them. So no row can make a run fail.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.contents import changed
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import column_types
 
 
-def validate_stage(study: Study, folder: Path, layout: Layout, admission: Admission) -> None:
+def validate_stage(study: Study, folder: DataFolder, layout: Layout, admission: Admission) -> None:
     """Hold columns, sizes and footers of a run's files to the manifest of the admitted data.
 
     Args:

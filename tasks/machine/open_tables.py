@@ -6,6 +6,8 @@ people who were erased.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from causalveil.schemas.errors import DataError
@@ -29,7 +31,16 @@ def refuse_log_in(folder: Path) -> None:
     Raises:
         DataError: it has; says which table it is, and what to do.
     """
-    kind = open_table(folder)
+    refuse_table(folder, lambda name: (folder / name).is_dir(), lambda name: os.listdir(folder / name))
+
+
+def refuse_table(folder: Path, is_folder: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> None:
+    """The same of a folder in which others look: is there a folder of some name, and which names does it hold?
+
+    Raises:
+        DataError: as of :func:`refuse_log_in`.
+    """
+    kind = open_table(is_folder, names)
     if kind is not None:
         raise DataError(
             f"{folder}: is {kind}, whose log says which files still count; {_WRITE}, by the tool that wrote it, and "
@@ -37,17 +48,18 @@ def refuse_log_in(folder: Path) -> None:
         )
 
 
-def open_table(folder: Path) -> str | None:
+def open_table(is_folder: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> str | None:
     """The kind of table whose log lies in a folder, with its article; None where there is none."""
     try:
-        if (folder / "_delta_log").is_dir():
+        if is_folder("_delta_log"):
             return "a Delta table"
-        if (folder / ".hoodie").is_dir():
+        if is_folder(".hoodie"):
             return "a Hudi table"
-        metadata = folder / "metadata"
-        if metadata.is_dir() and (any(metadata.glob("*.metadata.json*")) or (metadata / "version-hint.text").exists()):
+        if is_folder("metadata") and any(
+            name == "version-hint.text" or ".metadata.json" in name for name in names("metadata")
+        ):
             return "an Iceberg table"
-    except OSError:
+    except (OSError, DataError):
         # A folder that may not be looked into is refused by whoever reads it.
         return None
     return None

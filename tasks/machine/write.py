@@ -22,7 +22,7 @@ PUBLIC = 0o666
 
 @contextmanager
 def whole_file(
-    path: Path, *, mode: int = PRIVATE, durable: bool = False, exclusive: bool = False
+    path: Path, *, mode: int = PRIVATE, durable: bool = False, exclusive: bool = False, within: int | None = None
 ) -> Iterator[BufferedRandom]:
     """A new file for reading and writing, which takes its name when the block is left without an error.
 
@@ -32,6 +32,7 @@ def whole_file(
         durable: file and name outlast a power failure from then on (fsync of both). Otherwise they outlast this
             process, and after a power failure the name may hold the older file, or an empty one.
         exclusive: do not replace what has the name already.
+        within: descriptor of an open folder; then ``path`` is a name in it.
 
     Raises:
         FileExistsError: ``exclusive``, and the name is taken.
@@ -40,21 +41,23 @@ def whole_file(
     draft = path.with_name(f".{uuid4().hex}.partial")
     # O_EXCL of mode "x" also refuses a link in the place of the draft.
     try:
-        with open(draft, "x+b", opener=lambda name, flags: os.open(name, flags, mode)) as stream:
+        with open(draft, "x+b", opener=lambda name, flags: os.open(name, flags, mode, dir_fd=within)) as stream:
             yield stream
             stream.flush()
             if durable:
                 os.fsync(stream.fileno())
         if exclusive:
-            os.link(draft, path)
+            os.link(draft, path, src_dir_fd=within, dst_dir_fd=within)
         else:
-            draft.replace(path)
-        if durable:
+            os.replace(draft, path, src_dir_fd=within, dst_dir_fd=within)
+        if durable and within is not None:
+            os.fsync(within)
+        elif durable:
             sync_folder(path.parent)
     finally:
         # Gone already if it took its name; an error of its own must not hide why the file was not written.
         with suppress(OSError):
-            draft.unlink()
+            os.unlink(draft, dir_fd=within)
 
 
 def sync_folder(folder: Path) -> None:

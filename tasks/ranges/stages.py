@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from causalveil.schemas.admission.cohort import accepts, type_rule
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.ranges import RangesStudy
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import column_types, read_rows
 from causalveil.tasks.enclave.unit_hash import keyed_hash
 from causalveil.tasks.machine.arrays import IntArray
@@ -21,7 +20,7 @@ HASH_LABEL = "unit hash"
 ROWS = 1_000_000
 
 
-def count_stage(study: RangesStudy, folder: Path, layout: Layout, run_id: str) -> IntArray:
+def count_stage(study: RangesStudy, folder: DataFolder, layout: Layout, run_id: str) -> IntArray:
     """Counts of each column, shape (d, BINS); they stay inside the enclave.
 
     Raises:

@@ -12,6 +12,7 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared.rows import RowsPerUnit
 from causalveil.schemas.errors import CausalveilError, ContractError
 from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_rows
 from causalveil.tasks.machine.named import values_of
 from causalveil.tasks.machine.write import whole_file
@@ -26,7 +27,7 @@ MOST_BUCKETS = 2048
 
 def reduce_stage(
     contract: Contract,
-    folder: Path,
+    folder: DataFolder,
     layout: Layout,
     scratch: Path,
     target: Path,
@@ -40,7 +41,7 @@ def reduce_stage(
 
     Args:
         contract: with ``rows``.
-        folder: the data folder, whose rows keep the contract's declarations.
+        folder: the data folder, held to the files whose rows keep the contract's declarations.
         layout: its partitions.
         scratch: an empty private folder, for the rows of one block.
         target: an empty private folder. It is given ``part-00000.parquet`` and so on, below ``month=...`` where the
@@ -69,7 +70,7 @@ def reduce_stage(
 
 
 def _reduced(
-    contract: Contract, folder: Path, partitions: list[Partition], scratch: Path, key: bytes, bucket_rows: int
+    contract: Contract, folder: DataFolder, partitions: list[Partition], scratch: Path, key: bytes, bucket_rows: int
 ) -> Iterator[pl.DataFrame]:
     """The reduced rows of one block, bucket by bucket."""
     if contract.rows is None:

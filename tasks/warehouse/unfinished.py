@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.warehouse import MANIFEST_FILE, load_manifest
+from causalveil.schemas.warehouse import MANIFEST_FILE
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.machine.write import sync_folder, whole_file
 
 BLOCK_FILE = "_block.json"
@@ -38,20 +39,20 @@ def end_change(folder: Path) -> None:
     sync_folder(folder)
 
 
-def refuse_unfinished(folder: Path) -> None:
+def refuse_unfinished(folder: DataFolder) -> None:
     """Refuse a folder that an extract has not filled to its end.
 
     Raises:
         DataError: an extract is under way, or did not end; or the folder holds a block that its manifest does not
             name, or lacks one that it names.
     """
-    made = {path.parent.name for path in folder.glob(f"*/{BLOCK_FILE}")}
-    marked = (folder / UNFINISHED_FILE).exists()
-    if not (marked or made or (folder / MANIFEST_FILE).exists()):
+    made = {name for name in folder.names() if name[0] != "." and folder.holds(f"{name}/{BLOCK_FILE}")}
+    marked = folder.holds(UNFINISHED_FILE)
+    if not (marked or made or folder.holds(MANIFEST_FILE)):
         return
-    manifest = None if marked else load_manifest(folder)
+    manifest = None if marked else folder.manifest()
     named = set() if manifest is None else {block.block for block in manifest.blocks}
-    if marked or not made <= named or not all((folder / block).is_dir() for block in named - made):
+    if marked or not made <= named or not all(folder.is_folder(block) for block in named - made):
         raise DataError(
             f"{folder}: an extract fills this folder and has not ended, so its blocks are not data yet; let it end, or "
             "run it again: causalveil extract SOURCE"

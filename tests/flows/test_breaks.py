@@ -18,6 +18,7 @@ import yaml
 from causalveil.flows.api import run_study
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, RunConflict, StudyError
 from causalveil.schemas.release import EffectRelease
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import CONTRACT, people, resolved, write_study
@@ -156,16 +157,17 @@ def test_a_folder_that_cannot_be_listed_is_an_error_whoever_runs_it(tmp_path: Pa
 def test_an_error_of_listing_is_never_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_study(tmp_path / "study")
     (path.parent / "month=1").mkdir()
-    listed = os.scandir
+    listed, refused = os.scandir, (path.parent / "month=1").stat().st_ino
 
     def scandir(place: Any) -> Any:
-        if str(place).endswith("month=1"):
-            raise PermissionError(13, "Permission denied", str(place))
+        # Folders are listed by their descriptors.
+        if os.stat(place).st_ino == refused:
+            raise PermissionError(13, "Permission denied")
         return listed(place)
 
     monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(DataError, match="cannot be read"):
-        read_layout(resolved(path), path.parent)
+        read_layout(resolved(path), DataFolder(path.parent))
 
 
 @pytest.mark.parametrize("clip", [[5e-309, 0.9], [1e-7, 0.9], [0.1, 1 - 1e-9]])

@@ -29,6 +29,7 @@ from causalveil.flows.sequence.ranges import find_ranges
 from causalveil.flows.sequence.warehouse import extract_source
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import Key, Manifest, load_manifest
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.warehouse.blocks import extracting
 from causalveil.tasks.warehouse.intervals import intervals
@@ -453,7 +454,7 @@ def test_blocks_of_an_extract_that_did_not_end_are_not_data(how: str, tmp_path: 
         shutil.rmtree(data / "month=2026-02")
     for refused in (
         lambda: run_study(study, out=tmp_path / "out", engine="direct"),
-        lambda: admit_folder(data, DirectEngine()),
+        lambda: admit_folder(DataFolder(data), DirectEngine()),
         lambda: find_ranges(data, ("age",), "1", None, DirectEngine()),
     ):
         with pytest.raises(DataError, match="has not ended"):

@@ -18,6 +18,7 @@ from causalveil.flows.planning.expected import people_of
 from causalveil.flows.sequence.study import known_sizes, plan_study
 from causalveil.schemas.plan import Layout, StandIn
 from causalveil.tasks.enclave import public_columns
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.public_columns import public_rows
 from causalveil.tasks.inference.people import assumed
@@ -105,10 +106,10 @@ def test_an_even_part_of_large_data_is_read(tmp_path: Path, monkeypatch: pytest.
     study = resolved(write_study(tmp_path, frame=frame, study=LABEL, contract=OWNER))
     for path in tmp_path.glob("*.parquet"):
         pl.read_parquet(path).write_parquet(path, row_group_size=100)
-    layout: Layout = read_layout(study, tmp_path)
+    layout: Layout = read_layout(study, DataFolder(tmp_path))
 
     def places(most: int) -> list[int]:
-        ages = public_rows(study, tmp_path, layout, most).x[:, 0]
+        ages = public_rows(study, DataFolder(tmp_path), layout, most).x[:, 0]
         span = 999 * 0.04 / 40 * 2
         # From an age's place in its range back to its row.
         return [round((age / factor + 1) / span * 999) for age in ages for factor in (abs(ages[0]),)]

@@ -19,6 +19,7 @@ from causalveil.schemas.admission.manifest import NotAdmitted
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.admission.kept import DRAFT, clean_reduced, reduced_root, rows_folder, scratch_name
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.machine.scratch import open_scratch
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -112,10 +113,10 @@ def test_sensitive_visits_are_admitted_by_their_owner_and_held_to_it(
     frame.with_columns(pl.col("score") + 1.0).vstack(frame[:1]).write_parquet(first)
     with pytest.raises(DataError, match="changed since they were admitted"):
         run_study(path, out=tmp_path / "out2", engine="direct")
-    admission = admit_folder(path.parent, DirectEngine())
+    admission = admit_folder(DataFolder(path.parent), DirectEngine())
     assert [folder.name for folder in (home() / "reduced" / "small").iterdir()] == [admission.reduced]
     # Reduced rows that somebody changed, or took away.
-    reduced = rows_folder(path.parent, admission)
+    reduced = rows_folder(DataFolder(path.parent), admission).path
     (part,) = reduced.glob("*.parquet")
     whole = part.read_bytes()
     pl.read_parquet(part).with_columns(score=pl.lit(5.0)).write_parquet(part)
@@ -126,7 +127,9 @@ def test_sensitive_visits_are_admitted_by_their_owner_and_held_to_it(
     shutil.rmtree(reduced)
     with pytest.raises(DataError, match="are gone"):
         run_study(path, out=tmp_path / "out5", run_id="five", engine="direct")
-    assert admit_folder(path.parent, DirectEngine()).digest == admission.digest, "the same rows, the same manifest"
+    assert admit_folder(DataFolder(path.parent), DirectEngine()).digest == admission.digest, (
+        "the same rows, the same manifest"
+    )
     assert run_study(path, out=tmp_path / "out6", run_id="six", engine="direct").release.units == 300
 
 
@@ -145,7 +148,7 @@ def test_bad_visits_are_told_before_anything_is_reduced(change: dict[str, Any], 
     )
     path = write(tmp_path / "study", bad)
     with pytest.raises(NotAdmitted, match=says):
-        admit_folder(path.parent, DirectEngine())
+        admit_folder(DataFolder(path.parent), DirectEngine())
     assert not list((home() / "reduced").rglob("*.parquet"))
 
 

@@ -19,6 +19,7 @@ from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.warehouse import load_manifest
 from causalveil.tasks.admission.kept import rows_folder
 from causalveil.tasks.enclave.cells import arms_of
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.normalise import arm_of, scaled_outcome
 from tests.bad_data import study as effect
 from tests.protocol_help import make_protocol
@@ -98,7 +99,7 @@ def test_rows_are_not_left_out_of_sensitive_data_for_what_stands_in_them(
     (out / "rows=all").rmdir()
     assert fill(source, DirectEngine()).rows == 39
     contract.write_text(words)
-    for step in (lambda: plan(out / "study.yaml"), lambda: admit_folder(out, DirectEngine())):
+    for step in (lambda: plan(out / "study.yaml"), lambda: admit_folder(DataFolder(out), DirectEngine())):
         with pytest.raises(ContractError, match=r"'recorded_is_public: \[score\]'"):
             step()
     with pytest.raises(ContractError, match="would tell who has none"):
@@ -175,7 +176,7 @@ def test_rows_without_a_day_count_only_where_there_are_no_others(tmp_path: Path)
     )
     for keep in ("first", "last"):
         path = write_study(tmp_path / keep, frame=frame, contract={"rows": {"keep": keep, "order": "day"}})
-        admission = admit_folder(path.parent, DirectEngine())
+        admission = admit_folder(DataFolder(path.parent), DirectEngine())
         assert admission.units == 3
         reduced = pl.read_parquet(rows_folder(path.parent, admission) / "*.parquet", hive_partitioning=False)
         assert reduced.sort("person")["score"].to_list() == [2.0, 3.0, 4.0]

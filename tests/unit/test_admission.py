@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hmac
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,14 @@ from causalveil.schemas.admission.manifest import (
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.contract import BlockKey
 from causalveil.schemas.errors import DataError
-from causalveil.tasks.admission import stages, together
+from causalveil.tasks.admission import together
 from causalveil.tasks.admission.kept import keep_beside
 from causalveil.tasks.admission.rows import RowRules
 from causalveil.tasks.admission.units import SeenHashes, SeenUnits
-from causalveil.tasks.enclave.contents import bytes_digest, file_digest, held_to
+from causalveil.tasks.enclave.contents import file_digest, held_file
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import list_partitions
+from causalveil.tasks.machine import open_folder
 from tests.bad_data import (
     AGE,
     CANARY,
@@ -82,8 +85,8 @@ def test_a_file_that_is_read_piece_by_piece_is_held_to_the_same(
     """Small files are looked at together, large ones in pieces: the owner is told the same."""
     case.write(tmp_path / "data")
     told = []
-    for name, most in (("small", stages.SMALL_BYTES), ("large", 0)):
-        monkeypatch.setattr(stages, "SMALL_BYTES", most)
+    for name, most in (("small", open_folder.SMALL_BYTES), ("large", 0)):
+        monkeypatch.setattr(open_folder, "SMALL_BYTES", most)
         with pytest.raises(NotAdmitted) as caught:
             admitted(case.contract, tmp_path / "data", tmp_path / name)
         told.append(caught.value.findings)
@@ -245,11 +248,11 @@ def test_a_manifest_is_a_function_of_bytes_and_contract(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[100] ^= 1
     path.write_bytes(bytes(content))
-    assert file_digest(path, first.key) != first.files[1].digest
-    assert file_digest(folder / "part-0.parquet", first.key) == first.files[0].digest
-    assert file_digest(folder / "part-0.parquet", "00" * 16) != first.files[0].digest
+    assert digest_of(path, first.key) != first.files[1].digest
+    assert digest_of(folder / "part-0.parquet", first.key) == first.files[0].digest
+    assert digest_of(folder / "part-0.parquet", "00" * 16) != first.files[0].digest
     path.write_bytes(path.read_bytes())
-    assert load_admission(keep_beside(folder, first)) == first
+    assert load_admission(keep_beside(DataFolder(folder), first)) == first
     assert (folder / ADMISSION_FILE).stat().st_mode & 0o777 == path.stat().st_mode & 0o666
 
 
@@ -258,43 +261,69 @@ def test_a_manifest_of_the_first_version_is_still_kept(tmp_path: Path) -> None:
     now, path = admitted(contract(), folder, tmp_path / "scratch"), folder / "part-0.parquet"
     digest = hmac.new(bytes.fromhex(now.key), path.read_bytes(), "sha256").hexdigest()
     old = now.model_copy(update={"version": 1, "files": (now.files[0].model_copy(update={"digest": digest}),)})
-    layout = list_partitions(folder, None)
-    with held_to(old, folder, layout.partitions[0]):
+    data = DataFolder(folder)
+    (partition,) = list_partitions(data, None).partitions
+    with held_file(data.held_to(old.digests), partition):
         pass
     with (
         pytest.raises(DataError, match="changed since"),
-        held_to(old.model_copy(update={"version": 2}), folder, layout.partitions[0]),
+        held_file(data.held_to(old.model_copy(update={"version": 2}).digests), partition),
     ):
         pytest.fail("another digest is of other bytes")
 
 
-def test_digests_are_keyed_blake3(tmp_path: Path) -> None:
-    """Whatever the size of the pieces: bytes at once, a file by chunks."""
+def digest_of(path: Path, key: str) -> str:
+    with DataFolder(path.parent).file(path.name) as file:
+        return file_digest(file, key)
+
+
+def test_digests_are_keyed_blake3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the size of the pieces: a small file at once, a larger one by chunks."""
     content = bytes(range(256)) * 9000
-    (tmp_path / "file").write_bytes(content)
+    path = tmp_path / "file"
+    path.write_bytes(content)
     key = blake3(bytes(16), derive_key_context="causalveil data contents v2").digest()
     expected = blake3(content, key=key).hexdigest()
-    assert file_digest(tmp_path / "file", "00" * 16) == bytes_digest(content, "00" * 16) == expected
-    assert bytes_digest(content[:-1], "00" * 16) != expected
-    assert bytes_digest(content, "01" * 16) != expected
+    assert digest_of(path, "00" * 16) == expected
+    assert digest_of(path, "01" * 16) != expected
+    monkeypatch.setattr(open_folder, "SMALL_BYTES", 0)
+    assert digest_of(path, "00" * 16) == expected
+    path.write_bytes(content[:-1])
+    assert digest_of(path, "00" * 16) != expected
 
 
-def test_a_file_is_held_to_what_was_admitted_while_it_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("small", [True, False])
+def test_a_file_is_held_to_what_was_admitted_while_it_is_read(
+    small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_folder, "SMALL_BYTES", 1 << 23 if small else 0)
     folder = write(tmp_path / "data", good(24), good(24, 24))
-    admission, layout = admitted(contract(), folder, tmp_path / "scratch"), list_partitions(folder, None)
+    admission, data = admitted(contract(), folder, tmp_path / "scratch"), DataFolder(folder)
+    (_, partition), held = list_partitions(data, None).partitions, data.held_to(admission.digests)
     second = folder / "part-1.parquet"
     content = second.read_bytes()
-    with held_to(admission, folder, layout.partitions[1]):
+    with held_file(held, partition):
         pass
     for bad in (bytes([*content[:200], content[200] ^ 1, *content[201:]]), content[:-1], content + b"x"):
         second.write_bytes(bad)
-        with pytest.raises(DataError, match="changed since"), held_to(admission, folder, layout.partitions[1]):
+        with pytest.raises(DataError, match="changed since"), held_file(held, partition):
             pytest.fail("nothing of it may be read")
     second.write_bytes(content)
-    with pytest.raises(DataError, match="changed since"), held_to(admission, folder, layout.partitions[1]):
-        second.write_bytes(content)
+    # What is decoded of a small file is what was digested, in memory; a larger one may not be written to.
+    ends = nullcontext() if small else pytest.raises(DataError, match="changed since")
+    with ends, held_file(held, partition) as file:
+        second.write_bytes(bytes(len(content)))
+        assert file.content == (content if small else None)
+    second.write_bytes(content)
+    with data.file(partition.path) as file:
+        # The open file is read, whatever has its name by now.
+        second.rename(tmp_path / "elsewhere")
+        second.write_bytes(bytes(len(content)))
+        assert Path(file.place).read_bytes() == content
+        assert b"".join(file.chunks()) == content
+        assert file.changed is not small
     second.unlink()
-    with pytest.raises(DataError, match="changed since"), held_to(admission, folder, layout.partitions[1]):
+    with pytest.raises(DataError, match="changed since"), held_file(held, partition):
         pytest.fail("it is gone")
 
 

@@ -12,7 +12,6 @@ import polars as pl
 import pytest
 
 from causalveil.flows.sequence.study import declare, known_sizes
-from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.estimators.direction import Favours, Releases, Score
 from causalveil.schemas.plan import Sizes, StandIn
@@ -26,6 +25,7 @@ from causalveil.tasks.direction.draws import draws, fits, shares
 from causalveil.tasks.direction.expected import hsic_margin, stand_in_pairs, sweep
 from causalveil.tasks.direction.pairs import normalise_stage
 from causalveil.tasks.direction.stages import regress, score_values, vectors
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.privacy.accountant import total
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -261,9 +261,10 @@ def test_plan_sweep_on_the_command_line(tmp_path: Any, capsys: pytest.CaptureFix
 
 def test_a_pair_changed_after_admission_is_refused(tmp_path: Path) -> None:
     folder, study, scratch = write_direction(tmp_path / "study").parent, make_direction(), tmp_path / "scratch"
-    layout = read_layout(study, folder)
-    admission = admit_stage(load_contract(folder / "dataset.yaml"), folder, layout, tmp_path, tmp_path / "reduced")
-    normalise_stage(study, folder, layout, scratch, "run", 1, admission)
+    data = DataFolder(folder)
+    layout = read_layout(study, data)
+    admission = admit_stage(data.contract, data, layout, tmp_path, tmp_path / "reduced")
+    normalise_stage(study, data.held_to(admission.digests), layout, scratch, "run", 1)
     write_direction(folder, frame=doses(400).with_columns(pl.col("person") + 1))
     with pytest.raises(DataError, match=r"part-0\.parquet: changed since"):
-        normalise_stage(study, folder, layout, scratch, "run", 1, admission)
+        normalise_stage(study, data.held_to(admission.digests), layout, scratch, "run", 1)

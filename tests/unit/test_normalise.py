@@ -9,6 +9,7 @@ from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.tasks.covariates.encoding import dimension, feature_names, scale
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.normalise import columns, encode, normalise_stage, scaled_outcome
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.rows import segment_folder
@@ -25,8 +26,8 @@ def encoded(given, frame: pl.DataFrame) -> np.ndarray:
 
 def normalised(given, folder, scratch):
     """x, t, u, h of every partition after both stages."""
-    layout = read_layout(given, folder)
-    normalise_stage(given, folder, layout, scratch, "run", 1)
+    layout = read_layout(given, DataFolder(folder))
+    normalise_stage(given, DataFolder(folder), layout, scratch, "run", 1)
     places = [segment_folder(scratch, index) for index in range(len(layout.partitions))]
     return [tuple(load_array(place / f"{name}.npy") for name in "xtuh") for place in places]
 
@@ -249,21 +250,21 @@ CHANGES = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_file_changed_after_admission_is_refused(name, tmp_path):
     folder, given = write(tmp_path / "data", good(24)), study()
-    layout, admission = read_layout(given, folder), admitted(contract(), folder, tmp_path / "admission")
-    normalise_stage(given, folder, layout, tmp_path / "one", "run", 1, admission)
+    layout, admission = read_layout(given, DataFolder(folder)), admitted(contract(), folder, tmp_path / "admission")
+    normalise_stage(given, DataFolder(folder).held_to(admission.digests), layout, tmp_path / "one", "run", 1)
     write(folder, CHANGES[name])
     with pytest.raises(DataError, match=r"part-0\.parquet: changed since") as caught:
-        normalise_stage(given, folder, layout, tmp_path / "two", "run", 1, admission)
+        normalise_stage(given, DataFolder(folder).held_to(admission.digests), layout, tmp_path / "two", "run", 1)
     assert CANARY not in str(caught.value)
     assert caught.value.__context__ is None
 
 
 def test_hashes_are_left_sorted_private_and_keyed_by_the_run(tmp_path):
     folder = write(tmp_path / "data", good(24))
-    given, layout = study(), read_layout(study(), folder)
+    given, layout = study(), read_layout(study(), DataFolder(folder))
     found = []
     for run_id, seed in (("one", None), ("two", None), ("one", None), ("one", 7), ("two", 7)):
-        normalise_stage(given, folder, layout, tmp_path / "scratch", run_id, seed)
+        normalise_stage(given, DataFolder(folder), layout, tmp_path / "scratch", run_id, seed)
         path = segment_folder(tmp_path / "scratch", 0) / "h.npy"
         assert path.stat().st_mode & 0o777 == 0o600
         found.append(load_array(path).copy())

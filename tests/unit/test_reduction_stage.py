@@ -11,6 +11,7 @@ import pytest
 
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.reduction import stages as reduction_stages
 from causalveil.tasks.reduction.reduce import counting_rows, reduce_rows
 from causalveil.tasks.reduction.stages import reduce_stage
@@ -70,7 +71,7 @@ def reduce_folder(
     seen: list[tuple[str, int]] = []
     reduce_stage(
         contract,
-        tmp_path / "data",
+        DataFolder(tmp_path / "data"),
         layout,
         tmp_path / "scratch",
         tmp_path / "target",

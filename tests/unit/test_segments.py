@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.enclave import segments
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.normalise import normalise_stage
 from causalveil.tasks.enclave.partitions import read_layout
@@ -50,10 +51,11 @@ def test_up_to_256_partitions_each_have_their_own_segment_and_more_share():
 def stages(folder, scratch, given=None):
     """What the enclave holds of each unit, whatever segment it is in."""
     given = given or study()
-    found = read_layout(given, folder)
+    found = read_layout(given, DataFolder(folder))
     admission = admitted(contract(), folder, scratch.with_name(f"{scratch.name}-of-admission"))
-    validate_stage(given, folder, found, admission)
-    normalise_stage(given, folder, found, scratch, "run", 1, admission)
+    data = DataFolder(folder).held_to(admission.digests)
+    validate_stage(given, data, found, admission)
+    normalise_stage(given, data, found, scratch, "run", 1)
     enclave = FileEnclave(scratch, segment_count(found, len(given.columns)))
     columns = [enclave.gather(name) for name in "htux"]
     order = np.lexsort((columns[0][:, 1], columns[0][:, 0]))
@@ -109,8 +111,8 @@ def test_a_unit_is_found_twice_in_one_segment_and_in_two(tmp_path, monkeypatch):
 def test_types_that_change_after_validation_are_refused(tmp_path):
     write(tmp_path, good(5), good(5, 5).with_columns(pl.col(UNIT).cast(pl.String)))
     (reading,) = readings(layout(10), 5)
-    shared = segments.Reading(read_layout(study(), tmp_path).partitions, 0, reading.rows, 1)
-    (segment,) = read_segments(tmp_path, shared, {UNIT: study().roles[UNIT]})
+    shared = segments.Reading(read_layout(study(), DataFolder(tmp_path)).partitions, 0, reading.rows, 1)
+    (segment,) = read_segments(DataFolder(tmp_path), shared, {UNIT: study().roles[UNIT]})
     with pytest.raises(DataError, match="another type"):
         segment.frame  # noqa: B018
 
@@ -122,8 +124,10 @@ def test_whole_numbers_of_units_may_have_any_width(tmp_path):
               for number, kind in enumerate(kinds)]  # fmt: skip
     largest = frames[1].with_columns(pl.lit(2**64 - 1, pl.UInt64).alias(UNIT))
     write(tmp_path, good(0).drop(UNIT), frames[0], largest[:1], *frames[2:])
-    partitions = read_layout(study(), tmp_path).partitions
-    (segment,) = read_segments(tmp_path, segments.Reading(partitions, 0, 100, 1), {UNIT: study().roles[UNIT]})
+    partitions = read_layout(study(), DataFolder(tmp_path)).partitions
+    (segment,) = read_segments(
+        DataFolder(tmp_path), segments.Reading(partitions, 0, 100, 1), {UNIT: study().roles[UNIT]}
+    )
     assert segment.frame[UNIT].to_list() == [*range(5), 2**64 - 1, *range(10, 25)]
     hashes = keyed_hash(segment.frame[UNIT], bytes(16))
     assert np.array_equal(hashes[:5], keyed_hash(frames[0][UNIT], bytes(16)))

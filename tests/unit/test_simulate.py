@@ -6,6 +6,7 @@ import pytest
 
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.errors import StudyError
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.normalise import normalise_stage
 from causalveil.tasks.enclave.partitions import read_layout
@@ -24,11 +25,11 @@ def test_what_it_writes_runs_through_the_stages(tmp_path):
     # An estimator whose stages split the units.
     (folder / "study.yaml").write_text((folder / "study.yaml").read_text().replace("name: auto", "name: ipw"))
     given = resolved(folder / "study.yaml")
-    layout = read_layout(given, folder)
+    layout = read_layout(given, DataFolder(folder))
     assert layout.units == 1003
     assert len(layout.partitions) == 3
     scratch = tmp_path / "scratch"
-    normalise_stage(given, folder, layout, scratch, "run")
+    normalise_stage(given, DataFolder(folder), layout, scratch, "run")
     enclave = FileEnclave(scratch, 3)
     split_stage(given, enclave)
     halves = Halves.open(enclave)

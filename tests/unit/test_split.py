@@ -5,6 +5,7 @@ import pytest
 
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.privacy import Level
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.normalise import normalise_stage
 from causalveil.tasks.enclave.partitions import read_layout
@@ -13,8 +14,8 @@ from tests.bad_data import UNIT, good, study, write
 
 
 def prepared(given, folder, scratch, run_id="run"):
-    layout = read_layout(given, folder)
-    normalise_stage(given, folder, layout, scratch, run_id)
+    layout = read_layout(given, DataFolder(folder))
+    normalise_stage(given, DataFolder(folder), layout, scratch, run_id)
     enclave = FileEnclave(scratch, len(layout.partitions))
     split_stage(given, enclave)
     return Halves.open(enclave)

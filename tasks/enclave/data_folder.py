@@ -1,0 +1,162 @@
+"""The folder of a dataset, opened once, from its contract to its last row: the one door to rows.
+
+Contract, manifests and partitions are those of one open folder, so rows are never read under the contract of another
+folder that was put in its place. A folder that is held to an admission gives the rows of admitted bytes alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Self
+
+from causalveil.schemas.admission.manifest import ADMISSION_FILE, Admission, Digests, parse_admission
+from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE, HOW_TO_MOVE, Contract, parse_contract
+from causalveil.schemas.documents import MAX_BYTES, MAX_DOCUMENT_BYTES
+from causalveil.schemas.errors import ContractError, DataError
+from causalveil.schemas.warehouse import MANIFEST_FILE, Manifest, parse_manifest
+from causalveil.tasks.machine.open_folder import OpenFolder
+from causalveil.tasks.machine.open_tables import refuse_table
+
+CONTRACTS = (CONTRACT_FILE, FORMER_FILE)
+NONE = "no contract; the data's owner must put one beside the data before anything runs"
+
+
+class DataFolder(OpenFolder):
+    """The folder of one dataset.
+
+    Attributes:
+        digests: of the files whose rows may be read; None: nobody admitted them yet, or nobody's rows are read.
+    """
+
+    digests: Digests | None = None
+
+    @classmethod
+    def find(cls, path: Path) -> DataFolder | None:
+        """Open the folder if there is one: a study can be planned where no data are.
+
+        Raises:
+            DataError: it cannot be read.
+        """
+        return cls(path) if path.is_dir() else None
+
+    def held_to(self, digests: Digests) -> Self:
+        """Return the same open folder, of which only rows of these very files are read."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, digests=digests)
+        return other
+
+    @cached_property
+    def contract_text(self) -> str:
+        """Return the text of dataset.yaml, read once.
+
+        Raises:
+            ContractError: missing, a link, or not to be read; a policy.yaml in its place is told how to move.
+        """
+        if self.is_link(CONTRACT_FILE):
+            raise ContractError(
+                f"{self.path / CONTRACT_FILE}: is a link; the contract is a file in the folder whose data it speaks of"
+            )
+        problem = None
+        try:
+            content = self.read(CONTRACT_FILE, MAX_BYTES)
+            if content is not None:
+                return content.decode("utf-8")
+            problem = (
+                f"{self.path}: {HOW_TO_MOVE}" if self.holds(FORMER_FILE) else f"{self.path / CONTRACT_FILE}: {NONE}"
+            )
+        except DataError as error:
+            problem = str(error)
+        except UnicodeDecodeError as error:
+            problem = f"{self.path / CONTRACT_FILE}: cannot be read as UTF-8 text ({type(error).__name__})"
+        raise ContractError(problem)
+
+    @cached_property
+    def contract(self) -> Contract:
+        """Return what the owner of the rows in this very folder declares and allows.
+
+        Raises:
+            ContractError: as of the text; or it is wrong.
+        """
+        return parse_contract(self.contract_text, str(self.path / CONTRACT_FILE))
+
+    def find_contract(self) -> Contract | None:
+        """Return the contract; None where there is none, nor one by the former name.
+
+        Raises:
+            ContractError: it is wrong, or there is a policy.yaml alone.
+        """
+        return self.contract if any(self.holds(name) for name in CONTRACTS) else None
+
+    def manifest(self) -> Manifest | None:
+        """Return what an extract left beside the rows; None where none filled the folder.
+
+        Raises:
+            DataError: there is one and it cannot be read.
+        """
+        content = self.read(MANIFEST_FILE, MAX_DOCUMENT_BYTES)
+        return None if content is None else parse_manifest(content, str(self.path / MANIFEST_FILE))
+
+    def admission(self) -> Admission | None:
+        """Return the manifest of admitted rows that lies beside them; None where none does.
+
+        Raises:
+            DataError: there is one and it cannot be read.
+        """
+        content = self.read(ADMISSION_FILE, MAX_DOCUMENT_BYTES)
+        return None if content is None else parse_admission(content, str(self.path / ADMISSION_FILE))
+
+    def parquet_paths(self) -> Iterator[str]:
+        """List the paths of the Parquet files below the folder, with forward slashes.
+
+        Names that begin with a dot or an underscore are skipped, as Spark, Dask and Arrow do.
+
+        Raises:
+            ContractError: a folder above or below has a contract of its own.
+            DataError: an open table (Delta, Iceberg, Hudi), a link to a folder or a Parquet file, or a folder that
+                cannot be listed.
+        """
+        self._refuse_table(".")
+        for way in self.above():
+            self._refuse_table(way)
+            self._refuse_contract(way, "the data folder lies inside the folder of another dataset")
+        for entry in self.walk(skip=_hidden):
+            if "/" in entry.path and entry.name in CONTRACTS:
+                self._refuse_contract(
+                    entry.path.rpartition("/")[0], "another dataset's folder lies inside the data folder"
+                )
+            if entry.is_folder:
+                self._refuse_table(entry.path)
+            is_parquet = entry.name.lower().endswith(".parquet")
+            if entry.is_link and self.is_folder(entry.path):
+                raise DataError(f"{entry.path}: links to folders are not followed; put the folder itself there")
+            if entry.is_link and is_parquet:
+                raise DataError(f"{entry.path}: is a link, and links are not followed; put the file itself there")
+            if is_parquet and not entry.is_folder:
+                yield entry.path
+
+    def _refuse_contract(self, folder: str, problem: str) -> None:
+        """Refuse a contract above or below: each row has one, so folders of datasets do not nest."""
+        for name in CONTRACTS:
+            if self.holds(f"{folder}/{name}"):
+                raise ContractError(
+                    f"{self._place(folder) / name}: {problem}; datasets do not nest, so move one of them out"
+                )
+
+    def _refuse_table(self, folder: str) -> None:
+        """Refuse a table: its log says which of its files count, and a plain list of files does not."""
+        refuse_table(
+            self._place(folder),
+            lambda name: self.is_folder(f"{folder}/{name}"),
+            lambda name: self.names(f"{folder}/{name}"),
+        )
+
+    def _place(self, folder: str) -> Path:
+        """Return the path of a folder above or below, for messages."""
+        up = len(PurePosixPath(folder).parts) if folder.startswith("..") else 0
+        return self.path.parents[up - 1] if 0 < up <= len(self.path.parents) else self.path / folder
+
+
+def _hidden(name: str) -> bool:
+    return name.startswith((".", "_"))

@@ -1,0 +1,354 @@
+"""A folder that is opened once: whatever is listed, read or written in it goes through one descriptor.
+
+A path is a promise that anybody may break who may rename a folder above it. A descriptor is not: it stays with the
+folder that was opened, whatever is put in that folder's place. Below it no link is followed, and a file of more than
+one name (a hard link) is refused: it may be somebody else's file, which its other name changes unseen.
+
+In another process, as on a worker of a cluster, the folder is opened anew by its path, and must be the same one.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import time
+from collections.abc import Callable, Iterator
+from functools import cached_property, lru_cache
+from io import FileIO
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple, Self
+
+from causalveil.schemas.errors import CausalveilError, DataError, StudyError
+
+# A file of so many bytes is read once, into memory: what is digested is what is decoded, byte by byte.
+SMALL_BYTES = 1 << 23
+_CHUNK = 1 << 20
+# Time stamps of files move in steps of at most 10 ms (a kernel's tick), twice that to be certain.
+_TICK_NS = 20_000_000
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A pipe in the place of a file keeps nobody waiting.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class FolderIdentity(NamedTuple):
+    """Which folder it is. Numbers of devices mean something on one machine alone, between two of its starts."""
+
+    machine: str
+    device: int
+    inode: int
+
+    @classmethod
+    def of(cls, handle: int) -> FolderIdentity:
+        """Read the identity of an open folder."""
+        found = os.fstat(handle)
+        return cls(_machine(), found.st_dev, found.st_ino)
+
+    def same_as(self, other: FolderIdentity) -> bool:
+        """Tell whether both are one folder; between machines that share a file system, as far as its own number tells.
+
+        What is read there is held to digests all the same.
+        """
+        return self.inode == other.inode and (self.machine != other.machine or self.device == other.device)
+
+
+@lru_cache(maxsize=1)
+def _machine() -> str:
+    try:
+        return _BOOT.read_text(encoding="ascii").strip()
+    except OSError:
+        return socket.gethostname()
+
+
+class FolderEntry(NamedTuple):
+    """What stands in a folder: its path below the folder that was opened, and what it is."""
+
+    path: str
+    is_folder: bool
+    is_link: bool
+
+    @property
+    def name(self) -> str:
+        """Return the last part of the path."""
+        return PurePosixPath(self.path).name
+
+
+class _Descriptor:
+    """An open descriptor that is closed when nobody refers to it any more."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        close(self.number)
+
+
+class OpenFile:
+    """A regular file of one name, held open.
+
+    Attributes:
+        path: below the folder that was opened, for messages.
+        size: bytes.
+        modified: time of the last change, ns.
+        mode: permissions.
+    """
+
+    def __init__(self, handle: int, path: str) -> None:
+        """Take over a descriptor.
+
+        Raises:
+            DataError: it is no regular file, or has another name elsewhere.
+        """
+        self.path, self._descriptor = path, _Descriptor(handle)
+        found = os.fstat(handle)
+        if (
+            stat.S_ISREG(found.st_mode)
+            and found.st_size > SMALL_BYTES
+            and abs(time.time_ns() - found.st_ctime_ns) < _TICK_NS
+        ):
+            # A change within the same tick would leave the time stamps as they are.
+            time.sleep(_TICK_NS / 1e9)
+            found = os.fstat(handle)
+        self._state = _state(found)
+        self.size, self.modified, self.mode = found.st_size, found.st_mtime_ns, stat.S_IMODE(found.st_mode)
+        if not stat.S_ISREG(found.st_mode):
+            raise DataError(f"{path}: is no regular file; take it out of the data folder")
+        if found.st_nlink > 1:
+            raise DataError(
+                f"{path}: has another name elsewhere (a hard link), by which it could be changed unseen; give the data "
+                "folder a copy of its own: cp FILE COPY && mv COPY FILE"
+            )
+
+    @property
+    def place(self) -> str:
+        """Return a path to this very file, whatever has its name by now; for libraries that open files by path."""
+        return f"/dev/fd/{self._descriptor.number}"
+
+    @cached_property
+    def content(self) -> bytes | None:
+        """Read all bytes of a small file, once; None of a larger one.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        if self.size > SMALL_BYTES:
+            return None
+        return b"".join(bytes(chunk) for chunk in self._read())
+
+    def chunks(self) -> Iterator[bytes | memoryview]:
+        """Read the bytes in order; each piece is gone when the next is asked for.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        if self.content is not None:
+            yield self.content
+        else:
+            yield from self._read()
+
+    def _read(self) -> Iterator[memoryview]:
+        with FileIO(self._descriptor.number, closefd=False) as file:
+            file.seek(0)
+            # A file that grows meanwhile ends nowhere.
+            buffer, left = memoryview(bytearray(min(_CHUNK, self.size + 1))), self.size + 1
+            while left and (read := file.readinto(buffer[:left])):
+                left -= read
+                yield buffer[:read]
+
+    @property
+    def changed(self) -> bool:
+        """Tell whether a larger file was written to, renamed or linked meanwhile; a small one is in memory."""
+        if self.content is not None:
+            return len(self.content) != self.size
+        return _state(os.fstat(self._descriptor.number)) != self._state
+
+    def __enter__(self) -> Self:
+        """Enter a block at whose end the file is closed."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        del self._descriptor
+
+
+def _state(found: os.stat_result) -> tuple[int, ...]:
+    """What changes whenever a file is written to: size, times of change, names."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink
+
+
+class OpenFolder:
+    """A folder that was opened once.
+
+    Attributes:
+        path: where it was, links resolved; for messages, and for opening it in another process.
+        identity: which folder it is.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open it. A link that names the folder is followed, this once.
+
+        Raises:
+            StudyError: there is no such folder.
+            DataError: it cannot be read.
+        """
+        self.path = path.resolve()
+        self._opened: _Descriptor | None = _open(self.path)
+        self.identity = FolderIdentity.of(self._opened.number)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the descriptor, which means nothing in another process."""
+        return {**self.__dict__, "_opened": None}
+
+    def __str__(self) -> str:
+        """Return the path, for messages."""
+        return str(self.path)
+
+    @property
+    def handle(self) -> int:
+        """Return the descriptor; in another process the folder is opened anew.
+
+        Raises:
+            DataError: another folder has the path by now.
+        """
+        if self._opened is None:
+            opened = _open(self.path)
+            if not FolderIdentity.of(opened.number).same_as(self.identity):
+                raise DataError(f"{self.path}: another folder lies there than the run began with; put that one back")
+            self._opened = opened
+        return self._opened.number
+
+    def file(self, path: str) -> OpenFile:
+        """Open a file by its path below the folder; no part of it may be a link.
+
+        Raises:
+            FileNotFoundError: nothing has this path.
+            DataError: it is a link, no regular file, of several names, or cannot be opened.
+        """
+        *folders, name = PurePosixPath(path).parts
+        at, problem = self.handle, None
+        held: list[_Descriptor] = []
+        try:
+            for folder in folders:
+                held.append(_Descriptor(os.open(folder, _FOLDER, dir_fd=at)))
+                at = held[-1].number
+            return OpenFile(os.open(name, _FILE, dir_fd=at), path)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            problem = type(error).__name__
+            if self.is_link(path):
+                problem = "is a link, and links are not followed; put the file itself there"
+            else:
+                problem = f"cannot be opened ({problem}); mend its permissions"
+        raise DataError(f"{path}: {problem}")
+
+    def read(self, name: str, largest: int) -> bytes | None:
+        """Read a document in the folder itself; None where there is none.
+
+        Raises:
+            DataError: it is a link, no regular file, of several names, too large, or cannot be read.
+        """
+        problem = None
+        try:
+            with self.file(name) as file:
+                problem = f"larger than {largest} bytes"
+                if file.size <= largest:
+                    content = b"".join(bytes(chunk) for chunk in file.chunks())
+                    if not file.changed:
+                        return content
+                    problem = "was changed while it was read"
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            problem = f"cannot be read ({type(error).__name__})"
+        raise DataError(f"{self.path / name}: {problem}")
+
+    def walk(self, skip: Callable[[str], bool]) -> Iterator[FolderEntry]:
+        """List everything below the folder but names that ``skip`` says; links are told, and not followed.
+
+        Raises:
+            DataError: a folder cannot be listed.
+        """
+        yield from self._walk(self.handle, "", skip)
+
+    def _walk(self, handle: int, above: str, skip: Callable[[str], bool]) -> Iterator[FolderEntry]:
+        try:
+            with os.scandir(handle) as found:
+                entries = sorted(
+                    (one.name, one.is_dir(follow_symlinks=False), one.is_symlink())
+                    for one in found
+                    if not skip(one.name)
+                )
+        except OSError as error:
+            raise self._unreadable(above, error) from None
+        for name, is_folder, is_link in entries:
+            entry = FolderEntry(f"{above}{name}", is_folder, is_link)
+            yield entry
+            if is_folder:
+                try:
+                    inner = _Descriptor(os.open(name, _FOLDER, dir_fd=handle))
+                except OSError as error:
+                    raise self._unreadable(entry.path, error) from None
+                yield from self._walk(inner.number, f"{entry.path}/", skip)
+
+    def _unreadable(self, path: str, error: OSError) -> DataError:
+        """A folder that cannot be listed would leave its units out in silence."""
+        return DataError(
+            f"{self.path / path}: this folder cannot be read ({type(error).__name__}); mend its permissions"
+        )
+
+    def holds(self, path: str) -> bool:
+        """Tell whether anything, a link to nowhere too, has a path that starts at the folder; ``..`` leads above."""
+        return _stat(path, self.handle, follow=False) is not None
+
+    def names(self, path: str = ".") -> list[str]:
+        """List the names in the folder, or in one that has a path from there.
+
+        Raises:
+            DataError: it cannot be listed.
+        """
+        try:
+            listed = _Descriptor(os.open(path, _FOLDER, dir_fd=self.handle))
+            return sorted(os.listdir(listed.number))
+        except OSError as error:
+            problem = self._unreadable(path, error)
+        raise problem
+
+    def is_folder(self, path: str) -> bool:
+        """Tell whether a folder has the path, or a link that leads to one."""
+        found = _stat(path, self.handle, follow=True)
+        return found is not None and stat.S_ISDIR(found.st_mode)
+
+    def is_link(self, path: str) -> bool:
+        """Tell whether the path, or a folder on it, is a link."""
+        parts = PurePosixPath(path).parts
+        places = ("/".join(parts[:end]) for end in range(1, len(parts) + 1))
+        return any(
+            found is not None and stat.S_ISLNK(found.st_mode) for found in (_stat(one, self.handle) for one in places)
+        )
+
+    def above(self) -> Iterator[str]:
+        """List each folder above, the nearest first, as a path that starts at the folder; wherever it lies by now."""
+        here, way = os.fstat(self.handle), ".."
+        while (there := _stat(way, self.handle)) is not None and not os.path.samestat(here, there):
+            yield way
+            here, way = there, f"../{way}"
+
+
+def _stat(path: str, handle: int, *, follow: bool = False) -> os.stat_result | None:
+    try:
+        return os.stat(path, dir_fd=handle, follow_symlinks=follow)
+    except OSError:
+        return None
+
+
+def _open(path: Path) -> _Descriptor:
+    failure: CausalveilError
+    try:
+        return _Descriptor(os.open(path, _FOLDER))
+    except (FileNotFoundError, NotADirectoryError):
+        failure = StudyError(f"{path}: no such data folder, and so no contract; check 'data.path' of the study")
+    except OSError as error:
+        failure = DataError(f"{path}: this folder cannot be read ({type(error).__name__}); mend its permissions")
+    raise failure
