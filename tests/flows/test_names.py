@@ -18,6 +18,7 @@ from causalveil.flows.sequence.check import check
 from causalveil.flows.sequence.start import begin, survey
 from causalveil.schemas.admission.manifest import NotAdmitted
 from causalveil.schemas.contract import DataClass
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.start.roles import Wishes
 from tests.studies import CONTRACT, STUDY, merge, people, write_study
 
@@ -98,7 +99,7 @@ def test_what_is_wrong_is_told_of_the_right_column(tmp_path: Path) -> None:
     )
     path = study_in(tmp_path, {name: word for name, word in names.items() if name != "day"}, {}, frame)
     with pytest.raises(NotAdmitted) as caught:
-        admit_folder(path.parent, DirectEngine())
+        admit_folder(DataFolder(path.parent), DirectEngine())
     found = {one.column: one.rows for one in caught.value.findings}
     assert found == {names["age"]: 1, names["group"]: 1}
 

@@ -178,5 +178,7 @@ def test_rows_without_a_day_count_only_where_there_are_no_others(tmp_path: Path)
         path = write_study(tmp_path / keep, frame=frame, contract={"rows": {"keep": keep, "order": "day"}})
         admission = admit_folder(DataFolder(path.parent), DirectEngine())
         assert admission.units == 3
-        reduced = pl.read_parquet(rows_folder(path.parent, admission) / "*.parquet", hive_partitioning=False)
+        reduced = pl.read_parquet(
+            rows_folder(DataFolder(path.parent), admission).path / "*.parquet", hive_partitioning=False
+        )
         assert reduced.sort("person")["score"].to_list() == [2.0, 3.0, 4.0]

@@ -8,6 +8,7 @@ import pytest
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.warehouse import ParquetFiles
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import list_partitions
 from causalveil.tasks.warehouse.read_files import paths_of
 from causalveil.tasks.warehouse.sample import sample_of
@@ -21,7 +22,7 @@ MARKS = {
     "Iceberg, Hadoop's": "metadata/version-hint.text",
 }
 DOORS = {
-    "run": lambda folder: list_partitions(folder, None),
+    "run": lambda folder: list_partitions(DataFolder(folder), None),
     "extract": lambda folder: paths_of(ParquetFiles(kind="parquet", path=str(folder)), Path()),
     "init": lambda folder: sample_of(str(folder)),
 }

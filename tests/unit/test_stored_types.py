@@ -25,6 +25,7 @@ from causalveil.schemas.admission.cohort import contract_roles
 from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.normalise import normalise_stage
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout, read_rows
@@ -108,9 +109,10 @@ def enclave(folder: Path, scratch: Path, **changes: Any) -> tuple[Admission, lis
     """The admission of a folder, and what a run's enclave holds of it."""
     given = study(**changes)
     admission = admitted(contract(**changes), folder, scratch.with_name("admission"))
-    found = read_layout(given, folder)
-    validate_stage(given, folder, found, admission)
-    normalise_stage(given, folder, found, scratch, "run", 1, admission)
+    data = DataFolder(folder).held_to(admission.digests)
+    found = read_layout(given, data)
+    validate_stage(given, data, found, admission)
+    normalise_stage(given, data, found, scratch, "run", 1)
     held = FileEnclave(scratch, segment_count(found, len(given.columns)))
     return admission, [held.gather(name) for name in "htux"]
 
@@ -183,9 +185,9 @@ def test_codes_are_known_in_any_type(case: str, tmp_path: Path) -> None:
     put(tmp_path / "data" / "a.parquet", good(24), TREATMENT, lambda _: values)
     contracted = owner(codes)
     assert admitted(contracted, tmp_path / "data", tmp_path / "scratch").units == 24
-    (partition,) = list_partitions(tmp_path / "data", None).partitions
+    (partition,) = list_partitions(DataFolder(tmp_path / "data"), None).partitions
     roles = {TREATMENT: contract_roles(contracted)[TREATMENT]}
-    (frame,) = read_rows(tmp_path / "data", partition, roles, 100)
+    (frame,) = read_rows(DataFolder(tmp_path / "data"), partition, roles, 100)
     read = {code if isinstance(code, str) else int(code) for code in codes}
     assert frame[TREATMENT].to_list()[:2] == sorted(read)
 
@@ -296,8 +298,8 @@ def test_a_file_without_rows_says_nothing_of_its_columns(
 def test_types_are_those_in_which_rows_come(tmp_path: Path) -> None:
     for (column, name), store in KINDS.items():
         put(tmp_path / "a.parquet", good(4), column, store)
-        (partition,) = list_partitions(tmp_path, None).partitions
-        assert column_types(tmp_path, partition)[column] != pl.Unknown, (column, name)
+        (partition,) = list_partitions(DataFolder(tmp_path), None).partitions
+        assert column_types(DataFolder(tmp_path), partition)[column] != pl.Unknown, (column, name)
 
 
 def write_documents(folder: Path, covariates: list[str] | None = None) -> None:
