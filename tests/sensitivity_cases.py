@@ -1,0 +1,218 @@
+"""Every estimator with every kind of column, level, budget, basis, number of subgroups and arms: cases of the search.
+
+A new estimator needs cases here, and so does a new option that makes a release of its own: tests name what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from causalveil.schemas.estimators.matching import MatchingStudy
+from causalveil.schemas.studies import parse_study
+from tests.aipw_help import make_aipw, make_difference
+from tests.balancing_help import make_balancing
+from tests.direction_help import OPTIONS, make_direction, option_name
+from tests.ipw_help import make_study
+from tests.protocol_help import make_protocol
+from tests.regression_help import make_regression
+from tests.sensitivity_search import Case
+from tests.studies import RESOLVED, merge
+
+Covariates = dict[str, dict[str, Any]]
+_WIDE = {"lower": 0, "upper": 80}
+# One kind of column each. Numbers whose range is not from one whole number to the next have eighth powers somewhere.
+KINDS: dict[str, Covariates] = {
+    "flag": {"a": {"lower": 0, "upper": 1, "codes": {"control": "no", "treated": "yes"}}},
+    "missing flag": {"a": {"lower": 0, "upper": 1, "codes": {"control": 0, "treated": 1}, "nulls": "indicator"}},
+    "unit number": {"a": {"lower": 0, "upper": 1}},
+    "missing unit number": {"a": {"lower": 0, "upper": 1, "nulls": "indicator"}},
+    "number": {"a": _WIDE},
+    "missing number": {"a": {**_WIDE, "nulls": "indicator"}},
+    "log": {"a": {"lower": 1, "upper": 1000, "scale": "log"}},
+    "2 levels": {"a": {"levels": ["a", "b"]}},
+    "2 missing levels": {"a": {"levels": ["a", "b"], "nulls": "indicator"}},
+    "3 levels": {"a": {"levels": ["a", "b", "c"]}},
+    "5 levels": {"a": {"levels": [1, 2, 3, 4, 5]}},
+    "other levels": {"a": {"levels": ["a", "b"], "others": "other"}},
+    "other missing levels": {"a": {"levels": ["a", "b", "c"], "others": "other", "nulls": "indicator"}},
+}
+_ONE_EACH = ("flag", "unit number", "number", "missing number", "2 levels", "3 levels", "log")
+MIXED: Covariates = {f"x{place}": KINDS[kind]["a"] for place, kind in enumerate(_ONE_EACH)}
+MANY: Covariates = {f"x{place:02d}": _WIDE for place in range(12)}
+SETS = {**KINDS, "mixed": MIXED, "many": MANY}
+
+
+def _only(study: dict[str, Any], covariates: Covariates) -> dict[str, Any]:
+    return {**study, "covariates": covariates}
+
+
+def _matching(covariates: Covariates, **settings: Any) -> MatchingStudy:
+    privacy = {key: settings.pop(key) for key in ("epsilon", "delta", "level", "estimand") if key in settings}
+    estimand = privacy.pop("estimand", "ATE")
+    base = _only({key: value for key, value in RESOLVED.items() if key not in ("covariates", "estimator")}, covariates)
+    study = parse_study(
+        merge(base, {"estimator": {"name": "matching", **settings}, "privacy": privacy, "estimand": estimand})
+    )
+    assert isinstance(study, MatchingStudy)
+    return study
+
+
+def _regressions() -> Iterator[Case]:
+    def of(said: str, covariates: Covariates = MIXED, epsilon: str = "50", **more: Any) -> Case:
+        study = make_regression(0, covariates=covariates, epsilon=epsilon, **more)
+        return Case(f"regression, {said}", study, 100, 200)
+
+    for name, covariates in SETS.items():
+        yield of(name, covariates)
+        yield of(f"{name}, without delta", covariates, delta="0")
+    for basis in ("linear", "squares", "pairs", "cubes"):
+        for epsilon in ("1", "1000"):
+            yield of(f"{basis}, epsilon {epsilon}", basis=basis, epsilon=epsilon)
+    yield of("a trial", trial=True)
+    yield of("an event", outcome={"name": "score", "lower": 0, "upper": 1, "codes": {"control": 0, "treated": 1}})
+    for delta in ("1e-6", "0"):
+        yield Case(f"regression, of few, delta {delta}", make_regression(2, delta=delta), 20, 5)
+
+
+def _protocols() -> Iterator[Case]:
+    def of(said: str, covariates: Covariates, outcomes: int, groups: int, arms: int, **more: Any) -> Case:
+        study = make_protocol(0, outcomes, groups, arms, covariates=covariates, **{"epsilon": "50", **more})
+        said = f"protocol, {said}: {outcomes} outcomes, {groups} groups, {arms} arms"
+        return Case(said, study, 40 * groups * arms, 40)
+
+    for name, covariates in SETS.items():
+        yield of(name, covariates, 1, 2, 2)
+    for groups in (1, 2, 3):
+        for arms in (2, 3):
+            yield of("mixed", MIXED, 3, groups, arms)
+            yield of("linear", MANY, 2, groups, arms, basis="linear", epsilon="1000")
+            yield of("a trial by means", MIXED, 3, groups, arms, name="difference_in_means", trial=True)
+    yield Case("protocol, of few", make_protocol(2), 20, 10)
+
+
+def _label_protocols() -> Iterator[Case]:
+    for groups in (1, 2, 3):
+        for arms in (2, 3):
+            for delta in ("0", "1e-6"):
+                study = make_protocol(1, 2, groups, arms, name="balancing", delta=delta, epsilon="100")
+                yield Case(f"label protocol, balancing: {groups} groups, {arms} arms, delta {delta}", study, 24)
+        study = make_protocol(1, 3, groups, 2, name="matching", ratio=1, epsilon="100")
+        yield Case(f"label protocol, matching: {groups} groups", study, 24)
+
+
+def _aipw() -> Iterator[Case]:
+    for name, covariates in SETS.items():
+        yield Case(f"aipw, {name}", make_aipw(0, covariates=covariates, epsilon="50"), 60, 50)
+    for folds in (2, 3):
+        for delta in ("1e-6", "0"):
+            study = make_aipw(0, covariates=MIXED, folds=folds, delta=delta, epsilon="50")
+            yield Case(f"aipw, {folds} folds, delta {delta}", study, 60, 50)
+            known = make_aipw(2, folds=folds, delta=delta, propensity={"known": 0.3}, epsilon="50")
+            yield Case(f"aipw, known odds, {folds} folds, delta {delta}", known, 60, 50)
+    shares = {"propensity": "0.4", "outcome_model": "0.3", "effect": "0.3"}
+    for delta in ("1e-6", "0"):
+        for penalty in (0.1, 10.0):
+            study = make_aipw(2, epsilon="1000", delta=delta, propensity={"penalty": penalty}, budget_shares=shares)
+            yield Case(f"aipw, fitted odds, delta {delta}, penalty {penalty}", study, 12)
+        yield Case(f"aipw, share, delta {delta}", make_aipw(2, delta=delta, budget_shares=shares), 20, 10)
+    yield Case("aipw, of few", make_aipw(2), 20, 10)
+
+
+def _ipw() -> Iterator[Case]:
+    for name in ("mixed", "missing number", "other missing levels"):
+        for level in ("sample", "training_units", "label"):
+            study = make_study(epsilon="1000", level=level)
+            # Covariates of the small study are replaced and not merged.
+            study = type(study).model_validate({**study.model_dump(mode="json"), "covariates": SETS[name]})
+            yield Case(f"ipw, {name}, {level}", study, 12)
+    for weighting in ("hajek", "horvitz_thompson"):
+        for level in ("sample", "training_units", "label"):
+            for delta in ("1e-6", "0"):
+                study = make_study(epsilon="1000", delta=delta, level=level, weighting=weighting, clip=[0.05, 0.8])
+                yield Case(f"ipw, {weighting}, {level}, delta {delta}", study, 12)
+    for penalty in (0.001, 10.0):
+        yield Case(f"ipw, penalty {penalty}", make_study(epsilon="1e6", penalty=penalty), 12)
+    for level in ("sample", "training_units"):
+        study = make_study(epsilon="0.9", level=level, weighting="horvitz_thompson", variant="paper")
+        yield Case(f"ipw, paper, {level}", study, 12)
+
+
+def _matchings() -> Iterator[Case]:
+    for estimand in ("ATE", "ATT", "ATC"):
+        for level, delta in (("label", "0"), ("sample", "0"), ("sample", "1e-6")):
+            study = _matching(MIXED, epsilon="100", delta=delta, level=level, ratio=2, estimand=estimand)
+            yield Case(f"matching, {estimand}, {level}, delta {delta}", study, 16)
+    for level in ("label", "sample"):
+        for ratio, cap in ((1, 2), (3, "adaptive")):
+            study = _matching(MIXED, epsilon="100", delta="0", level=level, variant="paper", ratio=ratio, cap=cap)
+            yield Case(f"matching, paper, {level}, {ratio} neighbours", study, 16)
+    study = _matching(MIXED, epsilon="100", delta="0", level="label", caliper=0.8, unadjusted={"outcome": 0})
+    yield Case("matching within a caliper", study, 16)
+
+
+def _simple() -> Iterator[Case]:
+    for delta in ("1e-6", "0"):
+        yield Case(f"difference in means, delta {delta}", make_difference(epsilon="1", delta=delta), 20)
+        yield Case(f"difference at label level, delta {delta}", make_difference(level="label", delta=delta), 12)
+        for allowance in (0, 1):
+            study = make_balancing(0, covariates=MIXED, delta=delta, allowance=allowance)
+            yield Case(f"balancing, delta {delta}, allowance {allowance}", study, 16)
+
+
+def _directions() -> Iterator[Case]:
+    for option in OPTIONS:
+        for penalty in (0.01, 1.0):
+            study = make_direction(penalty=penalty, epsilon="10", **option)
+            yield Case(f"direction, {option_name(option)}, penalty {penalty}", study, 24)
+    for protect in (["test"], ["train", "test"]):
+        for score in ("spearman", "kendall", "hsic"):
+            study = make_direction(scores=[score], protect=protect, delta="0", epsilon="10")
+            yield Case(f"direction, {score}, {'+'.join(protect)}", study, 24)
+
+
+# What the gate has time for: every line that makes a release, every line that declares a sensitivity.
+SHORT = (
+    "regression, missing number",
+    "regression, 3 levels",
+    "regression, flag, without delta",
+    "regression, linear, epsilon 1",
+    "regression, of few, delta 0",
+    "protocol, number: 1 outcomes, 2 groups, 2 arms",
+    "protocol, other missing levels: 1 outcomes, 2 groups, 2 arms",
+    "protocol, linear: 2 outcomes, 2 groups, 3 arms",
+    "protocol, a trial by means: 3 outcomes, 3 groups, 3 arms",
+    "protocol, of few",
+    "label protocol, balancing: 2 groups, 2 arms, delta 1e-6",
+    "label protocol, balancing: 1 groups, 3 arms, delta 0",
+    "label protocol, matching: 1 groups",
+    "aipw, 2 levels",
+    "aipw, known odds, 3 folds, delta 1e-6",
+    "aipw, 2 folds, delta 0",
+    "aipw, fitted odds, delta 1e-6, penalty 10.0",
+    "aipw, share, delta 0",
+    "ipw, mixed, label",
+    "ipw, hajek, sample, delta 1e-6",
+    "ipw, horvitz_thompson, training_units, delta 0",
+    "ipw, horvitz_thompson, label, delta 1e-6",
+    "ipw, penalty 10.0",
+    "ipw, paper, sample",
+    "matching, ATE, label, delta 0",
+    "matching, ATT, sample, delta 1e-6",
+    "matching, paper, sample, 1 neighbours",
+    "difference in means, delta 1e-6",
+    "difference at label level, delta 0",
+    "balancing, delta 1e-6, allowance 0",
+    "balancing, delta 0, allowance 1",
+    "direction, test-scores-ours, penalty 1.0",
+    "direction, train-scores-ours, penalty 0.01",
+    "direction, train+test-difference-ours, penalty 1.0",
+    "direction, test-scores-paper, penalty 1.0",
+    "direction, train-scores-paper, penalty 1.0",
+)
+
+
+def cases() -> dict[str, Case]:
+    """All of them by name."""
+    parts = (_regressions, _protocols, _label_protocols, _aipw, _ipw, _matchings, _simple, _directions)
+    return {case.name: case for part in parts for case in part()}
