@@ -19,7 +19,7 @@ HEADER = "# Written by deploy/lock.py; do not edit.\n"
 
 def main() -> None:
     """Resolve afresh and write both files."""
-    command = "uv export --quiet --no-emit-project --all-groups --no-annotate --no-header --format requirements.txt"
+    command = "uv export --quiet --no-emit-workspace --all-groups --no-annotate --no-header --format requirements.txt"
     lock = subprocess.run(command.split(), cwd=ROOT, check=True, capture_output=True, text=True).stdout
     if "://" in lock:
         raise SystemExit("the export names a host; refusing to write it")

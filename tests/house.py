@@ -8,8 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-FLOORS = {"schemas": {"schemas"}, "tasks": {"schemas", "tasks"}, "flows": {"schemas", "tasks", "flows"}}
+PRODUCT = ("schemas", "tasks", "flows")
+FLOORS = {"schemas": {"schemas"}, "tasks": {"schemas", "tasks"}, "flows": set(PRODUCT), "replication": set(PRODUCT)}
 PACKAGE = "causalveil"
+# A distribution beside the product, of which the product knows nothing.
+BESIDE = "causalveil_replication"
 # What makes or replaces a file.
 WRITERS = {"write_text", "write_bytes", "O_CREAT", "mkstemp", "NamedTemporaryFile", "touch"}
 # What opens a file of rows.
@@ -77,26 +80,29 @@ def _imports(node: ast.AST) -> Iterator[str]:
 
 
 class House:
-    """All modules of a tree with folders ``flows``, ``tasks`` and ``schemas``."""
+    """All modules of a tree with folders ``flows``, ``tasks`` and ``schemas``, and the replications beside them."""
 
     def __init__(self, root: Path) -> None:
         """Read every module below ``root``."""
         self.modules: dict[str, Module] = {}
         for floor in FLOORS:
-            for path in sorted((root / floor).rglob("*.py")):
+            inside = "replication/src" if floor == "replication" else floor
+            for path in sorted((root / inside).rglob("*.py")):
                 where = path.relative_to(root).as_posix()
-                parts = (PACKAGE, *path.relative_to(root).with_suffix("").parts)
+                parts = path.relative_to(root).with_suffix("").parts
+                parts = parts[2:] if floor == "replication" else (PACKAGE, *parts)
                 name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
                 self.modules[where] = Module(where, name, ast.parse(path.read_text()))
         self._by_name = {module.name: module for module in self.modules.values()}
 
     def climbing(self) -> list[str]:
-        """Imports of a higher floor."""
+        """Imports of a higher floor, and of what stands beside the product."""
         return [
             f"{where} imports {name}"
             for where, module in self.modules.items()
             for name in module.imports
-            if name.startswith(f"{PACKAGE}.") and name.split(".")[1] not in FLOORS[where.split("/")[0]]
+            if (name.startswith(f"{PACKAGE}.") and name.split(".")[1] not in FLOORS[where.split("/")[0]])
+            or (name.split(".")[0] == BESIDE and where.split("/")[0] != "replication")
         ]
 
     def rooms(self) -> dict[str, int]:

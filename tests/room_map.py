@@ -11,7 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "CONTRIBUTING.md"
-FLOORS = ("flows", "tasks", "schemas")
+FLOORS = ("flows", "tasks", "schemas", "replication/src")
 ROW = re.compile(r"^\| `([\w/]+)/` \|.*\n", re.MULTILINE)
 
 

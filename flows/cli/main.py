@@ -43,7 +43,6 @@ from causalveil.flows.cli.start.ranges import ranges
 from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_sigterm
 from causalveil.flows.engine import settings
 from causalveil.flows.engine.guard import place
-from causalveil.flows.papers.commands import replicate_app
 from causalveil.schemas.errors import CausalveilError
 
 # New objects after which Python looks for garbage.
@@ -55,7 +54,6 @@ app = typer.Typer(
 )
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(owner_app, name="owner")
-app.add_typer(replicate_app, name="replicate")
 app.add_typer(bundle_app, name="bundle")
 app.command()(init)
 app.command()(check)
@@ -269,15 +267,20 @@ def clean(
         show.line(f"Removed {removed} scratch folder(s) and {rows} folder(s) of reduced rows.")
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command; turn every error into one line on standard error and its exit code."""
+def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None:
+    """Run the command; turn every error into one line on standard error and its exit code.
+
+    Args:
+        arguments: words of the command line; those of the process if there are none.
+        program: the commands; another distribution hands in its own.
+    """
     words = sys.argv[1:] if arguments is None else arguments
     # Imports make objects that stay; to look for garbage among them every 700 takes a tenth of a small study's time.
     gc.set_threshold(GARBAGE_AFTER)
     logging.getLogger("causalveil").setLevel(logging.INFO)
     unwind_on_sigterm()
     code = _exit_code(
-        lambda: _in_plain_words(get_command(app))(words, standalone_mode=False), wants_json="--json" in words
+        lambda: _in_plain_words(get_command(program))(words, standalone_mode=False), wants_json="--json" in words
     )
     if arguments is None and "duckdb" not in sys.modules:
         # The process ends here: Python would look through all that modules hold for garbage, a fifth of a run. DuckDB's

@@ -152,7 +152,7 @@ def draw(study: Study, sizes: Sizes, stand_in: StandIn, place: Path, people: Pub
     Raises:
         StudyError: no interval, or a file cannot be written.
     """
-    from causalveil.flows.papers.figures import figure, series, write_table
+    from causalveil.tasks.report.plots import figure, series, write_table
 
     half_width(study, sizes, stand_in, people)
     units, path = sizes.units, place if place.suffix == ".svg" else place / CURVE_FILE

@@ -2,8 +2,9 @@
 
 Run: python -m tests.benchmarks.bench_accuracy [RUNS]          (level sample)
      python -m tests.benchmarks.bench_accuracy [RUNS] label    (covariates and treatments public, delta 0)
+Needs the replications: `uv run --package causalveil-replication` comes before it.
 
-Every run draws new people and new, seeded noise (``flows/accuracy``); delta is 1e-6. A coverage of .95 over 100 runs
+Every run draws new people and new, seeded noise (``replication/``); delta is 1e-6. A coverage of .95 over 100 runs
 has a standard error of .02.
 """
 
@@ -11,8 +12,8 @@ from __future__ import annotations
 
 import sys
 
-from causalveil.flows.accuracy.cells import ESTIMATORS, AccuracyCell, least_squares_error, run_cell
-from causalveil.flows.accuracy.populations import POPULATIONS
+from causalveil_replication.accuracy.cells import ESTIMATORS, AccuracyCell, least_squares_error, run_cell
+from causalveil_replication.accuracy.populations import POPULATIONS
 
 CELLS = (
     ("toeplitz18", 10_000, "1"),

@@ -1,6 +1,7 @@
 """Coarse covariates that confound three at a time: balancing with cells, without, and the competitors, label level.
 
 Run: python -m tests.benchmarks.bench_cells [RUNS] [POPULATION ...]
+Needs the replications: `uv run --package causalveil-replication` comes before it.
 
 Every run draws new people and new, seeded noise. Prints root mean square error and bias in outcome units, coverage and
 mean half-width of the 95 % interval, and what `plan` expects of it over the mean one. Competitors have no interval and
@@ -17,16 +18,16 @@ from unittest import mock
 import numpy as np
 import polars as pl
 
-from causalveil.flows.accuracy.cells import run_cell
-from causalveil.flows.accuracy.populations import KnownPopulation
-from causalveil.flows.papers.competitors.competitor import Fitted, Instance
-from causalveil.flows.papers.competitors.split import label_weighting, public_weights
-from causalveil.flows.papers.competitors.strata import exact_weights
-from causalveil.flows.papers.yuan2026.data import PublishedData, rows_of
-from causalveil.flows.papers.yuan2026.errors import penalty
 from causalveil.tasks.balancing import cells
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil_replication.accuracy.cells import run_cell
+from causalveil_replication.accuracy.populations import KnownPopulation
+from causalveil_replication.competitors.competitor import Fitted, Instance
+from causalveil_replication.competitors.split import label_weighting, public_weights
+from causalveil_replication.competitors.strata import exact_weights
+from causalveil_replication.yuan2026.data import PublishedData, rows_of
+from causalveil_replication.yuan2026.errors import penalty
 
 Drawn = tuple[FloatArray, FloatArray, FloatArray]
 CASES = (

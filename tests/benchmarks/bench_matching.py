@@ -4,6 +4,8 @@
     uv run python tests/benchmarks/bench_matching.py --stages --data FOLDER
     uv run python tests/benchmarks/bench_matching.py --study 1000000
 
+Needs the replications: `uv run --package causalveil-replication python` in place of `uv run python`.
+
 PYTHON is the interpreter of a throw-away environment with `pip install causallib psmpy`: neither is a dependency.
 Every measurement is a process of its own; compilation is not counted. Prints one JSON document.
 """
@@ -28,7 +30,7 @@ import bare_matching
 import numpy as np
 from bench_study import medians, whole
 
-from causalveil.flows.papers.yuan2026.data import PublishedData
+from causalveil_replication.yuan2026.data import PublishedData
 
 HERE = Path(__file__).parent
 # Sizes that each rival can finish; psmpy holds a matrix of all distances and walks it in Python.
@@ -84,7 +86,7 @@ def matchers(units: Sequence[int], rivals: str | None, repeat: int) -> list[dict
 
 def stages(folders: tuple[Path, ...], repeat: int) -> list[dict[str, Any]]:
     """Stage times of whole runs (direct engine) on the paper's data sets, and memory above an idle interpreter."""
-    from causalveil.flows.papers.yuan2026.data import NAMES, load
+    from causalveil_replication.yuan2026.data import NAMES, load
 
     results = []
     for name in NAMES:
@@ -98,10 +100,10 @@ def stages(folders: tuple[Path, ...], repeat: int) -> list[dict[str, Any]]:
 
 def in_memory(document: dict[str, Any], data: PublishedData, repeat: int) -> float:
     """Processor seconds of the method alone on rows in memory, fit to interval: what the paper's Table IV times."""
-    from causalveil.flows.papers.yuan2026.data import rows_of
     from causalveil.flows.sequence.rehearse import rehearse_effect
     from causalveil.schemas.estimators.matching import MatchingStudy
     from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+    from causalveil_replication.yuan2026.data import rows_of
 
     study = MatchingStudy.model_validate(document)
     rows = rows_of(study, data.frame, bytes(16))
@@ -119,8 +121,8 @@ def staged(name: str, level: str, repeat: int, folders: tuple[Path, ...]) -> dic
     import yaml
 
     from causalveil.flows.api import run_study
-    from causalveil.flows.papers.yuan2026.data import load
-    from causalveil.flows.papers.yuan2026.errors import penalty
+    from causalveil_replication.yuan2026.data import load
+    from causalveil_replication.yuan2026.errors import penalty
 
     os.environ["CAUSALVEIL_HOME"] = tempfile.mkdtemp()
     data = load(name, folders)

@@ -1,6 +1,7 @@
 """How often intervals hold the truth on tables that nobody chose, as a Markdown table; the worst are named below it.
 
 Run: python -m tests.benchmarks.bench_tables [ESTIMATOR] [LEVEL] [FIRST] [LAST] [RUNS]     (regression sample 0 400 10)
+Needs the replications: `uv run --package causalveil-replication` comes before it.
 
 Every run draws new people and new, seeded noise. Of 10 intervals that each hold the truth with .95 fewer than 9 do in
 .086 of tables, fewer than 7 in .001.
@@ -14,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing import Pool
 
-from causalveil.flows.accuracy.cells import ESTIMATORS, AccuracyCell, run_cell
 from causalveil.tasks.machine.distribute import one_thread
+from causalveil_replication.accuracy.cells import ESTIMATORS, AccuracyCell, run_cell
 from tests.benchmarks.random_tables import FOLLOWS, table
 
 # Where outcomes alone are private more people than this take no part: balancing, matching and ipw cost most there.

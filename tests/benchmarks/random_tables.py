@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import expit
 from scipy.stats import norm
 
-from causalveil.flows.accuracy.populations import KnownPopulation
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil_replication.accuracy.populations import KnownPopulation
 
 SEED = 20261124
 # Of so many people indices are standardised, ranges declared and the effect known.

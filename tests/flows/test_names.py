@@ -137,7 +137,7 @@ def test_ranges_of_such_names_are_found(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 # Names that this program gives itself.
-OWN = ("flows/papers", "flows/accuracy", "flows/planning")
+OWN = ("flows/planning",)
 
 
 def test_no_name_of_a_person_reaches_polars_as_a_pattern() -> None:

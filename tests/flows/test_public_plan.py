@@ -8,10 +8,6 @@ from typing import Any
 import polars as pl
 import pytest
 
-from causalveil.flows.accuracy.cells import run_cell
-from causalveil.flows.accuracy.later import LATER
-from causalveil.flows.accuracy.methods import METHODS
-from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.flows.api import plan as plan_of
 from causalveil.flows.planning.curves import target
 from causalveil.flows.planning.expected import people_of
@@ -22,6 +18,10 @@ from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.public_columns import public_rows
 from causalveil.tasks.inference.people import assumed
+from causalveil_replication.accuracy.cells import run_cell
+from causalveil_replication.accuracy.later import LATER
+from causalveil_replication.accuracy.methods import METHODS
+from causalveil_replication.accuracy.populations import POPULATIONS
 from tests.studies import people, resolved, write_study
 
 LABEL: dict[str, Any] = {"privacy": {"level": "label", "delta": 0}}

@@ -29,8 +29,9 @@ def test_wheel_runs_a_study_beside_foreign_packages(wheel: Installed, release: P
     assert wheel.run("-c", from_python, release).stdout == "a\n"
 
 
-def test_wheel_holds_what_the_tree_holds(wheel: Installed) -> None:
-    """Every file of the three floors, once: modules, templates, migrations, schemas."""
+def test_wheel_holds_what_the_tree_holds(wheel: Installed, built: dict[str, Path]) -> None:
+    """Every file of the three floors, once: modules, templates, migrations, schemas; none of the replications."""
+    assert [name for name in zipfile.ZipFile(built["wheel"]).namelist() if "replication" in name] == []
     for floor in ("flows", "tasks", "schemas"):
         inside = {path.relative_to(wheel.package / floor).as_posix() for path in files(wheel.package / floor)}
         assert inside == {path.relative_to(ROOT / floor).as_posix() for path in files(ROOT / floor)}, floor

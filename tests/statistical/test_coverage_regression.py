@@ -1,6 +1,6 @@
 """Regression in simulation: intervals cover what they say, on populations whose effect is known.
 
-Runs are seeded (``flows/accuracy``). A gate of 95 % in ``runs`` runs is the level at which a true coverage of .95 would
+Runs are seeded (``replication/``). A gate of 95 % in ``runs`` runs is the level at which a true coverage of .95 would
 fail once in 2,000 times, by the binomial law.
 """
 
@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from causalveil.flows.accuracy.cells import least_squares_error, run_cell
-from causalveil.flows.accuracy.later import LATER
-from causalveil.flows.accuracy.populations import POPULATIONS, KnownPopulation
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil_replication.accuracy.cells import least_squares_error, run_cell
+from causalveil_replication.accuracy.later import LATER
+from causalveil_replication.accuracy.populations import POPULATIONS, KnownPopulation
 
 FALSE_ALARM = 1 / 2_000
 

@@ -1,6 +1,6 @@
 """Few treated whose outcomes lie near one end of the declared range, as costs do: no narrow interval around its middle.
 
-Runs are seeded (``flows/accuracy``); 40 of them fall below 32 hits once in 2,000 times if each has .95.
+Runs are seeded (``replication/``); 40 of them fall below 32 hits once in 2,000 times if each has .95.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from causalveil.flows.accuracy.cells import run_cell
-from causalveil.flows.accuracy.populations import KnownPopulation
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil_replication.accuracy.cells import run_cell
+from causalveil_replication.accuracy.populations import KnownPopulation
 
 RUNS, LEAST_HITS = 40, 32
 EFFECT, RANGE = 0.5, (0, 20)

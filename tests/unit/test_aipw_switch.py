@@ -9,9 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.accuracy.cells import rows_of
-from causalveil.flows.accuracy.later import LATER
-from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
@@ -27,6 +24,9 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil_replication.accuracy.cells import rows_of
+from causalveil_replication.accuracy.later import LATER
+from causalveil_replication.accuracy.populations import POPULATIONS
 from tests.aipw_help import analysed, confounded, in_folds, in_memory, make_aipw
 
 UNITS = [round(100 * 10 ** (step / 2)) for step in range(11)]

@@ -27,15 +27,19 @@ MOST_MODULES = 15
 # Who may touch randomness outside tasks/privacy, and for what other than noise on a release.
 RANDOM = {
     "flows/sequence/study.py": {"secrets"},  # run ids
-    "flows/accuracy/populations.py": {"np.random"},  # synthetic data
-    "flows/accuracy/later.py": {"np.random"},  # synthetic data
-    "flows/accuracy/public_data.py": {"np.random"},  # orders of public tables, and outcomes simulated on them
-    "flows/papers/lee2019/data.py": {"np.random"},  # synthetic data, and subsamples of published ones
-    "flows/papers/schroeder2025/data.py": {"np.random"},  # synthetic data
-    "flows/papers/competitors/aim.py": {"np.random"},  # the same
-    "flows/papers/competitors/graphical.py": {"np.random"},  # the same
-    "flows/papers/competitors/privsyn.py": {"np.random"},  # synthetic units from noisy tables
-    "flows/papers/yuan2026/data.py": {"np.random"},  # the simulated data set of a paper
+    "replication/src/causalveil_replication/accuracy/populations.py": {"np.random"},  # synthetic data
+    "replication/src/causalveil_replication/accuracy/later.py": {"np.random"},  # synthetic data
+    "replication/src/causalveil_replication/accuracy/public_data.py": {
+        "np.random"
+    },  # orders of public tables, and outcomes simulated on them
+    "replication/src/causalveil_replication/lee2019/data.py": {
+        "np.random"
+    },  # synthetic data, and subsamples of published ones
+    "replication/src/causalveil_replication/schroeder2025/data.py": {"np.random"},  # synthetic data
+    "replication/src/causalveil_replication/competitors/aim.py": {"np.random"},  # the same
+    "replication/src/causalveil_replication/competitors/graphical.py": {"np.random"},  # the same
+    "replication/src/causalveil_replication/competitors/privsyn.py": {"np.random"},  # synthetic units from noisy tables
+    "replication/src/causalveil_replication/yuan2026/data.py": {"np.random"},  # the simulated data set of a paper
     "tasks/inference/people.py": {"np.random"},  # the people that plans speak of
     "tasks/simulate.py": {"np.random"},  # synthetic data
 }
@@ -66,8 +70,7 @@ ROWS = (
     "tasks/admission/",
     "tasks/warehouse/",
     "tasks/simulate.py",
-    "flows/papers/",
-    "flows/accuracy/",
+    "replication/",
 )
 
 
@@ -120,6 +123,16 @@ def test_files_are_written_in_one_way() -> None:
 
 PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
     "a schema imports a flow": ("schemas/plan.py", "import causalveil.flows.api", test_imports_go_down_only),
+    "the product imports a replication": (
+        "flows/planning/curves.py",
+        "def late() -> None:\n    from causalveil_replication.figures import picture",
+        test_imports_go_down_only,
+    ),
+    "a replication draws by itself": (
+        "replication/src/causalveil_replication/lee2019/runs.py",
+        "NOISE = np.random.default_rng()",
+        test_randomness_has_one_room,
+    ),
     "a task imports a flow": (
         "tasks/ipw/weights.py",
         "def late() -> None:\n    from causalveil.flows import api",
@@ -155,7 +168,7 @@ PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
 def test_a_planted_violation_is_caught(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The rules bite: each is broken in a copy of the tree, and its test must fail there."""
     where, code, rule = PLANTED[case]
-    for floor in ("flows", "tasks", "schemas"):
+    for floor in ("flows", "tasks", "schemas", "replication"):
         shutil.copytree(ROOT / floor, tmp_path / floor, ignore=shutil.ignore_patterns("__pycache__"))
     if where.endswith("*"):
         for number in range(MOST_MODULES + 1):

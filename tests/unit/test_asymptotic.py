@@ -265,8 +265,8 @@ def test_no_delta_or_one_unit_has_no_such_noise(cost: tuple[Decimal, Decimal], u
 
 COLD = """
 import numpy as np
-from causalveil.flows.papers.schroeder2025.data import DATASET_2, draw, rows_of
-from causalveil.flows.papers.schroeder2025 import runs as interval_runs
+from causalveil_replication.schroeder2025.data import DATASET_2, draw, rows_of
+from causalveil_replication.schroeder2025 import runs as interval_runs
 study = interval_runs.study_of(DATASET_2.document(), interval_runs.KERNEL, 1000, "0.5", "1e-5")
 rows = rows_of(study, draw(DATASET_2, 1000, 3))
 print(len({interval_runs.analyse(study, rows, 9)[0].interval.upper for _ in range(2)}))

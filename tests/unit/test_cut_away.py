@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.accuracy.cells import rows_of
-from causalveil.flows.accuracy.populations import KnownPopulation
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
@@ -19,6 +17,8 @@ from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.confounding import COVERS_IMBALANCE
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil_replication.accuracy.cells import rows_of
+from causalveil_replication.accuracy.populations import KnownPopulation
 from tests.regression_help import make_regression
 
 UNITS, TRUTH = 2_000, 1.0

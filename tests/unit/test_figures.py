@@ -8,18 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from causalveil.flows.papers.figures import (
-    COLOURS,
-    DASHES,
-    MARKERS,
-    figure,
-    legend,
-    markdown_table,
-    picture,
-    series,
-    write_table,
-)
 from causalveil.schemas.errors import StudyError
+from causalveil.tasks.report.plots import COLOURS, DASHES, MARKERS, figure, legend, series, write_table
 
 ROWS = [{"data": "a|b", "n": 3, "error": 0.123456}, {"data": "c", "n": 4, "error": float("nan")}]
 
@@ -42,12 +32,6 @@ def test_csv_reads_back(tmp_path: Path) -> None:
     assert float(back[0]["error"]) == 0.123456
 
 
-def test_markdown_table() -> None:
-    table = markdown_table(ROWS, {"error": ".2f"}).splitlines()
-    assert table == ["| data | n | error |", "| --- | ---: | ---: |", "| a\\|b | 3 | 0.12 |", "| c | 4 | - |"]
-    assert "0.123 |" in markdown_table(ROWS)
-
-
 def test_figure_is_the_same_every_time_and_carries_its_text(tmp_path: Path) -> None:
     first = draw(tmp_path / "one.svg")
     assert first == draw(tmp_path / "two.svg")
@@ -59,10 +43,6 @@ def test_figure_is_the_same_every_time_and_carries_its_text(tmp_path: Path) -> N
 
 def test_series_differ_in_more_than_colour() -> None:
     assert len(set(COLOURS)) == len(set(MARKERS)) == len({str(dash) for dash in DASHES}) == 7
-
-
-def test_picture_has_a_text_and_a_caption() -> None:
-    assert picture("error.svg", "alt", "caption") == "![alt](error.svg)\n\n*caption*"
 
 
 def test_what_cannot_be_written_is_one_line(tmp_path: Path) -> None:

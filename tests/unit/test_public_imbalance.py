@@ -7,11 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.accuracy.cells import rows_of
-from causalveil.flows.accuracy.later import LATER
-from causalveil.flows.accuracy.measure import study_of
-from causalveil.flows.accuracy.methods import Method
-from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.study import EffectStudy
@@ -26,6 +21,11 @@ from causalveil.tasks.inference.variance_allowance import allowance, laplace_all
 from causalveil.tasks.matching import weights
 from causalveil.tasks.matching.scores import exact_scores
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil_replication.accuracy.cells import rows_of
+from causalveil_replication.accuracy.later import LATER
+from causalveil_replication.accuracy.measure import study_of
+from causalveil_replication.accuracy.methods import Method
+from causalveil_replication.accuracy.populations import POPULATIONS
 
 KNOWN = POPULATIONS | LATER
 TRIAL: dict[str, Any] = {"unadjusted": {"outcome": 0}}

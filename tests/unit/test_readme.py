@@ -55,7 +55,7 @@ def test_the_readme_is_a_first_screen() -> None:
 def test_commands_of_the_pages_exist(capfd: pytest.CaptureFixture[str]) -> None:
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), ROOT / "deploy/README.md"]
     # Only code is typed: what a backtick or a line of a block begins with.
-    command = re.compile(r"(?m)(?:`|^ *|uv run )causalveil ((?:ledger|bundle|owner|replicate) [a-z]+|[a-z]+)\b")
+    command = re.compile(r"(?m)(?:`|^ *|uv run )causalveil ((?:ledger|bundle|owner) [a-z]+|[a-z]+)\b")
     words = {found for page in pages for found in command.findall(page.read_text())}
     assert {"run", "plan", "simulate", "report", "extract", "pool", "audit", "bundle key", "ledger show"} <= words
     for word in sorted(words):

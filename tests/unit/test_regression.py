@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from causalveil.flows.accuracy.cells import rows_of
-from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.flows.planning.regression import warned
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import StandIn
@@ -49,6 +47,8 @@ from causalveil.tasks.regression.recipe import MOMENTS, SCALES
 from causalveil.tasks.regression.scales import Scales, arm_mean, scale_sums, scales_from
 from causalveil.tasks.regression.scores import score_sums, scores
 from causalveil.tasks.regression.stand_in import expected_scales
+from causalveil_replication.accuracy.cells import rows_of
+from causalveil_replication.accuracy.populations import POPULATIONS
 from tests.aipw_help import in_memory
 from tests.regression_help import analysed, even_scales, in_rows, make_regression
 

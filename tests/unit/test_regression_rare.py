@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.accuracy.cells import rows_of
-from causalveil.flows.accuracy.populations import KnownPopulation
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
@@ -24,6 +22,8 @@ from causalveil.tasks.regression.lines.hidden import Hidden
 from causalveil.tasks.regression.moments import moment_sums, moments_from
 from causalveil.tasks.regression.rare import FARTHEST, MOST, most_have, rare_places, rarer_shares
 from causalveil.tasks.regression.scales import scale_sums, scales_from
+from causalveil_replication.accuracy.cells import rows_of
+from causalveil_replication.accuracy.populations import KnownPopulation
 from tests.aipw_help import in_memory
 from tests.regression_help import analysed
 

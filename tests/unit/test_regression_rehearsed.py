@@ -7,8 +7,6 @@ import re
 import numpy as np
 import pytest
 
-from causalveil.flows.accuracy.cells import run_cell
-from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.flows.planning.regression import expected
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
@@ -18,6 +16,8 @@ from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.people import assumed, people
 from causalveil.tasks.regression.decide import recipe
 from causalveil.tasks.regression.rehearsed import ends, rehearsed
+from causalveil_replication.accuracy.cells import run_cell
+from causalveil_replication.accuracy.populations import POPULATIONS
 from tests.regression_help import make_regression
 
 

@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.accuracy.cells import rows_of
-from causalveil.flows.accuracy.populations import KnownPopulation
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.inference.assemble import EffectFindings
@@ -21,6 +19,8 @@ from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.regression.lines.fits import MOST_LEFT_BY_ROUND, Fits
 from causalveil.tasks.regression.lines.fitted import FittedMoments
 from causalveil.tasks.regression.lines.joint import JointMoments
+from causalveil_replication.accuracy.cells import rows_of
+from causalveil_replication.accuracy.populations import KnownPopulation
 
 
 def found(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from causalveil.flows.accuracy.cells import run_cell
-from causalveil.flows.accuracy.later import LATER
-from causalveil.flows.accuracy.measure import study_of
-from causalveil.flows.accuracy.methods import METHODS
-from causalveil.flows.accuracy.populations import POPULATIONS
 from causalveil.flows.estimators.rehearsed import SLOW
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil_replication.accuracy.cells import run_cell
+from causalveil_replication.accuracy.later import LATER
+from causalveil_replication.accuracy.measure import study_of
+from causalveil_replication.accuracy.methods import METHODS
+from causalveil_replication.accuracy.populations import POPULATIONS
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests import room_map
 from tests.house import House
 
 ROOT = Path(__file__).parents[2]
-FLOORS = ("flows", "tasks", "schemas")
+FLOORS = ("flows", "tasks", "schemas", "replication/src")
 # History may name what is gone.
 HISTORY = {"CHANGELOG.md"}
 # Named before they were written.
@@ -21,7 +21,7 @@ TRACKED = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, tex
 FILES = TRACKED or [p.relative_to(ROOT).as_posix() for p in ROOT.rglob("*") if ".venv" not in p.parts]
 NAMES = {Path(file).name for file in FILES}
 
-PATH = re.compile(r"(?<![\w/.*-])((?:flows|tasks|schemas|docs|tests|data|deploy|src)/[\w./*-]*[\w*/])")
+PATH = re.compile(r"(?<![\w/.*-])((?:flows|tasks|schemas|docs|tests|data|deploy|replication|src)/[\w./*-]*[\w*/])")
 MODULE = re.compile(r"(?<![\w./])(?:causalveil\.)?((?:flows|tasks|schemas)(?:\.[A-Za-z_]\w*)+)")
 SOURCE = re.compile(r"(?<![\w*/.-])([\w-]+\.py)\b")
 LINK = re.compile(r"\]\(([^)#\s]+)")

@@ -1,1 +1,0 @@
-"""Replications: a paper's data, runs, tables and page in one room each."""
