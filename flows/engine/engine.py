@@ -1,32 +1,59 @@
 """The one small place that binds stages to an engine. The order of stages is not decided here.
 
-Both engines call the same functions in the same process. A stage that ends in an error of ours passes it on; any
-other exception is replaced, since a library's message may quote the data and Prefect stores what it is told.
+Both engines make the same calls in the same process. A call that ends in an error of ours passes it on; any other
+exception is replaced, since a library's message may quote the data and Prefect stores what it is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from causalveil.flows.engine.guard import P, R, guarded, stage_name
+from causalveil.flows.engine.guard import guarded_as
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.privacy import Charge
 from causalveil.tasks.machine.distribute import distributing_by
 
 if TYPE_CHECKING:
     from causalveil.schemas.release import Release
 
+R = TypeVar("R")
 Watcher = Callable[[str], None]
 
 
-class Engine(Protocol):
-    """Runs one stage after the other; shows a public table."""
+@dataclass(frozen=True)
+class Task(Generic[R]):
+    """One piece of work of a flow, as an engine is handed it.
 
-    def __call__(self, stage: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run ``stage`` and return what it returns."""
+    Attributes:
+        name: of the work, which a terminal is shown.
+        call: does it. Its arguments are inside: no engine sees them.
+        part: which fold, block or question it is for, where there are several.
+        charges: what it declares of the flow's budget.
+        reads: titles of the tasks whose results it reads.
+    """
+
+    name: str
+    call: Callable[[], R]
+    part: str = ""
+    charges: tuple[Charge, ...] = ()
+    reads: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """Name and part, which together are found once in a flow."""
+        return f"{self.name}, {self.part}" if self.part else self.name
+
+
+class Engine(Protocol):
+    """Runs one task after the other; shows a public table."""
+
+    def __call__(self, task: Task[R]) -> R:
+        """Run ``task`` and return what its call returns."""
         ...
 
     def publish(self, key: str, rows: list[dict[str, Any]], description: str) -> None:
@@ -34,7 +61,7 @@ class Engine(Protocol):
         ...
 
     def announce(self, run: Reservation) -> None:
-        """Say whose budget the stages that follow spend."""
+        """Say whose budget the tasks that follow spend."""
         ...
 
     def deliver(self, release: Release, write: Callable[[], Path]) -> Path:
@@ -50,13 +77,13 @@ class DirectEngine:
     """Plain calls, no Prefect: for notebooks and tests."""
 
     def __init__(self, watch: Watcher = lambda _: None) -> None:
-        """``watch`` is told the name of each stage as it starts."""
+        """``watch`` is told the name of each task as it starts."""
         self._watch = watch
 
-    def __call__(self, stage: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run ``stage`` in this process."""
-        self._watch(stage_name(stage))
-        return guarded(stage, *args, **kwargs)
+    def __call__(self, task: Task[R]) -> R:
+        """Run ``task`` in this process."""
+        self._watch(task.name)
+        return guarded_as(task.name, task.call)
 
     def publish(self, key: str, rows: list[dict[str, Any]], description: str) -> None:
         """Nowhere to show it: the ledger and the release hold the same rows."""

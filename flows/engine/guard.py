@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from causalveil.schemas.errors import CausalveilError
 
@@ -14,13 +15,17 @@ R = TypeVar("R")
 PACKAGE = Path(__file__).parents[2]
 
 
-def stage_name(stage: Callable[..., Any]) -> str:
-    """``propensity_stage`` is shown as ``propensity``."""
-    return stage.__name__.removesuffix("_stage")
+def guarded(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function that is no stage; let typed errors pass and withhold the text of all others.
+
+    Raises:
+        CausalveilError: see :func:`guarded_as`.
+    """
+    return guarded_as(function.__name__.removesuffix("_stage"), partial(function, *args, **kwargs))
 
 
-def guarded(stage: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call ``stage``; let typed errors pass and withhold the text of all others.
+def guarded_as(name: str, call: Callable[[], R]) -> R:
+    """Call a stage of that name; let typed errors pass and withhold the text of all others.
 
     Raises:
         CausalveilError: the stage's own, or one that names the stage, the exception's type and the place in our
@@ -28,12 +33,12 @@ def guarded(stage: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """
     failure: CausalveilError
     try:
-        return stage(*args, **kwargs)
+        return call()
     except CausalveilError as problem:
         failure = problem.with_traceback(None)
     except Exception as problem:
         failure = CausalveilError(
-            f"stage '{stage_name(stage)}' failed with {type(problem).__name__} {place(problem)}; "
+            f"stage '{name}' failed with {type(problem).__name__} {place(problem)}; "
             "its message is withheld because it may quote data"
         )
     # Raised outside the except clause, so that no context with data in it hangs on the error.

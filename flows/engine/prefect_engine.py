@@ -1,4 +1,4 @@
-"""Prefect's engine: each stage is one task run of the flow run that is going on."""
+"""Prefect's engine: each task is one task run of the flow run that is going on."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from causalveil.flows.engine.engine import Watcher
-from causalveil.flows.engine.guard import P, R, guarded, stage_name
+from causalveil.flows.engine.engine import Task, Watcher
+from causalveil.flows.engine.guard import guarded, guarded_as
 from causalveil.flows.engine.shown import (
     answer_markdown,
     asset_facts,
@@ -18,7 +19,6 @@ from causalveil.flows.engine.shown import (
     data_asset,
     declared_tags,
     release_asset,
-    stage_line,
     tags_of,
 )
 from causalveil.schemas.amounts import amount_text
@@ -26,6 +26,7 @@ from causalveil.schemas.execution import Execution
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.release import Release
 
+R = TypeVar("R")
 _LOG = logging.getLogger("causalveil.flow")
 
 # Who is told of each stage as it starts; a flow has no parameter for what is not to be stored. It stands here and not
@@ -33,54 +34,59 @@ _LOG = logging.getLogger("causalveil.flow")
 WATCHER: ContextVar[Watcher] = ContextVar("watcher", default=lambda _: None)
 
 
+@dataclass(frozen=True)
+class _Ended:
+    """What a task run returns to Prefect, which knows by it what a later one waits for: a name, no result."""
+
+    title: str
+
+
 class PrefectEngine:
-    """Each stage is one Prefect task run of the flow run that is going on."""
+    """Each task is one Prefect task run of the flow run that is going on."""
 
     def __init__(self) -> None:
-        """Whom to tell of each stage as it starts, ``WATCHER`` says."""
+        """Whom to tell of each task as it starts, ``WATCHER`` says."""
         _hand_on_lines()
         self._watch = WATCHER.get()
         self._run: Reservation | None = None
-        self._drawn = 0
+        # What task runs of this flow run returned, by their tasks' titles: an edge of Prefect's graph begins there.
+        self._ended: dict[str, _Ended] = {}
 
-    def __call__(self, stage: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run ``stage`` as a task.
+    def __call__(self, task: Task[R]) -> R:
+        """Run ``task`` as a task run.
 
-        The task has no parameters: nothing is hashed, traversed or stored. Retries belong to the flow, whose run
-        id is stable; the ledger hands out stored values on the second try.
+        It has no parameters and returns its title: nothing is hashed, traversed or stored. Retries belong to the flow,
+        whose run id is stable; the ledger hands out stored values on the second try.
         """
-        from prefect import task
+        from prefect import task as prefect_task
         from prefect.cache_policies import NO_CACHE
 
-        self._watch(stage_name(stage))
+        self._watch(task.name)
+        found: list[R] = []
 
-        name = stage_name(stage)
-        charges = () if self._run is None else tuple(one for one in self._run.charges if one.stage == name)
+        def call() -> _Ended:
+            found.append(guarded_as(task.name, task.call))
+            return _Ended(task.title)
 
-        def call() -> R:
-            result = guarded(stage, *args, **kwargs)
-            if self._run is not None:
-                self._drawn += len(charges)
-                _LOG.info(stage_line(name, charges, self._drawn, self._run))
-            return result
-
-        options = task(
-            name=name,
-            task_run_name=name,
-            tags=[] if self._run is None else [*tags_of(self._run), *declared_tags(charges)],
+        options = prefect_task(
+            name=task.name,
+            task_run_name=task.title,
+            tags=[] if self._run is None else [*tags_of(self._run), *declared_tags(task.charges)],
             cache_policy=NO_CACHE,
             persist_result=False,
             log_prints=False,
             retries=0,
         )
-        return options(call)()
+        upstream = [self._ended[title] for title in task.reads if title in self._ended]
+        self._ended[task.title] = options(call)(wait_for=upstream)
+        return found[0]
 
     def announce(self, run: Reservation) -> None:
         """Tag the flow run by study, dataset and run, and from now on each task run by what its stage declares."""
         from prefect import runtime
         from prefect.client.orchestration import get_client
 
-        self._run, self._drawn = run, 0
+        self._run = run
         flow_run = runtime.flow_run.id
         if flow_run is not None:
             with get_client(sync_client=True) as client:

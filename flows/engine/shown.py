@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from causalveil.schemas.amounts import amount_text
@@ -21,20 +21,29 @@ def declared_tags(charges: Iterable[Charge]) -> list[str]:
     return [f"declares {charge.name}: {_pair(charge)}" for charge in charges]
 
 
-def stage_line(stage: str, own: tuple[Charge, ...], drawn: int, run: Reservation) -> str:
+def stage_line(stage: str, own: Sequence[Charge], drawn: Sequence[Charge], committed: int, run: Reservation) -> str:
     """What a stage declared and spent of the flow's budget, and how far the run is.
 
     Args:
-        stage: its name.
+        stage: its title.
         own: the charges that it declared; all are committed, since the stage has ended.
-        drawn: how many charges of the run are committed now.
+        drawn: those of them that it drew; an earlier try of the run had committed the others.
+        committed: how many charges of the run are committed and have come to its stages so far.
         run: the reservation.
     """
-    spent = "; ".join(f"{charge.name} {_pair(charge)}" for charge in own) or "nothing"
-    return (
-        f"stage {stage}: declared and spent {spent}; {drawn} of {len(run.charges)} charges of the flow's budget "
-        f"{_pair(run.cost)} are committed"
-    )
+    kept = [charge for charge in own if charge not in drawn]
+    said = [] if kept and not drawn else [f"declared and spent {_named(drawn) or 'nothing'}"]
+    said += [f"already committed by an earlier try {_named(kept)}"] if kept else []
+    return f"stage {stage}: {'; '.join(said)}; {committed_line(committed, run)}"
+
+
+def committed_line(committed: int, run: Reservation) -> str:
+    """How much of what a run declared is committed; of a completed flow its last line, as the ledger says it."""
+    return f"{committed} of {len(run.charges)} charges of the flow's budget {_pair(run.cost)} are committed"
+
+
+def _named(charges: Sequence[Charge]) -> str:
+    return ", ".join(f"{charge.name} {_pair(charge)}" for charge in charges)
 
 
 def answer_markdown(release: Release, path: Path) -> str:

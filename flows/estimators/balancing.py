@@ -10,39 +10,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.engine.engine import Engine
+from causalveil.flows.estimators.estimator import Estimator, Stages
 from causalveil.flows.estimators.foreseen import foreseen, most_read, rows_balanced
 from causalveil.flows.estimators.rehearsed import SLOW, rehearsed, weighed_once
+from causalveil.flows.estimators.shared import ENTRY, NORMALISE
+from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.planning import balancing as planning
-from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge
 from causalveil.tasks.balancing import stages, weights
 from causalveil.tasks.balancing.weights import Balance
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.public_people import PublicPeople
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.weighted import perturb as weighted
 
-
-def declare(study: BalancingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """Every charge of the study, from public facts alone: the same whatever its size."""
-    del sizes
-    return stages.declare(study)
-
-
-def estimate(run: Run[BalancingStudy], stage: Engine) -> EffectFindings:
-    """The order of the stages."""
-    enter(run, stage)
-    return _answer(run, stage, _weigh(run, stage))
-
-
-def _weigh(run: Run[BalancingStudy], stage: Engine) -> Balance:
-    return stage(weights.weigh_stage, run.study, run.enclave)
-
-
-def _answer(run: Run[BalancingStudy], stage: Engine, found: Balance) -> EffectFindings:
-    statistics = stage(stages.perturb_stage, run.study, run.enclave, found, run.budget)
-    return stage(stages.interval_stage, run.study, found, statistics)
+WEIGH = Stage[BalancingStudy, Balance](
+    "weigh", lambda step: weights.weigh_stage(step.study, step.enclave), reads=(NORMALISE,)
+)
+PERTURB = Stage[BalancingStudy, FloatArray](
+    "perturb",
+    lambda step: stages.perturb_stage(step.study, step.enclave, step[WEIGH], step.budget),
+    charges=lambda study, _: [(stages.SLOT, weighted.mechanism(study.privacy.cost))],
+    reads=(WEIGH,),
+)
+INTERVAL = Stage[BalancingStudy, EffectFindings](
+    "interval", lambda step: stages.interval_stage(step.study, step[WEIGH], step[PERTURB]), reads=(WEIGH, PERTURB)
+)
+STAGES: Stages = (*ENTRY, WEIGH, PERTURB, INTERVAL)
 
 
 def expected(
@@ -58,7 +53,7 @@ def expected(
         people: whom the run has, where their covariates and treatments are public.
     """
     randomised = study.estimator.allowance == 0
-    again = weighed_once(_weigh, _answer)
+    again = weighed_once(STAGES, PERTURB)
     if people is not None:
         own = foreseen(again, study, sizes, stand_in, people, rows_balanced(study), randomised)
         return planning.expected(study, sizes, stand_in, effect, own)
@@ -80,3 +75,6 @@ def formula(study: BalancingStudy, sizes: Sizes, stand_in: StandIn) -> float | N
     """Expected half-width without a rehearsal; None where the stand-in population cannot be analysed."""
     found: float | None = planning.expected(study, sizes, stand_in, None).get("half_width")
     return found
+
+
+BALANCING = Estimator(BalancingStudy, STAGES, expected, formula, warned, reads)

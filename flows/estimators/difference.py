@@ -4,30 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.engine.engine import Engine
+from causalveil.flows.estimators.estimator import Estimator, Stages
+from causalveil.flows.estimators.shared import ENTRY, EVERYBODY, NORMALISE
+from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.planning.sentences import UNADJUSTED, say_effect, say_interval
-from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge, Level
-from causalveil.tasks.enclave import folds
+from causalveil.schemas.privacy import Level
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.trial import difference, public_arms
+from causalveil.tasks.weighted import perturb as weighted
+
+PUBLIC_ARMS = Stage[DifferenceStudy, EffectFindings](
+    "public_arms",
+    lambda step: public_arms.public_arms_stage(step.study, step.enclave, step.budget),
+    charges=lambda study, _: [(difference.SLOT, weighted.mechanism(study.privacy.cost))],
+    reads=(NORMALISE,),
+)
+DIFFERENCE = Stage[DifferenceStudy, EffectFindings](
+    "difference",
+    lambda step: difference.difference_stage(*step.given, step.budget),
+    charges=lambda study, sizes: [(difference.SLOT, difference.mechanism(study, sizes))],
+    reads=(EVERYBODY,),
+)
 
 
-def declare(study: DifferenceStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """Every charge of the study, from public facts alone."""
-    return public_arms.declare(study) if study.privacy.level is Level.label else difference.declare(study, sizes)
-
-
-def estimate(run: Run[DifferenceStudy], stage: Engine) -> EffectFindings:
-    """The order of the stages. Everybody is one fold."""
-    study, enclave = run.study, run.enclave
-    enter(run, stage)
-    if study.privacy.level is Level.label:
-        return stage(public_arms.public_arms_stage, study, enclave, run.budget)
-    stage(folds.folds_stage, enclave, 1)
-    return stage(difference.difference_stage, study, run.sizes, enclave, run.budget)
+def _stages(study: DifferenceStudy) -> Stages:
+    return (*ENTRY, PUBLIC_ARMS) if study.privacy.level is Level.label else (*ENTRY, EVERYBODY, DIFFERENCE)
 
 
 def expected(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
@@ -58,3 +61,6 @@ def expected(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn, effect: fl
     if effect is not None:
         say_effect(effect, numbers, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+DIFFERENCE_IN_MEANS = Estimator(DifferenceStudy, _stages, expected)

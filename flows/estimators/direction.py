@@ -11,31 +11,31 @@
 
 from __future__ import annotations
 
-from causalveil.flows.engine.engine import Engine
+from dataclasses import replace
+
+from causalveil.flows.estimators import shared
+from causalveil.flows.estimators.estimator import Estimator
+from causalveil.flows.estimators.shared import VALIDATE, normalised_by
+from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.planning.direction import expected
-from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.direction import DirectionStudy
-from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Charge
 from causalveil.tasks.direction import draws, pairs, stages
 from causalveil.tasks.direction.answers import DirectionFindings
-from causalveil.tasks.enclave import split
 
-__all__ = ["declare", "estimate", "expected"]
+NORMALISE = normalised_by(lambda: pairs.normalise_stage)
+HALVES = replace(shared.HALVES, reads=(NORMALISE,))
+REGRESS = Stage[DirectionStudy, None](
+    "regress",
+    lambda step: stages.regress_stage(*step.given, step.budget),
+    charges=lambda study, sizes: [(fit.slot, fit.mechanism) for fit in draws.fits(study, sizes)],
+    reads=(HALVES,),
+)
+SCORE = Stage[DirectionStudy, None]("score", lambda step: stages.score_stage(*step.given), reads=(HALVES, REGRESS))
+ANSWER = Stage[DirectionStudy, DirectionFindings](
+    "answer",
+    lambda step: stages.answer_stage(*step.given, step.budget),
+    charges=lambda study, sizes: [(draw.slot, draw.mechanism) for draw in draws.draws(study, sizes)],
+    reads=(SCORE,),
+)
 
-
-def declare(study: DirectionStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """Every charge of the study, from public facts alone."""
-    weights = (fit.mechanism.charge(fit.slot) for fit in draws.fits(study, sizes))
-    answers = (draw.mechanism.charge(draw.slot) for draw in draws.draws(study, sizes))
-    return (*weights, *answers)
-
-
-def estimate(run: Run[DirectionStudy], stage: Engine) -> DirectionFindings:
-    """The order of the stages."""
-    study, sizes, enclave = run.study, run.sizes, run.enclave
-    enter(run, stage, pairs.normalise_stage)
-    stage(split.split_stage, study, enclave)
-    stage(stages.regress_stage, study, sizes, enclave, run.budget)
-    stage(stages.score_stage, study, sizes, enclave)
-    return stage(stages.answer_stage, study, sizes, enclave, run.budget)
+DIRECTION = Estimator(DirectionStudy, (VALIDATE, NORMALISE, HALVES, REGRESS, SCORE, ANSWER), expected)

@@ -22,7 +22,6 @@ from causalveil.tasks.balancing.features import features_of, learn_features
 from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import Foreseen, stand_in_outcomes
 from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
@@ -35,7 +34,7 @@ CHUNK, WORK, NUMBERS = 8_192, 5 * 10**8, 6_000_000
 
 
 def foreseen(
-    estimate: Callable[[Run[Any], DirectEngine], EffectFindings],
+    estimate: Callable[[Run[Any], DirectEngine], Any],
     study: EffectStudy,
     sizes: Sizes,
     stand_in: StandIn,

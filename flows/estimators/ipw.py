@@ -15,58 +15,66 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.engine.engine import Engine
+from causalveil.flows.estimators.estimator import Estimator, Stages
 from causalveil.flows.estimators.foreseen import foreseen, most_read, rows_weighed
 from causalveil.flows.estimators.rehearsed import most_public, rehearsed, weighed_once
+from causalveil.flows.estimators.shared import ENTRY, HALVES
+from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.planning import ipw as planning
-from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge, Level
+from causalveil.schemas.privacy import Level
 from causalveil.tasks.balancing.weights import Balance
-from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.ipw import interval, perturb, public_scores, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
+from causalveil.tasks.weighted import perturb as weighted
+
+PROPENSITY = Stage[IpwStudy, FloatArray](
+    "propensity",
+    lambda step: logistic.propensity_stage(*step.given, step.budget),
+    charges=lambda study, sizes: [(logistic.SLOT, logistic.model(study, sizes).mechanism())],
+    reads=(HALVES,),
+)
+WEIGH = Stage[IpwStudy, weights.Largest](
+    "weigh", lambda step: weights.weigh_stage(*step.given, step[PROPENSITY]), reads=(HALVES, PROPENSITY)
+)
+PERTURB = Stage[IpwStudy, FloatArray](
+    "perturb",
+    lambda step: perturb.perturb_stage(*step.given, step.budget),
+    charges=lambda study, sizes: [(perturb.slot(study), perturb.mechanism(study, sizes))],
+    reads=(WEIGH,),
+)
+INTERVAL = Stage[IpwStudy, EffectFindings](
+    "interval",
+    lambda step: interval.interval_stage(step.study, step.sizes, step[PROPENSITY], step[PERTURB], step[WEIGH]),
+    reads=(PROPENSITY, WEIGH, PERTURB),
+)
+# Where scores are public, so are weights: one draw is left, of the sums of outcomes.
+PUBLIC_WEIGHTS = Stage[IpwStudy, Balance](
+    "public_weights",
+    lambda step: public_scores.public_weights_stage(step.study, step.enclave, step[PROPENSITY]),
+    reads=(HALVES, PROPENSITY),
+)
+PUBLIC_SUMS = Stage[IpwStudy, FloatArray](
+    "public_sums",
+    lambda step: public_scores.public_sums_stage(step.study, step.enclave, step[PUBLIC_WEIGHTS], step.budget),
+    charges=lambda study, _: [(perturb.LABEL_SLOT, weighted.mechanism(study.privacy.cost))],
+    reads=(PUBLIC_WEIGHTS,),
+)
+PUBLIC_INTERVAL = Stage[IpwStudy, EffectFindings](
+    "public_interval",
+    lambda step: public_scores.public_interval_stage(step.study, step[PUBLIC_WEIGHTS], step[PUBLIC_SUMS]),
+    reads=(PUBLIC_WEIGHTS, PUBLIC_SUMS),
+)
 
 
-def declare(study: IpwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """Every charge of the study, from public facts alone."""
+def _stages(study: IpwStudy) -> Stages:
     if public_scores.has_public_scores(study):
-        return public_scores.declare(study)
-    steps = (
-        (logistic.SLOT, logistic.model(study, sizes).mechanism()),
-        (perturb.slot(study), perturb.mechanism(study, sizes)),
-    )
-    return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
-
-
-def estimate(run: Run[IpwStudy], stage: Engine) -> EffectFindings:
-    """The order of the stages."""
-    study, sizes, enclave = run.study, run.sizes, run.enclave
-    if public_scores.has_public_scores(study):
-        return _answer(run, stage, _weigh(run, stage))
-    coefficients = _coefficients(run, stage)
-    largest = stage(weights.weigh_stage, study, sizes, enclave, coefficients)
-    statistics = stage(perturb.perturb_stage, study, sizes, enclave, run.budget)
-    return stage(interval.interval_stage, study, sizes, coefficients, statistics, largest)
-
-
-def _coefficients(run: Run[IpwStudy], stage: Engine) -> FloatArray:
-    enter(run, stage)
-    stage(split.split_stage, run.study, run.enclave)
-    return stage(logistic.propensity_stage, run.study, run.sizes, run.enclave, run.budget)
-
-
-def _weigh(run: Run[IpwStudy], stage: Engine) -> Balance:
-    return stage(public_scores.public_weights_stage, run.study, run.enclave, _coefficients(run, stage))
-
-
-def _answer(run: Run[IpwStudy], stage: Engine, found: Balance) -> EffectFindings:
-    statistics = stage(public_scores.public_sums_stage, run.study, run.enclave, found, run.budget)
-    return stage(public_scores.public_interval_stage, run.study, found, statistics)
+        return (*ENTRY, HALVES, PROPENSITY, PUBLIC_WEIGHTS, PUBLIC_SUMS, PUBLIC_INTERVAL)
+    return (*ENTRY, HALVES, PROPENSITY, WEIGH, PERTURB, INTERVAL)
 
 
 def expected(
@@ -84,7 +92,8 @@ def expected(
     # Elsewhere scores and noise on them are what the formulas say.
     if study.privacy.level is not Level.label:
         return planning.expected(study, sizes, stand_in, effect, None)
-    again = weighed_once(_weigh, _answer) if public_scores.has_public_scores(study) else estimate
+    stages = _stages(study)
+    again = weighed_once(stages, PUBLIC_SUMS) if PUBLIC_SUMS in stages else IPW.estimate
     randomised = study.estimator.unadjusted.outcome == 0
     if people is not None and public_scores.has_public_scores(study):
         own = foreseen(again, study, sizes, stand_in, people, rows_weighed(study), randomised, bias_stays=True)
@@ -108,3 +117,6 @@ def formula(study: IpwStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
     """Expected half-width without a rehearsal; None where the stand-in population cannot be analysed."""
     found: float | None = planning.expected(study, sizes, stand_in, None).get("half_width")
     return found
+
+
+IPW = Estimator(IpwStudy, _stages, expected, formula, warned, reads)

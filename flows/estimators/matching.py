@@ -15,64 +15,72 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.engine.engine import Engine
+from causalveil.flows.estimators.estimator import Estimator, Stages
 from causalveil.flows.estimators.foreseen import foreseen, most_read, rows_weighed
 from causalveil.flows.estimators.rehearsed import most_public, rehearsed, weighed_once
+from causalveil.flows.estimators.shared import ENTRY, HALVES
+from causalveil.flows.estimators.stage import Stage, StageRun
 from causalveil.flows.planning import matching as planning
-from causalveil.flows.sequence.run import Run, enter
+from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge, Level
+from causalveil.schemas.privacy import Level
 from causalveil.tasks.balancing import imbalance
-from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching import interval, perturb, respond, weights
-from causalveil.tasks.matching import scores as matching_scores
-from causalveil.tasks.matching.scores import OUTCOME, traversal
+from causalveil.tasks.matching import interval, perturb, respond, scores, weights
 from causalveil.tasks.matching.weights import Reuse
 
+PROPENSITY = Stage[MatchingStudy, FloatArray](
+    "propensity",
+    lambda step: scores.propensity_stage(*step.given, step.budget),
+    charges=lambda study, sizes: [(scores.MODEL_SLOT, scores.model(study, sizes).mechanism())],
+    reads=(HALVES,),
+)
+SCORES = Stage[MatchingStudy, None](
+    "scores",
+    lambda step: scores.scores_stage(step.study, step.enclave, step[PROPENSITY], step.budget),
+    charges=lambda study, _: [(scores.SLOT, scores.mechanism(study))],
+    reads=(PROPENSITY,),
+)
+RESPOND = Stage[MatchingStudy, None](
+    "respond",
+    lambda step: respond.respond_stage(step.study, step.enclave, step.budget),
+    charges=lambda study, _: [(respond.SLOT, respond.mechanism(study))],
+    reads=(SCORES,),
+)
+MATCH = Stage[MatchingStudy, Reuse](
+    "match", lambda step: weights.match_stage(step.study, step.enclave), reads=(SCORES, RESPOND)
+)
+IMBALANCE = Stage[MatchingStudy, Reuse](
+    "imbalance", lambda step: imbalance.imbalance_stage(step.study, step.enclave, step[MATCH]), reads=(MATCH,)
+)
+PERTURB = Stage[MatchingStudy, FloatArray](
+    "perturb",
+    lambda step: perturb.perturb_stage(step.study, step.enclave, _reuse(step), step.budget),
+    charges=lambda study, _: [(perturb.SLOT, perturb.mechanism(study))],
+    reads=(MATCH, IMBALANCE),
+)
+INTERVAL = Stage[MatchingStudy, EffectFindings](
+    "interval",
+    lambda step: interval.interval_stage(step.study, step.sizes, _reuse(step), step[PROPENSITY], step[PERTURB]),
+    reads=(PROPENSITY, MATCH, IMBALANCE, PERTURB),
+)
 
-def declare(study: MatchingStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """Every charge of the study, from public facts alone."""
-    steps = (
-        (matching_scores.MODEL_SLOT, matching_scores.model(study, sizes).mechanism()),
-        (matching_scores.SLOT, matching_scores.mechanism(study)),
-        (respond.SLOT, respond.mechanism(study)),
-        (perturb.SLOT, perturb.mechanism(study)),
-    )
-    return tuple(mechanism.charge(slot) for slot, mechanism in steps if mechanism is not None)
+
+def _reuse(step: StageRun[MatchingStudy]) -> Reuse:
+    return step[IMBALANCE] if step.study.allows_imbalance else step[MATCH]
 
 
-def estimate(run: Run[MatchingStudy], stage: Engine) -> EffectFindings:
-    """The order of the stages."""
-    return _answer(run, stage, _match(run, stage))
+def _stages(study: MatchingStudy) -> Stages:
+    left = (IMBALANCE,) if study.allows_imbalance else ()
+    return (*ENTRY, HALVES, PROPENSITY, SCORES, RESPOND, MATCH, *left, PERTURB, INTERVAL)
 
 
-def _match(run: Run[MatchingStudy], stage: Engine) -> tuple[Reuse, FloatArray]:
-    study, sizes, enclave = run.study, run.sizes, run.enclave
-    enter(run, stage)
-    stage(split.split_stage, study, enclave)
-    coefficients = stage(matching_scores.propensity_stage, study, sizes, enclave, run.budget)
-    stage(matching_scores.scores_stage, study, enclave, coefficients, run.budget)
-    stage(respond.respond_stage, study, enclave, run.budget)
-    reuse = stage(weights.match_stage, study, enclave)
-    if study.allows_imbalance:
-        reuse = stage(imbalance.imbalance_stage, study, enclave, reuse)
-    return reuse, coefficients
-
-
-def _answer(run: Run[MatchingStudy], stage: Engine, matched: tuple[Reuse, FloatArray]) -> EffectFindings:
-    reuse, coefficients = matched
-    sums = stage(perturb.perturb_stage, run.study, run.enclave, reuse, run.budget)
-    return stage(interval.interval_stage, run.study, run.sizes, reuse, coefficients, sums)
-
-
-def _answer_anew(run: Run[MatchingStudy], stage: Engine, matched: tuple[Reuse, FloatArray]) -> EffectFindings:
-    """The same of the same people with outcomes that they did not have when they were matched."""
-    run.enclave.save(OUTCOME, run.enclave.gather("u")[traversal(run.enclave)])
-    return _answer(run, stage, matched)
+def _other_outcomes(run: Run[Any]) -> None:
+    """Give the same people, who are matched, outcomes that they did not have when they were."""
+    run.enclave.save(scores.OUTCOME, run.enclave.gather("u")[scores.traversal(run.enclave)])
 
 
 def expected(
@@ -89,9 +97,11 @@ def expected(
     """
     randomised = study.estimator.unadjusted.outcome == 0
     if study.privacy.level is not Level.label:
-        found = rehearsed(estimate, study, sizes, stand_in, randomised, most=most_public(study), epsilon_stays=True)
+        found = rehearsed(
+            MATCHING.estimate, study, sizes, stand_in, randomised, most=most_public(study), epsilon_stays=True
+        )
         return planning.expected(study, sizes, stand_in, effect, found)
-    again = weighed_once(_match, _answer_anew)
+    again = weighed_once(_stages(study), PERTURB, _other_outcomes)
     if people is not None:
         own = foreseen(again, study, sizes, stand_in, people, rows_weighed(study), randomised, bias_stays=True)
         return planning.expected(study, sizes, stand_in, effect, own)
@@ -108,3 +118,6 @@ def reads(study: MatchingStudy) -> int:
 def warned(study: MatchingStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
     """The warnings of :func:`expected` without an effect: they need no rehearsal."""
     return list(planning.expected(study, sizes, stand_in, None)["warnings"])
+
+
+MATCHING = Estimator(MatchingStudy, _stages, expected, warned=warned, most_read=reads)

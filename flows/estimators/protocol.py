@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from causalveil.flows.engine.engine import Engine
+from causalveil.flows.estimators.estimator import Estimator
+from causalveil.flows.estimators.shared import VALIDATE, normalised_by
+from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.planning.sentences import UNADJUSTED
-from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
     DifferenceProtocol,
@@ -26,56 +27,83 @@ from causalveil.schemas.estimators.protocols import (
     RegressionProtocol,
 )
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge, Level
+from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
-from causalveil.tasks.enclave.cells import normalise_protocol_stage
+from causalveil.tasks.enclave import cells
 from causalveil.tasks.label_protocols import answers, comparisons, draw, weights
+from causalveil.tasks.label_protocols.comparisons import Comparison
+from causalveil.tasks.label_protocols.weights import Weighing
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols import difference, stages
+from causalveil.tasks.protocols.adjusted import GroupAdjustment
 from causalveil.tasks.protocols.calibration import ENOUGH
 from causalveil.tasks.protocols.expected import expected_answers
 from causalveil.tasks.protocols.findings import ProtocolFindings
+from causalveil.tasks.protocols.groups import GroupScales
+from causalveil.tasks.protocols.stages import joint_recipe
+from causalveil.tasks.protocols.sums import MomentBlock
+from causalveil.tasks.regression import recipe
 
+NORMALISE = normalised_by(lambda: cells.normalise_protocol_stage)
 
-def declare_regression(study: RegressionProtocol, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """Every charge of the protocol, from public facts alone."""
-    return stages.declare(study, sizes)
+SCALES = Stage[RegressionProtocol, tuple[GroupScales, ...]](
+    "scales",
+    lambda step: stages.scales_stage(*step.given, step.budget),
+    charges=lambda study, sizes: [(recipe.SCALES, joint_recipe(study, sizes).scales_mechanism())],
+    reads=(NORMALISE,),
+)
+MOMENTS = Stage[RegressionProtocol, tuple[MomentBlock, ...] | None](
+    "moments",
+    lambda step: stages.moments_stage(*step.given, step[SCALES], step.budget),
+    charges=lambda study, sizes: [(recipe.MOMENTS, joint_recipe(study, sizes).moments_mechanism())],
+    reads=(NORMALISE, SCALES),
+)
+ADJUSTMENT = Stage[RegressionProtocol, tuple[GroupAdjustment, ...]](
+    "adjustment",
+    lambda step: stages.adjustment_stage(step.study, step.sizes, step[SCALES], step[MOMENTS]),
+    reads=(SCALES, MOMENTS),
+)
+SCORES = Stage[RegressionProtocol, FloatArray](
+    "scores",
+    lambda step: stages.scores_stage(*step.given, step[ADJUSTMENT], step.budget),
+    charges=lambda study, sizes: [(recipe.EFFECT, joint_recipe(study, sizes).effect_mechanism())],
+    reads=(NORMALISE, ADJUSTMENT),
+)
+ANSWERS = Stage[RegressionProtocol, ProtocolFindings](
+    "answers",
+    lambda step: stages.answers_stage(step.study, step.sizes, step[ADJUSTMENT], step[SCORES]),
+    reads=(ADJUSTMENT, SCORES),
+)
 
+DIFFERENCE = Stage[DifferenceProtocol, ProtocolFindings](
+    "difference",
+    lambda step: difference.difference_stage(*step.given, step.budget),
+    charges=lambda study, sizes: [(difference.SLOT, difference.mechanism(study, sizes))],
+    reads=(NORMALISE,),
+)
 
-def declare_difference(study: DifferenceProtocol, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """The one charge of the protocol, from public facts alone."""
-    return difference.declare(study, sizes)
-
-
-def declare_label(study: BalancingProtocol | MatchingProtocol, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """The one charge of the protocol, from public facts alone: the same whatever its size."""
-    return draw.declare(study, sizes)
-
-
-def estimate_regression(run: Run[RegressionProtocol], stage: Engine) -> ProtocolFindings:
-    """The order of the stages by regression."""
-    study, sizes, enclave, budget = run.study, run.sizes, run.enclave, run.budget
-    enter(run, stage, normalise_protocol_stage)
-    scales = stage(stages.scales_stage, study, sizes, enclave, budget)
-    moments = stage(stages.moments_stage, study, sizes, enclave, scales, budget)
-    groups = stage(stages.adjustment_stage, study, sizes, scales, moments)
-    scores = stage(stages.scores_stage, study, sizes, enclave, groups, budget)
-    return stage(stages.answers_stage, study, sizes, groups, scores)
-
-
-def estimate_difference(run: Run[DifferenceProtocol], stage: Engine) -> ProtocolFindings:
-    """The order of the stages by differences of arm means."""
-    enter(run, stage, normalise_protocol_stage)
-    return stage(difference.difference_stage, run.study, run.sizes, run.enclave, run.budget)
-
-
-def estimate_label(run: Run[BalancingProtocol] | Run[MatchingProtocol], stage: Engine) -> ProtocolFindings:
-    """The order of the stages at label level: all but one read public columns alone."""
-    study, enclave, budget = run.study, run.enclave, run.budget
-    enter(run, stage, normalise_protocol_stage)
-    compared = stage(comparisons.compare_stage, study, enclave)
-    weighed = stage(weights.weigh_stage, study, enclave, compared, draw.JointDraw.of(study).louder(study.first))
-    released = stage(draw.perturb_stage, study, enclave, compared, weighed, budget)
-    return stage(answers.answers_stage, study, compared, weighed, released)
+# At label level all stages but one read public columns alone.
+COMPARE = Stage[ProtocolStudy, tuple[Comparison, ...]](
+    "compare", lambda step: comparisons.compare_stage(step.study, step.enclave), reads=(NORMALISE,)
+)
+WEIGH = Stage[ProtocolStudy, tuple[Weighing | None, ...]](
+    "weigh",
+    lambda step: weights.weigh_stage(
+        step.study, step.enclave, step[COMPARE], draw.JointDraw.of(step.study).louder(step.study.first)
+    ),
+    reads=(COMPARE,),
+)
+PERTURB = Stage[ProtocolStudy, FloatArray](
+    "perturb",
+    lambda step: draw.perturb_stage(step.study, step.enclave, step[COMPARE], step[WEIGH], step.budget),
+    charges=lambda study, sizes: [(draw.SLOT, draw.mechanism(study, sizes))],
+    reads=(COMPARE, WEIGH),
+)
+LABEL_ANSWERS = Stage[ProtocolStudy, ProtocolFindings](
+    "answers",
+    lambda step: answers.answers_stage(step.study, step[COMPARE], step[WEIGH], step[PERTURB]),
+    reads=(COMPARE, WEIGH, PERTURB),
+)
 
 
 def expected_regression(
@@ -144,3 +172,12 @@ def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         else:
             sentences.append(f"An effect of {effect:g} on {first.outcome} stands out: {half}.")
     return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+ENTRY = (VALIDATE, NORMALISE)
+AT_LABEL_LEVEL = (*ENTRY, COMPARE, WEIGH, PERTURB, LABEL_ANSWERS)
+
+REGRESSION = Estimator(RegressionProtocol, (*ENTRY, SCALES, MOMENTS, ADJUSTMENT, SCORES, ANSWERS), expected_regression)
+DIFFERENCE_IN_MEANS = Estimator(DifferenceProtocol, (*ENTRY, DIFFERENCE), expected_difference)
+BALANCING = Estimator(BalancingProtocol, AT_LABEL_LEVEL, expected)
+MATCHING = Estimator(MatchingProtocol, AT_LABEL_LEVEL, expected)

@@ -11,32 +11,53 @@ Every unit is in all three releases, which compose to the study's total.
 
 from __future__ import annotations
 
-from causalveil.flows.engine.engine import Engine
+from causalveil.flows.estimators.estimator import Estimator
+from causalveil.flows.estimators.shared import ENTRY, EVERYBODY
+from causalveil.flows.estimators.stage import Stage, recalled
 from causalveil.flows.planning.regression import expected, formula, warned
-from causalveil.flows.sequence.run import Run, enter
 from causalveil.schemas.estimators.regression import RegressionStudy
-from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Charge
-from causalveil.tasks.enclave import folds
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.regression import stages
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.regression import decide, recipe, stages
+from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.interval import ThreeReleases
+from causalveil.tasks.regression.lines.adjustment import Adjustment, Seen
+from causalveil.tasks.regression.lines.joint import JointMoments
+from causalveil.tasks.regression.scales import Scales
 
-__all__ = ["declare", "estimate", "expected", "formula", "warned"]
+plan = recalled(decide.recipe)
 
+SCALES = Stage[RegressionStudy, Scales](
+    "scales",
+    lambda step: stages.scales_stage(*step.given, step.budget),
+    charges=lambda study, sizes: [(recipe.SCALES, plan(study, sizes).scales_mechanism())],
+    reads=(EVERYBODY,),
+)
+MOMENTS = Stage[RegressionStudy, JointMoments | None](
+    "moments",
+    lambda step: stages.moments_stage(*step.given, step[SCALES], step.budget),
+    charges=lambda study, sizes: [(recipe.MOMENTS, plan(study, sizes).moments_mechanism())],
+    reads=(EVERYBODY, SCALES),
+)
+ADJUSTMENT = Stage[RegressionStudy, tuple[Features | None, Adjustment, Seen | None]](
+    "adjustment",
+    lambda step: stages.adjustment_stage(step.study, step.sizes, step[SCALES], step[MOMENTS]),
+    reads=(SCALES, MOMENTS),
+)
+SCORES = Stage[RegressionStudy, FloatArray](
+    "scores",
+    lambda step: stages.scores_stage(*step.given, step[SCALES], *step[ADJUSTMENT][:2], step.budget),
+    charges=lambda study, sizes: [(recipe.EFFECT, plan(study, sizes).effect_mechanism())],
+    reads=(EVERYBODY, SCALES, ADJUSTMENT),
+)
+INTERVAL = Stage[RegressionStudy, EffectFindings](
+    "interval",
+    lambda step: stages.interval_stage(
+        step.study, step.sizes, ThreeReleases(step[SCALES], *step[ADJUSTMENT], step[SCORES])
+    ),
+    reads=(SCALES, ADJUSTMENT, SCORES),
+)
 
-def declare(study: RegressionStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """Every charge of the study, from public facts alone."""
-    return stages.declare(study, sizes)
-
-
-def estimate(run: Run[RegressionStudy], stage: Engine) -> EffectFindings:
-    """The order of the stages. Everybody is one fold."""
-    study, sizes, enclave, budget = run.study, run.sizes, run.enclave, run.budget
-    enter(run, stage)
-    stage(folds.folds_stage, enclave, 1)
-    scales = stage(stages.scales_stage, study, sizes, enclave, budget)
-    moments = stage(stages.moments_stage, study, sizes, enclave, scales, budget)
-    features, choice, seen = stage(stages.adjustment_stage, study, sizes, scales, moments)
-    scores = stage(stages.scores_stage, study, sizes, enclave, scales, features, choice, budget)
-    return stage(stages.interval_stage, study, sizes, ThreeReleases(scales, features, choice, seen, scores))
+REGRESSION = Estimator(
+    RegressionStudy, (*ENTRY, EVERYBODY, SCALES, MOMENTS, ADJUSTMENT, SCORES, INTERVAL), expected, formula, warned
+)

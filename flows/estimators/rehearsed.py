@@ -12,11 +12,13 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from causalveil.flows.engine.engine import DirectEngine, Engine
+from causalveil.flows.estimators.estimator import Stages
+from causalveil.flows.estimators.stage import Stage, carry_out
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Sizes, StandIn
@@ -30,8 +32,6 @@ from causalveil.tasks.inference.people import Rehearsed, enough, people
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 
-S = TypeVar("S", bound=EffectStudy)
-W = TypeVar("W")
 # Each sample of people is drawn for so many times: weights of one are slow.
 MOST, DRAWS, OF_ONE, FEWEST = 8_000, 8, 4, 2
 # Effects, in deviations of the outcome within arms: where arms are mixed, or compared, an effect looks like spread.
@@ -43,7 +43,7 @@ PUBLIC, NUMBERS = 300_000, 3_000_000
 
 
 def rehearsed(
-    estimate: Callable[[Run[Any], DirectEngine], EffectFindings],
+    estimate: Callable[[Run[Any], DirectEngine], Any],
     study: EffectStudy,
     sizes: Sizes,
     stand_in: StandIn,
@@ -93,21 +93,25 @@ def rehearsed(
 
 
 def weighed_once(
-    weigh: Callable[[Run[S], Engine], W], answer: Callable[[Run[S], Engine, W], EffectFindings]
-) -> Callable[[Run[S], Engine], EffectFindings]:
-    """The order of the stages, public weights computed once for all draws of the same people.
+    stages: Stages, first: Stage[Any, Any], anew: Callable[[Run[Any]], None] = lambda _: None
+) -> Callable[[Run[Any], Engine], EffectFindings]:
+    """The stages, those before ``first`` run once for all draws of the same people.
 
     Args:
-        weigh: what needs no draw and is slow.
-        answer: what is drawn, and said.
+        stages: all, in order.
+        first: what is drawn; what comes before needs no draw and is slow.
+        anew: done before ``first`` each time.
     """
-    last: list[tuple[FloatArray, W]] = []
+    place = stages.index(first)
+    last: list[tuple[FloatArray, dict[Stage[Any, Any], Any]]] = []
 
-    def again(run: Run[S], stage: Engine) -> EffectFindings:
+    def again(run: Run[Any], engine: Engine) -> EffectFindings:
         x = run.enclave.load("x", 0)
         if not last or last[0][0] is not x:
-            last[:] = [(x, weigh(run, stage))]
-        return answer(run, stage, last[0][1])
+            last[:] = [(x, carry_out(stages[:place], run, engine))]
+        anew(run)
+        found: EffectFindings = carry_out(stages[place:], run, engine, last[0][1])[stages[-1]]
+        return found
 
     return again
 

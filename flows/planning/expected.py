@@ -13,7 +13,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from causalveil.flows.sequence.estimators import Estimator, estimator_of
+from causalveil.flows.estimators.estimator import Estimator
+from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.study import find_data
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.documents import validate

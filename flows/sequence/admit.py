@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from causalveil.flows.engine.engine import Engine
+from causalveil.flows.engine.engine import Engine, Task
 from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import Contract, DataClass
 from causalveil.schemas.errors import DataError
@@ -94,4 +94,5 @@ def _look(contract: Contract, folder: DataFolder, stage: Engine) -> Admission:
     refuse_telling_losses(contract, folder)
     layout = list_partitions(folder, None if contract.blocks is None else contract.blocks.key)
     with open_scratch(scratch_name(contract.dataset)) as scratch:
-        return stage(admit_stage, contract, folder, layout, scratch, reduced_root(contract.dataset))
+        reduced = reduced_root(contract.dataset)
+        return stage(Task("admit", lambda: admit_stage(contract, folder, layout, scratch, reduced)))

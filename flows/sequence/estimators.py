@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
-from causalveil.flows.engine.engine import Engine
-from causalveil.flows.sequence.run import Run
+from causalveil.flows.estimators.estimator import Estimator
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.estimators.balancing import BalancingStudy
@@ -24,71 +22,9 @@ from causalveil.schemas.estimators.protocols import (
 )
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge
 from causalveil.schemas.study import Study, unrecorded_words
-from causalveil.tasks.inference.public_people import PublicPeople
 
 S = TypeVar("S", bound=Study)
-
-
-class Result(Protocol):
-    """What an estimator found: the fields that its kind of release has beside those of every release."""
-
-    def fields(self, study: Any) -> dict[str, Any]:
-        """By name, as the release's model wants them."""
-        ...
-
-
-@dataclass(frozen=True)
-class Estimator(Generic[S]):
-    """An estimator.
-
-    Attributes:
-        study: what a study file declares for it.
-        declare: every charge of a study, from public facts alone; formulas in n where sizes are None.
-        estimate: the order of the stages, the same on every engine, on files and in memory.
-        expected: what can be expected of sizes, a stand-in population and the effect that the reader hopes to see:
-            ``sentences`` and ``warnings`` for people, numbers by name for scripts. ``half_width`` is among them if the
-            estimator has an interval. Of a study whose covariates and treatments are public, the run's own people too.
-        formula: the expected half-width by formulas alone, where ``expected`` rehearses: quick and smooth, for a choice
-            among estimators.
-        most_read: how many people of such a study ``expected`` wants at most; None: it knows nothing of them.
-        warned: the warnings of ``expected`` alone, without an effect, where it has numbers that no warning speaks of: a
-            run says nothing else of them.
-    """
-
-    study: type[S]
-    declare: Callable[[S, Sizes | None], tuple[Charge, ...]]
-    estimate: Callable[[Run[S], Engine], Result]
-    expected: Callable[..., Mapping[str, Any]]
-    formula: Callable[[S, Sizes, StandIn], float | None] | None = None
-    warned: Callable[[S, Sizes, StandIn], Sequence[str]] | None = None
-    most_read: Callable[[S], int] | None = None
-
-    def foresee(
-        self, study: S, sizes: Sizes, stand_in: StandIn, effect: float | None, people: PublicPeople | None = None
-    ) -> Mapping[str, Any]:
-        """``expected``, of the run's own people where there are any."""
-        if people is None:
-            return self.expected(study, sizes, stand_in, effect)
-        return self.expected(study, sizes, stand_in, effect, people)
-
-    def reads(self, study: S) -> int:
-        """How many people's covariates and treatments a plan may look at; 0: none."""
-        return 0 if self.most_read is None else self.most_read(study)
-
-    def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[str, ...]:
-        """What ``expected`` warns of where nobody names an effect."""
-        if self.warned is not None:
-            return tuple(self.warned(study, sizes, stand_in))
-        return tuple(self.expected(study, sizes, stand_in, None)["warnings"])
-
-    def half_width(self, study: S, sizes: Sizes, stand_in: StandIn) -> float | None:
-        """By formulas where there are any; None: the estimator has no interval."""
-        if self.formula is not None:
-            return self.formula(study, sizes, stand_in)
-        found: float | None = self.expected(study, sizes, stand_in, None).get("half_width")
-        return found
 
 
 # By what a study file declares. Each is imported when a study asks for it: together they take a third of a second.
@@ -105,105 +41,79 @@ def _entry(study: type[S]) -> Callable[[Callable[[], Estimator[S]]], Callable[[]
 
 @_entry(IpwStudy)
 def _ipw() -> Estimator[IpwStudy]:
-    from causalveil.flows.estimators import ipw
+    from causalveil.flows.estimators.ipw import IPW
 
-    return Estimator(IpwStudy, ipw.declare, ipw.estimate, ipw.expected, ipw.formula, ipw.warned, ipw.reads)
+    return IPW
 
 
 @_entry(MatchingStudy)
 def _matching() -> Estimator[MatchingStudy]:
-    from causalveil.flows.estimators import matching
+    from causalveil.flows.estimators.matching import MATCHING
 
-    return Estimator(
-        MatchingStudy,
-        matching.declare,
-        matching.estimate,
-        matching.expected,
-        warned=matching.warned,
-        most_read=matching.reads,
-    )
+    return MATCHING
 
 
 @_entry(AipwStudy)
 def _aipw() -> Estimator[AipwStudy]:
-    from causalveil.flows.estimators import aipw
+    from causalveil.flows.estimators.aipw import AIPW
 
-    return Estimator(AipwStudy, aipw.declare, aipw.estimate, aipw.expected, aipw.formula, aipw.warned)
+    return AIPW
 
 
 @_entry(DifferenceStudy)
 def _difference() -> Estimator[DifferenceStudy]:
-    from causalveil.flows.estimators import difference
+    from causalveil.flows.estimators.difference import DIFFERENCE_IN_MEANS
 
-    return Estimator(DifferenceStudy, difference.declare, difference.estimate, difference.expected)
+    return DIFFERENCE_IN_MEANS
 
 
 @_entry(RegressionStudy)
 def _regression() -> Estimator[RegressionStudy]:
-    from causalveil.flows.estimators import regression
+    from causalveil.flows.estimators.regression import REGRESSION
 
-    return Estimator(
-        RegressionStudy,
-        regression.declare,
-        regression.estimate,
-        regression.expected,
-        regression.formula,
-        regression.warned,
-    )
+    return REGRESSION
 
 
 @_entry(BalancingStudy)
 def _balancing() -> Estimator[BalancingStudy]:
-    from causalveil.flows.estimators import balancing
+    from causalveil.flows.estimators.balancing import BALANCING
 
-    return Estimator(
-        BalancingStudy,
-        balancing.declare,
-        balancing.estimate,
-        balancing.expected,
-        balancing.formula,
-        balancing.warned,
-        balancing.reads,
-    )
-
-
-@_entry(RegressionProtocol)
-def _regression_protocol() -> Estimator[RegressionProtocol]:
-    from causalveil.flows.estimators import protocol
-
-    return Estimator(
-        RegressionProtocol, protocol.declare_regression, protocol.estimate_regression, protocol.expected_regression
-    )
-
-
-@_entry(DifferenceProtocol)
-def _difference_protocol() -> Estimator[DifferenceProtocol]:
-    from causalveil.flows.estimators import protocol
-
-    return Estimator(
-        DifferenceProtocol, protocol.declare_difference, protocol.estimate_difference, protocol.expected_difference
-    )
-
-
-@_entry(BalancingProtocol)
-def _balancing_protocol() -> Estimator[BalancingProtocol]:
-    from causalveil.flows.estimators import protocol
-
-    return Estimator(BalancingProtocol, protocol.declare_label, protocol.estimate_label, protocol.expected)
-
-
-@_entry(MatchingProtocol)
-def _matching_protocol() -> Estimator[MatchingProtocol]:
-    from causalveil.flows.estimators import protocol
-
-    return Estimator(MatchingProtocol, protocol.declare_label, protocol.estimate_label, protocol.expected)
+    return BALANCING
 
 
 @_entry(DirectionStudy)
 def _direction() -> Estimator[DirectionStudy]:
-    from causalveil.flows.estimators import direction
+    from causalveil.flows.estimators.direction import DIRECTION
 
-    return Estimator(DirectionStudy, direction.declare, direction.estimate, direction.expected)
+    return DIRECTION
+
+
+@_entry(RegressionProtocol)
+def _regression_protocol() -> Estimator[RegressionProtocol]:
+    from causalveil.flows.estimators.protocol import REGRESSION
+
+    return REGRESSION
+
+
+@_entry(DifferenceProtocol)
+def _difference_in_means_protocol() -> Estimator[DifferenceProtocol]:
+    from causalveil.flows.estimators.protocol import DIFFERENCE_IN_MEANS
+
+    return DIFFERENCE_IN_MEANS
+
+
+@_entry(BalancingProtocol)
+def _balancing_protocol() -> Estimator[BalancingProtocol]:
+    from causalveil.flows.estimators.protocol import BALANCING
+
+    return BALANCING
+
+
+@_entry(MatchingProtocol)
+def _matching_protocol() -> Estimator[MatchingProtocol]:
+    from causalveil.flows.estimators.protocol import MATCHING
+
+    return MATCHING
 
 
 def estimator_of(study: S) -> Estimator[S]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
+from causalveil.flows.engine.shown import committed_line
 from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import RunConflict, StudyError
@@ -14,8 +16,10 @@ from causalveil.schemas.release import RELEASE_FILE, ProtocolRelease, Release, l
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.privacy.budget import drop_records
-from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from causalveil.tasks.protocols.files import write_tables
+
+_LOG = logging.getLogger("causalveil.flow")
 
 
 @dataclass(frozen=True)
@@ -90,10 +94,11 @@ def give_back(stored: Stored, out: str | Path | None, run_id: str, engine: Engin
     Raises:
         StudyError: the folder cannot be written, or holds another release.
     """
-    return deliver(stored.text, folder_of(out, run_id), run_id, engine, resumed=True, returned=None)
+    return deliver(open_ledger(), stored.text, folder_of(out, run_id), run_id, engine, resumed=True, returned=None)
 
 
 def deliver(
+    ledger: Ledger,
     text: str,
     folder: Path,
     run_id: str,
@@ -106,6 +111,9 @@ def deliver(
     """Show what a finished run charged, and write its release."""
     release = load_release_text(text)
     path = engine.deliver(release, lambda: write_release(folder, text))
+    run = ledger.record(run_id)
+    if run is not None:
+        _LOG.info(committed_line(len(run.charges), run.reservation))
     return RunResult(release, path, run_id, resumed, itself.granted, returned, itself.admitted)
 
 

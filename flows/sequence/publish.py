@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import Any
 
-from causalveil.flows.sequence.estimators import Result
+from causalveil.flows.estimators.estimator import Result
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.estimators.asymptotic import NO_GUARANTEE
 from causalveil.schemas.ledger import BudgetOutlook

@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine
-from causalveil.flows.engine.guard import guarded
+from causalveil.flows.estimators.stage import Stage, carry_out
 from causalveil.flows.sequence.admit import hold
+from causalveil.flows.sequence.run import RowSource, Run
 from causalveil.flows.sequence.study import Request, check_run_id, new_run_id, reserve
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, load_contract
@@ -18,7 +19,9 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.ranges import RangesFound, RangesStudy
 from causalveil.schemas.study import DataSource, EstimatorSettings, Missing, PrivacyRequest
 from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.partitions import read_layout
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.privacy.accountant import total
 from causalveil.tasks.privacy.budget import FlowBudget, records_folder
@@ -28,6 +31,16 @@ from causalveil.tasks.privacy.noise import SecureNoise
 from causalveil.tasks.ranges import histogram
 from causalveil.tasks.ranges.stages import count_stage
 from causalveil.tasks.start.yaml_text import scalar
+
+COUNT = Stage[RangesStudy, IntArray](
+    "count", lambda step: count_stage(step.study, step.source.folder, step.source.layout, step.source.run_id)
+)
+RANGES = Stage[RangesStudy, FloatArray](
+    "ranges",
+    lambda step: histogram.release(step.study, step[COUNT], step.budget),
+    charges=lambda study, _: [(histogram.SLOT, histogram.mechanism(len(study.numbers), study.privacy.cost))],
+    reads=(COUNT,),
+)
 
 
 def find_ranges(
@@ -53,7 +66,7 @@ def find_ranges(
     study = _study(contract, columns or tuple(contract.open_ranges), epsilon)
     _allowed(contract)
     layout = read_layout(study, data)
-    charges = histogram.declare(study)
+    charges = RANGES.declare(study, None)
     plan = Plan(
         study=study.name,
         study_digest=study.digest,
@@ -74,8 +87,9 @@ def find_ranges(
     stored = budget.stored_document()
     if stored is not None:
         return _read(stored, run)
-    counted = stage(count_stage, study, held.folder, layout, run)
-    noisy = guarded(histogram.release, study, counted, budget)
+    source = RowSource(held.folder, layout, Path(), run, None, held.admission)
+    going_on = Run(study, sizes, MemoryEnclave([]), budget, source)
+    noisy = carry_out((COUNT, RANGES), going_on, stage)[RANGES]
     result = RangesFound(
         run_id=run,
         dataset=contract.dataset,

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from causalveil.flows.engine.engine import Engine
 from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.plan import Layout, Sizes
 from causalveil.schemas.study import Study
-from causalveil.tasks.enclave import normalise, validate
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.privacy.keys import key_of
@@ -67,16 +64,3 @@ class Run(Generic[S]):
         if self.source is None:
             return self.rehearsal_seed
         return int.from_bytes(key_of(self.source.run_id, self.source.seed).subkey(label)[:4], "big")
-
-
-def enter(run: Run[Any], stage: Engine, normalise_stage: Callable[..., None] = normalise.normalise_stage) -> None:
-    """The first two stages of every estimator: hold the partitions to their manifest, normalise them into the enclave.
-
-    Rows that are in memory have been through both.
-    """
-    if run.source is None:
-        return
-    study, where = run.study, run.source
-    stage(validate.validate_stage, study, where.folder, where.layout, where.admission)
-    place = (where.folder, where.layout, where.scratch)
-    stage(normalise_stage, study, *place, where.run_id, where.seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from causalveil.flows.engine.engine import Engine
+from causalveil.flows.engine.engine import Engine, Task
 from causalveil.flows.sequence.study import load
 from causalveil.schemas.errors import ReleaseHeld, RunConflict, StudyError
 from causalveil.schemas.protocols.series import Series
@@ -49,16 +49,6 @@ def releases_of(study: Study, dataset: str) -> tuple[Release, ...]:
     return tuple(found)
 
 
-def gather_stage(study: Study, dataset: str) -> tuple[Release, ...]:
-    """The releases of the study, from the ledger."""
-    return releases_of(study, dataset)
-
-
-def series_stage(study: EffectStudy | ProtocolStudy, releases: tuple[Release, ...]) -> Series:
-    """Pool them, block by block."""
-    return series_of(study, releases)
-
-
 def make_series(path: Path, out: str | Path | None, engine: Engine) -> SeriesResult:
     """The series of a study's released blocks, written as series.json and series.html; an older one is replaced.
 
@@ -75,8 +65,8 @@ def make_series(path: Path, out: str | Path | None, engine: Engine) -> SeriesRes
     study = loaded.study
     if not isinstance(study, (EffectStudy, ProtocolStudy)):
         raise StudyError(f"a series is of effects; '{study.name}' asks for another kind of answer")
-    releases = engine(gather_stage, study, loaded.contract.dataset)
-    series = engine(series_stage, study, releases)
+    releases = engine(Task("gather", lambda: releases_of(study, loaded.contract.dataset)))
+    series = engine(Task("series", lambda: series_of(study, releases), reads=("gather",)))
     folder = Path(out) if out is not None else Path("releases") / f"{study.name}-series"
     written = write_whole(folder / SERIES_FILE, series.text())
     return SeriesResult(series, written, write_whole(folder / SERIES_PAGE, series_html(series)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from causalveil.flows.engine.engine import Engine
+from causalveil.flows.engine.engine import Engine, Task
 from causalveil.schemas.asked.resolve import resolve
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import StudyError
@@ -54,14 +54,14 @@ def load_round(path: Path) -> tuple[Sites, Asked, Path]:
     return terms, study, path.parent / terms.bundles
 
 
-def verify_stage(terms: Sites, study: Asked, folder: Path) -> tuple[Accepted, ...]:
+def verify_bundles(terms: Sites, study: Asked, folder: Path) -> tuple[Accepted, ...]:
     """Accept every expected site's bundle, or none."""
     accepted = accept(terms, study, folder, datetime.now(UTC))
     settle(open_ledger(), terms.round, {item.site: item.digest for item in accepted})
     return accepted
 
 
-def pool_stage(terms: Sites, study: Asked, accepted: tuple[Accepted, ...]) -> PooledRelease | PooledProtocolRelease:
+def pool_accepted(terms: Sites, study: Asked, accepted: tuple[Accepted, ...]) -> PooledRelease | PooledProtocolRelease:
     """Pool what was accepted."""
     if isinstance(study, ProtocolStudy):
         return pooled_protocol(terms, study, accepted)
@@ -81,8 +81,8 @@ def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledResu
         BundleError: a bundle is refused; nothing was pooled.
     """
     terms, study, folder = load_round(path)
-    accepted = engine(verify_stage, terms, study, folder)
-    release = engine(pool_stage, terms, study, accepted)
+    accepted = engine(Task("verify", lambda: verify_bundles(terms, study, folder)))
+    release = engine(Task("pool", lambda: pool_accepted(terms, study, accepted), reads=("verify",)))
     target = Path(out) if out is not None else Path("releases") / terms.round
     written = write_whole(
         target / RELEASE_FILE, pooled_text(release), taken="another release lies there; choose another --out"

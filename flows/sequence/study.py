@@ -350,7 +350,7 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
                 raise
             stored = budget.stored_document()
         itself = ItsOwnDoing(granted=granted, admitted=held.by_itself)
-        return deliver(str(stored), target, run_id, engine, resumed=resumed, itself=itself, returned=drawn)
+        return deliver(ledger, str(stored), target, run_id, engine, resumed=resumed, itself=itself, returned=drawn)
 
 
 def _held(asked: Asked, held: Held) -> Request:

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from causalveil.flows.engine.engine import Engine
+from causalveil.flows.engine.engine import Engine, Task
 from causalveil.flows.engine.secret_blocks import secret_of
 from causalveil.flows.sequence.admit import admit_folder
 from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import CONTRACT_FILE, load_contract
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.warehouse import Manifest, Source, Warehouse, load_source
+from causalveil.schemas.warehouse import ExtractedBlock, Manifest, Source, Warehouse, load_source
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.manifest import refuse_telling
 from causalveil.tasks.machine.progress import in_steps
 from causalveil.tasks.warehouse import blocks as warehouse_blocks
-from causalveil.tasks.warehouse.intervals import intervals
+from causalveil.tasks.warehouse.intervals import KeyInterval, intervals
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,23 @@ def fill(path: Path, stage: Engine) -> Manifest:
         warehouse_blocks.check_dataset(source, None if contract is None else contract.dataset)
         if contract is not None:
             refuse_telling(contract, source.required)
-        stage(warehouse_blocks.probe_stage, source, place, url)
-        taken = tuple(
-            stage(warehouse_blocks.extract_stage, source, place, url, folder, block)
-            for block in in_steps(blocks, len(blocks))
+        stage(Task("probe", lambda: warehouse_blocks.probe_stage(source, place, url)))
+        takes = [_take(source, place, url, folder, block) for block in blocks]
+        taken = tuple(stage(take) for take in in_steps(takes, len(takes)))
+        titles = tuple(take.title for take in takes)
+        return stage(
+            Task("manifest", lambda: warehouse_blocks.manifest_stage(source, folder, blocks, taken), reads=titles)
         )
-        return stage(warehouse_blocks.manifest_stage, source, folder, blocks, taken)
+
+
+def _take(source: Source, place: Path, url: str | None, folder: Path, block: KeyInterval) -> Task[ExtractedBlock]:
+    """The task that takes one block: its name is public, as the folders of partitions are."""
+    return Task(
+        "extract",
+        lambda: warehouse_blocks.extract_stage(source, place, url, folder, block),
+        part=f"block {block.value}",
+        reads=("probe",),
+    )
 
 
 def target_folder(path: Path, source: Source) -> Path:

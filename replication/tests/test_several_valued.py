@@ -14,7 +14,7 @@ from causalveil.tasks.privacy.mechanisms import Slot
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil_replication.competitors import several_valued as several
 
-SLOT = Slot(name="treatment", stage="several", scope=Scope.all)
+SLOT = Slot(name="treatment", scope=Scope.all)
 
 
 def test_the_model_is_the_minimiser_and_with_two_values_the_logistic_one() -> None:

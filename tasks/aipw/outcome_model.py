@@ -264,7 +264,5 @@ def release_summary(
     pieces: Pieces, recipe: Recipe, fold: int, known: float | None, budget: Budget, workers: int = 1
 ) -> ArmSummary:
     """Release the arm sums of a fold's training units."""
-    released = recipe.arm_sums_mechanism(fold).release(
-        arm_sums(pieces, workers), recipe.slot("arms", "outcome_model", fold), budget
-    )
+    released = recipe.arm_sums_mechanism(fold).release(arm_sums(pieces, workers), recipe.slot("arms", fold), budget)
     return summary_from(released, pieces.units, recipe, fold, known)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.covariates.narrow_ranges import NO_RANGES, DeclaredRanges
 from causalveil.tasks.models.lattice_sums import lattice_exponent, sums_sensitivity
 from causalveil.tasks.models.logistic import PropensityModel
@@ -19,7 +18,7 @@ APART_WEIGHT = 0.5
 # Weight of what numbers leave of the squares that their declared ranges allow.
 INSIDE_WEIGHT = 0.2
 
-EFFECT = Slot(name="effect", stage="perturb", scope=Scope.all)
+EFFECT = Slot(name="effect", scope=Scope.all)
 
 
 @dataclass(frozen=True)
@@ -85,9 +84,9 @@ class Recipe:
         d = self.columns - 1
         return 4 * d + 2 + (d * (d + 1) + len(self.ranges.places) if self.gram else 1)
 
-    def slot(self, name: str, stage: str, fold: int) -> Slot:
+    def slot(self, name: str, fold: int) -> Slot:
         """Where a draw for one fold belongs: all other folds' units are read."""
-        return Slot(f"{name}-{fold + 1}", stage, Scope.without_fold(fold + 1, self.folds))
+        return Slot(f"{name}-{fold + 1}", Scope.without_fold(fold + 1, self.folds))
 
     def arm_sums_mechanism(self, fold: int) -> Mechanism:
         """Four numbers of sensitivity 2 (``docs/proofs/aipw.md``, section 1)."""
@@ -109,7 +108,7 @@ class Recipe:
         """The logistic model; None: a constant score."""
         if self.propensity_cost is None or self.penalty is None:
             return None
-        slot = self.slot("propensity", "propensity", fold)
+        slot = self.slot("propensity", fold)
         return PropensityModel(self.penalty, self.columns, self.trained_or_unknown(fold), self.propensity_cost, slot)
 
     def treated_count_mechanism(self, fold: int) -> Mechanism | None:
@@ -132,19 +131,3 @@ class Recipe:
         """How far rounding scores to their lattice can move either of the released sums."""
         units = sum(self.known_sizes)
         return units * 2.0 ** -lattice_exponent(units) / 2
-
-    def charges(self) -> Iterator[Charge]:
-        """Every draw in the order in which it is made."""
-        for fold in range(self.folds):
-            for name, stage, mechanism in (
-                ("arms", "outcome_model", self.arm_sums_mechanism(fold)),
-                ("slopes", "outcome_model", self.slopes_mechanism(fold)),
-                ("share", "propensity", self.treated_count_mechanism(fold)),
-            ):
-                if mechanism is not None:
-                    yield mechanism.charge(self.slot(name, stage, fold))
-            model = self.propensity_model(fold)
-            release_by = None if model is None else model.mechanism()
-            if model is not None and release_by is not None:
-                yield release_by.charge(model.slot)
-        yield self.effect_mechanism().charge(EFFECT)

@@ -96,15 +96,13 @@ def _outcome_model(
     study: AipwStudy, plan: Recipe, fold: int, trained: Pieces, budget: RehearsalBudget
 ) -> tuple[ArmSummary, OutcomeModel]:
     units, many = plan.trained_on(fold), plan.trained_on(fold) / trained.units
-    released = plan.arm_sums_mechanism(fold).release(
-        arm_sums(trained) * many, plan.slot("arms", "outcome_model", fold), budget
-    )
+    released = plan.arm_sums_mechanism(fold).release(arm_sums(trained) * many, plan.slot("arms", fold), budget)
     summary = summary_from(released, units, plan, fold, study.estimator.propensity.known)
     mechanism = plan.slopes_mechanism(fold)
     if mechanism is None:
         return summary, without_slopes(summary, plan)
     sums = slope_sums(trained, summary, plan) * many
-    released = mechanism.release(sums, plan.slot("slopes", "outcome_model", fold), budget)
+    released = mechanism.release(sums, plan.slot("slopes", fold), budget)
     return slopes_from(moments_from(released, summary, units, plan, fold), summary, plan)
 
 
@@ -115,7 +113,7 @@ def _propensity(
     if mechanism is not None:
         units = plan.trained_on(fold)
         count = np.array([treated_units(trained) * units / trained.units])
-        released = mechanism.release(count, plan.slot("share", "propensity", fold), budget)
+        released = mechanism.release(count, plan.slot("share", fold), budget)
         summary = with_count(summary, mechanism, float(released[0]), units)
     if model is None:
         return summary, None

@@ -334,5 +334,5 @@ def release_model(
     if mechanism is None:
         return summary, without_slopes(summary, recipe)
     sums = slope_sums(pieces, summary, recipe, workers)
-    released = mechanism.release(sums, recipe.slot("slopes", "outcome_model", fold), budget)
+    released = mechanism.release(sums, recipe.slot("slopes", fold), budget)
     return slopes_from(moments_from(released, summary, pieces.units, recipe, fold), summary, recipe)

@@ -11,10 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Charge
 from causalveil.tasks.aipw import outcome_model, slopes
-from causalveil.tasks.aipw.decide import recipe
 from causalveil.tasks.aipw.interval import findings
 from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
 from causalveil.tasks.aipw.recipe import EFFECT, Recipe
@@ -26,11 +23,6 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism
 
 SUMS = "scores"
-
-
-def declare(study: AipwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """Every charge of the study, from public facts alone."""
-    return tuple(recipe(study, sizes).charges())
 
 
 def release_outcome_model(
@@ -53,7 +45,7 @@ def release_propensity(
     mechanism = plan.treated_count_mechanism(fold)
     if mechanism is not None:
         count = np.array([float(treated_units(trained))])
-        released = mechanism.release(count, plan.slot("share", "propensity", fold), budget)
+        released = mechanism.release(count, plan.slot("share", fold), budget)
         summary = with_count(summary, mechanism, float(released[0]), trained.units)
     model = plan.propensity_model(fold)
     if model is None:

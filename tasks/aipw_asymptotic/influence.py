@@ -30,8 +30,8 @@ from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.gross_error import GrossErrorGaussian, gross_error_gaussian
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
 
-EFFECT = Slot(name="effect", stage="effect", scope=Scope.all)
-VARIANCE = Slot(name="variance", stage="effect", scope=Scope.all)
+EFFECT = Slot(name="effect", scope=Scope.all)
+VARIANCE = Slot(name="variance", scope=Scope.all)
 STARTS = 10
 # Combinations of levels that the search starts from: all of them if there are no more than this.
 COMBINATIONS = 64

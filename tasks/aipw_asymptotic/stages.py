@@ -12,7 +12,7 @@ import numpy as np
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge, PrivacyCost
+from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.study import CategoricalCovariate
 from causalveil.tasks.aipw_asymptotic import influence as asymptotic
 from causalveil.tasks.aipw_asymptotic.influence import EFFECT, VARIANCE, Domain, InfluenceMoments, Table
@@ -23,7 +23,7 @@ from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.privacy.gross_error import GrossErrorGaussian
-from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.privacy.mechanisms import Budget, Slot
 
 SEED_LABEL = "learners"
 NOT_COVERED = "confounding; clipping and misspecification of the nuisance models; the noise of the variance"
@@ -51,8 +51,8 @@ def learners(study: AipwStudy, units: int | None) -> tuple[Learner, Learner]:
     return outcome, propensity
 
 
-def declare(study: AipwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """Every charge of the study, from public facts alone.
+def draws(study: AipwStudy, sizes: Sizes | None) -> tuple[tuple[Slot, GrossErrorGaussian], ...]:
+    """Effect and variance, from public facts alone.
 
     Raises:
         StudyError: a model is not in the registry, or not for so many units.
@@ -60,7 +60,7 @@ def declare(study: AipwStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
     units = None if sizes is None else sizes.units
     learners(study, units)
     effect, variance = mechanisms(study, units)
-    return effect.charge(EFFECT), variance.charge(VARIANCE)
+    return (EFFECT, effect), (VARIANCE, variance)
 
 
 def domain(study: AipwStudy) -> Domain:

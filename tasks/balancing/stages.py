@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from causalveil.schemas.estimators.balancing import BalancingStudy
-from causalveil.schemas.privacy import Charge, Scope
+from causalveil.schemas.privacy import Scope
 from causalveil.tasks.balancing.weights import Balance, open_units
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
@@ -15,17 +15,12 @@ from causalveil.tasks.privacy.mechanisms import Budget, Slot
 from causalveil.tasks.weighted.interval import weighted_findings
 from causalveil.tasks.weighted.perturb import mechanism, sums
 
-SLOT = Slot(name="effect", stage="perturb", scope=Scope.all)
+SLOT = Slot(name="effect", scope=Scope.all)
 BALANCED = "adjusted by balancing weights"
 NOT_COVERED = (
     "confounding by what nobody recorded, and what depends on covariates otherwise than by columns, squares, products, "
     "cells of coarse covariates and the propensity index"
 )
-
-
-def declare(study: BalancingStudy) -> tuple[Charge, ...]:
-    """The one charge of the study."""
-    return (mechanism(study.privacy.cost).charge(SLOT),)
 
 
 def perturb_stage(study: BalancingStudy, enclave: Enclave, found: Balance, budget: Budget) -> FloatArray:

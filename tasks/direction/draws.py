@@ -28,7 +28,6 @@ from causalveil.tasks.privacy.division import divide
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease
 
-STAGE, REGRESS = "answer", "regress"
 # Digits of a share; the last share takes what is left, so that shares add up exactly.
 DIGITS = 9
 # Two logarithms of one bin are at most its width apart, but for rounding, which is charged for each.
@@ -95,7 +94,7 @@ def draws(study: DirectionStudy, sizes: Sizes | None) -> tuple[Draw, ...]:
             result.append(plan.laplace(score))
         elif score is ranks[0]:
             cost = PrivacyCost(epsilon=add(*(plan.epsilon[s] for s in ranks)), delta=plan.delta_of_ranks)
-            result.append(Draw(Slot("ranks", STAGE, Scope.train), tuple(ranks), StableRelease(cost)))
+            result.append(Draw(Slot("ranks", Scope.train), tuple(ranks), StableRelease(cost)))
     return tuple(result)
 
 
@@ -120,7 +119,7 @@ def fits(study: DirectionStudy, sizes: Sizes | None) -> tuple[Fit, ...]:
     )
     return tuple(
         Fit(
-            Slot(name, REGRESS, Scope.train),
+            Slot(name, Scope.train),
             cause,
             vector_mechanism(bound, costs[cause]),
         )
@@ -212,7 +211,7 @@ class _Plan:
         # Ranks under both halves: the regressions are noisy already, so the draw concerns test units alone.
         scope = Scope.estimation if score in RANKS else self.scope
         cost = PrivacyCost(epsilon=self.epsilon[score], delta=Decimal(0))
-        return Draw(Slot(str(score), STAGE, scope), (score,), Laplace(self.sensitivity(bound, f"2 {text}"), cost))
+        return Draw(Slot(str(score), scope), (score,), Laplace(self.sensitivity(bound, f"2 {text}"), cost))
 
     def iqr(self) -> list[Draw]:
         """Ours: one test of all vectors, one draw. The paper's: two tests and a draw for each vector."""
@@ -227,12 +226,12 @@ class _Plan:
                 f"{len(moving)} bins of log IQR",
             )
             mechanism = ProposeTestRelease(bound, cost)
-            return [Draw(Slot("iqr", STAGE, self.scope), (Score.iqr,), mechanism, tuple(moving))]
+            return [Draw(Slot("iqr", self.scope), (Score.iqr,), mechanism, tuple(moving))]
         epsilons, deltas = shares(cost.epsilon, len(moving)), shares(cost.delta, len(moving))
         bound = Sensitivity(1.0 + ROUNDING, Norm.l1, "1 bin of log IQR")
         return [
             Draw(
-                Slot(f"iqr_{name}", STAGE, self.scope),
+                Slot(f"iqr_{name}", self.scope),
                 (Score.iqr,),
                 ProposeTestRelease(bound, PrivacyCost(epsilon=epsilon, delta=delta), tests=2),
                 (name,),

@@ -13,8 +13,8 @@ from causalveil.tasks.ipw.weights import SUMS, private_entries, sensitivity
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget, GaussianClassic, Mechanism, Slot, vector_mechanism
 
-SLOT = Slot(name="effect", stage="perturb", scope=Scope.estimation)
-LABEL_SLOT = Slot(name="effect", stage="perturb", scope=Scope.all)
+SLOT = Slot(name="effect", scope=Scope.estimation)
+LABEL_SLOT = Slot(name="effect", scope=Scope.all)
 
 
 def slot(study: IpwStudy) -> Slot:

@@ -14,7 +14,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge, Level
+from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.expected import (
     EXPLAINED,
@@ -56,11 +56,6 @@ def has_public_scores(study: IpwStudy) -> bool:
 def allows_imbalance(study: IpwStudy) -> bool:
     """Whether the interval allows for the imbalance that is left: unless treatment is declared to be randomised."""
     return study.estimator.unadjusted.outcome > 0
-
-
-def declare(study: IpwStudy) -> tuple[Charge, ...]:
-    """The one charge of such a study."""
-    return (mechanism(study.privacy.cost).charge(LABEL_SLOT),)
 
 
 def public_weights_stage(study: IpwStudy, enclave: Enclave, coefficients: FloatArray) -> Balance:

@@ -18,7 +18,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.matching import MatchingEstimator
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.label_protocols.comparisons import Comparison
@@ -29,7 +29,7 @@ from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Mechanism, Sens
 from causalveil.tasks.protocols.cells import check_cells
 from causalveil.tasks.weighted import perturb
 
-SLOT = Slot(name="effect", stage="perturb", scope=Scope.all)
+SLOT = Slot(name="effect", scope=Scope.all)
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ def without_delta(study: ProtocolStudy) -> float:
     return other.deviation(study.first) / JointDraw.of(study).deviation(study.first)
 
 
-def declare(study: ProtocolStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """The one charge of the protocol: the same whatever its size.
+def mechanism(study: ProtocolStudy, sizes: Sizes | None) -> Mechanism:
+    """How the one draw of the protocol is made: the same whatever its size.
 
     Raises:
         StudyError: more cells than the budget can serve.
@@ -100,7 +100,7 @@ def declare(study: ProtocolStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
         if isinstance(study.estimator, MatchingEstimator):
             least = max(least, study.estimator.ratio)
         check_cells(sizes.units, len(study.groups), draw.arms, least)
-    return (draw.mechanism.charge(SLOT),)
+    return draw.mechanism
 
 
 def exact_numbers(

@@ -24,7 +24,7 @@ from causalveil.tasks.matching.weights import PairArray, Reuse, Weighted, open_w
 from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity, Slot
 
-SLOT = Slot(name="effect", stage="perturb", scope=Scope.all)
+SLOT = Slot(name="effect", scope=Scope.all)
 # Sums are exact rationals of size below 2^32, rounded to floats once: two roundings of two numbers.
 ROUNDING = 2.0**-20
 CHUNK = 1 << 20

@@ -17,7 +17,7 @@ from causalveil.tasks.machine.arrays import ByteArray
 from causalveil.tasks.matching.scores import TREATED
 from causalveil.tasks.privacy.mechanisms import Budget, RandomisedResponse, Slot
 
-SLOT = Slot(name="treatment", stage="respond", scope=Scope.all)
+SLOT = Slot(name="treatment", scope=Scope.all)
 IN_TREATED = "in_treated"
 
 

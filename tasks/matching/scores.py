@@ -23,8 +23,8 @@ from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.logistic import PropensityModel, clipped_scores, fit
 from causalveil.tasks.privacy.mechanisms import Budget, LatticeLaplace, Sensitivity, Slot
 
-MODEL_SLOT = Slot(name="propensity", stage="propensity", scope=Scope.all)
-SLOT = Slot(name="scores", stage="scores", scope=Scope.all)
+MODEL_SLOT = Slot(name="propensity", scope=Scope.all)
+SLOT = Slot(name="scores", scope=Scope.all)
 SCORES, TREATED, OUTCOME = "scores", "treated", "outcome"
 LATTICE = 2.0**40
 # Far below what a million units could tell apart.

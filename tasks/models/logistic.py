@@ -37,7 +37,7 @@ from causalveil.tasks.privacy.mechanisms import (
     vector_mechanism,
 )
 
-SLOT = Slot(name="propensity", stage="propensity", scope=Scope.train)
+SLOT = Slot(name="propensity", scope=Scope.train)
 
 # The declared size of a computed gradient at which the fit is accepted; charged into the sensitivity.
 TOLERANCE = 1e-10

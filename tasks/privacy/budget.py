@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from causalveil.schemas.errors import CausalveilError, LedgerError
+from causalveil.schemas.errors import CausalveilError, ChargesDiffer, LedgerError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.machine.arrays import FloatArray
@@ -30,6 +30,7 @@ from causalveil.tasks.machine.write import make_folder_durably, whole_file
 from causalveil.tasks.privacy.ledger.ledger import Ledger, Released
 
 if TYPE_CHECKING:
+    from causalveil.tasks.privacy.mechanisms import Budget
     from causalveil.tasks.privacy.noise import NoiseSource
 
 
@@ -42,14 +43,14 @@ class FlowBudget:
         reservation: what it reserved; only these charges can be spent.
         noise: the source that mechanisms draw from.
         records: folder inside the enclave for record-level noisy arrays; it must last until the run is finished.
-        _asked: names of the charges whose values this process drew, or had returned from the ledger.
+        _drawn: by name, the charges whose values this try has: True if it drew them, False if the ledger returned them.
     """
 
     ledger: Ledger
     reservation: Reservation
     noise: NoiseSource
     records: Path
-    _asked: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    _drawn: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def run_id(self) -> str:
@@ -72,7 +73,7 @@ class FlowBudget:
         """
         refuse_on_worker("a draw of noise")
         released = self.ledger.release(self.run_id, charge, lambda: _encode(draw(self.noise), charge))
-        self._asked.add(charge.name)
+        self._drawn.setdefault(charge.name, released.fresh)
         return _decode(released)
 
     def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
@@ -88,15 +89,24 @@ class FlowBudget:
         refuse_on_worker("a draw of noise")
         released = self.ledger.released(self.run_id, charge)
         if released is not None:
-            self._asked.add(charge.name)
+            self._drawn.setdefault(charge.name, False)
             return self._read(charge, released)
         file, digest = self._write(charge, draw(self.noise))
         # On an error here the file stays: the commit may have reached the ledger.
         released = self.ledger.release(self.run_id, charge, lambda: {"records": {"file": file.name, "sha256": digest}})
         if not released.fresh:
             file.unlink(missing_ok=True)
-        self._asked.add(charge.name)
+        self._drawn.setdefault(charge.name, released.fresh)
         return self._read(charge, released)
+
+    @property
+    def committed(self) -> int:
+        """How many charges of the run this try has the values of; each is committed."""
+        return len(self._drawn)
+
+    def drew(self, charge: Charge) -> bool:
+        """Whether this try drew a charge; False: an earlier one had committed it."""
+        return self._drawn.get(charge.name, False)
 
     def finish(self, document: str) -> None:
         """Store the final document in the ledger, then drop the record-level files. Idempotent.
@@ -109,7 +119,7 @@ class FlowBudget:
             RunConflict: voided, or finished with another document.
             LedgerError: the ledger cannot be used.
         """
-        self.ledger.finish(self.run_id, document, frozenset(self._asked))
+        self.ledger.finish(self.run_id, document, frozenset(self._drawn))
         shutil.rmtree(self.records, ignore_errors=True)
 
     def stored_document(self) -> str | None:
@@ -163,6 +173,61 @@ class FlowBudget:
                 raise CausalveilError(
                     f"{folder}: is a link, and records are kept in the state folder itself; remove it"
                 )
+
+
+class StageBudget:
+    """The part of a run's budget that one stage may spend: its own charges, each once, until it returns.
+
+    A stage cannot draw what another declared, nor leave out what it declared itself.
+    """
+
+    def __init__(self, stage: str, charges: tuple[Charge, ...], budget: Budget) -> None:
+        """Hand ``charges``, which ``stage`` declared, out of ``budget``."""
+        self._stage, self._budget = stage, budget
+        self._left = {charge.name: charge for charge in charges}
+        self._open = True
+
+    def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
+        """As the run's budget does.
+
+        Raises:
+            ChargesDiffer: the charge is not the stage's, or it has drawn it. Nothing is drawn.
+        """
+        value = self._budget.spend(self._own(charge), draw)
+        del self._left[charge.name]
+        return value
+
+    def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
+        """As the run's budget does.
+
+        Raises:
+            ChargesDiffer: the charge is not the stage's, or it has drawn it. Nothing is drawn.
+        """
+        values = self._budget.spend_records(self._own(charge), draw)
+        del self._left[charge.name]
+        return values
+
+    def close(self) -> None:
+        """End the stage: nothing can be drawn from now on.
+
+        Raises:
+            ChargesDiffer: it declared a charge and did not draw it.
+        """
+        self._open = False
+        if self._left:
+            names = ", ".join(f"'{name}'" for name in self._left)
+            raise ChargesDiffer(
+                f"stage '{self._stage}' declared {names} and did not draw it, so nothing is published; report this"
+            )
+
+    def _own(self, charge: Charge) -> Charge:
+        own = self._left.get(charge.name)
+        if not self._open or own is None or own != charge.model_copy(update={"stage": own.stage}):
+            raise ChargesDiffer(
+                f"stage '{self._stage}' draws '{charge.name}', which it did not declare so or has drawn before; it was "
+                "not drawn, and nothing is published; report this"
+            )
+        return own
 
 
 def drop_records(run_id: str) -> None:

@@ -32,10 +32,13 @@ from causalveil.tasks.privacy.noise import NoiseSource, check_input
 
 @dataclass(frozen=True)
 class Slot:
-    """Where a draw belongs. ``name`` is unique in a run: with the run id it is the key under which it is drawn once."""
+    """What a draw is called, and whose units it reads.
+
+    ``name`` is unique in a run: with the run id it is the key under which it is drawn once. To which stage it belongs,
+    the stage says (``flows/estimators/stage.py``).
+    """
 
     name: str
-    stage: str
     scope: Scope
 
 
@@ -70,7 +73,14 @@ class Budget(Protocol):
         """The same for an array with an entry per unit, shape (n,), which stays in the enclave."""
 
 
-class Mechanism(Protocol):
+class Declared(Protocol):
+    """What a stage declares its charges by."""
+
+    def charge(self, slot: Slot) -> Charge:
+        """The declaration of one draw."""
+
+
+class Mechanism(Declared, Protocol):
     """What stages need to know of a mechanism."""
 
     @property
@@ -88,9 +98,6 @@ class Mechanism(Protocol):
     @property
     def known_scale(self) -> float:
         """The same where the number of units is known, as in every run; a ``CausalveilError`` where it is not."""
-
-    def charge(self, slot: Slot) -> Charge:
-        """The declaration of one draw."""
 
     def release(self, value: NDArray[Any], slot: Slot, budget: Budget) -> NDArray[Any]:
         """Add noise to ``value`` under ``slot`` and charge for it; same shape and type.
@@ -157,11 +164,11 @@ class Calibrated(ABC):
         return None
 
     def charge(self, slot: Slot) -> Charge:
-        """The declaration of one draw under ``slot``."""
+        """The declaration of one draw under ``slot``; the stage that owns it puts its name in."""
         mu = self.mu
         return Charge(
             name=slot.name,
-            stage=slot.stage,
+            stage="",
             mechanism=self.NAME,
             scope=slot.scope,
             norm=self.NORM,

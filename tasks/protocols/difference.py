@@ -13,7 +13,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.protocols import DifferenceProtocol
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Charge, Scope
+from causalveil.schemas.privacy import Scope
 from causalveil.tasks.enclave.cells import CellRows, everybody
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import FloatArray
@@ -26,7 +26,7 @@ from causalveil.tasks.protocols.parts import Part, table, with_everybody
 from causalveil.tasks.protocols.sums import by_block, one_hot
 from causalveil.tasks.trial.difference import words
 
-SLOT = Slot(name="effect", stage="difference", scope=Scope.all)
+SLOT = Slot(name="effect", scope=Scope.all)
 HALF = math.sqrt(0.5)
 # An arm's noisy number of units below so many noise deviations carries no mean.
 FLOOR_DEVIATIONS = 8.0
@@ -50,11 +50,6 @@ def mechanism(study: DifferenceProtocol, sizes: Sizes | None) -> Mechanism:
     if units is not None:
         check_cells(units, len(study.groups), len(study.arm_names), FLOOR_DEVIATIONS * made.known_scale / HALF)
     return made
-
-
-def declare(study: DifferenceProtocol, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """The one charge of the protocol."""
-    return (mechanism(study, sizes).charge(SLOT),)
 
 
 def weights(study: DifferenceProtocol) -> FloatArray:

@@ -8,10 +8,8 @@ Proofs: ``docs/proofs/questions.md``, sections 1 to 3.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from causalveil.schemas.privacy import Charge
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.covariates.columns import Basis, Columns
 from causalveil.tasks.inference.assemble import Noise
@@ -19,7 +17,7 @@ from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, vector_mechanism
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import SENSITIVITY, SENSITIVITY_BY_ARM, arm_factors, as_halves, moment_numbers
-from causalveil.tasks.regression.recipe import EFFECT, MOMENTS, SCALES, RegressionRecipe
+from causalveil.tasks.regression.recipe import RegressionRecipe
 from causalveil.tasks.regression.scales import POWER_WEIGHT, Scales, column_numbers
 
 # What the arms' numbers of release 1 have for squared sensitivity: in one block, and between blocks.
@@ -119,14 +117,6 @@ class JointRecipe:
 
     def _sums(self, numbers: int, size: float) -> Sensitivity:
         return sums_sensitivity(self.groups * numbers, self.one.units, size)
-
-    def charges(self) -> Iterator[Charge]:
-        """Every draw in the order in which it is made."""
-        yield self.scales_mechanism().charge(SCALES)
-        moments = self.moments_mechanism()
-        if moments is not None:
-            yield moments.charge(MOMENTS)
-        yield self.effect_mechanism().charge(EFFECT)
 
     def cell(self, outcome: int, units: float) -> CellRecipe:
         """What one outcome in one subgroup of about ``units`` units looks like to the code of one question."""

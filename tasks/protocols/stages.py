@@ -8,7 +8,6 @@ from typing import cast
 from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave.cells import everybody
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import FloatArray
@@ -47,11 +46,6 @@ def joint_recipe(study: RegressionProtocol, sizes: Sizes | None) -> JointRecipe:
     if sizes is not None:
         check_cells(sizes.units, joint.groups, joint.arms, FLOOR_DEVIATIONS * joint.count_noise)
     return joint
-
-
-def declare(study: RegressionProtocol, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """Every charge of the protocol, from public facts alone."""
-    return tuple(joint_recipe(study, sizes).charges())
 
 
 def scales_stage(study: RegressionProtocol, sizes: Sizes, enclave: Enclave, budget: Budget) -> tuple[GroupScales, ...]:

@@ -12,12 +12,12 @@ import math
 import numpy as np
 import polars as pl
 
-from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.schemas.ranges import FoundRange, RangesStudy
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity, Slot
 
-SLOT = Slot(name="ranges", stage="ranges", scope=Scope.all)
+SLOT = Slot(name="ranges", scope=Scope.all)
 # Magnitudes from a billionth to five trillion.
 _POSITIVE = tuple(float(f"{digit}e{power}") for power in range(-9, 13) for digit in (1, 2, 5))
 EDGES: FloatArray = np.array([*(-edge for edge in reversed(_POSITIVE)), 0.0, *_POSITIVE])
@@ -37,11 +37,6 @@ def counts(values: pl.Series) -> IntArray:
 def mechanism(columns: int, cost: PrivacyCost) -> Laplace:
     """Laplace noise for the counts of so many columns."""
     return Laplace(Sensitivity(2.0 * columns, Norm.l1, "2 d"), cost)
-
-
-def declare(study: RangesStudy) -> tuple[Charge, ...]:
-    """The one charge, from public facts alone."""
-    return (mechanism(len(study.numbers), study.privacy.cost).charge(SLOT),)
 
 
 def release(study: RangesStudy, histogram: IntArray, budget: Budget) -> FloatArray:

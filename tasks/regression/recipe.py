@@ -13,7 +13,7 @@ Derivation: ``docs/proofs/regression.md``, section 7.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Charge, Norm, PrivacyCost, Scope
+from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.covariates.columns import Basis, Columns
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
@@ -63,9 +63,9 @@ RARE = 0.5
 # |v| + |v^2| of two scores differ by at most 3a - a^2 <= 2.25 in the L1 norm, a = |v - v'|.
 PAIR_L1 = 2.25
 
-SCALES = Slot(name="scales", stage="scales", scope=Scope.all)
-MOMENTS = Slot(name="moments", stage="moments", scope=Scope.all)
-EFFECT = Slot(name="effect", stage="perturb", scope=Scope.all)
+SCALES = Slot(name="scales", scope=Scope.all)
+MOMENTS = Slot(name="moments", scope=Scope.all)
+EFFECT = Slot(name="effect", scope=Scope.all)
 
 
 @dataclass(frozen=True)
@@ -207,14 +207,6 @@ class RegressionRecipe:
             return 0.0
         noise = math.sqrt(2) * self.moments_noise(features) * CUTS[0] ** 2 * features / self.units
         return noise * math.sqrt(features if of is None else of)
-
-    def charges(self) -> Iterator[Charge]:
-        """Every draw in the order in which it is made."""
-        yield self.scales_mechanism().charge(SCALES)
-        moments = self.moments_mechanism()
-        if moments is not None:
-            yield moments.charge(MOMENTS)
-        yield self.effect_mechanism().charge(EFFECT)
 
 
 Judged = Callable[[RegressionRecipe], RegressionRecipe]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.inference.assemble import EffectFindings
@@ -21,11 +20,6 @@ from causalveil.tasks.regression.moments import moment_sums, moments_from
 from causalveil.tasks.regression.recipe import EFFECT, MOMENTS, SCALES, RegressionRecipe
 from causalveil.tasks.regression.scales import Scales, scale_sums, scales_from
 from causalveil.tasks.regression.scores import score_sums
-
-
-def declare(study: RegressionStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """Every charge of the study, from public facts alone."""
-    return tuple(recipe(study, sizes).charges())
 
 
 def release_scales(study: RegressionStudy, plan: RegressionRecipe, pieces: Pieces, budget: Budget) -> Scales:

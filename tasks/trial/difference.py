@@ -13,7 +13,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge, Scope
+from causalveil.schemas.privacy import Scope
 from causalveil.schemas.release import Interval
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Folds, Pieces
@@ -24,7 +24,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice, sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
 
-SLOT = Slot(name="effect", stage="difference", scope=Scope.all)
+SLOT = Slot(name="effect", scope=Scope.all)
 SECOND_MOMENT = math.sqrt(0.5)
 NUMBERS = 5
 # A noisy number of units in an arm below so many noise standard deviations carries no mean.
@@ -49,11 +49,6 @@ def covers(estimator: DifferenceEstimator, interval: Interval) -> Interval:
 def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
     """What the sums are released by."""
     return vector_mechanism(sums_sensitivity(NUMBERS, None if sizes is None else sizes.units), study.privacy.cost)
-
-
-def declare(study: DifferenceStudy, sizes: Sizes | None) -> tuple[Charge, ...]:
-    """The one charge of the study."""
-    return (mechanism(study, sizes).charge(SLOT),)
 
 
 def sums(pieces: Pieces, workers: int = 1) -> FloatArray:

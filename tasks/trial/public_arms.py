@@ -15,7 +15,6 @@ import numpy as np
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
@@ -26,11 +25,6 @@ from causalveil.tasks.weighted.expected import weighted_expected
 from causalveil.tasks.weighted.interval import weighted_findings
 from causalveil.tasks.weighted.perturb import mechanism, sums
 from causalveil.tasks.weighted.public_weights import PublicWeights, weigh_units
-
-
-def declare(study: DifferenceStudy) -> tuple[Charge, ...]:
-    """The one charge of the study."""
-    return (mechanism(study.privacy.cost).charge(SLOT),)
 
 
 def findings(study: DifferenceStudy, weights: PublicWeights, statistics: FloatArray) -> EffectFindings:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,9 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.flows.sequence.estimators import ESTIMATORS
+from causalveil.flows.sequence import study as sequence_study
 from causalveil.schemas.errors import CausalveilError, DataError, RunConflict, StudyError
-from causalveil.schemas.estimators.ipw import IpwStudy
+from causalveil.tasks.enclave import split
 from causalveil.tasks.machine.home import home
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, write_study
@@ -109,20 +108,15 @@ def test_out_is_looked_at_before_anything_is_reserved(trouble: str, tmp_path: Pa
 
 
 def fail_first(monkeypatch: pytest.MonkeyPatch, problem: Exception) -> None:
-    """Let the estimator's stages fail once, as a machine does, and work the next time."""
-    method = ESTIMATORS[IpwStudy]()
-    troubles = [problem]
+    """Let a stage fail once, as a machine does, and work the next time."""
+    honest, troubles = split.split_stage, [problem]
 
-    def troubled(run: Any, engine: Any) -> Any:
-        if not troubles:
-            return method.estimate(run, engine)
-
-        def weigh_stage() -> None:
+    def troubled(study: Any, enclave: Any) -> None:
+        if troubles:
             raise troubles.pop()
+        honest(study, enclave)
 
-        return engine(weigh_stage)
-
-    monkeypatch.setitem(ESTIMATORS, IpwStudy, lambda: replace(method, estimate=troubled))
+    monkeypatch.setattr(split, "split_stage", troubled)
 
 
 def test_a_full_disk_leaves_the_reservation_and_the_retry_goes_on(
@@ -153,14 +147,12 @@ def test_bad_data_void_the_run_and_free_its_budget(tmp_path: Path, monkeypatch: 
 def test_a_run_that_goes_on_says_what_was_returned(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     path = write_study(tmp_path / "study")
     fail = pytest.MonkeyPatch()
-    method = ESTIMATORS[IpwStudy]()
 
-    def dies(run: Any, engine: Any) -> Any:
-        method.estimate(run, engine)
+    def dies(*_: Any) -> Any:
         raise CausalveilError("power cut")
 
     with fail.context() as patch:
-        patch.setitem(ESTIMATORS, IpwStudy, lambda: replace(method, estimate=dies))
+        patch.setattr(sequence_study, "assemble_release", dies)
         with pytest.raises(CausalveilError, match="stands"):
             run_study(path, out=tmp_path / "out", run_id="one", engine="direct")
     code, shown = call(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "one")

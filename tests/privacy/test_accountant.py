@@ -21,8 +21,8 @@ def charge(epsilon: str, delta: str = "0", scope: Scope = Scope.all, name: str =
     kind = kind or (m.L2Laplace if delta == "0" else m.GaussianAnalytic)
     cost = PrivacyCost(epsilon=Decimal(epsilon), delta=Decimal(delta))
     if kind is m.RandomisedResponse:
-        return m.RandomisedResponse(cost).charge(m.Slot(name, "s", scope))
-    return kind(m.Sensitivity(0.013, kind.NORM, "S"), cost).charge(m.Slot(name, "s", scope))
+        return m.RandomisedResponse(cost).charge(m.Slot(name, scope))
+    return kind(m.Sensitivity(0.013, kind.NORM, "S"), cost).charge(m.Slot(name, scope))
 
 
 KINDS = [
@@ -181,7 +181,7 @@ def test_three_charges_are_accounted_in_half_a_second() -> None:
 
 def test_a_plan_without_units_has_no_distribution() -> None:
     cost = PrivacyCost(epsilon=Decimal(1), delta=Decimal("1e-6"))
-    unknown = m.GaussianAnalytic(m.Sensitivity(None, Norm.l2, "2/n"), cost).charge(m.Slot("a", "s", Scope.all))
+    unknown = m.GaussianAnalytic(m.Sensitivity(None, Norm.l2, "2/n"), cost).charge(m.Slot("a", Scope.all))
     assert compose([unknown]) == cost
     with pytest.raises(CausalveilError):
         epsilon_pld([unknown], cost.delta)

@@ -30,11 +30,11 @@ def cost(epsilon: str, delta: str = "1e-6") -> PrivacyCost:
 
 def gaussian(epsilon: str = "0.2", delta: str = "1e-6", name: str = "effect") -> Charge:
     mechanism = m.GaussianAnalytic(m.Sensitivity(2.0, Norm.l2, "2"), cost(epsilon, delta))
-    return mechanism.charge(m.Slot(name, "perturb", Scope.all))
+    return mechanism.charge(m.Slot(name, Scope.all))
 
 
 def stable(epsilon: str, delta: str) -> Charge:
-    return StableRelease(cost(epsilon, delta)).charge(m.Slot("ranks", "answer", Scope.all))
+    return StableRelease(cost(epsilon, delta)).charge(m.Slot("ranks", Scope.all))
 
 
 def owner(epsilon: str = "10", delta: str = "1e-4", **more: Any) -> Contract:
@@ -115,7 +115,7 @@ def test_a_run_of_every_block_and_a_run_of_one_meet(ledger: Ledger) -> None:
     """A unit that may span blocks has one account; a block's account holds what was charged to all of them."""
     by = contract("0.3", "0")
     ledger.grant(by, "opening")
-    pure = m.Laplace(m.Sensitivity(1.0, Norm.l1, "1"), cost("0.1", "0")).charge(m.Slot("a", "s", Scope.all))
+    pure = m.Laplace(m.Sensitivity(1.0, Norm.l1, "1"), cost("0.1", "0")).charge(m.Slot("a", Scope.all))
     for run_id, blocks in (("a", ("month=1",)), ("b", ("all",)), ("c", ("month=2",))):
         ledger.reserve(request(run_id, pure, by=by, blocks=blocks), by)
     with pytest.raises(BudgetRefused, match="block 'all'"):
@@ -251,7 +251,7 @@ def test_an_adaptive_analyst_cannot_pass_the_cap(appetite: str) -> None:
 
 def laplace(epsilon: str, name: str = "effect") -> Charge:
     mechanism = m.Laplace(m.Sensitivity(1.0, Norm.l1, "1"), cost(epsilon, "0"))
-    return mechanism.charge(m.Slot(name, "perturb", Scope.all))
+    return mechanism.charge(m.Slot(name, Scope.all))
 
 
 def test_draws_without_delta_fit_by_their_sum_where_rho_would_not_do(ledger: Ledger) -> None:

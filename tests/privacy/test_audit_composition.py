@@ -29,7 +29,7 @@ def declared(parts: dict[str, PrivacyCost]) -> list[Charge]:
     """A cross-fitted run: a model of each fold from all others, and one effect of all."""
 
     def charge(part: PrivacyCost, name: str, scope: Scope) -> Charge:
-        return m.vector_mechanism(m.Sensitivity(S, Norm.l2, "2"), part).charge(m.Slot(name, "s", scope))
+        return m.vector_mechanism(m.Sensitivity(S, Norm.l2, "2"), part).charge(m.Slot(name, scope))
 
     models = [charge(parts["model"], f"model-{k}", Scope.without_fold(k, FOLDS)) for k in range(1, FOLDS + 1)]
     return [*models, charge(parts["effect"], "effect", Scope.all)]

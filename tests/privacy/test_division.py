@@ -27,7 +27,7 @@ def cost(epsilon: str, delta: str = "1e-6") -> PrivacyCost:
 
 
 def draw(part: PrivacyCost, name: str = "a", scope: Scope = Scope.all) -> Charge:
-    return m.vector_mechanism(m.Sensitivity(0.013, Norm.l2, "S"), part).charge(m.Slot(name, "s", scope))
+    return m.vector_mechanism(m.Sensitivity(0.013, Norm.l2, "S"), part).charge(m.Slot(name, scope))
 
 
 def delta_of(mu: float, epsilon: float) -> float:
@@ -107,7 +107,7 @@ def test_folds_compose_by_what_the_worst_unit_meets(folds: int, data: st.DataObj
 
 def test_a_mixture_leaves_gaussian_draws_what_the_others_do_not_take() -> None:
     request = cost("1", "1e-6")
-    pure = m.L2Laplace(m.Sensitivity(1.0, Norm.l2, "S"), cost("0.4", "0")).charge(m.Slot("p", "s", Scope.all))
+    pure = m.L2Laplace(m.Sensitivity(1.0, Norm.l2, "S"), cost("0.4", "0")).charge(m.Slot("p", Scope.all))
     parts = divide(cost("0.6", "1e-6"), {"a": Decimal("0.5"), "b": Decimal("0.5")})
     drawn = [pure, draw(parts["a"], "a"), draw(parts["b"], "b")]
     assert total(drawn, request) == request

@@ -20,7 +20,7 @@ from causalveil.tasks.privacy import mechanisms as m
 from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise, opendp_laplace_loss
 from tests.audit import HalfNoise, OpenBudget, caught, epsilon_lower_bound
 
-SLOT = m.Slot("draw", "test", Scope.all)
+SLOT = m.Slot("draw", Scope.all)
 EPSILONS = st.decimals("1e-6", "50", allow_nan=False, places=6)
 SENSITIVITIES = st.floats(1e-9, 1e9)
 
@@ -142,7 +142,7 @@ def test_gaussian_scales_with_the_sensitivity_and_rounds_up(sensitivity: float, 
 @each
 def test_a_charge_repeats_the_mechanism(mechanism) -> None:
     charge = mechanism.charge(SLOT)
-    assert (charge.name, charge.stage, charge.scope) == ("draw", "test", Scope.all)
+    assert (charge.name, charge.scope) == ("draw", Scope.all)
     assert (charge.mechanism, charge.norm) == (mechanism.NAME, mechanism.NORM)
     assert (charge.sensitivity, charge.noise_scale) == (mechanism.sensitivity.value, mechanism.noise_scale)
     assert (charge.epsilon, charge.delta) == (mechanism.cost.epsilon, mechanism.cost.delta)

@@ -25,12 +25,12 @@ def gaussian(epsilon: str) -> Charge:
     mechanism = m.GaussianAnalytic(
         m.Sensitivity(1.0, Norm.l2, "1"), PrivacyCost(epsilon=Decimal(epsilon), delta=Decimal("1e-6"))
     )
-    return mechanism.charge(m.Slot("effect", "perturb", Scope.all))
+    return mechanism.charge(m.Slot("effect", Scope.all))
 
 
 def laplace(epsilon: str) -> Charge:
     mechanism = m.Laplace(m.Sensitivity(1.0, Norm.l1, "1"), PrivacyCost(epsilon=Decimal(epsilon), delta=Decimal(0)))
-    return mechanism.charge(m.Slot("effect", "perturb", Scope.all))
+    return mechanism.charge(m.Slot("effect", Scope.all))
 
 
 @cache

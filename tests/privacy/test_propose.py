@@ -22,7 +22,7 @@ from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.ledger_help import contract, reservation
 
-SLOT = Slot(name="iqr", stage="answer", scope=Scope.estimation)
+SLOT = Slot(name="iqr", scope=Scope.estimation)
 UNIT = Sensitivity(1.0, Norm.l1, "1")
 RUNS = 3_000
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
+from causalveil.flows.estimators.aipw import AIPW
 from causalveil.schemas.privacy import Charge, GaussianCost, Norm, PrivacyCost, Scope
 from causalveil.tasks.aipw.decide import recipe
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -54,8 +55,8 @@ def test_compose_is_what_the_worst_unit_pays(folds: int, data: st.DataObject) ->
 def test_a_unit_pays_for_all_models_but_its_own(folds: int, units: int | None, delta: str) -> None:
     """(K - 1)(mu_pi^2 + mu_mu^2) + mu_effect^2 is the request's mu^2; without delta the same of epsilon, exactly."""
     study = make_aipw(3, folds=folds, delta=delta, epsilon="0.7")
-    made = recipe(study, None if units is None else sizes_of(study, units))
-    charges = tuple(made.charges())
+    sizes = None if units is None else sizes_of(study, units)
+    made, charges = recipe(study, sizes), AIPW.declare(study, sizes)
     request = PrivacyCost(epsilon=Decimal("0.7"), delta=Decimal(delta))
     assert total(charges, request) == request
     costs = [cost for cost in (made.arms_cost, made.slopes_cost, made.propensity_cost) if cost is not None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from causalveil.flows.estimators.aipw import AIPW
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Scope
 from causalveil.tasks.aipw.decide import recipe
@@ -34,8 +35,7 @@ def test_declared_shares_are_spent_as_declared() -> None:
     shares = {"propensity": "0.25", "outcome_model": "0.25", "effect": "0.5"}
     for n in (500, 1_000_000):
         study = make_aipw(10, budget_shares=shares)
-        found = recipe(study, sizes_of(study, n))
-        charges = {charge.name: charge for charge in found.charges()}
+        charges = {charge.name: charge for charge in AIPW.declare(study, sizes_of(study, n))}
         whole = mu_of(study.privacy.cost)
         assert float(charges["effect"].mu ** 2 / whole**2) == pytest.approx(0.5, rel=1e-10)
         propensity = charges["share-1" if n == 500 else "propensity-1"]
@@ -48,7 +48,10 @@ def test_a_declared_penalty_is_used_and_a_known_score_costs_nothing() -> None:
     known = made(500, propensity={"known": 0.5})
     assert known.propensity_cost is None
     assert float(known.effect_cost.mu**2 / mu_of(make_aipw(2).privacy.cost) ** 2) == pytest.approx(0.9, rel=1e-10)
-    assert not [charge for charge in known.charges() if charge.stage == "propensity"]
+    study = make_aipw(2, propensity={"known": 0.5})
+    charges = AIPW.declare(study, sizes_of(study, 500))
+    assert charges
+    assert not [charge for charge in charges if charge.stage == "propensity"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from causalveil.flows.cli.main import main
-from causalveil.flows.estimators.matching import declare, expected
+from causalveil.flows.estimators.matching import MATCHING, expected
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -92,7 +92,7 @@ def test_an_arm_that_would_be_too_small_is_said_and_no_error() -> None:
 
 def test_charges_need_no_number_of_units_but_for_the_model() -> None:
     study = two_covariates(epsilon="1")
-    charges = declare(study, None)
+    charges = MATCHING.declare(study, None)
     assert [charge.name for charge in charges if charge.noise_scale is None] == ["propensity"]
     assert "at most (1/n + 1/5) B" in charges[-1].formula
     assert "max_i b_i B/m" in charges[-1].formula

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.flows.estimators.protocol import declare_label, expected
+from causalveil.flows.estimators.protocol import expected
+from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.rehearse import rehearse
 from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import parse_study_file
@@ -288,11 +289,12 @@ def test_controls_calibrate_where_there_are_enough_of_them() -> None:
 
 @pytest.mark.parametrize("name", ["balancing", "matching"])
 def test_cells_are_counted_at_label_level_too(name: str) -> None:
+    crowded = make_protocol(2, 2, 100, name=name)
     with pytest.raises(StudyError, match=r"it can serve \d+ subgroups") as told:
-        declare_label(make_protocol(2, 2, 100, name=name), sizes_of(make_protocol(2, 2), 300))  # type: ignore[arg-type]
+        estimator_of(crowded).declare(crowded, sizes_of(crowded, 300))
     most = int(str(told.value).split("it can serve ")[1].split()[0])
     fewer = make_protocol(2, 2, most, name=name)
-    assert declare_label(fewer, sizes_of(fewer, 300))  # type: ignore[arg-type]
+    assert estimator_of(fewer).declare(fewer, sizes_of(fewer, 300))
     assert expected(fewer, sizes_of(fewer, 300), StandIn(), None)["answers"]
 
 

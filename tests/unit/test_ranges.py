@@ -11,14 +11,14 @@ import polars as pl
 import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.sequence.ranges import declared_lines, find_ranges, write_into
+from causalveil.flows.sequence.ranges import RANGES, declared_lines, find_ranges, write_into
 from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, DataError, StudyError
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.ranges import RangesStudy
 from causalveil.schemas.study import DataSource, EstimatorSettings, PrivacyRequest
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.ranges.histogram import BINS, EDGES, FALSE_BIN, counts, declare, found, mechanism, threshold
+from causalveil.tasks.ranges.histogram import BINS, EDGES, FALSE_BIN, counts, found, mechanism, threshold
 
 VALUES = (None, float("nan"), -math.inf, math.inf, -3.0, 0.0, -0.0, 1e-12, 1.0, 1.999, 2.0, 7e15, -7e15, 5e-324)
 CONTRACT = """\
@@ -72,7 +72,7 @@ def study(columns: int, epsilon: str) -> RangesStudy:
 
 @pytest.mark.parametrize("columns", [1, 3])
 def test_the_charge_declares_all_of_epsilon_and_the_scale_that_goes_with_it(columns: int) -> None:
-    (charge,) = declare(study(columns, "0.1"))
+    (charge,) = RANGES.declare(study(columns, "0.1"), None)
     assert (charge.epsilon, charge.delta, charge.mechanism) == (study(columns, "0.1").privacy.epsilon, 0, "laplace")
     assert charge.sensitivity == 2 * columns
     assert charge.noise_scale is not None

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from causalveil.flows.estimators.regression import REGRESSION
 from causalveil.flows.planning.regression import warned
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import StandIn
@@ -299,7 +300,7 @@ def test_public_sizes_decide(p: int, n: int, words: int) -> None:
     study = make_regression(p, basis="linear")
     plan = recipe(study, sizes_of(study, n))
     assert (0 if plan.moments is None else plan.columns.features(Basis.linear)) == words
-    assert [charge.name for charge in plan.charges()] == (
+    assert [charge.name for charge in REGRESSION.declare(study, sizes_of(study, n))] == (
         ["scales", "moments", "effect"] if words else ["scales", "effect"]
     )
 
@@ -405,8 +406,8 @@ def test_the_first_release_has_more_where_people_are_few_and_totals_are_the_same
     assert few.moments is not None
     assert many.moments is not None
     assert few.scales.epsilon == Decimal("0.25") > many.scales.epsilon == Decimal("0.15")
-    for plan in (few, many):
-        assert sum(charge.epsilon for charge in plan.charges()) == 1
+    for units in (1_500, 300_000):
+        assert sum(charge.epsilon for charge in REGRESSION.declare(study, sizes_of(study, units))) == 1
 
 
 def test_products_and_cubes_enter_only_where_the_first_release_shows_that_they_pay() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.flows.engine.engine import DirectEngine
-from causalveil.flows.engine.guard import P, R
+from causalveil.flows.engine.engine import DirectEngine, Task
+from causalveil.flows.engine.guard import R
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.errors import CausalveilError
@@ -86,17 +86,17 @@ class Recorded(DirectEngine):
         self._place = 0
         return self
 
-    def __call__(self, stage: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run ``stage``, or hand out what it returned before."""
+    def __call__(self, task: Task[R]) -> R:
+        """Run ``task``, or hand out what it returned before."""
         if self._place is None:
-            self._kept.append(super().__call__(stage, *args, **kwargs))
+            self._kept.append(super().__call__(task))
             found: R = self._kept[-1]
             return found
         self._place += 1
         if self._place < len(self._kept):
             known: R = self._kept[self._place - 1]
             return known
-        return super().__call__(stage, *args, **kwargs)
+        return super().__call__(task)
 
 
 def at_every_confidence(study: EffectStudy, rows: Rows, seed: int) -> list[EffectFindings]:

@@ -116,7 +116,7 @@ COMPETITORS = (Competitor("aim", "AIM, then matching", "sample", ADD_REMOVE, PRO
 
 
 def _slot(name: str, number: int) -> Slot:
-    return Slot(name=f"{name}-{number}", stage="synthesise", scope=Scope.all)
+    return Slot(name=f"{name}-{number}", scope=Scope.all)
 
 
 def _released(values: FloatArray, sigma: float, request: PrivacyCost, clique: Clique, budget: Budget) -> FloatArray:

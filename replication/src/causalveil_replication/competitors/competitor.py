@@ -30,7 +30,7 @@ PROVED, CLAIMED, ASYMPTOTIC = "proved", "as its authors claim", "asymptotic"
 DELTA = "1e-5"
 # Propensity scores of every competitor that divides by them lie in here.
 CLIP = (0.1, 0.9)
-SLOT = Slot(name="effect", stage="effect", scope=Scope.all)
+SLOT = Slot(name="effect", scope=Scope.all)
 
 
 @dataclass(frozen=True)

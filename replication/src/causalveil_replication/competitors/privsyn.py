@@ -127,7 +127,7 @@ COMPETITORS = (Competitor("privsyn", "PrivSyn, then matching", "sample", ADD_REM
 
 def _released(values: FloatArray, sensitivity: float, part: PrivacyCost, name: str, budget: Budget) -> FloatArray:
     bound = Sensitivity(value=sensitivity * (1 + 1e-9), norm=Norm.l2, formula="a unit comes or goes; n is public")
-    slot = Slot(name=name, stage="synthesise", scope=Scope.all)
+    slot = Slot(name=name, scope=Scope.all)
     return np.asarray(vector_mechanism(bound, part).release(values, slot, budget))
 
 

@@ -285,4 +285,4 @@ RATIO, EPSILONS = 5, ("0.5", "1", "2", "4")
 
 
 def _slot(name: str) -> Slot:
-    return Slot(name=name, stage="several", scope=Scope.all)
+    return Slot(name=name, scope=Scope.all)

@@ -31,7 +31,7 @@ FAR = 10_000.0
 DISTANCES = {"both 0": (0.0, 0.0), "both 1": (1.0, 1.0), "both 2": (2.0, 2.0), "1 and far": (1.0, FAR)}
 EPSILONS, DELTA = ("0.2", "1", "3"), "0.01"
 LOOKS, SLACKS, TOTAL = (3, 4, 200), ("1e-2", "1e-4", "1e-6"), 0.99
-_SLOT = Slot(name="quartile range", stage="claims", scope=Scope.all)
+_SLOT = Slot(name="quartile range", scope=Scope.all)
 
 
 def release_rows(count: int, seed: int = 0) -> list[Row]:

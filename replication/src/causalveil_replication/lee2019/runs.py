@@ -35,8 +35,8 @@ SIZES = (500, 1000, 1500, 2000, 2500)
 EFFECTS = (0.1, 2.0)
 CLIP = 0.1
 BATCH = 100
-_MODEL = Slot(name="propensity", stage="propensity", scope=Scope.train)
-_EFFECT = Slot(name="effect", stage="perturb", scope=Scope.estimation)
+_MODEL = Slot(name="propensity", scope=Scope.train)
+_EFFECT = Slot(name="effect", scope=Scope.estimation)
 Draw = Callable[[int], tuple[Subjects, Subjects]]
 Kept = TypeVar("Kept", bound="TableDraw | FigureDraw")
 

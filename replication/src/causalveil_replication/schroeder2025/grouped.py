@@ -22,8 +22,8 @@ from causalveil_replication.schroeder2025.data import Population, draw
 from causalveil_replication.schroeder2025.runs import LEVELS, NOISE_SEED, Answer
 
 GROUPS = 25
-_DIFFERENCE = Slot(name="difference", stage="effect", scope=Scope.all)
-_VARIANCE = Slot(name="variance", stage="effect", scope=Scope.all)
+_DIFFERENCE = Slot(name="difference", scope=Scope.all)
+_VARIANCE = Slot(name="variance", scope=Scope.all)
 
 
 def grouped_difference(population: Population, units: int, epsilon: str, run: int) -> list[Answer]:

@@ -1,0 +1,38 @@
+"""Stages that several estimators share: how rows enter, and how they are cut into halves and folds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from causalveil.flows.estimators.stage import Stage, StageRun
+from causalveil.schemas.study import Study
+from causalveil.tasks.enclave import folds, normalise, split, validate
+
+
+def _validate(step: StageRun[Any]) -> None:
+    where = step.source
+    validate.validate_stage(step.study, where.folder, where.layout, where.admission)
+
+
+VALIDATE = Stage[Study, None]("validate", _validate, from_files=True)
+
+
+def normalised_by(normalise_stage: Callable[[], Callable[..., None]]) -> Stage[Any, None]:
+    """The stage that writes normalised rows into the enclave, by the function that an estimator's rows need."""
+
+    def run(step: StageRun[Any]) -> None:
+        where = step.source
+        place = (where.folder, where.layout, where.scratch)
+        normalise_stage()(step.study, *place, where.run_id, where.seed)
+
+    return Stage("normalise", run, reads=(VALIDATE,), from_files=True)
+
+
+NORMALISE = normalised_by(lambda: normalise.normalise_stage)
+ENTRY: tuple[Stage[Any, None], ...] = (VALIDATE, NORMALISE)
+"""The first two stages of every estimator: hold the partitions to their manifest, normalise them into the enclave."""
+
+HALVES = Stage[Study, None]("split", lambda step: split.split_stage(step.study, step.enclave), reads=(NORMALISE,))
+EVERYBODY = Stage[Study, None]("folds", lambda step: folds.folds_stage(step.enclave, 1), reads=(NORMALISE,))
+"""Everybody is one fold."""

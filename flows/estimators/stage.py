@@ -1,0 +1,257 @@
+"""A stage of a flow: one object that has its name, its work, the charges that it alone may draw, and what it reads.
+
+An estimator is a list of stages (``estimator.py``). What it declares is what they declare, in order; what a task run is
+called, tagged with and logs comes from the stage that it runs. A stage without charges is given no budget, so it cannot
+draw; one with charges is given those alone, each once, and must have drawn all when it returns.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from typing import Any, Generic, TypeVar
+
+from causalveil.flows.engine.engine import Engine, Task
+from causalveil.flows.engine.shown import stage_line
+from causalveil.flows.sequence.run import RowSource, Run
+from causalveil.schemas.errors import ChargesDiffer
+from causalveil.schemas.plan import Sizes
+from causalveil.schemas.privacy import Charge, Scope
+from causalveil.schemas.study import Study
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.privacy.budget import FlowBudget, StageBudget
+from causalveil.tasks.privacy.mechanisms import Budget, Declared, Slot
+
+_LOG = logging.getLogger("causalveil.flow")
+
+S = TypeVar("S", bound=Study)
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+Draws = Iterable[tuple[Slot, Declared | None]]
+"""Draws by name; None: the study has no such draw, and what would be released is exact by its declaration."""
+
+
+P = TypeVar("P")
+
+
+def recalled(decide: Callable[[S, Sizes | None], P]) -> Callable[[S, Sizes | None], P]:
+    """Decide once what every stage of a study asks again, from public facts: kept for the last study and its sizes."""
+    last: list[tuple[S, Sizes | None, P]] = []
+
+    def recall(study: S, sizes: Sizes | None) -> P:
+        for known, of, decided in last:
+            if known is study and of == sizes:
+                return decided
+        decided = decide(study, sizes)
+        last[:] = [(study, sizes, decided)]
+        return decided
+
+    return recall
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One of several folds, counted from 0."""
+
+    index: int
+    of: int
+
+    @property
+    def outside(self) -> Scope:
+        """Whom a model of this fold is trained on: the units of all others."""
+        return Scope.without_fold(self.index + 1, self.of)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage(Generic[S, R_co]):
+    """One stage, the same object wherever it is spoken of.
+
+    Attributes:
+        name: of its task runs, and in its charges.
+        run: does the work with what its step hands it.
+        charges: what it draws, from public facts alone; formulas in n where sizes are None.
+        reads: stages whose results it may read.
+        from_files: reads the rows of a run from files; left out where rows are in memory already.
+        fold: which fold of a cross-fit it is for (``of``); None: there are none, or it is for all.
+    """
+
+    name: str
+    run: Callable[[StageRun[S]], R_co]
+    charges: Callable[[S, Sizes | None], Draws] | None = None
+    reads: tuple[Stage[Any, Any], ...] = ()
+    from_files: bool = False
+    fold: Fold | None = None
+
+    @property
+    def part(self) -> str:
+        """Which fold it is for, in words; empty for none."""
+        return "" if self.fold is None else f"fold {self.fold.index + 1} of {self.fold.of}"
+
+    @property
+    def title(self) -> str:
+        """Of its task runs."""
+        return f"{self.name}, {self.part}" if self.part else self.name
+
+    def of(self, index: int, folds: int) -> Stage[S, R_co]:
+        """The stage of one fold; the same object each time.
+
+        Raises:
+            ChargesDiffer: there is no such fold.
+        """
+        if not 0 <= index < folds:
+            raise ChargesDiffer(
+                f"stage '{self.name}' has no fold {index + 1} of {folds}; nothing was drawn; report this"
+            )
+        return _of_fold(self, index, folds)
+
+    def declare(self, study: S, sizes: Sizes | None) -> tuple[Charge, ...]:
+        """Every charge of the stage; of a fold's stage those on whom its models are trained.
+
+        Raises:
+            ChargesDiffer: it draws in other folds and not in this: the study has no such fold.
+        """
+        draws = () if self.charges is None else self.charges(study, sizes)
+        charges = [mechanism.charge(slot) for slot, mechanism in draws if mechanism is not None]
+        if self.fold is not None and charges:
+            charges = [charge for charge in charges if charge.scope == self.fold.outside]
+            if not charges:
+                raise ChargesDiffer(f"stage '{self.name}' is of a fold that the study does not have; report this")
+        return tuple(charge.model_copy(update={"stage": self.name}) for charge in charges)
+
+    def task(self, run: Run[S], results: Mapping[Stage[Any, Any], Any]) -> Task[R_co]:
+        """The stage on one run, ready for an engine."""
+        charges = self.declare(run.study, run.sizes)
+        reads = tuple(one.title for read in self.reads for one in _of(read, self.fold, results))
+        return Task(self.name, partial(_work, self, charges, run, results), self.part, charges, reads)
+
+
+@cache
+def _of_fold(stage: Stage[S, R], index: int, folds: int) -> Stage[S, R]:
+    return replace(stage, fold=Fold(index, folds))
+
+
+@dataclass(frozen=True)
+class StageRun(Generic[S]):
+    """What one stage is handed: public facts, the enclave, the results that it reads, its own part of the budget."""
+
+    stage: Stage[S, Any]
+    of_run: Run[S]
+    results: Mapping[Stage[Any, Any], Any]
+    allowance: StageBudget | None
+
+    @property
+    def study(self) -> S:
+        """The study."""
+        return self.of_run.study
+
+    @property
+    def sizes(self) -> Sizes:
+        """Its public sizes."""
+        return self.of_run.sizes
+
+    @property
+    def enclave(self) -> Enclave:
+        """Its rows, and what stages leave there."""
+        return self.of_run.enclave
+
+    @property
+    def given(self) -> tuple[S, Sizes, Enclave]:
+        """Study, sizes and enclave, as most stages take them."""
+        return self.study, self.sizes, self.enclave
+
+    @property
+    def source(self) -> RowSource:
+        """The partitions that the run reads.
+
+        Raises:
+            ChargesDiffer: its rows are in memory.
+        """
+        if self.of_run.source is None:
+            raise ChargesDiffer(f"stage '{self.stage.name}' reads files, and the run has none; report this")
+        return self.of_run.source
+
+    def seed_for(self, label: str) -> int:
+        """32 bits for randomness that is no noise; a resumed run has the same."""
+        return self.of_run.seed_for(label)
+
+    @property
+    def budget(self) -> Budget:
+        """The stage's own charges.
+
+        Raises:
+            ChargesDiffer: it declared none.
+        """
+        if self.allowance is None:
+            raise ChargesDiffer(f"stage '{self.stage.name}' declares no charge and asks for a budget; report this")
+        return self.allowance
+
+    @property
+    def fold(self) -> int:
+        """The fold that the stage is for, counted from 0.
+
+        Raises:
+            ChargesDiffer: it is for none.
+        """
+        if self.stage.fold is None:
+            raise ChargesDiffer(f"stage '{self.stage.name}' is run for no fold and asks for one; report this")
+        return self.stage.fold.index
+
+    def __getitem__(self, stage: Stage[Any, R]) -> R:
+        """What another stage returned; of a stage that has folds, in this stage's own.
+
+        Raises:
+            ChargesDiffer: the stage does not name it among those that it reads, or it has not run.
+        """
+        found = self._read(stage, self.stage.fold)
+        if len(found) != 1:
+            raise ChargesDiffer(f"stage '{self.stage.name}' reads one '{stage.name}' of {len(found)}; report this")
+        return found[0]
+
+    def each(self, stage: Stage[Any, R]) -> list[R]:
+        """What another stage returned in each of its folds, in order."""
+        return self._read(stage, None)
+
+    def _read(self, stage: Stage[Any, R], fold: Fold | None) -> list[R]:
+        found = _of(stage, fold, self.results)
+        if stage not in self.stage.reads or not found:
+            raise ChargesDiffer(
+                f"stage '{self.stage.name}' reads '{stage.name}', which it does not name or has not run; report this"
+            )
+        return [self.results[one] for one in found]
+
+
+def carry_out(
+    stages: Sequence[Stage[Any, Any]],
+    run: Run[Any],
+    engine: Engine,
+    known: Mapping[Stage[Any, Any], Any] | None = None,
+) -> dict[Stage[Any, Any], Any]:
+    """Run stages in order and return what each returned; ``known`` are results of those that need not run again."""
+    results = dict(known or {})
+    for stage in stages:
+        if stage not in results and not (stage.from_files and run.source is None):
+            results[stage] = engine(stage.task(run, results))
+    return results
+
+
+def _work(stage: Stage[S, R], charges: tuple[Charge, ...], run: Run[S], results: Mapping[Stage[Any, Any], Any]) -> R:
+    """Run the stage, see that it drew what it declared, and say so in the flow's log."""
+    allowance = None if stage.charges is None else StageBudget(stage.name, charges, run.budget)
+    found = stage.run(StageRun(stage, run, results, allowance))
+    if allowance is not None:
+        allowance.close()
+    if isinstance(run.budget, FlowBudget):
+        drawn = [charge for charge in charges if run.budget.drew(charge)]
+        _LOG.info(stage_line(stage.title, charges, drawn, run.budget.committed, run.budget.reservation))
+    return found
+
+
+def _of(stage: Stage[Any, Any], fold: Fold | None, results: Mapping[Stage[Any, Any], Any]) -> list[Stage[Any, Any]]:
+    """The stages that have run and that ``stage`` speaks of: that of a fold, the one that has none, or of all folds."""
+    if fold is not None and (same := _of_fold(stage, fold.index, fold.of)) in results:
+        return [same]
+    if stage in results:
+        return [stage]
+    return [one for one in results if one.fold is not None and _of_fold(stage, one.fold.index, one.fold.of) is one]

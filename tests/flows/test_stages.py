@@ -1,0 +1,212 @@
+"""A stage that does other than it declares: a typed error, nothing published, the budget kept; mended, it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from causalveil.flows.api import run_study
+from causalveil.flows.estimators import aipw, regression
+from causalveil.flows.estimators.aipw import OUTCOME_MODEL
+from causalveil.flows.estimators.regression import MOMENTS, REGRESSION, SCALES, SCORES, plan
+from causalveil.flows.estimators.stage import Stage, StageRun, carry_out
+from causalveil.flows.sequence.estimators import ESTIMATORS
+from causalveil.schemas.errors import ChargesDiffer, StudyError
+from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.privacy import Scope
+from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.privacy.mechanisms import Slot
+from causalveil.tasks.regression import recipe
+from tests import crash
+from tests.aipw_help import make_aipw
+from tests.studies import write_study
+
+WIDE = {"caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}}, "estimators": ["regression", "aipw"]}
+STUDY = {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}}
+Run = Callable[[StageRun[Any]], Any]
+
+handed_on: list[Any] = []
+
+
+def exact(step: StageRun[Any]) -> Any:
+    del step
+    return np.zeros(2)
+
+
+def undeclared(step: StageRun[Any]) -> Any:
+    mechanism = plan(step.study, step.sizes).effect_mechanism()
+    mechanism.release(np.zeros(2), Slot("extra", Scope.all), step.budget)
+    return SCORES.run(step)
+
+
+def wider_scope(step: StageRun[Any]) -> Any:
+    return (
+        plan(step.study, step.sizes).effect_mechanism().release(np.zeros(2), Slot("effect", Scope.train), step.budget)
+    )
+
+
+def twice(step: StageRun[Any]) -> Any:
+    SCORES.run(step)
+    return SCORES.run(step)
+
+
+def of_another_stage(step: StageRun[Any]) -> Any:
+    mechanism = plan(step.study, step.sizes).scales_mechanism()
+    return mechanism.release(np.zeros(9), recipe.SCALES, step.budget)
+
+
+def unnamed_reading(step: StageRun[Any]) -> Any:
+    return step[MOMENTS]
+
+
+def keeps_its_budget(step: StageRun[Any]) -> Any:
+    handed_on[:] = [step.budget]
+    return SCORES.run(step)
+
+
+def draws_without_charges(step: StageRun[Any]) -> Any:
+    return step.budget
+
+
+def draws_with_anothers_budget(step: StageRun[Any]) -> Any:
+    return plan(step.study, step.sizes).effect_mechanism().release(np.zeros(2), recipe.EFFECT, handed_on[0])
+
+
+# By name: what the stage of scores does, what that of the interval does, and what the error says.
+MISBEHAVING: dict[str, tuple[Run, Run | None, str]] = {
+    "leaves its draw out": (exact, None, "declared 'effect' and did not draw it"),
+    "draws what it did not declare": (undeclared, None, "'extra', which it did not declare"),
+    "draws for other units": (wider_scope, None, "'effect', which it did not declare so"),
+    "draws twice": (twice, None, "'effect', which it did not declare so or has drawn before"),
+    "draws what another declared": (of_another_stage, None, "'scales', which it did not declare"),
+    "reads what it does not name": (unnamed_reading, None, "reads 'moments', which it does not name"),
+    "has no charge and asks for a budget": (SCORES.run, draws_without_charges, "'interval' declares no charge"),
+    "draws when its stage has ended": (keeps_its_budget, draws_with_anothers_budget, "'scores' draws 'effect'"),
+}
+
+
+def misbehave(patch: pytest.MonkeyPatch, scores: Run, interval: Run | None) -> None:
+    """Have the default estimator's last two stages do other things."""
+    bad = replace(regression.SCORES, run=scores)
+    reads = tuple(bad if one is SCORES else one for one in regression.INTERVAL.reads)
+    last = replace(regression.INTERVAL, run=interval or regression.INTERVAL.run, reads=reads)
+    stages = tuple({SCORES: bad, regression.INTERVAL: last}.get(one, one) for one in REGRESSION.stages_of(None))
+    patch.setattr(regression, "SCORES", bad)
+    patch.setitem(ESTIMATORS, RegressionStudy, lambda: replace(REGRESSION, stages=stages))
+
+
+@pytest.fixture(params=[None, "before:effect", "after:effect"], ids=["fresh", "killed before", "killed after"])
+def begun(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, set[str]]:
+    """A study, and what a run of it that was killed had drawn."""
+    path = write_study(tmp_path / "study", study=STUDY, contract=WIDE)
+    if request.param is None:
+        return path, set()
+    crash.crash(request.param, str(path), str(tmp_path / "out"), "one", {})
+    return path, {"scales", "moments"} | ({"effect"} if request.param == "after:effect" else set())
+
+
+def test_a_stage_that_misbehaves_publishes_nothing(
+    begun: tuple[Path, set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, drawn = begun
+    for scores, interval, says in MISBEHAVING.values():
+        with monkeypatch.context() as patch:
+            misbehave(patch, scores, interval)
+            with pytest.raises(ChargesDiffer, match=says) as ended:
+                run_study(path, out=tmp_path / "out", run_id="one")
+        assert ended.value.exit_code == 1
+        assert "reservation of run one stands" in str(ended.value)
+        assert not (tmp_path / "out").exists()
+        run = open_ledger().record("one")
+        assert run is not None
+        assert (run.state, run.reservation.cost.epsilon) == ("reserved", 9)
+        assert drawn <= {charge.name for charge, _ in run.charges} <= {"scales", "moments", "effect"}
+    # Mended, the run goes on by the values that it has.
+    assert run_study(path, out=tmp_path / "out", run_id="one").returned == 3
+    assert open_ledger().verify().undrawn == ()
+
+
+def test_a_charge_too_many_is_refused_before_anything_is_reserved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Declared beside the study's own, and never drawn: the sum is not what the study asks for."""
+    path = write_study(tmp_path / "study", study=STUDY, contract=WIDE)
+
+    def more(study: Any, sizes: Any) -> Any:
+        return [*SCORES.charges(study, sizes), (Slot("extra", Scope.all), plan(study, sizes).effect_mechanism())]
+
+    stages = tuple(replace(one, charges=more) if one is SCORES else one for one in REGRESSION.stages_of(None))
+    monkeypatch.setitem(ESTIMATORS, RegressionStudy, lambda: replace(REGRESSION, stages=stages))
+    with pytest.raises(StudyError, match="adds up to"):
+        run_study(path, out=tmp_path / "out", run_id="one")
+    assert open_ledger().record("one") is None
+
+
+class TestFolds:
+    AIPW: ClassVar[dict[str, Any]] = {"estimator": {"name": "aipw", "penalty": ...}, "privacy": {"epsilon": "9"}}
+
+    @pytest.mark.parametrize(("index", "folds"), [(2, 2), (-1, 2), (5, 3)])
+    def test_there_is_no_such_fold(self, index: int, folds: int) -> None:
+        with pytest.raises(ChargesDiffer, match="has no fold"):
+            OUTCOME_MODEL.of(index, folds)
+
+    def test_the_study_has_no_such_fold(self) -> None:
+        study = make_aipw(2, folds=2)
+        with pytest.raises(ChargesDiffer, match="fold that the study does not have"):
+            OUTCOME_MODEL.of(2, 3).declare(study, sizes_of(study, 500))
+
+    @pytest.mark.parametrize("when", ["declared", "run"])
+    def test_a_run_ends(self, when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Named among the stages, or called while others are run: typed, and nothing published."""
+        path = write_study(tmp_path / "study", study=self.AIPW, contract=WIDE)
+        stages = aipw.AIPW.stages
+        if when == "declared":
+            asked = replace(aipw.AIPW, stages=lambda study: (*stages(study), OUTCOME_MODEL.of(3, 4)))
+            monkeypatch.setitem(ESTIMATORS, AipwStudy, lambda: asked)
+        else:
+            honest = aipw.stages.scores_stage
+
+            def calls_another(study: Any, enclave: Any, models: Any) -> None:
+                OUTCOME_MODEL.of(study.estimator.folds, study.estimator.folds)
+                honest(study, enclave, models)
+
+            monkeypatch.setattr(aipw.stages, "scores_stage", calls_another)
+        with pytest.raises(ChargesDiffer, match="fold"):
+            run_study(path, out=tmp_path / "out", run_id="one")
+        run = open_ledger().record("one")
+        assert (run is None) if when == "declared" else (run.state == "reserved" and run.document is None)
+        assert not (tmp_path / "out").exists()
+
+    def test_a_fold_has_its_own_charges_alone(self) -> None:
+        study = make_aipw(2, folds=3)
+        sizes = sizes_of(study, 500)
+        for fold in range(3):
+            charges = OUTCOME_MODEL.of(fold, 3).declare(study, sizes)
+            assert {charge.scope for charge in charges} == {Scope.without_fold(fold + 1, 3)}
+            assert {charge.name.rpartition("-")[2] for charge in charges} == {str(fold + 1)}
+
+
+def test_stages_that_are_known_are_not_run_again() -> None:
+    ran: list[str] = []
+    first = Stage[Any, int]("first", lambda _: ran.append("first") or 1)  # type: ignore[func-returns-value]
+    second = Stage[Any, int]("second", lambda step: step[first] + 1, reads=(first,))
+
+    class Nothing:
+        source = None
+        study = sizes = enclave = budget = None
+
+    def engine(task: Any) -> Any:
+        return task.call()
+
+    results = carry_out((first, second), Nothing(), engine, {first: 5})  # type: ignore[arg-type]
+    assert (results[second], ran) == (6, [])
+    assert SCALES.title == "scales"
+    assert OUTCOME_MODEL.of(0, 2).title == "outcome_model, fold 1 of 2"
+    assert OUTCOME_MODEL.of(0, 2) is OUTCOME_MODEL.of(0, 2)
