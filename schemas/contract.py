@@ -86,6 +86,10 @@ class Contract(Frozen):
         tuple[Name, ...],
         Field(description="columns of which anybody may know whether they hold a value; rows without may be left out"),
     ] = ()
+    bounds_from_data: Annotated[
+        tuple[Name, ...],
+        Field(description="columns whose range or levels were drafted from the rows; none of sensitive data"),
+    ] = ()
     caps: Annotated[dict[Level, PrivacyCost], Field(min_length=1)]
     accounting: Accounting = Accounting.concentrated
     estimators: Annotated[
@@ -113,7 +117,7 @@ class Contract(Frozen):
                 raise ValueError(f"the cap of level '{level}': delta must be below 1")
         return caps
 
-    @field_validator("public", "recorded_is_public", "estimators", "guarantees", "unbounded_halves")
+    @field_validator("public", "recorded_is_public", "bounds_from_data", "estimators", "guarantees", "unbounded_halves")
     @classmethod
     def _once(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
         twice = sorted({str(value) for value in values if values.count(value) > 1})
@@ -149,6 +153,9 @@ class Contract(Frozen):
         for name in self.public:
             if name not in self.offered and name != self.unit:
                 yield f"'public' names '{name}', which is no key of 'columns'; declare it there"
+        for name in self.bounds_from_data:
+            if name not in self.columns:
+                yield f"'bounds_from_data' names '{name}', which is no key of 'columns'; take it out"
         if self.blocks is not None and self.blocks.key in (self.unit, *self.columns, *self.offered):
             yield f"'blocks.key' is '{self.blocks.key}', a folder key; no column may have its name"
 
@@ -157,6 +164,11 @@ class Contract(Frozen):
             yield (
                 "'guarantees': asymptotic has no privacy guarantee at any number of units and prints exact numbers "
                 "of the data, so it needs 'data_class: public' or 'synthetic'; take it out"
+            )
+        if self.bounds_from_data and self.data_class is DataClass.sensitive:
+            yield (
+                "'bounds_from_data': a range that is read off sensitive data tells of the person at its end; declare "
+                "it from public knowledge and take the column out, or let `causalveil ranges` find it"
             )
         if self.review is Review.required and self.owner_key is None:
             yield "'review: required' needs 'owner_key': the owner prints it by `causalveil owner key`"
@@ -187,7 +199,9 @@ class Contract(Frozen):
         """SHA-256 over what the contract declares: not the ledger's identity, nor when somebody is told."""
         # A contract of one row per unit has the digest that it had before `rows` could be declared.
         # So has one that leaves no range open, or lets no row be left out.
-        later = {key for key in ("rows", "open_ranges", "recorded_is_public") if not getattr(self, key)}
+        later = {
+            key for key in ("rows", "open_ranges", "recorded_is_public", "bounds_from_data") if not getattr(self, key)
+        }
         text = self.model_dump_json(exclude={"ledger", "warn_below", *later})
         return hashlib.sha256(text.encode()).hexdigest()
 

@@ -82,6 +82,16 @@ class Software(Frozen):
     dependencies: dict[str, str]
 
 
+class DataStatement(Frozen):
+    """What may be told of the rows behind public and synthetic data's units; of sensitive data nothing is."""
+
+    rows: Annotated[int, Field(ge=1, description="rows of the source, before any was left out or made one with others")]
+    left_out: Annotated[dict[str, int], Field(description="rows without a value, by the column that lacks it")]
+    bounds_from_data: Annotated[
+        tuple[str, ...], Field(description="columns of the study whose range or levels were drafted from the rows")
+    ]
+
+
 class LedgerStatement(Frozen):
     """Where the charge stands: the ledger, and hash and number of the run's last charge in its chain.
 
@@ -118,6 +128,9 @@ class Release(Frozen, Shown):
     not_for_release: bool
     software: Software
     ledger: LedgerStatement
+    data: Annotated[
+        DataStatement | None, Field(description="rows behind the units, of public and synthetic data; else null")
+    ] = None
     budget: Annotated[
         BudgetOutlook | None, Field(description="what was left of the owner's budget after this run was reserved")
     ] = None
@@ -206,7 +219,7 @@ RELEASES: dict[str, type[Release]] = {
     "direction": DirectionRelease,
 }
 # What a reader skips first stands last in the file.
-LAST = ("privacy", "noise", "not_for_release", "software", "ledger", "budget")
+LAST = ("data", "privacy", "noise", "not_for_release", "software", "ledger", "budget")
 
 
 def _any_release() -> Any:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
@@ -210,6 +211,9 @@ class ExtractedBlock(Frozen):
     rows: Annotated[int, Field(ge=0)]
     source_digest: str
     files: Annotated[tuple[ExtractedFile, ...], Field(min_length=1)]
+    left_out: Annotated[
+        dict[str, int], Field(description="rows without a value in a required column, by the first such column")
+    ] = Field(default_factory=dict)
 
 
 class Manifest(Frozen):
@@ -230,6 +234,14 @@ class Manifest(Frozen):
     def rows(self) -> int:
         """Rows of all partitions."""
         return sum(block.rows for block in self.blocks)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """Rows of all partitions that were left out, by the column in which they have no value."""
+        found = Counter[str]()
+        for block in self.blocks:
+            found.update(block.left_out)
+        return dict(found)
 
     @property
     def late(self) -> tuple[str, ...]:

@@ -232,8 +232,8 @@ def registry_entry(one: DeskDataset, runs: list[DeskRun], stored: Mapping[str, A
                 "access_type": "Non-interactive",
             },
             "implementation": {
-                "preprocessing_and_hyperparameter_tuning": "Bounds and all settings were declared before a row was "
-                "read; none was chosen on the data.",
+                "preprocessing_and_hyperparameter_tuning": "Bounds and all settings were declared; no run "
+                "chose one on the data.",
                 "mechanisms": _mechanisms(runs),
                 "justification": PERSON,
             },

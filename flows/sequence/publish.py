@@ -14,6 +14,7 @@ from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.release import (
     RELEASES,
     Blocks,
+    DataStatement,
     NoiseStatement,
     PrivacyStatement,
     Release,
@@ -34,6 +35,7 @@ def assemble_release(
     warnings: tuple[str, ...],
     found: Result,
     budget: FlowBudget,
+    data: DataStatement | None,
 ) -> Release:
     """The release of a run whose every charge is committed; ``warnings`` are the planner's."""
     reservation = budget.reservation
@@ -68,6 +70,7 @@ def assemble_release(
         not_for_release=budget.noise.name == "seeded",
         software=Software(version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}),
         ledger=budget.ledger.statement(reservation.run_id),
+        data=data,
         budget=None if budget.noise.name == "seeded" else left_after(contract, budget),
         **_fields(study, found),
     )

@@ -46,12 +46,15 @@ class Survey:
 class Begun:
     """What `init` left: the folder, the draft, and the manifest of the rows that were taken over.
 
+    ``units``: different ids among the rows that count; ``repeats``: how several rows of a unit become one.
     ``manifest`` is None where rows come from a database, which an extract asks once its URL is in place.
     """
 
     folder: Path
     draft: Draft
     manifest: Manifest | None
+    units: int
+    repeats: Repeats | None
 
 
 def survey(
@@ -97,12 +100,13 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     wishes = resolved(seen.found, wishes)
     doubtful = _doubts(seen, parts, wishes)
     parts = _without(parts, doubtful, wishes)
+    repeats = _repeats(seen, parts)
     drafted = draft(
         seen.found,
         parts,
         wishes,
         _source(seen.sample.source, folder),
-        _repeats(seen, parts),
+        repeats,
         {" ".join(name.split()) or "(no name)": why for name, why in seen.sample.left_out.items()},
         doubtful,
     )
@@ -116,7 +120,8 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     manifest = None
     if not isinstance(seen.sample.source, Warehouse):
         manifest = fill(folder / SOURCE_FILE, stage)
-    return Begun(folder, drafted, manifest)
+    units = values_of(seen.sample.frame, parts.unit.source_name).drop_nulls().n_unique()
+    return Begun(folder, drafted, manifest, units, repeats)
 
 
 def _that_count(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Survey, Cast]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -30,8 +31,9 @@ from causalveil.schemas.contract import Contract, DataClass, Review, check_allow
 from causalveil.schemas.errors import CausalveilError, ConvergenceError, DataError, LedgerError, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Layout, Plan, Sizes
-from causalveil.schemas.release import release_text
+from causalveil.schemas.release import DataStatement, release_text
 from causalveil.schemas.study import SLUG, Study
+from causalveil.schemas.warehouse import load_manifest
 from causalveil.tasks.admission.kept import kept_admission
 from causalveil.tasks.enclave.contents import CONTENTS_LABEL, contents_digest
 from causalveil.tasks.enclave.data_folder import DataFolder
@@ -86,6 +88,7 @@ class Request(Asked):
 
     sizes: Sizes
     plan: Plan
+    data: DataStatement | None = None
 
 
 def declare(study: Study, sizes: Sizes | None) -> Plan:
@@ -258,7 +261,28 @@ def sized(asked: Asked, layout: Layout, folder: DataFolder | None = None) -> Req
     """
     sizes = sizes_of(asked.study, layout.units)
     plan = declare(asked.study, sizes)
-    return Request(asked.study, folder or asked.folder, asked.contract, layout, sizes, plan)
+    return Request(asked.study, folder or asked.folder, asked.contract, layout, sizes, plan, data_statement(asked))
+
+
+def data_statement(asked: Asked) -> DataStatement | None:
+    """Count the rows behind the units of public and synthetic data, and those that their extract left out.
+
+    Raises:
+        DataError: the manifest cannot be read.
+    """
+    if asked.contract.data_class is DataClass.sensitive:
+        return None
+    read = {partition.path.partition("/")[0] for partition in asked.layout.partitions}
+    manifest = load_manifest(asked.folder)
+    left_out = Counter[str]()
+    for block in () if manifest is None else manifest.blocks:
+        if block.block in read:
+            left_out.update(block.left_out)
+    return DataStatement(
+        rows=asked.layout.units + left_out.total(),
+        left_out=dict(left_out),
+        bounds_from_data=tuple(name for name in asked.contract.bounds_from_data if name in asked.study.columns),
+    )
 
 
 def data_folder(path: Path, study: StudyFile | Study) -> Path:
@@ -390,7 +414,7 @@ def _release(request: Request, admission: Admission, budget: FlowBudget, engine:
         run = Run(study, request.sizes, enclave, budget, source)
         findings = estimator_of(study).estimate(run, engine)
     public = study, request.contract, request.plan, warnings_of(study, request.sizes)
-    text = release_text(guarded(assemble_release, *public, findings, budget))
+    text = release_text(guarded(assemble_release, *public, findings, budget, request.data))
     budget.finish(text)
 
 

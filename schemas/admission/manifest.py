@@ -32,6 +32,7 @@ _NOT_OF_ROWS = {
     "data_class",
     "public",
     "recorded_is_public",
+    "bounds_from_data",
     "caps",
     "accounting",
     "estimators",

@@ -60,11 +60,24 @@ def unit_flow(release: Mapping[str, Any], rows: str) -> UnitFlow:
     unit, blocks = specification["data"]["unit"], release["privacy"]["blocks"]
     charged = f", in {', '.join(blocks['charged'])} of {blocks['key']}" if blocks["key"] else ""
     steps = (
-        FlowBox("Before admission", None, "who came into the dataset is for its owner to tell"),
+        _before(release),
         FlowBox("In the dataset", units, f"each one {unit}{charged}{f'. {rows}' if rows else ''}"),
         FlowBox("Left out by the run", 0, "values beyond declared bounds are clipped, and nobody is dropped"),
     )
     return UnitFlow(steps, _halves(release, units), FlowBox("Analysed", units, _arms_note(release), _parts(details)))
+
+
+def _before(release: Mapping[str, Any]) -> FlowBox:
+    """Rows of the source, where these may be told: all of them, and those that its owner left out."""
+    data = release.get("data")
+    if data is None:
+        return FlowBox(
+            "Before admission", None, "who came into the dataset is for its owner to tell; it is not counted"
+        )
+    lost = [f"{rows:,} rows left out, without a value of {name}" for name, rows in data["left_out"].items()]
+    several = data["rows"] - sum(data["left_out"].values()) - release["units"]
+    made = [f"{several:,} rows more than units: several of a unit became one"] if several else []
+    return FlowBox("Rows of the source", data["rows"], "; ".join([*lost, *made]) or "none was left out")
 
 
 def _halves(release: Mapping[str, Any], units: int) -> tuple[FlowBox, ...]:

@@ -14,6 +14,15 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 LONGEST_LABEL = 20
 
 
+def means_apart(release: Mapping[str, Any]) -> bool:
+    """Whether the arms' means that a release shows are not the two sides of its estimate: they are unadjusted."""
+    details = release.get("details") or {}
+    treated, control, estimate = details.get("mean_treated"), details.get("mean_control"), release.get("estimate")
+    if treated is None or control is None or estimate is None:
+        return True
+    return bool(abs(treated - control - estimate) > 1e-9 * max(1.0, abs(treated), abs(control)))
+
+
 def figure(value: float | None) -> str:
     """A number for people: four digits, a real minus, no exponent where it can be helped."""
     if value is None:

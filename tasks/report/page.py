@@ -21,7 +21,16 @@ from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
 from causalveil.tasks.report.guidelines.fill import guidelines_context
 from causalveil.tasks.report.love import LovePlot
-from causalveil.tasks.report.numbers import LONGEST_LABEL, amount, beside, figure, percent, shortened, span
+from causalveil.tasks.report.numbers import (
+    LONGEST_LABEL,
+    amount,
+    beside,
+    figure,
+    means_apart,
+    percent,
+    shortened,
+    span,
+)
 from causalveil.tasks.report.pooled_protocol import pooled_context_of
 from causalveil.tasks.report.protocol import context_of
 
@@ -149,7 +158,7 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     context: dict[str, Any] = {
         "waterfalls": falls,
         "method": f"method_{release.estimator}.html.j2",
-        "details": _rows({key: value for key, value in details.items() if key != "not_covered"}),
+        "details": _details(document),
         "findings": _rows({key: value for key, value in document.items() if key not in COMMON}),
     }
     if "interval" in document:
@@ -166,6 +175,17 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
     if isinstance(release, ProtocolRelease):
         context |= context_of(release)
     return context
+
+
+def _details(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What was released beside the answer; means of arms say that they hold noise, and whether they are adjusted."""
+    details = document.get("details", {})
+    word = "with noise, unadjusted: not the two sides of the estimate" if means_apart(document) else "with noise"
+    rows = []
+    for name, text in _rows({key: value for key, value in details.items() if key != "not_covered"}):
+        mean = name.startswith(("mean treated", "mean control"))
+        rows.append((name, f"{text} ({word})" if mean else text))
+    return rows
 
 
 def _direction(release: DirectionRelease) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from causalveil.tasks.start.roles import USABLE, Cast, Value, Wishes
 from causalveil.tasks.start.yaml_text import comment, entry, flow, scalar
 
 PER_UNIT = "rows"
+FROM_DATA = "drafted from the data"
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any
     if wishes.data_class is DataClass.sensitive:
         return None
     lower, upper = outward(one.lower, one.upper)
-    return {"lower": lower, "upper": upper} | nulls, ("range drafted from the data",)
+    return {"lower": lower, "upper": upper} | nulls, (f"range {FROM_DATA}",)
 
 
 def asks_for_levels(one: Found) -> bool:
@@ -160,7 +161,7 @@ def _levels(one: Found, wishes: Wishes, nulls: dict[str, str]) -> tuple[dict[str
         return {"levels": list(wishes.levels[one.name]), "others": "other"} | nulls, ()
     if wishes.data_class is DataClass.sensitive:
         return None
-    return {"levels": list(one.values)} | nulls, ("levels drafted from the data",)
+    return {"levels": list(one.values)} | nulls, (f"levels {FROM_DATA}",)
 
 
 def _coded(pair: tuple[Value, Value]) -> dict[str, Value]:
@@ -202,6 +203,10 @@ def _contract(
     for name, one in declared.items():
         if one is not None:
             lines += entry(name, *one)
+    drafted = [name for name, one in declared.items() if one is not None and any(FROM_DATA in note for note in one[1])]
+    if drafted:
+        lines += comment("Ranges and levels that were read off the data; take out those that you declare yourself.")
+        lines.append(f"bounds_from_data: {flow(drafted)}")
     if open_levels:
         lines += comment(
             "Categories of sensitive data: write down the levels that anybody may know, as in "

@@ -18,6 +18,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,12 +104,16 @@ def extract_stage(source: Source, place: Path, url: str | None, folder: Path, in
     failure = None
     try:
         partial.mkdir(mode=0o700)
-        files = _write(batches(source, place, url, interval), target_schema(source), partial, source.rows_per_file)
+        lost = Counter[str]()
+        files = _write(
+            batches(source, place, url, interval, lost), target_schema(source), partial, source.rows_per_file
+        )
         block = ExtractedBlock(
             block=interval.block,
             rows=sum(files.values()),
             source_digest=source.digest,
             files=tuple(ExtractedFile(path=f"{interval.block}/{name}", rows=rows) for name, rows in files.items()),
+            left_out=dict(lost),
         )
         if before is None or block.rows:
             _write_text(partial / BLOCK_FILE, block.model_dump_json(indent=1) + "\n")

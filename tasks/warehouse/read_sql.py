@@ -7,6 +7,7 @@ public things went wrong. Times without a zone are compared as they stand, insta
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import date
@@ -41,7 +42,9 @@ def target_schema(source: Source) -> pa.Schema:
     return pa.schema([(name, types[kind]) for name, kind in source.kinds.items()])
 
 
-def batches(source: Source, place: Path, url: str | None, interval: KeyInterval | None) -> Iterator[pa.RecordBatch]:
+def batches(
+    source: Source, place: Path, url: str | None, interval: KeyInterval | None, lost: Counter[str] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Stream the rows of one block; with None no rows, but the same checks of the schema.
 
     Args:
@@ -49,6 +52,7 @@ def batches(source: Source, place: Path, url: str | None, interval: KeyInterval 
         place: the folder that relative paths begin at.
         url: of the warehouse, for the kinds that have one; it stands in no message.
         interval: the block.
+        lost: is given the number of rows that are left out, by the column in which they have no value.
 
     Yields:
         Batches of some ten thousand rows with :func:`target_schema`, the first of them empty.
@@ -58,10 +62,11 @@ def batches(source: Source, place: Path, url: str | None, interval: KeyInterval 
         CausalveilError: the source cannot be reached or does not answer the query.
     """
     schema, failure = target_schema(source), None
+    lost = Counter() if lost is None else lost
     try:
         with _open(source, place, url, interval) as found:
             for batch in found:
-                yield complete(conform(read_off(batch, source), source, schema), source)
+                yield complete(conform(read_off(batch, source), source, schema), source, lost)
     except CausalveilError as problem:
         failure = problem.with_traceback(None)
     except Exception as problem:  # drivers' exceptions share no base

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.errors import DataError
@@ -32,12 +33,15 @@ def read_off(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
     return pa.record_batch(arrays)
 
 
-def complete(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
-    """The rows of a batch that have a value in every column that the source requires."""
+def complete(batch: pa.RecordBatch, source: Source, lost: Counter[str]) -> pa.RecordBatch:
+    """Return the rows of a batch with a value in every column that the source requires; count others in ``lost``."""
     import pyarrow.compute as pc
 
     for name in source.required:
-        batch = batch.filter(pc.is_valid(batch.column(name)))
+        kept = batch.filter(pc.is_valid(batch.column(name)))
+        if kept.num_rows < batch.num_rows:
+            lost[name] += batch.num_rows - kept.num_rows
+        batch = kept
     return batch
 
 

@@ -14,6 +14,7 @@ from causalveil.schemas.errors import StudyError
 
 if TYPE_CHECKING:
     from causalveil.flows.sequence.start import Begun, Survey
+    from causalveil.schemas.warehouse import Manifest
 
 
 def init(
@@ -164,12 +165,27 @@ def _document(begun: Begun) -> dict[str, object]:
     return {
         "folder": str(begun.folder),
         "rows": None if begun.manifest is None else begun.manifest.rows,
+        "rows_left_out": {} if begun.manifest is None else begun.manifest.left_out,
+        "units": begun.units,
         "assumed": list(begun.draft.assumed),
         "covariates": list(begun.draft.taken),
         "left_out": list(begun.draft.left_out),
         "decide": list(begun.draft.decide),
         "questions": list(begun.draft.questions),
     }
+
+
+def _show_rows(begun: Begun, manifest: Manifest) -> None:
+    """Count the rows that were taken over, and every one that was not."""
+    show.line(f"Took over {manifest.rows:,} rows.")
+    for name, rows in manifest.left_out.items():
+        show.line(f"  Left out: {rows:,} rows without '{name}' (`required` in source.yaml)")
+    if begun.repeats is not None:
+        kept = "copies of one another" if begun.repeats.copies_only else "which one counts is yours to decide"
+        show.line(
+            f"  Several rows of a unit: {manifest.rows:,} rows of {begun.units:,} units, {kept}. The draft keeps the "
+            f"last by '{begun.repeats.order}' and leaves out {manifest.rows - begun.units:,} (`rows` in dataset.yaml)"
+        )
 
 
 def _show(begun: Begun, seen: Survey) -> None:
@@ -196,7 +212,7 @@ def _show(begun: Begun, seen: Survey) -> None:
     if getattr(seen.sample.source, "row_number", None):
         show.line("Each row counts as a person of its own: whoever has two is protected less. Is that nobody?")
     if begun.manifest is not None:
-        show.line(f"Took over {begun.manifest.rows:,} rows.")
+        _show_rows(begun, begun.manifest)
     if draft.questions:
         show.line("Still to be said, by the owner of the data:")
         for question in draft.questions:

@@ -17,7 +17,7 @@ from causalveil.tasks.report.guidelines.variables import (
     missing_text,
     rows_text,
 )
-from causalveil.tasks.report.numbers import amount, beside, figure, percent, span
+from causalveil.tasks.report.numbers import amount, beside, figure, means_apart, percent, span
 
 WHOM = {"ATE": "every unit", "ATT": "every treated unit", "ATC": "every untreated unit"}
 LEVELS = {
@@ -80,9 +80,19 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
         else "No subgroups were declared.",
         "codes": f"{spec['treatment']}: {codes_text(spec)}; "
         + "; ".join(f"{name}: {bounds_text(one)}" for name, one in (spec.get("covariates") or {}).items()),
-        "bounds": "Declared before a row was read, never read off the data: see the table of bounds.",
+        "bounds": _bounds_text(release),
         "clipped": "Numbers enter as they are, clipped to their declared bounds; levels enter as indicators.",
     }
+
+
+def _bounds_text(release: Mapping[str, Any]) -> str:
+    """Where bounds come from, as far as the release knows."""
+    drafted = (release.get("data") or {}).get("bounds_from_data")
+    if drafted:
+        return (
+            f"Drafted from the data: those of {', '.join(drafted)}. All others were declared; see the table of bounds."
+        )
+    return "Declared in contract and study; the run computed none. See the table of bounds."
 
 
 def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, str]:
@@ -99,7 +109,7 @@ def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, st
         "eligibility": "Everybody in the charged parts of the dataset was analysed; the run left nobody out.",
         "admitted": "All rows were held to the declared types, levels and codes before the analysis; nothing was "
         "imputed by a model.",
-        "missing": missing_text(spec),
+        "missing": missing_text(spec, release.get("data")),
         "follow_up": "The dataset has one row for each unit; the run knows of no follow-up, and lost nobody.",
         "access": f"{access}{f'. The owner allows in all {caps}' if caps else ''}.",
         "size": f"All {release['units']:,} units were used. The interval to be expected at this size follows from "
@@ -193,7 +203,8 @@ def _results(release: Mapping[str, Any]) -> dict[str, str]:
     details = release.get("details") or {}
     treated, control = details.get("mean_treated"), details.get("mean_control")
     means = (
-        f"Means as released: {figure(treated)} treated, {figure(control)} control; counts by arm are private."
+        f"Means as released, with noise{_unadjusted(release)}: {figure(treated)} treated, {figure(control)} control; "
+        "counts by arm are private."
         if isinstance(treated, int | float) and isinstance(control, int | float)
         else "Not released by arm; differences are."
     )
@@ -211,6 +222,11 @@ def _results(release: Mapping[str, Any]) -> dict[str, str]:
         "reading": "Noise drowned the estimate." if interval["whole_range"] else f"The interval {sides}.",
         "additional": "One question was asked; no other analysis is in this release.",
     }
+
+
+def _unadjusted(release: Mapping[str, Any]) -> str:
+    """A word on means whose difference is not the estimate."""
+    return " and unadjusted" if means_apart(release) else ""
 
 
 def _protocol_results(release: Mapping[str, Any]) -> dict[str, str]:

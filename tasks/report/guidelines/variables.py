@@ -29,8 +29,16 @@ def codes_text(spec: Mapping[str, Any]) -> str:
     return f"treated is {codes['treated']}, control is {codes['control']}" if codes else "treated is 1, control is 0"
 
 
-def missing_text(spec: Mapping[str, Any]) -> str:
-    """What became of missing values; how many there are is private."""
+def missing_text(spec: Mapping[str, Any], data: Mapping[str, Any] | None = None) -> str:
+    """What became of missing values; how many there are is private, but for rows of public and synthetic data."""
+    lost = [
+        f"{rows:,} rows were left out, without a value of {name}."
+        for name, rows in (data or {}).get("left_out", {}).items()
+    ]
+    return " ".join([*lost, _missing_in_rows(spec)])
+
+
+def _missing_in_rows(spec: Mapping[str, Any]) -> str:
     covariates = spec.get("covariates") or {}
     everywhere = spec.get("missing") == "indicator"
     welcome = [name for name, one in covariates.items() if everywhere or one.get("nulls") == "indicator"]

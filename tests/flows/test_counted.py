@@ -1,0 +1,119 @@
+"""Terminal, manifest, release and report count the rows that were left out, and say where bounds come from."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causalveil.flows.api import load_contract, report, run_study
+from causalveil.flows.cli.main import main
+from causalveil.schemas.errors import ContractError
+from causalveil.schemas.release import EffectRelease
+from causalveil.schemas.warehouse import load_manifest
+
+NAMED = ("--treatment", "treated", "--outcome", "score", "--epsilon", "5")
+
+
+def command(*words: Any) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main([str(word) for word in words])
+    return int(ended.value.code or 0)
+
+
+def started(folder: Path, text: str, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    """What the terminal of `init` says."""
+    folder.mkdir(exist_ok=True)
+    (folder / "in.csv").write_text(text)
+    assert command("init", folder / "in.csv", "--out", folder / "out", *NAMED, *options) == 0
+    return capsys.readouterr().out
+
+
+def released(folder: Path) -> tuple[EffectRelease, str]:
+    """A release of the draft, and its report as text."""
+    found = run_study(folder / "out/study.yaml", out=folder / "release", engine="direct")
+    assert isinstance(found.release, EffectRelease)
+    page = report(folder / "release/release.json", contract=folder / "out/dataset.yaml").read_text()
+    return found.release, re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
+
+
+def rows(n: int = 300, *, ids: int = 0) -> list[list[str]]:
+    return [
+        [str(i % (ids or n)), str(i % 2), str(20 + i * 7 % 50), str(i % 9), str(2000 + i // (ids or n))]
+        for i in range(n)
+    ]
+
+
+def text(table: list[list[str]]) -> str:
+    return "id,treated,age,score,year\n" + "\n".join(map(",".join, table)) + "\n"
+
+
+def test_rows_without_outcome_or_treatment_are_counted_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = rows()
+    for place in range(17):
+        table[place][3] = ""
+    for place in range(100, 123):
+        table[place][1] = "NA"
+    said = started(tmp_path, text(table), capsys, "--data-class", "synthetic", "--unit", "id")
+    assert "Left out: 17 rows without 'score'" in said
+    assert "Left out: 23 rows without 'treated'" in said
+    manifest = load_manifest(tmp_path / "out")
+    assert manifest is not None
+    assert (manifest.rows, manifest.left_out) == (260, {"treated": 23, "score": 17})
+    release, page = released(tmp_path)
+    assert release.data is not None
+    assert (release.units, release.data.rows, release.data.left_out) == (260, 300, {"treated": 23, "score": 17})
+    assert "17 rows left out, without a value of score" in page
+    assert "23 rows were left out, without a value of treated" in page
+    assert "othing is missing" not in page
+
+
+def test_several_rows_of_a_unit_are_both_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = started(tmp_path, text(rows(ids=120)), capsys, "--data-class", "synthetic", "--unit", "id")
+    assert "300 rows of 120 units, which one counts is yours to decide" in said
+    release, page = released(tmp_path)
+    assert release.data is not None
+    assert (release.units, release.data.rows) == (120, 300)
+    assert "180 rows more than units: several of a unit became one" in page
+
+
+def test_reports_say_which_bounds_were_read_off_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    started(tmp_path, text(rows()), capsys, "--data-class", "public", "--unit", "id", "--range", "score=0:10")
+    assert load_contract(tmp_path / "out/dataset.yaml").bounds_from_data == ("age",)
+    release, page = released(tmp_path)
+    assert release.data is not None
+    assert set(release.data.bounds_from_data) == {"age"}
+    assert "Those of age were drafted from the data" in page
+    for claim in ("None was read off the data", "never read off the data", "eclared before a row was read"):
+        assert claim not in page
+    contract = tmp_path / "out/dataset.yaml"
+    contract.write_text(contract.read_text().replace("data_class: public", "data_class: sensitive"))
+    with pytest.raises(ContractError, match="'bounds_from_data': a range that is read off sensitive data"):
+        load_contract(contract)
+
+
+def test_nothing_is_counted_of_sensitive_data(tmp_path: Path) -> None:
+    from causalveil.flows.sequence.study import Asked, data_statement, load
+    from causalveil.schemas.contract import DataClass
+    from causalveil.tasks.enclave.partitions import read_layout
+    from tests.studies import write_study
+
+    loaded = load(write_study(tmp_path))
+    layout = read_layout(loaded.study, loaded.folder)
+    for data_class, counted in ((DataClass.public, True), (DataClass.synthetic, True), (DataClass.sensitive, False)):
+        contract = loaded.contract.model_copy(update={"data_class": data_class})
+        assert (data_statement(Asked(loaded.study, loaded.folder, contract, layout)) is not None) == counted
+
+
+def test_means_of_arms_say_what_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Adjusted estimates are not their difference; where an estimate is, nothing says otherwise."""
+    started(tmp_path, text(rows(600)), capsys, "--data-class", "synthetic", "--unit", "id")
+    release, page = released(tmp_path)
+    apart = float(release.details["mean_treated"]) - float(release.details["mean_control"])
+    assert apart != pytest.approx(release.estimate, abs=1e-6)
+    assert page.count("with noise, unadjusted: not the two sides of the estimate") == 2
+    assert "Means as released, with noise and unadjusted" in page
