@@ -33,7 +33,6 @@ from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Layout, Plan, Sizes
 from causalveil.schemas.release import DataStatement, release_text
 from causalveil.schemas.study import SLUG, Study
-from causalveil.schemas.warehouse import load_manifest
 from causalveil.tasks.admission.kept import kept_admission
 from causalveil.tasks.enclave.contents import CONTENTS_LABEL, contents_digest
 from causalveil.tasks.enclave.data_folder import DataFolder
@@ -273,7 +272,7 @@ def data_statement(asked: Asked) -> DataStatement | None:
     if asked.contract.data_class is DataClass.sensitive:
         return None
     read = {partition.path.partition("/")[0] for partition in asked.layout.partitions}
-    manifest = load_manifest(asked.folder)
+    manifest = asked.folder.manifest()
     left_out = Counter[str]()
     for block in () if manifest is None else manifest.blocks:
         if block.block in read:
