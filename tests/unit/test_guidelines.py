@@ -84,7 +84,8 @@ def test_counts_are_the_units_the_halves_and_what_was_released(ran: tuple[dict[s
     flow = unit_flow(release, "")
     units, train = release["units"], round(0.5 * release["units"])
     assert [box.count for box in (*flow.steps, *flow.halves, flow.last)] == [
-        *(None, units, 0),
+        # Rows of the source: of synthetic data they may be told.
+        *(units, units, 0),
         *(train, units - train),
         units,
     ]
