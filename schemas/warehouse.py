@@ -79,10 +79,11 @@ class DuckDb(Frozen):
 
 
 class ParquetFiles(Frozen):
-    """A Parquet file, or a folder of them; ``path`` is relative to the source file."""
+    """A Parquet file, or a folder of them; ``path`` is relative to the source file. ``row_number`` as for CSV files."""
 
     kind: Literal["parquet"]
     path: str
+    row_number: Name | None = None
 
 
 class CsvFiles(Frozen):

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from causalveil.flows.engine.engine import Engine
 from causalveil.flows.sequence.warehouse import fill
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass
 from causalveil.schemas.errors import DataError, StudyError
-from causalveil.schemas.warehouse import CsvFiles, Manifest, Warehouse
+from causalveil.schemas.warehouse import CsvFiles, DuckDb, Manifest, ParquetFiles, Warehouse
 from causalveil.tasks.machine.named import named, values_of
 from causalveil.tasks.machine.write import write_whole
 from causalveil.tasks.start.doubts import Doubts, as_read, doubts
@@ -74,15 +76,18 @@ def numbered(seen: Survey) -> Survey:
     """The same with a column of row numbers, for a table in which each row is a unit and none has a name.
 
     Raises:
-        StudyError: the source is no CSV, or has a column of that name.
+        StudyError: the source has a column of that name, or keeps no order of its rows.
     """
     sample = seen.sample
-    if not isinstance(sample.source, CsvFiles):
-        raise StudyError("--each-row is for CSV files; add a column of ids to this source, and name it by --unit")
+    if not isinstance(sample.source, CsvFiles | ParquetFiles | DuckDb):
+        raise StudyError("--each-row is for files, whose rows have an order; add a column of ids, named by --unit")
     if ROW in sample.frame.columns:
         raise StudyError(f"--each-row: there is a column '{ROW}' already; name it by --unit if it tells rows apart")
-    frame = sample.frame.with_row_index(ROW, offset=1).cast({ROW: str})
-    source = sample.source.model_copy(update={"row_number": ROW})
+    frame = sample.frame.with_row_index(ROW, offset=1).cast({ROW: pl.Int64})
+    change = {"row_number": ROW}
+    if isinstance(sample.source, DuckDb):
+        change = {"query": f'SELECT row_number() OVER () AS "{ROW}", * FROM ({sample.source.query})'}
+    source = sample.source.model_copy(update=change)
     return Survey(replace(sample, frame=frame, source=source), {ROW: recognise(ROW, frame[ROW]), **seen.found})
 
 

@@ -26,6 +26,8 @@ from causalveil.tasks.start.spellings import AFTER, BEFORE, CODE_NAME, ID_NAME, 
 FEWEST_ROWS = 20
 # A column that follows the outcome as closely as this is the outcome again: rounded, in other units, as its logarithm.
 COPY = 0.995
+# One that follows it as closely as this may be a part of it, or the same a little later; a person has to say.
+CLOSE = 0.9
 # What rounding of summands to cents may leave of the outcome's variance.
 LEFT_OF_SUM = 1e-5
 # Rows that correlations are computed on, evenly over the table.
@@ -79,8 +81,10 @@ def doubts(
     if data_class is not DataClass.sensitive and frame.height >= FEWEST_ROWS:
         rest = tuple(one for one in candidates if one.name not in left_out)
         left_out |= _told_by_values(frame[::step], rest, treatment, outcome)
+        rest = tuple(one for one in rest if one.name not in left_out and not re.search(BEFORE, one.name))
+        decide |= _close(frame[::step], rest, outcome)
     for one in candidates:
-        if one.name in left_out:
+        if one.name in left_out or one.name in decide:
             continue
         if why := _after(one, outcome):
             decide[one.name] = why
@@ -131,13 +135,12 @@ def _moment(one: Found, values: pl.Series) -> str | None:
     for word, day in _EPOCHS.items():
         if _MOMENTS[0] * day <= one.lower and one.upper <= _MOMENTS[1] * day and one.distinct > MOST_LEVELS:
             return f"moments, in {word} since 1970"
-    if not _whole(one):
-        return None
-    if _calendar(values.drop_nulls()):
+    if _whole(one) and _calendar(values.drop_nulls()):
         return "dates, written as whole numbers"
     told = re.search(TIME_WORD, one.name) is not None
     if _SERIAL[0] <= one.lower and one.upper <= _SERIAL[1] and one.distinct > MOST_LEVELS:
-        within = one.upper - one.lower <= 366 * 3 and one.lower >= 36_526
+        # Without a telling name: whole days within three years of this century, which no income stays in.
+        within = _whole(one) and one.upper - one.lower <= 366 * 3 and one.lower >= 36_526
         if told or within:
             return "dates, as spreadsheets number days"
     return None
@@ -194,6 +197,17 @@ def _told_by_values(
         parts = _summands({name: values for name, values in numbers.items() if name not in told}, results)
         told |= {name: f"'{outcome.name}' is a sum of it and {_others(parts, name)}" for name in parts}
     return told | _twins([one for one in candidates if one.name not in told], columns)
+
+
+def _close(frame: pl.DataFrame, candidates: tuple[Found, ...], outcome: Found) -> dict[str, str]:
+    """Find numbers that follow the outcome closely."""
+    results = _numbers(frame, outcome)
+    found = {one.name: _alike(_numbers(frame, one), results) for one in candidates if one.looks is Looks.number}
+    return {
+        name: f"it follows '{outcome.name}' closely (correlation {alike:.2f}): it may be part of it"
+        for name, alike in found.items()
+        if alike > CLOSE
+    }
 
 
 def _others(parts: list[str], name: str) -> str:

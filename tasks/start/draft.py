@@ -8,6 +8,7 @@ them from the data and says so.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from causalveil.schemas.readings import Kind, TextReading
 from causalveil.tasks.start.doubts import Doubts
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
 from causalveil.tasks.start.roles import USABLE, Cast, Value, Wishes
+from causalveil.tasks.start.spellings import AFTER
 from causalveil.tasks.start.yaml_text import comment, entry, flow, scalar
 
 PER_UNIT = "rows"
@@ -103,6 +105,8 @@ _READ = (Looks.binary, Looks.category, Looks.number, Looks.date)
 
 
 def _why_unused(one: Found) -> str:
+    if one.looks is Looks.date and re.search(AFTER, one.name):
+        return "a date that may come after treatment, as its name says"
     if one.looks is Looks.date:
         return "a date, and studies take numbers; `since` in source.yaml makes it a number of days"
     if one.looks is Looks.mixed:

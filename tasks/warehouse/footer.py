@@ -20,7 +20,8 @@ MOST_LINES = 10
 # Words that lead a line of totals, in the languages of the spellings that drafts know.
 TOTAL = re.compile(
     r"(grand[ -]?|sub[ -]?)?(total(s|e|en)?|sum(s|me|a|ma)?|(ins)?gesamt|somme|suma|totaal|average|avg|mean|moyenne|"
-    r"mittel(wert)?|durchschnitt|count|anzahl)( (g[eé]n[eé]ral|general|of .{1,60}))?[ :=]*",
+    r"mittel(wert)?|durchschnitt|count|anzahl|gesamtsumme)"
+    r"( (g[eé]n[eé]ral|gesamt|rows|of .{1,60}))?( \(.{1,60}\))?[ :=]*",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"[-+(]?[^\w\s]?[\d.,' ]*\d[\d.,' ]*[^\w\s]?\)?")

@@ -56,9 +56,13 @@ def file_batches(
     if isinstance(files, CsvFiles):
         yield _after(empty, _csv_batches(files, paths, yield_schema, chosen))
         return
-    data = ds.dataset([str(path) for path in paths], schema=yield_schema, format="parquet")
-    scanner = data.scanner(filter=chosen, batch_size=BATCH_ROWS, use_threads=False)
-    yield _after(empty, scanner.to_batches())
+    numbers = files.row_number
+    stored = pa.schema([field for field in yield_schema if field.name != numbers])
+    data = ds.dataset([str(path) for path in paths], schema=stored, format="parquet")
+    # Rows are numbered before any is left out.
+    scanner = data.scanner(filter=chosen if numbers is None else None, batch_size=BATCH_ROWS, use_threads=False)
+    rows = scanner.to_batches()
+    yield _after(empty, rows if numbers is None else _all_numbered(rows, yield_schema.field(numbers), chosen))
 
 
 def _chosen(source: Source, schema: pa.Schema, interval: KeyInterval) -> pc.Expression | None:
@@ -86,13 +90,27 @@ def _csv_batches(
         column_types=types, include_columns=list(types), strings_can_be_null=True, null_values=[""]
     )
     reading, parsing = csv_options(files)
+
+    def found() -> Iterator[pa.RecordBatch]:
+        for path in paths:
+            with pyarrow.csv.open_csv(csv_input(path, files), reading, parsing, options) as reader:
+                yield from reader
+
+    if numbers is not None:
+        yield from _all_numbered(found(), schema.field(numbers), chosen)
+        return
+    for batch in found():
+        yield batch if chosen is None else batch.filter(chosen)
+
+
+def _all_numbered(
+    batches: Iterator[pa.RecordBatch], field: pa.Field, chosen: pc.Expression | None
+) -> Iterator[pa.RecordBatch]:
     rows = 0
-    for path in paths:
-        with pyarrow.csv.open_csv(csv_input(path, files), reading, parsing, options) as reader:
-            for found in reader:
-                batch = found if numbers is None else _numbered(found, schema.field(numbers), rows)
-                rows += found.num_rows
-                yield batch if chosen is None else batch.filter(chosen)
+    for found in batches:
+        batch = _numbered(found, field, rows)
+        rows += found.num_rows
+        yield batch if chosen is None else batch.filter(chosen)
 
 
 def _numbered(batch: pa.RecordBatch, field: pa.Field, before: int) -> pa.RecordBatch:
@@ -135,7 +153,7 @@ def _file_schema(source: Source, files: Files, path: Path) -> pa.Schema:
         reading, parsing = csv_options(files)
         with pyarrow.csv.open_csv(csv_input(path, files), read_options=reading, parse_options=parsing) as reader:
             schema = reader.schema
-    numbers = files.row_number if isinstance(files, CsvFiles) else None
+    numbers = files.row_number
     if numbers is not None and schema.get_field_index(numbers) >= 0:
         raise DataError(
             f"source '{source.name}': {path.name} has a column '{numbers}' of its own; name another 'row_number'"
@@ -153,7 +171,8 @@ def _read_schema(source: Source, files: Files, schema: pa.Schema, found: pa.Sche
     import pyarrow as pa
 
     if files.kind == "parquet":
-        return pa.schema([found.field(name) for name in _names(source)])
+        numbers = pa.field(files.row_number or "", pa.int64())
+        return pa.schema([numbers if name == files.row_number else found.field(name) for name in _names(source)])
     schema = pa.schema(
         [
             pa.field(source.found_as[name], pa.string() if isinstance(source.columns[name], TextReading) else type_)

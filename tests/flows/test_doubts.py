@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import polars as pl
 import pytest
@@ -73,6 +74,13 @@ def test_what_no_study_should_adjust_for_is_left_out_and_named(case: str, tmp_pa
     assert "age" in found.draft.taken
     assert any(one.startswith(f"'{last}'") and says in one for one in found.draft.left_out), found.draft.left_out
     assert load_study(tmp_path / "out/study.yaml").columns, "the draft is a study"
+
+
+def test_what_follows_the_outcome_closely_is_for_a_person_to_decide(tmp_path: Path) -> None:
+    near = np.round(COST + RANDOM.normal(0, 2, N), 1)
+    found = begun(tmp_path, {"x": near, "cost_before": near + 1, "seen": 44_000.5 + RANDOM.integers(0, 900, N)})
+    assert any(one.startswith("'x': it follows 'cost' closely") for one in found.draft.decide)
+    assert set(found.draft.taken) == {"age", "cost_before"}
 
 
 def test_honest_columns_are_taken(tmp_path: Path) -> None:
@@ -152,6 +160,25 @@ def test_lines_below_a_table_are_no_people(case: str, tmp_path: Path) -> None:
         assert isinstance(column, NumberColumn)
         assert column.upper <= 200
         assert "skip_end" in found.draft.source
+
+
+def test_each_row_of_parquet_and_duckdb_is_numbered(tmp_path: Path) -> None:
+    """Over files in the order of their names and row groups, the same at every extract."""
+    (tmp_path / "table").mkdir()
+    frame = pl.DataFrame(BASE, strict=False).drop("who")
+    for name, part in (("a", frame[:70]), ("b", frame[70:])):
+        part.write_parquet(tmp_path / f"table/{name}.parquet", row_group_size=30)
+    with duckdb.connect(str(tmp_path / "in.duckdb")) as connection:
+        connection.sql("CREATE TABLE people AS SELECT * FROM frame")
+    for where in ("table", "in.duckdb"):
+        wishes = Wishes("a", DataClass.synthetic, "row", "treated", "cost")
+        out = tmp_path / f"out-{where}"
+        found = begin(numbered(survey(str(tmp_path / where))), wishes, out, DirectEngine())
+        assert found.draft.taken == ("age",)
+        rows = pl.read_parquet(out / "rows=all/part-00000.parquet", hive_partitioning=False)
+        assert rows["row"].to_list() == list(range(1, N + 1))
+        assert rows["cost"].to_list() == COST.tolist()
+        assert load_study(out / "study.yaml").data.unit == "row"
 
 
 def test_people_of_whom_little_is_known_are_people(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
         if spec.get("covariates")
         else "No covariates were declared.",
         "subgroups": f"Subgroups by {groups['name']}." if groups else "",
-        "subgroup_methods": f"By {groups['name']}, declared before a row was read; interaction was not tested."
+        "subgroup_methods": f"By {groups['name']}, as contract and study declare it; interaction was not tested."
         if groups
         else "No subgroups were declared.",
         "codes": f"{spec['treatment']}: {codes_text(spec)}; "
