@@ -12,7 +12,15 @@ from typing import Literal
 from causalveil.flows.engine.engine import DirectEngine, Watcher
 from causalveil.flows.engine.guard import guarded
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back
-from causalveil.flows.sequence.study import already, check_run_id, execute, load, new_run_id, refuse_ahead
+from causalveil.flows.sequence.study import (
+    already,
+    check_run_id,
+    execute,
+    load,
+    new_run_id,
+    refuse_ahead,
+    run_of_question,
+)
 from causalveil.tasks.machine.site import site_settings
 
 EngineName = Literal["prefect", "direct"]
@@ -23,6 +31,7 @@ def run_study(
     *,
     out: str | Path | None = None,
     run_id: str | None = None,
+    by_question: bool = False,
     simulate: int | None = None,
     engine: EngineName | None = None,
     watch: Watcher = lambda _: None,
@@ -34,6 +43,7 @@ def run_study(
         path: the study file; data and contract lie where it says.
         out: folder for the release (default ``releases/<run id>`` below the working directory).
         run_id: the same id again returns the stored release and charges nothing. Default: a fresh one.
+        by_question: without an id, take that of the run that asked the same question of the same bytes, if one did.
         simulate: seed for reproducible noise on public or synthetic data: throw-away ledger, not for release.
         engine: ``prefect`` or ``direct``; default: what the operator's settings say.
         watch: is told the name of each stage as it starts.
@@ -51,6 +61,10 @@ def run_study(
             return give_back(found, out, run_id, DirectEngine(watch))
         return _with_prefect(path, out, run_id, simulate, watch)
     loaded = guarded(load, path)
+    if run_id is None and by_question and simulate is None:
+        run_id = guarded(run_of_question, loaded)
+        if guarded(find_stored, path, run_id):
+            return run_study(path, out=out, run_id=run_id, engine=engine, watch=watch, announce=announce)
     run_id = check_run_id(run_id or new_run_id(loaded.study))
     announce(run_id)
     if (engine or loaded.study.execution.engine) == "direct":

@@ -20,15 +20,15 @@ from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.events import tell_if_low, tell_refused  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
-from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
+from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, rename_flow_run  # noqa: E402
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back  # noqa: E402
-from causalveil.flows.sequence.study import Loaded, check_run_id, execute, load  # noqa: E402
+from causalveil.flows.sequence.study import Loaded, check_run_id, execute, load, run_of_question  # noqa: E402
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ReleaseHeld  # noqa: E402
 from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
 
 
 def default_run_id() -> str:
-    """Stable across retries: deployment and scheduled time, or for an ad-hoc run the flow run's own id."""
+    """Return a name that is stable across retries: deployment and scheduled time, else the flow run's own id."""
     if runtime.deployment.name and runtime.flow_run.scheduled_start_time:
         name = str(runtime.deployment.name).replace(" ", "-")
         return f"{name}-{runtime.flow_run.scheduled_start_time:%Y%m%dT%H%M%S}"
@@ -36,7 +36,7 @@ def default_run_id() -> str:
 
 
 def run_name() -> str:
-    """A flow run is named by its run id, so that `causalveil audit` finds every flow run of it."""
+    """Name a flow run by its run id, so that `causalveil audit` finds it; renamed once its question has an id."""
     return str(runtime.flow_run.parameters.get("run_id") or default_run_id())
 
 
@@ -48,18 +48,26 @@ def run_name() -> str:
     validate_parameters=False,
 )
 def study(
-    study: str, out: str | None = None, run_id: str | None = None, simulate: int | None = None
+    study: str,
+    out: str | None = None,
+    run_id: str | None = None,
+    simulate: int | None = None,
+    again: bool = False,
 ) -> RunResult | State[RunResult] | State[None]:
     """Run one study to its release; the parameters are paths and ids.
+
+    Without ``run_id`` the run is that of its question: the same study on the same bytes returns the same release, free
+    of charge, however often a schedule fires. ``again`` asks anew, once for each scheduled time.
 
     A run whose release waits for the data's owner ends in the state ``AwaitingApproval``, and one whose declared gate
     failed in ``GateFailed``: nothing is left to run, and the charges stand.
     """
     refuse_open_server()
-    path, run = Path(study), check_run_id(run_id or default_run_id())
+    path = Path(study)
+    run = check_run_id(run_id or default_run_id()) if run_id or again or simulate is not None else None
     try:
-        found = guarded(find_stored, path, run) if simulate is None else None
-        if found is not None:
+        found = guarded(find_stored, path, run) if run is not None and simulate is None else None
+        if run is not None and found is not None:
             return _judged(give_back(found, out, run, PrefectEngine()))
         return _judged(_run(guarded(load, path), out, run, simulate))
     except ReleaseHeld as held:
@@ -72,9 +80,16 @@ def _judged(outcome: RunResult) -> RunResult | State[RunResult]:
     return outcome if said is None else Completed(name="GateFailed", message=said, data=outcome)
 
 
-def _run(loaded: Loaded, out: str | None, run: str, simulate: int | None) -> RunResult:
+def _run(loaded: Loaded, out: str | None, run: str | None, simulate: int | None) -> RunResult:
     contract = loaded.contract
     with one_at_a_time(contract.dataset):
+        if run is None:
+            # Only now: who had the turn before may have answered the question, or changed the data.
+            run = guarded(run_of_question, loaded)
+            rename_flow_run(run)
+            found = guarded(find_stored, loaded.path, run)
+            if found is not None:
+                return give_back(found, out, run, PrefectEngine())
         try:
             outcome = execute(loaded, out, run, simulate, PrefectEngine())
         except BudgetRefused as refusal:

@@ -97,6 +97,9 @@ def run(
     run_id: Annotated[
         str | None, typer.Option(help="name this run; the same id again returns the stored release, free of charge")
     ] = None,
+    again: Annotated[
+        bool, typer.Option("--again", help="ask anew what was answered on these very rows: another run, charged")
+    ] = False,
     simulate: Annotated[
         int | None,
         typer.Option(min=0, metavar="SEED", help="seeded noise, throw-away ledger; the release is not for release"),
@@ -125,6 +128,7 @@ def run(
             study,
             out=out,
             run_id=run_id,
+            by_question=not again,
             simulate=simulate,
             engine=engine.value if engine else None,
             watch=watch,

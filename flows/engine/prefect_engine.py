@@ -149,6 +149,17 @@ class PrefectEngine:
         return running_on(execution)
 
 
+def rename_flow_run(name: str) -> None:
+    """Give the flow run that is going on another name; nothing outside of one."""
+    from prefect import runtime
+    from prefect.client.orchestration import get_client
+
+    flow_run = runtime.flow_run.id
+    if flow_run is not None:
+        with get_client(sync_client=True) as client:
+            client.update_flow_run(flow_run, name=name)
+
+
 def _hand_on_lines() -> None:
     """See that our lines reach Prefect's API, also where Prefect was imported before our settings, as in a notebook."""
     from prefect.logging.handlers import APILogHandler

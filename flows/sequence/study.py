@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 import secrets
 import tempfile
 from collections import Counter
@@ -10,6 +13,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -19,7 +23,15 @@ from causalveil.flows.engine.guard import guarded
 from causalveil.flows.sequence.admit import Held, hold
 from causalveil.flows.sequence.choose import candidates, chosen
 from causalveil.flows.sequence.estimators import estimator_of, warnings_of
-from causalveil.flows.sequence.finished import ItsOwnDoing, RunResult, check_folder, deliver, folder_of
+from causalveil.flows.sequence.finished import (
+    ItsOwnDoing,
+    RunResult,
+    check_folder,
+    deliver,
+    find_stored,
+    folder_of,
+    give_back,
+)
 from causalveil.flows.sequence.publish import assemble_release
 from causalveil.flows.sequence.refusals import on_record
 from causalveil.flows.sequence.run import RowSource, Run
@@ -33,7 +45,8 @@ from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Layout, Plan, Sizes
 from causalveil.schemas.release import DataStatement, release_text
 from causalveil.schemas.study import SLUG, Study
-from causalveil.tasks.admission.kept import kept_admission
+from causalveil.tasks.admission.kept import kept_admission, rows_folder
+from causalveil.tasks.admission.unchanged import admitted_as_they_lie
 from causalveil.tasks.enclave.contents import CONTENTS_LABEL, contents_digest
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import FileEnclave
@@ -303,6 +316,51 @@ def new_run_id(study: Study) -> str:
     return f"{study.name}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
+def run_of_question(loaded: Loaded) -> str:
+    """Return the id of the run that asks this question of these bytes: one that is there, or the next free one.
+
+    The id names dataset, newest block and study, and digests of declared facts alone: study, paths and counts. Runs
+    that ask the same of other bytes, and voided ones, are told apart by a number. Whether bytes are the same the
+    ledger knows by digests under keys that stay here, and no id says it.
+
+    Raises:
+        CausalveilError: as :func:`execute` would, of study, contract, data folder and ledger.
+    """
+    with on_record(loaded.contract, loaded.study):
+        asked = guarded(prepare, loaded, simulate=False)
+    ledger, contract, layout = open_ledger(), asked.contract, asked.layout
+    admission = admitted_as_they_lie(asked.folder, contract, layout, ledger.admission(contract.dataset))
+    if contract.rows is not None and admission is not None:
+        layout = read_layout(asked.study, rows_folder(asked.folder, admission))
+    name = _name_of_question(asked, layout)
+    for number in count(1):
+        run_id = name if number == 1 else f"{name}.{number}"
+        run = ledger.record(run_id)
+        if run is None or (run.state != "voided" and _asks_the_same(run.reservation, asked, layout, admission)):
+            return run_id
+    raise AssertionError
+
+
+def _name_of_question(asked: Asked, layout: Layout) -> str:
+    study, dataset = asked.study, asked.contract.dataset
+    text = json.dumps([dataset, study.digest, layout.digest])
+    newest = [block.partition("=")[2] for block in layout.dataset_blocks if block in layout.blocks][-1]
+    words = (dataset[:40], re.sub(r"[^A-Za-z0-9_.-]", "_", newest)[:20], study.name[:40])
+    return "-".join([*filter(None, words), hashlib.sha256(text.encode()).hexdigest()[:8]])
+
+
+def _asks_the_same(before: Reservation, asked: Asked, layout: Layout, admission: Admission | None) -> bool:
+    """Whether an earlier run asked the same study of the same bytes."""
+    if admission is None or (before.dataset, before.study_digest, before.layout_digest) != (
+        asked.contract.dataset,
+        asked.study.digest,
+        layout.digest,
+    ):
+        return False
+    own_key = key_of(before.run_id).subkey(CONTENTS_LABEL)
+    return before.admission == admission.digest or before.contents == contents_digest(admission, layout, own_key)
+
+
 def check_run_id(run_id: str) -> str:
     """Run ids become file names: letters, digits, dot, dash, underscore.
 
@@ -351,6 +409,17 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
         ReleaseHeld: the run is finished, and its release waits for the data's owner.
         CausalveilError: see ``schemas/errors.py``; the message says whether the reservation stands.
     """
+    try:
+        return _execute(loaded, out, run_id, simulate, engine)
+    except CausalveilError:
+        # Another process that was started for the same run may have ended it meanwhile: its release is this one's.
+        found = None if simulate is not None else find_stored(loaded.path, run_id)
+        if found is None:
+            raise
+    return give_back(found, out, run_id, engine)
+
+
+def _execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> RunResult:
     asked, target = _checked(loaded, out, run_id, simulate), folder_of(out, run_id)
     with _ledger(simulate) as ledger:
         _refuse_without_room(asked, run_id, ledger)

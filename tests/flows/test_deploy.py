@@ -83,11 +83,13 @@ def ask(client: httpx.Client, method: str, path: str, **content: Any) -> Any:
     return answer.raise_for_status().json()
 
 
-def fire(api: str, deployment: str) -> dict[str, Any]:
+def fire(api: str, deployment: str, **parameters: Any) -> dict[str, Any]:
     """Create a run of a deployment and wait for its end; the flow run as the API tells it."""
     with httpx.Client(base_url=api, timeout=PATIENCE) as client:
         found = ask(client, "GET", f"/deployments/name/{deployment}")
-        run: dict[str, Any] = ask(client, "POST", f"/deployments/{found['id']}/create_flow_run", json={})
+        run: dict[str, Any] = ask(
+            client, "POST", f"/deployments/{found['id']}/create_flow_run", json={"parameters": parameters}
+        )
         deadline = time.monotonic() + 300
         while run["state"]["type"] not in ("COMPLETED", "FAILED", "CRASHED") and time.monotonic() < deadline:
             time.sleep(0.5)
@@ -163,7 +165,7 @@ def test_deployed_runs_release_and_refuse(
         assert run["state"]["type"] == "COMPLETED", (tmp_path / "log").read_text()[-4000:]
         assert run["parameters"] == {"study": "deploy/example/study.yaml"}
         release = load_release(checkout / "releases" / run["name"] / "release.json")
-        assert run["name"].startswith("visits-20")
+        assert run["name"].startswith(f"visits-{months[-1].removeprefix('month=')}-stay-")
         assert release.run_id == run["name"]
         assert release.privacy.blocks.charged == tuple(months[-3:])
         (low,) = events(prefect_server, "causalveil.budget.low", run["name"])
@@ -174,9 +176,12 @@ def test_deployed_runs_release_and_refuse(
         assert run["state"]["type"] == "FAILED"
         assert "the ledger holds 1 of study" in run["state"]["message"], run["state"]["message"]
 
+        # The same question on the same rows is the same run, free of charge; asked anew it is refused.
+        run = fire(prefect_server, "study/visits")
+        assert (run["state"]["type"], run["name"]) == ("COMPLETED", release.run_id)
         # The server now and then loses an event; a refusal can be had again.
         for _ in range(3):
-            run = fire(prefect_server, "study/visits")
+            run = fire(prefect_server, "study/visits", again=True)
             assert run["state"]["type"] == "FAILED"
             assert "BudgetRefused: dataset 'visits', level sample, block" in run["state"]["message"]
             assert "remaining 0 of 1" in run["state"]["message"]
