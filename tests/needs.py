@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 SHARED = ROOT.parent / "shared" / "data"
 FOLDERS = (ROOT / "data", SHARED)
 # What is looked for below these folders, and how many tests use it.
-DATA = {"rhc.csv": 1, "lalonde722.csv": 1, "ihdp/ihdp_1.csv": 4, "acic_challenge_2016/x.csv": 2}
+DATA = {"lalonde722.csv": 1, "ihdp/ihdp_1.csv": 1}
 
 
 def shared(name: str) -> Path:
@@ -31,7 +31,14 @@ def absent() -> list[str]:
         lines.append(f"tests on PostgreSQL: {postgres.WHY_NOT}")
     if browser.missing():
         lines.append(f"tests in a browser: {browser.missing()}")
-    data = {name: tests for name, tests in DATA.items() if not any(SHARED.glob(f"**/{name}"))}
-    if data:
-        lines.append(f"{sum(data.values())} tests on published data: no {', '.join(data)} below ../shared/data")
-    return lines
+    return lines + absent_data(DATA)
+
+
+def absent_data(wanted: dict[str, int]) -> list[str]:
+    """Say which published data are not beside the checkout, in a line, or nothing.
+
+    Args:
+        wanted: how many tests use what, by its name below the folder.
+    """
+    data = {name: tests for name, tests in wanted.items() if not any(SHARED.glob(f"**/{name}"))}
+    return [f"{sum(data.values())} tests on published data: no {', '.join(data)} below ../shared/data"] if data else []
