@@ -70,6 +70,7 @@ def _regressions() -> Iterator[Case]:
         for epsilon in ("1", "1000"):
             yield of(f"{basis}, epsilon {epsilon}", basis=basis, epsilon=epsilon)
     yield of("a trial", trial=True)
+    yield Case("regression, skewed", of("").study, 100, 200, skewed=True)
     yield of("an event", outcome={"name": "score", "lower": 0, "upper": 1, "codes": {"control": 0, "treated": 1}})
     for delta in ("1e-6", "0"):
         yield Case(f"regression, of few, delta {delta}", make_regression(2, delta=delta), 20, 5)
@@ -110,6 +111,9 @@ def _aipw() -> Iterator[Case]:
             yield Case(f"aipw, {folds} folds, delta {delta}", study, 60, 50)
             known = make_aipw(2, folds=folds, delta=delta, propensity={"known": 0.3}, epsilon="50")
             yield Case(f"aipw, known odds, {folds} folds, delta {delta}", known, 60, 50)
+    # Beside an allowance for what is left unadjusted no slopes would be learnt.
+    study = make_aipw(0, covariates=MIXED, delta="0", epsilon="500", unadjusted={"outcome": 0, "distance": 0})
+    yield Case("aipw, slopes without delta", study, 60, 50)
     shares = {"propensity": "0.4", "outcome_model": "0.3", "effect": "0.3"}
     for delta in ("1e-6", "0"):
         for penalty in (0.1, 10.0):
@@ -176,7 +180,9 @@ SHORT = (
     "regression, missing number",
     "regression, 3 levels",
     "regression, flag, without delta",
+    "regression, skewed",
     "regression, linear, epsilon 1",
+    "regression, a trial",
     "regression, of few, delta 0",
     "protocol, number: 1 outcomes, 2 groups, 2 arms",
     "protocol, other missing levels: 1 outcomes, 2 groups, 2 arms",
@@ -188,6 +194,7 @@ SHORT = (
     "label protocol, matching: 1 groups",
     "aipw, 2 levels",
     "aipw, known odds, 3 folds, delta 1e-6",
+    "aipw, slopes without delta",
     "aipw, 2 folds, delta 0",
     "aipw, fitted odds, delta 1e-6, penalty 10.0",
     "aipw, share, delta 0",

@@ -75,7 +75,7 @@ class Case:
 
     `loud`: noise on what earlier releases say, in units of what they declare. `narrow`: the part of each declared range
     that numbers of most rows are in, as release 1 would say: rows at the ends of a range are then far out. `salt`: of
-    everything that is random.
+    everything that is random. `skewed`: whether most rows lie near the lower end of a range, with a long tail.
     """
 
     name: str
@@ -85,6 +85,7 @@ class Case:
     loud: float = 1.0
     narrow: float = 0.1
     salt: int = 0
+    skewed: bool = False
 
     @property
     def units(self) -> int:
@@ -259,11 +260,13 @@ class Kind:
     ends: tuple[float, float] | None = None
     private: bool = True
 
-    def draw(self, random: np.random.Generator, corner: float, narrow: float = 1.0) -> Any:
+    def draw(self, random: np.random.Generator, corner: float, narrow: float = 1.0, skewed: bool = False) -> Any:
         """A corner with this chance; else anything within the middle of the range, a part of it that is so large."""
         if self.ends is None or random.random() < corner:
             return self.corners[random.integers(len(self.corners))]
         lower, upper = self.ends
+        if skewed:
+            return float(lower + random.exponential(narrow) * (upper - lower))
         return float((lower + upper) / 2 + random.uniform(-0.5, 0.5) * narrow * (upper - lower))
 
     def near(self, value: Any, random: np.random.Generator) -> Any:
@@ -405,7 +408,7 @@ class Attack:
         self.case, self.study = case, case.study
         self.kinds = kinds_of(case.study)
         self.random = np.random.default_rng([case.salt, sum(case.name.encode())])
-        self.base = self.rows(0.05, case.narrow)
+        self.base = self.rows(0.05, case.narrow, case.skewed)
         self.public = enclave_of(self.base)
         self.budget, self.calls = self._flow(self.public, None)
         declared = estimator_of(case.study).declare(case.study, case.sizes)
@@ -419,15 +422,16 @@ class Attack:
         estimator_of(self.study).estimate(run, engine)
         return budget, engine.calls
 
-    def draw(self, count: int, corner: float, narrow: float = 1.0) -> Table:
+    def draw(self, count: int, corner: float, narrow: float = 1.0, skewed: bool = False) -> Table:
         """So many rows at random."""
         return {
-            name: [kind.draw(self.random, corner, narrow) for _ in range(count)] for name, kind in self.kinds.items()
+            name: [kind.draw(self.random, corner, narrow, skewed) for _ in range(count)]
+            for name, kind in self.kinds.items()
         }
 
-    def rows(self, corner: float, narrow: float = 1.0) -> Arrays:
+    def rows(self, corner: float, narrow: float = 1.0, skewed: bool = False) -> Arrays:
         """A table of the case's size at random, encoded."""
-        once = encoded(self.study, self.draw(self.case.rows, corner, narrow))
+        once = encoded(self.study, self.draw(self.case.rows, corner, narrow, skewed))
         return {name: np.repeat(array, self.case.copies, axis=0) for name, array in once.items()}
 
     def children(self, table: Table, places: Sequence[int], count: int) -> Table:

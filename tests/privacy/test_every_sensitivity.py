@@ -7,6 +7,7 @@ here, as does a line that declares a sensitivity which no case uses.
 from __future__ import annotations
 
 import ast
+import math
 import re
 import sys
 import warnings
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from causalveil.flows.sequence.estimators import ESTIMATORS
+from causalveil.flows.sequence.estimators import ESTIMATORS, estimator_of
 from causalveil.tasks.privacy import mechanisms
 from causalveil.tasks.protocols import joint
 from tests.sensitivity_cases import SHORT, cases
@@ -40,6 +41,28 @@ SHARP = {
     "balancing": ("effect",),
     "direction": ("iqr",),
 }
+# What docs/privacy.md says of sensitivities: of which case and release, with which numbers. m and n are public sizes.
+_JOINT = "sqrt(6 + (4 p + 0.72 h)/(p + 1))"
+DOCUMENTED = [
+    ("regression, missing number", "scales", "sqrt(4 + 4 p/(p + 1))", {"p": 1}),
+    ("regression, linear, epsilon 1", "scales", "sqrt(4 + 4 p/(p + 1))", {"p": 7}),
+    ("regression, of few, delta 0", "scales", "2 for the arms alone", {}),
+    ("regression, a trial", "moments", "sqrt(8)", {}),
+    ("regression, linear, epsilon 1", "moments", "what differs between the arms 3", {}),
+    ("regression, flag, without delta", "effect", "L1: 2.25", {}),
+    ("protocol, linear: 2 outcomes, 2 groups, 3 arms", "scales", _JOINT, {"p": 12, "h": 12}),
+    ("protocol, other missing levels: 1 outcomes, 2 groups, 2 arms", "scales", _JOINT, {"p": 1, "h": 0}),
+    ("protocol, a trial by means: 3 outcomes, 3 groups, 3 arms", "effect", "of a trial 2", {}),
+    ("aipw, 2 levels", "slopes-1", "sqrt(3 + c^2 + 6 w^2 + (1 - w^2)^2/(1 + c^2)) = 2.11009", {"w": 0.3, "c": 0.5}),
+    ("aipw, fitted odds, delta 1e-6, penalty 10.0", "slopes-1", "sqrt(2.11009^2 + e^2) = 2.1195", {"e": 0.2}),
+    ("aipw, slopes without delta", "slopes-1", "2 + w^2 = 2.09", {"w": 0.3}),
+    ("ipw, hajek, sample, delta 1e-6", "effect", "sqrt(4 + 6 c^2)", {"c": 0.35}),
+    ("ipw, horvitz_thompson, label, delta 1e-6", "effect", "sqrt(4 + c^2)", {"c": 1}),
+    ("direction, test-scores-ours, penalty 1.0", "kendall", "4/m", {"m": 12}),
+    ("direction, test-scores-ours, penalty 1.0", "spearman", "6/(m + 1)", {"m": 12}),
+    ("direction, test-scores-ours, penalty 1.0", "hsic", "3m/(2(m - 1)^2)", {"m": 12}),
+    ("direction, test-scores-paper, penalty 1.0", "hsic", "(12m - 11)/(m - 1)^2", {"m": 12}),
+]  # fmt: skip
 # Releases that no study of the search makes, and why.
 ELSEWHERE = {
     "aipw_asymptotic/": "has no sensitivity that is proved at a number of units (docs/asymptotic.md)",
@@ -157,6 +180,28 @@ def test_the_search_finds_what_was_wrong_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(joint, "EIGHTH_POWER", 0.0)
     attack = Attack(cases()["protocol, number: 1 outcomes, 2 groups, 2 arms"])
     assert attack.found("scales", BRIEF).ratio > 1.02
+
+
+@pytest.mark.parametrize(("name", "release", "said", "numbers"), DOCUMENTED)
+def test_the_page_on_guarantees_says_what_is_declared(
+    name: str, release: str, said: str, numbers: dict[str, float]
+) -> None:
+    page = (TASKS.parent / "docs" / "privacy.md").read_text()
+    assert said in page
+    case = cases()[name]
+    charge = next(one for one in estimator_of(case.study).declare(case.study, case.sizes) if one.name == release)
+    formula, _, value = said.partition(" = ")
+    if numbers:
+        # 4 p and 3m are products, c^2 is a square.
+        code = re.sub(r"(\d)\s*([a-z(])", r"\1 * \2", formula).replace("^", "**")
+        declared = eval(code, {"sqrt": math.sqrt, **numbers})
+    else:
+        declared = eval(re.sub(r".*?(sqrt\(\d+\)|[\d.]+)\D*$", r"\1", said.removeprefix("L1: ")), {"sqrt": math.sqrt})
+    # Scores of both directions, where both are released.
+    twice = 2 if name.startswith("direction") else 1
+    assert charge.sensitivity == pytest.approx(twice * declared, rel=1e-5)
+    if value:
+        assert float(value) == pytest.approx(declared, abs=5e-5)
 
 
 @pytest.mark.long

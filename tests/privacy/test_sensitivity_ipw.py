@@ -1,7 +1,6 @@
-"""Every sensitivity of the estimator, by brute force on neighbouring tables.
+"""Sensitivities of inverse probability weighting: constructed worst pairs of tables come within 2 % of them.
 
-Each bound is tried from both sides: Hypothesis looks for a pair of tables that breaks it, and a constructed worst
-pair comes within 2 % of it. So a bound wrong by a factor of two either way fails.
+`test_every_sensitivity.py` searches for pairs that break them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.ipw import weights
 from causalveil.tasks.models import lattice_sums, logistic
 from tests.ipw_help import ESTIMANDS, make_study
-from tests.neighbours import neighbour
 
 unit = st.floats(-1, 1, allow_nan=False)
 corner = st.one_of(unit, st.sampled_from([-1.0, 0.0, 1.0]))
@@ -50,16 +48,6 @@ def coefficient_sensitivity(penalty: float, m: int) -> float:
     value = logistic.model(study, sizes_of(study, 2 * m)).sensitivity().value
     assert value is not None
     return value
-
-
-@settings(max_examples=250, deadline=None)
-@given(st.data(), st.integers(1, 5), st.integers(1, 3), st.sampled_from([1e-3, 0.05, 0.1, 0.2, 1.0, 10.0]))
-def test_coefficients_of_neighbours_are_as_close_as_declared(
-    data: st.DataObject, m: int, d: int, penalty: float
-) -> None:
-    rows, other = data.draw(table_rows(m, d)), data.draw(table_rows(1, d))
-    distance = np.linalg.norm(fit(rows, penalty) - fit(neighbour(rows, other), penalty))
-    assert distance <= coefficient_sensitivity(penalty, m)
 
 
 @pytest.mark.parametrize("penalty", [0.01, 0.1, 0.3, 1.0, 10.0])
@@ -119,16 +107,6 @@ def sum_sensitivity(study: IpwStudy, n: int) -> float:
     value = weights.sensitivity(study, sizes).value
     assert value is not None
     return value
-
-
-@settings(max_examples=600, deadline=None)
-@given(st.data(), st.integers(0, len(STUDIES) - 1), st.integers(2, 4))
-def test_sums_of_neighbours_are_as_close_as_declared(data: st.DataObject, case: int, n: int) -> None:
-    study = STUDIES[case]
-    rows, other = data.draw(table_rows(n, 2)), data.draw(table_rows(1, 2))
-    changed = neighbour(rows, other, study.privacy.level)
-    distance = np.linalg.norm(private_sums(study, rows) - private_sums(study, changed))
-    assert distance <= sum_sensitivity(study, n)
 
 
 def worst(study: IpwStudy) -> float:
