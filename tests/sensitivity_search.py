@@ -15,16 +15,16 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.engine.engine import DirectEngine, Task
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.direction import DirectionStudy
@@ -226,9 +226,7 @@ class Call:
         """Run it on other rows; all else as it was."""
 
         def swapped(one: Any) -> Any:
-            if isinstance(one, Enclave):
-                return enclave
-            return budget if isinstance(one, Observer) else one
+            return replace(one, enclave=enclave, budget=budget) if isinstance(one, Run) else one
 
         self.stage(*map(swapped, self.args), **{name: swapped(one) for name, one in self.named.items()})
 
@@ -241,11 +239,12 @@ class WatchingEngine(DirectEngine):
         self.calls: list[Call] = []
         self._enclave, self._budget = enclave, budget
 
-    def __call__(self, stage: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    def __call__(self, task: Task[Any]) -> Any:
         before, saved = set(self._budget.seen), self._enclave.saved
-        result = super().__call__(stage, *args, **named)
+        result = super().__call__(task)
         new = frozenset(set(self._budget.seen) - before)
-        self.calls.append(Call(stage, args, named, new, self._enclave.saved > saved))
+        work = cast("partial[Any]", task.call)
+        self.calls.append(Call(work.func, work.args, work.keywords, new, self._enclave.saved > saved))
         return result
 
 
