@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine, Task
 from causalveil.schemas.admission.manifest import Admission
@@ -42,32 +43,45 @@ def admit_folder(folder: DataFolder, stage: Engine) -> Admission:
 
     Raises:
         ContractError: the contract is missing or wrong.
+        BudgetRefused: it is not the contract that was granted. Nothing is written, here or beside the data.
         NotAdmitted: rows break it; every problem is in ``findings``, for the owner.
         DataError: files cannot be read.
         LedgerError: the ledger cannot be used, or is not the contract's.
     """
-    contract = folder.contract
+    contract, ledger = folder.contract, open_ledger()
+    ledger.refuse_ungranted(contract)
     admission = _look(contract, folder, stage)
     keep_beside(folder, admission)
-    open_ledger().admit(contract, admission)
+    ledger.admit(contract, admission)
     forget_reduced(admission)
     return admission
 
 
-def hold(contract: Contract, folder: DataFolder, layout: Layout, ledger: Ledger, stage: Engine) -> Held:
+def hold(
+    contract: Contract, folder: DataFolder, layout: Layout, ledger: Ledger, stage: Engine, place: Path | None = None
+) -> Held:
     """Hold what a run is about to read to the admission that the ledger recorded; no row of sensitive data is read.
 
     Public and synthetic data that were never admitted, or were changed since, admit themselves: all their rows are
     looked at, now.
 
+    Args:
+        contract: of the data.
+        folder: the data folder.
+        layout: what the run reads there.
+        ledger: of record, or a simulation's.
+        stage: runs the look at all rows.
+        place: a simulation's folder: manifest and reduced rows of its own would else take the place of those that the
+            owner's runs are held to. None: of a run of record.
+
     Raises:
-        BudgetRefused: sensitive data were neither admitted nor granted.
+        BudgetRefused: the contract is not the granted one; or sensitive data were neither admitted nor granted.
         DataError: they were not admitted, or are not what was.
         NotAdmitted: the rows of data that admit themselves break their contract.
     """
     by_itself = contract.data_class is not DataClass.sensitive
     recorded = ledger.admission(contract.dataset)
-    admission = find_admission(folder, contract.dataset, recorded)
+    admission = find_admission(folder, contract.dataset, recorded, place)
     if admission is not None:
         problem = difference(admission, contract, folder, layout, times=by_itself)
     elif recorded is None:
@@ -75,24 +89,25 @@ def hold(contract: Contract, folder: DataFolder, layout: Layout, ledger: Ledger,
     else:
         problem = "their manifest is not the one that the ledger recorded"
     if admission is not None and problem is None:
-        return Held(admission, rows_folder(folder, admission), by_itself=False)
+        return Held(admission, rows_folder(folder, admission, place), by_itself=False)
+    # Who has neither grant nor admission needs the grant first: it says what may be asked at all. And another contract
+    # that bears the dataset's name would admit other data, on which the owner's runs would then not be held.
+    ledger.refuse_ungranted(contract)
     if not by_itself:
-        # Who has neither grant nor admission needs the grant first: it says what may be asked at all.
-        ledger.refuse_ungranted(contract)
         raise DataError(
             f"the data of '{contract.dataset}' may not be read: {problem}; their owner must run: causalveil admit "
             f"{folder}"
         )
-    admission = _look(contract, folder, stage)
-    keep_at_home(admission)
+    admission = _look(contract, folder, stage, place)
+    keep_at_home(admission, place)
     ledger.admit(contract, admission)
-    forget_reduced(admission)
-    return Held(admission, rows_folder(folder, admission), by_itself=True)
+    forget_reduced(admission, place)
+    return Held(admission, rows_folder(folder, admission, place), by_itself=True)
 
 
-def _look(contract: Contract, folder: DataFolder, stage: Engine) -> Admission:
+def _look(contract: Contract, folder: DataFolder, stage: Engine, place: Path | None = None) -> Admission:
     refuse_telling_losses(contract, folder)
     layout = list_partitions(folder, None if contract.blocks is None else contract.blocks.key)
     with open_scratch(scratch_name(contract.dataset)) as scratch:
-        reduced = reduced_root(contract.dataset)
+        reduced = reduced_root(contract.dataset, place)
         return stage(Task("admit", lambda: admit_stage(contract, folder, layout, scratch, reduced)))

@@ -9,11 +9,12 @@ from causalveil.flows.engine.engine import Engine
 from causalveil.flows.estimators.stage import Stage, carry_out
 from causalveil.flows.sequence.admit import hold
 from causalveil.flows.sequence.run import RowSource, Run
-from causalveil.flows.sequence.study import Request, check_run_id, new_run_id, reserve
+from causalveil.flows.sequence.study import Request, check_run_id, new_run_id, reserve, settle
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, load_contract
+from causalveil.schemas.declared.columns import NumberColumn
 from causalveil.schemas.documents import read_text
-from causalveil.schemas.errors import BudgetRefused, ContractError, LedgerError, StudyError
+from causalveil.schemas.errors import BudgetRefused, CausalveilError, ContractError, LedgerError, StudyError
 from causalveil.schemas.plan import Plan, Sizes
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.ranges import RangesFound, RangesStudy
@@ -29,7 +30,7 @@ from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.noise import SecureNoise
 from causalveil.tasks.ranges import histogram
-from causalveil.tasks.ranges.stages import count_stage
+from causalveil.tasks.ranges.stages import check_kinds, count_stage
 from causalveil.tasks.start.yaml_text import scalar
 
 COUNT = Stage[RangesStudy, IntArray](
@@ -57,15 +58,21 @@ def find_ranges(
 
     Raises:
         ContractError: the contract is wrong, or holds its releases for review.
-        StudyError: no column is named, or one is the unit.
+        StudyError: no column is named, or one is the unit or declared as no number; or units may be in several blocks.
         BudgetRefused: level sample has no cap, or too little of it is left. Nothing was drawn.
-        DataError: a column is missing or no number, or a unit has two rows.
+        DataError: a column is missing or no number, or the rows are not those that were admitted. Nothing is reserved.
     """
     data = DataFolder(folder)
     contract = data.contract
     study = _study(contract, columns or tuple(contract.open_ranges), epsilon)
     _allowed(contract)
     layout = read_layout(study, data)
+    if contract.units_span_blocks and len(layout.blocks) > 1:
+        raise StudyError(
+            "the contract says that units may have rows in several blocks, and a range is found where each unit has "
+            "one row; write ranges by hand"
+        )
+    check_kinds(study, data, layout)
     charges = RANGES.declare(study, None)
     plan = Plan(
         study=study.name,
@@ -89,7 +96,11 @@ def find_ranges(
         return _read(stored, run)
     source = RowSource(held.folder, layout, Path(), run, None, held.admission)
     going_on = Run(study, sizes, MemoryEnclave([]), budget, source)
-    noisy = carry_out((COUNT, RANGES), going_on, stage)[RANGES]
+    try:
+        noisy = carry_out((COUNT, RANGES), going_on, stage)[RANGES]
+    except CausalveilError as problem:
+        settle(ledger, run, problem)
+        raise
     result = RangesFound(
         run_id=run,
         dataset=contract.dataset,
@@ -107,6 +118,10 @@ def _study(contract: Contract, columns: tuple[str, ...], epsilon: str) -> Ranges
         raise StudyError("name the columns to find ranges for: --columns A,B; the contract leaves no range open")
     if contract.unit in columns:
         raise StudyError(f"'{contract.unit}' is the unit; ids have no range")
+    for name in columns:
+        # What the contract leaves open, or does not declare, is held to the files' types.
+        if not isinstance(contract.columns.get(name), NumberColumn | None):
+            raise StudyError(f"column '{name}' is declared with levels or codes, which have no range; leave it out")
     if contract.rows is not None:
         raise ContractError(
             "'rows' makes one row of several, and a range is found where each unit has one row; write ranges by hand"

@@ -421,9 +421,9 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
 
 def _execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> RunResult:
     asked, target = _checked(loaded, out, run_id, simulate), folder_of(out, run_id)
-    with _ledger(simulate) as ledger:
+    with _ledger(simulate) as (ledger, place):
         _refuse_without_room(asked, run_id, ledger)
-        held = hold(asked.contract, asked.folder, asked.layout, ledger, engine)
+        held = hold(asked.contract, asked.folder, asked.layout, ledger, engine, place)
         request = guarded(_held, asked, held)
         granted = ledger.grant_itself(request.contract)
         reservation = reserve(request, held.admission, run_id, key_of(run_id, simulate))
@@ -438,7 +438,7 @@ def _execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int 
                 _release(request, held.admission, budget, engine, simulate)
             except CausalveilError as problem:
                 if simulate is None:
-                    _settle(ledger, run_id, problem)
+                    settle(ledger, run_id, problem)
                 raise
             stored = budget.stored_document()
         itself = ItsOwnDoing(granted=granted, admitted=held.by_itself)
@@ -456,7 +456,7 @@ def _held(asked: Asked, held: Held) -> Request:
 LASTING = (StudyError, DataError, ConvergenceError)
 
 
-def _settle(ledger: Ledger, run_id: str, problem: CausalveilError) -> None:
+def settle(ledger: Ledger, run_id: str, problem: CausalveilError) -> None:
     """After a failure: void a run that is sure to fail again before its first draw, else say that it can go on.
 
     A full disk, a lost connection or a dead cluster say nothing about the study, and a scheduled retry has the same
@@ -528,10 +528,10 @@ def _reservation(asked: Asked, plan: Plan, run_id: str) -> Reservation:
 
 
 @contextmanager
-def _ledger(simulate: int | None) -> Iterator[Ledger]:
-    """The ledger of record, or for a simulation one that is thrown away."""
+def _ledger(simulate: int | None) -> Iterator[tuple[Ledger, Path | None]]:
+    """Open the ledger of record; for a simulation one that is thrown away with the folder that it lies in."""
     if simulate is None:
-        yield open_ledger()
+        yield open_ledger(), None
         return
     with tempfile.TemporaryDirectory(prefix="causalveil-simulated-") as folder:
-        yield throwaway_ledger(Path(folder))
+        yield throwaway_ledger(Path(folder)), Path(folder)

@@ -42,13 +42,17 @@ def keep_beside(folder: DataFolder, admission: Admission) -> Path:
     return folder.path / ADMISSION_FILE
 
 
-def keep_at_home(admission: Admission) -> Path:
+def keep_at_home(admission: Admission, place: Path | None = None) -> Path:
     """Write a manifest into the causalveil home; public data that admit themselves are left as they lie.
+
+    Args:
+        admission: the manifest.
+        place: a simulation's folder, in place of the causalveil home, for this function and those below.
 
     Raises:
         CausalveilError: it cannot be written.
     """
-    path = _at_home(admission.dataset)
+    path = _at_home(admission.dataset, place)
     problem = None
     try:
         make_folder_durably(path.parent)
@@ -60,20 +64,21 @@ def keep_at_home(admission: Admission) -> Path:
     return path
 
 
-def find_admission(folder: DataFolder, dataset: str, digest: str | None) -> Admission | None:
+def find_admission(folder: DataFolder, dataset: str, digest: str | None, place: Path | None = None) -> Admission | None:
     """The manifest that the ledger speaks of, wherever it lies.
 
     Args:
         folder: the data folder.
         dataset: its name.
         digest: what the ledger recorded last; None: nothing.
+        place: as of :func:`keep_at_home`.
 
     Raises:
         DataError: a manifest cannot be read.
     """
     if digest is None:
         return None
-    return next((one for one in _kept(folder, dataset) if one.digest == digest), None)
+    return next((one for one in _kept(folder, dataset, place) if one.digest == digest), None)
 
 
 def kept_admission(folder: DataFolder, contract: Contract) -> Admission | None:
@@ -85,36 +90,36 @@ def kept_admission(folder: DataFolder, contract: Contract) -> Admission | None:
     return next((one for one in _kept(folder, contract.dataset) if one.declares == declarations(contract)), None)
 
 
-def _kept(folder: DataFolder, dataset: str) -> Iterator[Admission]:
-    """The manifests beside the rows and in the causalveil home."""
-    for load in (folder.admission, lambda: load_admission(_at_home(dataset))):
+def _kept(folder: DataFolder, dataset: str, place: Path | None = None) -> Iterator[Admission]:
+    """Read the manifests beside the rows and in the causalveil home."""
+    for load in (folder.admission, lambda: load_admission(_at_home(dataset, place))):
         found = load()
         if found is not None:
             yield found
 
 
-def rows_folder(folder: DataFolder, admission: Admission) -> DataFolder:
+def rows_folder(folder: DataFolder, admission: Admission, place: Path | None = None) -> DataFolder:
     """Where the rows lie that runs read, held to the admission: the data folder, or that of the reduced rows.
 
     Raises:
         DataError: the reduced rows are gone.
     """
-    place = _reduced_place(admission)
-    return (folder if place is None else DataFolder(place)).held_to(admission.digests)
+    reduced = _reduced_place(admission, place)
+    return (folder if reduced is None else DataFolder(reduced)).held_to(admission.digests)
 
 
-def _reduced_place(admission: Admission) -> Path | None:
-    return None if admission.reduced is None else reduced_root(admission.dataset) / admission.reduced
+def _reduced_place(admission: Admission, place: Path | None = None) -> Path | None:
+    return None if admission.reduced is None else reduced_root(admission.dataset, place) / admission.reduced
 
 
-def reduced_root(dataset: str) -> Path:
-    """The folder of a dataset's reduced rows, in the causalveil home."""
-    return home() / REDUCED / dataset
+def reduced_root(dataset: str, place: Path | None = None) -> Path:
+    """Return the folder of a dataset's reduced rows, in the causalveil home."""
+    return (place or home()) / REDUCED / dataset
 
 
-def forget_reduced(admission: Admission) -> None:
+def forget_reduced(admission: Admission, place: Path | None = None) -> None:
     """Delete reduced rows of the dataset that are not this admission's; those of a run under way end it."""
-    root = reduced_root(admission.dataset)
+    root = reduced_root(admission.dataset, place)
     if root.is_dir():
         for folder in root.iterdir():
             if folder.name != admission.reduced:
@@ -183,8 +188,8 @@ def difference(
     return None
 
 
-def _at_home(dataset: str) -> Path:
-    return site_folder() / FOLDER / f"{dataset}.json"
+def _at_home(dataset: str, place: Path | None = None) -> Path:
+    return (place or site_folder()) / FOLDER / f"{dataset}.json"
 
 
 def _write(path: Path, admission: Admission, mode: int, within: int | None = None) -> None:

@@ -20,19 +20,28 @@ HASH_LABEL = "unit hash"
 ROWS = 1_000_000
 
 
-def count_stage(study: RangesStudy, folder: DataFolder, layout: Layout, run_id: str) -> IntArray:
-    """Counts of each column, shape (d, BINS); they stay inside the enclave.
+def check_kinds(study: RangesStudy, folder: DataFolder, layout: Layout) -> None:
+    """Check that every partition has the columns as numbers, by their footers: before anything is reserved.
 
     Raises:
-        DataError: a column is missing or is no number, or a unit has two rows.
+        DataError: a column is missing or is no number.
     """
-    key = key_of(run_id, None).subkey(HASH_LABEL)
-    histogram, tags = np.zeros((len(study.numbers), BINS), dtype=np.int64), []
     for partition in layout.partitions:
         types = column_types(folder, partition)
         for name, role in study.roles.items() if partition.rows else ():
             if name not in types or not accepts(role, types[name]):
                 raise DataError(f"{partition.path}: column '{name}' is missing, or it {type_rule(role)}")
+
+
+def count_stage(study: RangesStudy, folder: DataFolder, layout: Layout, run_id: str) -> IntArray:
+    """Count each column's values, shape (d, BINS); the counts stay inside the enclave.
+
+    Raises:
+        DataError: the rows are not those that were admitted, or a unit has two.
+    """
+    key = key_of(run_id, None).subkey(HASH_LABEL)
+    histogram, tags = np.zeros((len(study.numbers), BINS), dtype=np.int64), []
+    for partition in layout.partitions:
         for frame in read_rows(folder, partition, study.roles, ROWS):
             tags.append(keyed_hash(values_of(frame, study.data.unit), key))
             histogram += np.stack([counts(values_of(frame, name)) for name in study.numbers])

@@ -14,7 +14,7 @@ from causalveil.tasks.privacy.ledger.grants import Grant, grant_body
 from causalveil.tasks.privacy.ledger.journal import Journal
 from causalveil.tasks.privacy.ledger.log import amounts, log_event
 from causalveil.tasks.privacy.ledger.review import ReviewVerdict, document_text, refuse_stranger, verdict_body
-from causalveil.tasks.privacy.ledger.rules import grants_itself, one_line, refuse_conversion
+from causalveil.tasks.privacy.ledger.rules import grants_itself, one_line, refuse_conversion, refuse_other_contract
 from causalveil.tasks.privacy.ledger.soundness.integrity import stamp
 from causalveil.tasks.privacy.ledger.soundness.memory import from_the_first, holds
 from causalveil.tasks.privacy.owner import OwnerKey
@@ -73,6 +73,7 @@ class OwnerSide(Journal):
             Whether an entry was written: not if the last admission of the dataset is this very one.
 
         Raises:
+            BudgetRefused: the contract is not the granted one; nothing is written.
             LedgerError: the contract names another ledger, or the ledger cannot be used.
         """
         self._refuse_foreign(contract)
@@ -84,6 +85,7 @@ class OwnerSide(Journal):
             "units": admission.units,
         }
         with self._writing() as (connection, book):
+            refuse_other_contract(book, contract)
             if book.admissions.get(contract.dataset) == admission.digest:
                 return False
             entry = self.store.append(connection, "admit", dataset=contract.dataset, body=body)

@@ -12,10 +12,9 @@ from causalveil.schemas.errors import RunConflict
 from causalveil.schemas.ledger import DOCUMENT, Account, Verified
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of, manifest_of
 from causalveil.tasks.privacy.ledger.entry import Entry
-from causalveil.tasks.privacy.ledger.grants import granted
 from causalveil.tasks.privacy.ledger.journal import Journal
 from causalveil.tasks.privacy.ledger.review import check_verdict
-from causalveil.tasks.privacy.ledger.rules import document_that_may_leave
+from causalveil.tasks.privacy.ledger.rules import document_that_may_leave, refuse_other_contract
 from causalveil.tasks.privacy.ledger.soundness import verify as ledger_verify
 from causalveil.tasks.privacy.ledger.soundness.memory import remembered
 from causalveil.tasks.privacy.ledger.store import entries
@@ -121,7 +120,7 @@ class ReaderSide(Journal):
         return found[-1] if found else None
 
     def refuse_ungranted(self, contract: Contract) -> None:
-        """Refuse what could not be reserved, whatever is asked.
+        """Refuse a contract under which nothing may be admitted or reserved, whatever is asked.
 
         Raises:
             BudgetRefused: no grant, or a grant of another contract.
@@ -132,7 +131,7 @@ class ReaderSide(Journal):
             grants = (entries.c.dataset == contract.dataset, entries.c.kind == "grant")
             for entry in self.store.select(connection, *grants):
                 book.add(entry)
-        granted(book.grants.get(contract.dataset), contract)
+        refuse_other_contract(book, contract)
 
     def refusals(self, run_id: str) -> tuple[Entry, ...]:
         """Every refusal of a reservation under this run id."""

@@ -100,6 +100,18 @@ def refuse_without_room(book: Book, request: Reservation, contract: Contract) ->
         caps_with_room(book, request, contract)
 
 
+def refuse_other_contract(book: Book, contract: Contract) -> None:
+    """Let data be admitted under the contract that was granted; under another, anybody's folder could bear the name.
+
+    Public and synthetic data that nobody granted yet may be, as they may grant themselves.
+
+    Raises:
+        BudgetRefused: no grant, or a grant of another contract.
+    """
+    if contract.dataset in book.grants or not grants_itself(contract):
+        granted(book.grants.get(contract.dataset), contract)
+
+
 def grants_itself(contract: Contract) -> bool:
     """Whether data need no owner's hand for their first grant."""
     return contract.data_class is not DataClass.sensitive and contract.owner_key is None
