@@ -22,7 +22,7 @@ from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.events import tell_late  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
-from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
+from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, lost_before  # noqa: E402
 from causalveil.flows.sequence.warehouse import Extracted, extract_source, late_line  # noqa: E402
 from causalveil.schemas.errors import CausalveilError  # noqa: E402
 from causalveil.schemas.warehouse import load_source  # noqa: E402
@@ -65,6 +65,9 @@ def extract_with_prefect(path: Path, watch: Watcher) -> Extracted:
     except CausalveilError:
         raise
     except Exception as problem:
+        lost = lost_before(problem)
+        if lost is not None:
+            raise lost from None
         failure = type(problem).__name__
     finally:
         WATCHER.reset(token)

@@ -20,7 +20,7 @@ from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.events import tell_if_low, tell_refused  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
-from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, rename_flow_run  # noqa: E402
+from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, lost_before, rename_flow_run  # noqa: E402
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back  # noqa: E402
 from causalveil.flows.sequence.study import Loaded, check_run_id, execute, load, run_of_question  # noqa: E402
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ReleaseHeld  # noqa: E402
@@ -119,6 +119,10 @@ def run_with_prefect(
     except CausalveilError:
         raise
     except Exception as problem:
+        # Prefect fails once more as it records how the run ended; what ended it says more.
+        lost = lost_before(problem)
+        if lost is not None:
+            raise lost from None
         raise CausalveilError(
             f"Prefect could not run the flow ({type(problem).__name__}); check PREFECT_API_URL and that its server "
             f"is up, or use --engine direct; the same --run-id {run_id} continues this run"

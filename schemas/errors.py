@@ -71,6 +71,10 @@ class ChargesDiffer(CausalveilError):
     """What a run declared, drew and committed is not the same. Nothing is published, and its reservation stands."""
 
 
+class EngineLost(CausalveilError):
+    """Prefect's server stopped answering while a run was under way. What was drawn is in the ledger."""
+
+
 class BundleError(CausalveilError):
     """A site's bundle is missing, tampered with, replayed, foreign, expired or stale. Nothing was pooled."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.errors import CausalveilError, EngineLost
 from causalveil.tasks.machine.site import site_settings
 
 
@@ -26,6 +26,7 @@ def one_at_a_time(dataset: str) -> Iterator[None]:
     a temporary one that knows no limits.
 
     Raises:
+        EngineLost: the server does not answer.
         CausalveilError: there is no such limit on the server. Strict, so that nobody is let in for want of one.
     """
     from prefect import runtime
@@ -42,10 +43,24 @@ def one_at_a_time(dataset: str) -> Iterator[None]:
     except CausalveilError:
         raise
     except Exception as problem:
-        if held:
-            raise
+        if held or _unreachable(problem):
+            raise EngineLost(
+                f"Prefect's server did not answer for the turn of dataset '{dataset}' ({type(problem).__name__}); once "
+                "it is up again (PREFECT_API_URL), start the same run again: what it drew is charged once"
+            ) from None
         failure = CausalveilError(
             f"dataset '{dataset}' has no Prefect concurrency limit ({type(problem).__name__}); its operator must run: "
             f"prefect gcl create {name} --limit {site_settings().concurrency}"
         )
         raise failure from None
+
+
+def _unreachable(problem: BaseException | None) -> bool:
+    """Whether a failure comes from a server that was not reached, and not from what it answered."""
+    import httpx
+
+    while problem is not None:
+        if isinstance(problem, httpx.TransportError):
+            return True
+        problem = problem.__cause__ or problem.__context__
+    return False

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from causalveil.flows.engine.shown import (
     tags_of,
 )
 from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.errors import CausalveilError, EngineLost
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.release import Release
@@ -78,7 +79,8 @@ class PrefectEngine:
             retries=0,
         )
         upstream = [self._ended[title] for title in task.reads if title in self._ended]
-        self._ended[task.title] = options(call)(wait_for=upstream)
+        with answering(f"task '{task.title}'", self._run):
+            self._ended[task.title] = options(call)(wait_for=upstream)
         return found[0]
 
     def announce(self, run: Reservation) -> None:
@@ -89,7 +91,7 @@ class PrefectEngine:
         self._run = run
         flow_run = runtime.flow_run.id
         if flow_run is not None:
-            with get_client(sync_client=True) as client:
+            with answering("the tags of the run", run), get_client(sync_client=True) as client:
                 client.update_flow_run(flow_run, tags=sorted({*runtime.flow_run.tags, *tags_of(run)}))
         _LOG.info(
             f"run {run.run_id} of study {run.study} has reserved epsilon {amount_text(run.cost.epsilon)}, delta "
@@ -122,7 +124,8 @@ class PrefectEngine:
             simulated = task(
                 name="deliver", task_run_name="deliver", cache_policy=NO_CACHE, persist_result=False, log_prints=False
             )
-            return simulated(call)()
+            with answering("the release", None):
+                return simulated(call)()
         released = materialize(
             asset,
             by="causalveil",
@@ -134,19 +137,56 @@ class PrefectEngine:
             log_prints=False,
             asset_deps=[data_asset(release.dataset)],
         )
-        return released(call)()
+        with answering("the release", self._run):
+            return released(call)()
 
     def publish(self, key: str, rows: list[dict[str, Any]], description: str) -> None:
         """Create a table artifact; ``key`` in lower case and dashes."""
         from prefect.artifacts import create_table_artifact
 
-        create_table_artifact(key=key, table=rows, description=description)
+        with answering("a table", self._run):
+            create_table_artifact(key=key, table=rows, description=description)
 
     def distributing(self, execution: Execution) -> AbstractContextManager[None]:
         """On the task runner that the operator names."""
         from causalveil.flows.engine.runners import running_on
 
         return running_on(execution)
+
+
+@contextmanager
+def answering(doing: str, run: Reservation | None) -> Iterator[None]:
+    """Turn a failure of Prefect itself within the block into one line that says how to go on, in the worker's log too.
+
+    Args:
+        doing: what Prefect is asked for.
+        run: whose budget is spent, once it is reserved.
+
+    Raises:
+        EngineLost: Prefect failed, as it does where its server went away.
+    """
+    failure = None
+    try:
+        yield
+    except CausalveilError:
+        raise
+    except Exception as problem:
+        failure = type(problem).__name__
+    if failure is not None:
+        # Prefect itself may not be able to record how the run ended: then this line is all that there is.
+        go_on = "start it again" if run is None else f"start run id {run.run_id} again: what it drew is charged once"
+        lost = EngineLost(
+            f"Prefect's server did not answer for {doing} ({failure}); once it is up again (PREFECT_API_URL), {go_on}"
+        )
+        _LOG.error(str(lost))
+        raise lost
+
+
+def lost_before(problem: BaseException | None) -> EngineLost | None:
+    """Return the line that said how to go on, where Prefect failed again afterwards; None if there was none."""
+    while problem is not None and not isinstance(problem, EngineLost):
+        problem = problem.__context__
+    return problem
 
 
 def rename_flow_run(name: str) -> None:
@@ -156,7 +196,7 @@ def rename_flow_run(name: str) -> None:
 
     flow_run = runtime.flow_run.id
     if flow_run is not None:
-        with get_client(sync_client=True) as client:
+        with answering("the name of the run", None), get_client(sync_client=True) as client:
             client.update_flow_run(flow_run, name=name)
 
 

@@ -428,13 +428,13 @@ def _execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int 
         granted = ledger.grant_itself(request.contract)
         reservation = reserve(request, held.admission, run_id, key_of(run_id, simulate))
         resumed = ledger.reserve(reservation, request.contract) == "resumed"
-        engine.announce(reservation)
         noise = SecureNoise() if simulate is None else SeededNoise(simulate)
         budget = FlowBudget(ledger, reservation, noise, records_folder(run_id))
         drawn = ledger.charges_of(run_id) if resumed else 0
         stored = budget.stored_document()
         if stored is None:
             try:
+                engine.announce(reservation)
                 _release(request, held.admission, budget, engine, simulate)
             except CausalveilError as problem:
                 if simulate is None:

@@ -1,0 +1,99 @@
+"""Prefect's server goes away while a deployed run is under way: one typed line with the run's id, and how to go on."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import httpx
+import pytest
+
+from causalveil.flows.api import run_study
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.children import CONTEXT, process
+from tests.faults import free_port
+from tests.studies import people, write_study
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A server of the test's own, to be stopped by its process id."""
+    port, log = free_port(), (tmp_path / "server.log").open("wb")
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    around = os.environ | {"PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+    around["PREFECT_API_DATABASE_CONNECTION_URL"] = f"sqlite+aiosqlite:///{tmp_path / 'prefect.db'}"
+    around.pop("PREFECT_API_URL", None)
+    running = subprocess.Popen([*command, "--no-services"], env=around, stdout=log, stderr=log)
+    url = f"http://127.0.0.1:{port}/api"
+    try:
+        for _ in range(600):
+            try:
+                if httpx.get(f"{url}/health").is_success:
+                    break
+            except httpx.HTTPError:
+                assert running.poll() is None, (tmp_path / "server.log").read_text()[-2000:]
+                time.sleep(0.2)
+        yield url, running
+    finally:
+        running.kill()
+        running.wait()
+
+
+def run(path: str, out: str, place: str, told: Connection) -> None:
+    """Run the flow, wait at a stage until the server is gone, and tell what ended it and what the log says."""
+    from causalveil.flows.study import run_with_prefect
+    from causalveil.schemas.errors import CausalveilError
+
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("causalveil.flow").addHandler(handler)
+
+    def watch(stage: str) -> None:
+        if stage == place:
+            told.send("there")
+            told.recv()
+
+    try:
+        run_with_prefect(Path(path), out, "gone", None, watch)
+    except CausalveilError as problem:
+        told.send((type(problem).__name__, str(problem), lines))
+    else:
+        told.send(("none", "ended", lines))
+    told.close()
+    # Prefect would wait half a minute for a server that is not coming back.
+    os._exit(0)
+
+
+@pytest.mark.timeout(300)
+def test_the_server_goes_away_under_a_run(
+    server: tuple[str, subprocess.Popen[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, running = server
+    path, out = write_study(tmp_path / "study", frame=people(600)), tmp_path / "out"
+    monkeypatch.setenv("PREFECT_API_URL", url)
+    monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "0")
+    here, there = CONTEXT.Pipe()
+    child = process(run, str(path), str(out), "perturb", there)
+    child.start()
+    there.close()
+    assert here.recv() == "there"
+    running.kill()
+    running.wait()
+    here.send("go")
+    kind, said, lines = here.recv()
+    child.join()
+    assert kind == "EngineLost", said
+    assert said.isprintable()
+    assert "start run id gone again" in said
+    assert any("start run id gone again" in line for line in lines), "the worker's own log says it too"
+    monkeypatch.delenv("PREFECT_API_URL")
+    again = run_study(path, out=tmp_path / "again", run_id="gone", engine="direct")
+    assert again.run_id == "gone"
+    assert open_ledger().account("small").blocks[0].spent.epsilon == 1
