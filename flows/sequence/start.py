@@ -205,7 +205,7 @@ def _repeats(seen: Survey, parts: Cast) -> Repeats | None:
     if units.n_unique() == len(units):
         return None
     copies = frame.unique().select(named(parts.unit.source_name)).drop_nulls().height == units.n_unique()
-    dates = [one.name for one in seen.found.values() if one.looks is Looks.date]
+    dates = [one.name for one in seen.found.values() if one.looks in (Looks.date, Looks.moment)]
     numbers = [one for one in parts.usable if one.looks is Looks.number]
     # A number with the name of a time, another one in each row of a unit, puts them in order as well as a date does.
     apart = [

@@ -82,7 +82,7 @@ def cast(role: Column, stored: pl.DataType, values: pl.Expr) -> pl.Expr | None:
     if stored == wanted:
         return None
     if role.holds is Holds.unit and not (stored.is_integer() or wanted == pl.String):
-        return _whole(values, stored, None)
+        return as_whole(values, stored, None)
     return values.cast(wanted)
 
 
@@ -128,6 +128,20 @@ def families_differ(role: Column, stored: pl.DataType, first: pl.DataType, *, ex
     if one is None or other is None or one == other:
         return False
     return exact or not (one.is_integer() and other.is_integer())
+
+
+def as_whole(values: pl.Expr, stored: pl.DataType, stranger: int | None) -> pl.Expr:
+    """Numbers as Int64; of those that are not whole, or are out of reach, ``stranger``. NaN is a missing value."""
+    whole = values.cast(pl.Int64, strict=False)
+    if stored.is_float():
+        fine = (values == whole) & (values.abs() <= _MOST_WHOLE_FLOAT)
+    elif stored.is_decimal():
+        fine = values == whole
+    elif stored == pl.UInt64:
+        fine = whole.is_not_null()
+    else:
+        return whole
+    return pl.when(fine).then(whole).when(_there(values, stored)).then(pl.lit(stranger, pl.Int64))
 
 
 def _is_key(role: Column) -> bool:
@@ -185,12 +199,12 @@ def _known(role: Column, stored: pl.DataType, values: pl.Expr) -> pl.Expr:
         if stored == pl.Boolean:
             words = {str(one).lower(): str(one) for one in known}
             return _replaced(values.cast(pl.String), words, _NO_TEXT, pl.String())
-        numbers = _whole(values, stored, None).cast(pl.String)
+        numbers = as_whole(values, stored, None).cast(pl.String)
         return pl.when(numbers.is_null() & _there(values, stored)).then(pl.lit(_NO_TEXT)).otherwise(numbers)
     numbers_known = {int(one) for one in known}
     stranger = next(one for one in range(len(numbers_known) + 1) if one not in numbers_known)
     if _text(stored) is None:
-        return _whole(values, stored, stranger)
+        return as_whole(values, stored, stranger)
     written = {str(one): one for one in numbers_known}
     if numbers_known <= {0, 1}:
         written |= {spelt(word): one for word, one in _LOGICAL.items() for spelt in (str, str.title, str.upper)}
@@ -200,20 +214,6 @@ def _known(role: Column, stored: pl.DataType, values: pl.Expr) -> pl.Expr:
 def _replaced(values: pl.Expr, table: Mapping[str, str | int], default: str | int, kind: pl.DataType) -> pl.Expr:
     found = values.replace_strict(dict(table), default=pl.lit(default, kind), return_dtype=kind)
     return pl.when(values.is_not_null()).then(found)
-
-
-def _whole(values: pl.Expr, stored: pl.DataType, stranger: int | None) -> pl.Expr:
-    """Numbers as Int64; of those that are not whole, or are out of reach, ``stranger``."""
-    whole = values.cast(pl.Int64, strict=False)
-    if stored.is_float():
-        fine = (values == whole) & (values.abs() <= _MOST_WHOLE_FLOAT)
-    elif stored.is_decimal():
-        fine = values == whole
-    elif stored == pl.UInt64:
-        fine = whole.is_not_null()
-    else:
-        return whole
-    return pl.when(fine).then(whole).when(_there(values, stored)).then(pl.lit(stranger, pl.Int64))
 
 
 def _there(values: pl.Expr, stored: pl.DataType) -> pl.Expr:

@@ -33,7 +33,7 @@ def polars_type(type_: pa.DataType) -> pl.DataType:
 
     if not _taken(type_):
         return pl.Unknown()
-    empty = pa.record_batch([pa.array([], _plain_type(type_))], names=["column"])
+    empty = pa.record_batch([pa.array([], plain_type(type_))], names=["column"])
     return frame_of(empty, ["column"]).schema["column"]
 
 
@@ -62,7 +62,7 @@ def plain(rows: Any) -> Any:
     import pyarrow as pa
 
     for place, field in enumerate(rows.schema):
-        wanted = _plain_type(field.type)
+        wanted = plain_type(field.type)
         if wanted == field.type:
             continue
         values, found = rows.column(place), None
@@ -76,14 +76,15 @@ def plain(rows: Any) -> Any:
     return rows
 
 
-def _plain_type(type_: pa.DataType) -> pa.DataType:
+def plain_type(type_: pa.DataType) -> pa.DataType:
+    """The type that :func:`plain` makes of one: the same where polars takes it as it is meant."""
     import pyarrow as pa
     from pyarrow import types
 
     if isinstance(type_, pa.BaseExtensionType):
-        return pa.string() if isinstance(type_, pa.UuidType) else _plain_type(type_.storage_type)
+        return pa.string() if isinstance(type_, pa.UuidType) else plain_type(type_.storage_type)
     if types.is_dictionary(type_):
-        inner = _plain_type(type_.value_type)
+        inner = plain_type(type_.value_type)
         return type_ if inner == type_.value_type else inner
     if types.is_decimal256(type_) or (types.is_decimal(type_) and type_.scale < 0):
         return pa.float64()
@@ -101,10 +102,16 @@ def _plain_values(values: Any, type_: pa.DataType, wanted: pa.DataType) -> Any:
     from pyarrow import types
 
     if isinstance(type_, pa.BaseExtensionType):
-        storage = pa.chunked_array([one.storage for one in _chunks(values)], type_.storage_type)
+        chunked = isinstance(values, pa.ChunkedArray)
+        storage = (
+            pa.chunked_array([one.storage for one in values.chunks], type_.storage_type) if chunked else values.storage
+        )
         return _plain_values(storage, type_.storage_type, wanted)
     if types.is_dictionary(type_):
         return _plain_values(values.cast(type_.value_type), type_.value_type, wanted)
+    if types.is_decimal(type_) and types.is_floating(wanted):
+        # Arrow multiplies by a rounded power of ten; what is written has one nearest float.
+        return values.cast(pa.string()).cast(wanted)
     if types.is_fixed_size_binary(type_) and type_.byte_width >= UUID_BYTES:
         return _hexadecimal(values, type_.byte_width).cast(wanted)
     if types.is_binary_view(type_) or types.is_fixed_size_binary(type_):
@@ -123,12 +130,6 @@ def _hexadecimal(values: Any, width: int) -> Any:
         parts = [digits.str.slice(start, stop - start) for start, stop in pairwise(ends)]
         digits = pl.select(pl.concat_str(parts, separator="-")).to_series()
     return digits.to_arrow()
-
-
-def _chunks(values: Any) -> list[Any]:
-    import pyarrow as pa
-
-    return list(values.chunks) if isinstance(values, pa.ChunkedArray) else [values]
 
 
 def _taken(type_: pa.DataType) -> bool:

@@ -101,7 +101,7 @@ def draft(
     )
 
 
-_READ = (Looks.binary, Looks.category, Looks.number, Looks.date)
+_READ = (Looks.binary, Looks.category, Looks.number, Looks.date, Looks.moment)
 
 
 def _why_unused(one: Found) -> str:
@@ -109,6 +109,8 @@ def _why_unused(one: Found) -> str:
         return "a date that may come after treatment, as its name says"
     if one.looks is Looks.date:
         return "a date, and studies take numbers; `since` in source.yaml makes it a number of days"
+    if one.looks is Looks.moment:
+        return "numbers that count time since 1970, or ids; a number of days before treatment could be adjusted for"
     if one.looks is Looks.mixed:
         return "numbers and words; say in source.yaml which words mean no value, or map them"
     if one.looks is Looks.text:

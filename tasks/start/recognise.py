@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 import polars as pl
 
+from causalveil.schemas.admission.casts import as_whole
 from causalveil.schemas.readings import Kind, TextReading
 from causalveil.tasks.start.dates import date_reading
 from causalveil.tasks.start.numbers import number_reading
@@ -27,6 +28,7 @@ class Looks(StrEnum):
     category = "a category"
     number = "a number"
     date = "a date"
+    moment = "a moment as a number"
     text = "free text"
     mixed = "numbers and words"
     constant = "one value only"
@@ -82,15 +84,42 @@ def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
         return _text(tidy, name, values, delimiter)
     if values.dtype == pl.Boolean:
         return _typed(tidy, name, values, Kind.boolean, Looks.binary)
-    if values.dtype.is_integer():
-        return _typed(tidy, name, values, Kind.integer, Looks.number)
     if values.dtype.is_numeric():
-        numbers = values.cast(pl.Float64).fill_nan(None)
-        return _typed(tidy, name, numbers, Kind.number, Looks.number)
+        return _number(tidy, name, values)
     if values.dtype == pl.Date or values.dtype == pl.Datetime:
         kind = Kind.date if values.dtype == pl.Date else Kind.timestamp
         return _typed(tidy, name, values, kind, Looks.date)
     return Found(tidy, name, Looks.text, Kind.text, values.null_count(), 0, notes=("of a type that no study reads",))
+
+
+def _number(name: str, source_name: str, values: pl.Series) -> Found:
+    """A column of numbers: whole ones by their type, or by all of them where they are few, as of codes with gaps."""
+    given = values.fill_nan(None) if values.dtype.is_float() else values
+    whole = given.to_frame().select(as_whole(pl.col("values"), given.dtype, None)).to_series()
+    by_type = values.dtype.is_integer() or (isinstance(values.dtype, pl.Decimal) and not values.dtype.scale)
+    if whole.null_count() == given.null_count() and (by_type or whole.n_unique() <= MOST_LEVELS + 1):
+        found = _typed(name, source_name, whole, Kind.integer, Looks.number)
+        return replace(found, looks=Looks.moment) if _moments(source_name, whole) else found
+    return _typed(name, source_name, given.cast(pl.Float64), Kind.number, Looks.number)
+
+
+# Seconds from 1990 to 2050, and how many parts of a second there may be.
+_EPOCH = (631_152_000, 2_524_608_000)
+_EPOCH_PARTS = (10**3, 10**6, 10**9)
+_MOMENT_NAME = re.compile(
+    r"(?i)(^|[\W_])(at|on|ts|time|timestamp|date|datetime|epoch|created|updated|seen|since|until)($|[\W_\d])"
+    r"|time$|date$"
+)
+
+
+def _moments(name: str, whole: pl.Series) -> bool:
+    """Whether whole numbers count time since 1970: parts of a second by their size alone, seconds by a name too."""
+    ends = whole.min(), whole.max()
+    if whole.n_unique() <= 2 or not all(isinstance(end, int) for end in ends):
+        return False
+    lower, upper = int(ends[0]), int(ends[1])  # type: ignore[arg-type]
+    parts = (*_EPOCH_PARTS, 1) if _MOMENT_NAME.search(name) else _EPOCH_PARTS
+    return any(_EPOCH[0] * part <= lower and upper <= _EPOCH[1] * part for part in parts)
 
 
 def _typed(name: str, source_name: str, values: pl.Series, kind: Kind, looks: Looks) -> Found:

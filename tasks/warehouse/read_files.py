@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.readings import TextReading
 from causalveil.schemas.warehouse import CsvFiles, Files, Source, Step
+from causalveil.tasks.machine.arrow_frames import plain_type
 from causalveil.tasks.machine.open_tables import refuse_log_in, refuse_open_table
 from causalveil.tasks.warehouse.footer import csv_input
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
+from causalveil.tasks.warehouse.kinds import holds
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,28 +43,37 @@ def file_batches(
         CausalveilError: no such folder, or no such file in it.
     """
     import pyarrow as pa
-    import pyarrow.dataset as ds
 
     paths = paths_of(files, place)
     if not paths:
         raise CausalveilError(f"source '{source.name}': no {files.kind} file in {place / files.path}")
     found = [_file_schema(source, files, path) for path in paths]
-    yield_schema = _read_schema(source, files, schema, found[0])
-    empty = pa.record_batch([pa.array([], field.type) for field in yield_schema], schema=yield_schema)
+    read = [_read_schema(source, files, schema, one) for one in found]
+    empty = pa.record_batch([pa.array([], field.type) for field in read[0]], schema=read[0])
     if interval is None:
         yield iter([empty])
-        return
-    chosen = _chosen(source, yield_schema, interval)
-    if isinstance(files, CsvFiles):
-        yield _after(empty, _csv_batches(files, paths, yield_schema, chosen))
-        return
-    numbers = files.row_number
-    stored = pa.schema([field for field in yield_schema if field.name != numbers])
-    data = ds.dataset([str(path) for path in paths], schema=stored, format="parquet")
-    # Rows are numbered before any is left out.
-    scanner = data.scanner(filter=chosen if numbers is None else None, batch_size=BATCH_ROWS, use_threads=False)
-    rows = scanner.to_batches()
-    yield _after(empty, rows if numbers is None else _all_numbered(rows, yield_schema.field(numbers), chosen))
+    elif isinstance(files, CsvFiles):
+        yield _after(empty, _csv_batches(files, paths, read[0], _chosen(source, read[0], interval)))
+    elif files.row_number is None:
+        yield _after(empty, _parquet_batches(dict(zip(paths, read, strict=True)), source, interval))
+    else:
+        # Rows are numbered before any is left out.
+        field = read[0].field(files.row_number)
+        stored = [pa.schema([one for one in schema if one.name != field.name]) for schema in read]
+        rows = _parquet_batches(dict(zip(paths, stored, strict=True)), source, None)
+        yield _after(empty, _all_numbered(rows, field, _chosen(source, read[0], interval)))
+
+
+def _parquet_batches(
+    files: Mapping[Path, pa.Schema], source: Source, interval: KeyInterval | None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one file after the other, each in the types that it stores them in; None: of all blocks."""
+    import pyarrow.dataset as ds
+
+    for path, schema in files.items():
+        data = ds.dataset(str(path), schema=schema, format="parquet")
+        chosen = None if interval is None else _chosen(source, schema, interval)
+        yield from data.scanner(filter=chosen, batch_size=BATCH_ROWS, use_threads=False).to_batches()
 
 
 def _chosen(source: Source, schema: pa.Schema, interval: KeyInterval) -> pc.Expression | None:
@@ -163,11 +174,27 @@ def _file_schema(source: Source, files: Files, path: Path) -> pa.Schema:
             continue
         if schema.get_field_index(name) < 0:
             raise DataError(f"source '{source.name}': {path.name} has no column '{name}' (or has it twice)")
+    if files.kind == "parquet":
+        _check_kinds(source, path, schema)
     return schema
 
 
+def _check_kinds(source: Source, path: Path, schema: pa.Schema) -> None:
+    """Files may store a column in different types, each of which must hold what is declared."""
+    for name, kind in source.kinds.items():
+        if schema.get_field_index(source.found_as[name]) < 0:
+            # Rows are numbered as they are read.
+            continue
+        type_ = schema.field(source.found_as[name]).type
+        if not isinstance(source.columns[name], TextReading) and not holds(plain_type(type_), kind):
+            raise DataError(
+                f"source '{source.name}': {path.name} has column '{name}' as {type_}, which was declared {kind}; "
+                "write the file again, or declare what it is now"
+            )
+
+
 def _read_schema(source: Source, files: Files, schema: pa.Schema, found: pa.Schema) -> pa.Schema:
-    """The types to read as: Parquet's own (they are checked batch by batch), for CSV the declared ones."""
+    """The types to read as: Parquet's own, for CSV the declared ones."""
     import pyarrow as pa
 
     if files.kind == "parquet":

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.readings import Kind
 from causalveil.schemas.warehouse import CsvFiles, DuckDb, Key, ParquetFiles, Source, Warehouse
+from causalveil.tasks.machine.arrow_frames import plain
 from causalveil.tasks.warehouse.intervals import KeyInterval
+from causalveil.tasks.warehouse.kinds import converted, holds
 from causalveil.tasks.warehouse.read_files import file_batches
 from causalveil.tasks.warehouse.readings import complete, read_off
 
@@ -66,7 +68,8 @@ def batches(
     try:
         with _open(source, place, url, interval) as found:
             for batch in found:
-                yield complete(conform(read_off(batch, source), source, schema), source, lost)
+                rows = conform(read_off(_taken(batch, source), source), source, schema)
+                yield complete(rows, source, lost)
     except CausalveilError as problem:
         failure = problem.with_traceback(None)
     except Exception as problem:  # drivers' exceptions share no base
@@ -77,6 +80,16 @@ def batches(
         raise failure
 
 
+def _taken(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
+    """The columns of a batch that are taken, each in a type that says what it holds; of a name there twice, both.
+
+    Raises:
+        DataError: bytes are no text.
+    """
+    wanted = set(source.found_as.values())
+    return plain(batch.select([place for place, name in enumerate(batch.schema.names) if name in wanted]))
+
+
 def conform(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.RecordBatch:
     """The declared columns of a batch as the declared types.
 
@@ -85,7 +98,7 @@ def conform(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.Reco
     """
     import pyarrow as pa
 
-    arrays, problem = [], None
+    arrays = []
     for name, kind in source.kinds.items():
         place = batch.schema.get_field_index(name)
         if place < 0:
@@ -97,38 +110,13 @@ def conform(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.Reco
                 "cast it in the query, or declare what it is now"
             )
         try:
-            arrays.append(_converted(found, schema.field(name).type))
+            values = converted(found, schema.field(name).type)
         except pa.ArrowException:
-            problem = f"source '{source.name}': column '{name}' holds values that do not fit into {kind}"
-        if problem:
-            raise DataError(problem)
+            values = None
+        if values is None:
+            raise DataError(f"source '{source.name}': column '{name}' holds values that do not fit into {kind}")
+        arrays.append(values)
     return pa.record_batch(arrays, schema=schema)
-
-
-def holds(found: pa.DataType, kind: Kind) -> bool:
-    """Whether a column of this Arrow type may be stored as a declared kind; a column of nulls alone may."""
-    from pyarrow import types
-
-    if types.is_null(found):
-        return True
-    if types.is_dictionary(found):
-        return holds(found.value_type, kind)
-    verdict: bool = {
-        Kind.integer: types.is_integer(found),
-        Kind.number: types.is_integer(found) or types.is_floating(found) or types.is_decimal(found),
-        Kind.boolean: types.is_boolean(found),
-        Kind.text: types.is_string(found) or types.is_large_string(found) or types.is_string_view(found),
-        Kind.date: types.is_date(found),
-        Kind.timestamp: types.is_timestamp(found),
-    }[kind]
-    return verdict
-
-
-def _converted(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Cast; numbers must fit exactly but for rounding to float64, times but for digits below a microsecond."""
-    from pyarrow import types
-
-    return values.cast(wanted, safe=not (types.is_timestamp(wanted) or types.is_floating(wanted)))
 
 
 def _open(

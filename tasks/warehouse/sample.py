@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import Credential, CsvFiles, DuckDb, ParquetFiles, Warehouse
+from causalveil.tasks.machine.arrow_frames import frame_of, polars_types
 from causalveil.tasks.machine.open_tables import refuse_open_table
 from causalveil.tasks.warehouse.dialect import dialect_of
 from causalveil.tasks.warehouse.footer import csv_input, sums_of, without_footer
@@ -174,17 +175,93 @@ def _frame(table: pa.Table, left_out: dict[str, str]) -> pl.DataFrame:
 
 
 def _parquet(path: Path) -> Sample:
-    import polars as pl
 
     files = ParquetFiles(kind="parquet", path=str(path))
-    frame = None
+    frames: list[pl.DataFrame] = []
+    left_out: dict[str, str] = {}
+    for file in paths_of(files, Path()):
+        rows = sum(frame.height for frame in frames)
+        if rows > MOST_ROWS:
+            break
+        frames.append(_parquet_rows(file, left_out, MOST_ROWS + 1 - rows))
+    # A file without rows says nothing of its columns.
+    full = [frame for frame in frames if frame.height] or frames[:1]
+    return _of_table(_as_one(full, left_out, path.name), files, path.name, left_out)
+
+
+def _parquet_rows(path: Path, left_out: dict[str, str], most: int) -> pl.DataFrame:
+    """The first rows of a file: numbers without a fraction by their type as whole, whatever writer they are of."""
+    import polars as pl
+    import pyarrow.parquet as pq
+
+    frame, problem = None, f"{path.name}: not readable as Parquet (truncated, damaged or encrypted?); write it again"
     try:
-        frame = pl.read_parquet(paths_of(files, Path()), n_rows=MOST_ROWS + 1, hive_partitioning=False, glob=False)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError):
+        with pq.ParquetFile(path) as file:
+            types = polars_types(file.schema_arrow)
+            nested = {
+                name: "holds lists, records or other nested values" for name, t in types.items() if t == pl.Unknown
+            }
+            left_out |= nested
+            names = [name for name in types if name not in nested]
+            batches, rows = [frame_of(file.schema_arrow.empty_table(), names)], 0
+            for batch in file.iter_batches(columns=names):
+                batches.append(frame_of(batch, names))
+                rows += batch.num_rows
+                if rows >= most:
+                    break
+            frame = pl.concat(batches)
+    except DataError as error:
+        problem = f"{path.name}: {error}"
+    except (pl.exceptions.PolarsError, OSError, ValueError, KeyError):
         frame = None
     if frame is None:
-        raise DataError(f"{path.name}: not readable as Parquet, or its files differ in their columns; write it again")
-    return _of_table(frame, files, path.name)
+        raise DataError(problem)
+    return frame
+
+
+def _single(types: dict[str, pl.DataType]) -> tuple[list[str], dict[str, str]]:
+    """Columns of single values, and the others with what they hold."""
+    import polars as pl
+
+    nested = {name: "holds lists, records or other nested values" for name, kind in types.items() if kind == pl.Unknown}
+    return [name for name in types if name not in nested], nested
+
+
+def _as_one(frames: list[pl.DataFrame], left_out: dict[str, str], name: str) -> pl.DataFrame:
+    """Frames of several files as one, each column in a type that holds all of it.
+
+    Raises:
+        DataError: a column is text in one file and a number in another; or no file has it with the others.
+    """
+    import polars as pl
+    import polars.selectors as cs
+
+    common = [one for one in frames[0].columns if one not in left_out and all(one in f.columns for f in frames)]
+    for frame in frames:
+        left_out |= {one: "is not in all files" for one in frame.columns if one not in common and one not in left_out}
+    kinds = {one: _together({frame.schema[one] for frame in frames}) for one in common}
+    mixed = [one for one, kind in kinds.items() if kind is None]
+    if mixed:
+        raise DataError(f"{name}: column '{mixed[0]}' has types that do not go together in its files; write them again")
+    if not common:
+        raise DataError(f"{name}: its files have no column in common; put them in different folders")
+    return pl.concat([frame.select(cs.by_name(common)).cast(kinds) for frame in frames])  # type: ignore[arg-type]
+
+
+def _together(types: set[pl.DataType]) -> pl.DataType | None:
+    """A type for values of all of these; None: there is none."""
+    import polars as pl
+
+    types = {kind for kind in types if kind != pl.Null} or {pl.Null()}
+    if len(types) == 1:
+        return next(iter(types))
+    if all(kind.is_numeric() for kind in types):
+        whole = all(kind.is_integer() or (isinstance(kind, pl.Decimal) and not kind.scale) for kind in types)
+        return pl.Int128() if whole else pl.Float64()
+    if all(isinstance(kind, pl.Datetime) for kind in types):
+        zones = {kind.time_zone for kind in types if isinstance(kind, pl.Datetime)}
+        return pl.Datetime("us", zones.pop()) if len(zones) == 1 else None
+    return None
 
 
 def _duckdb(path: Path, table: str | None) -> Sample:
@@ -201,11 +278,12 @@ def _duckdb(path: Path, table: str | None) -> Sample:
         raise DataError(f"{path.name}: is no DuckDB file that can be opened; is another program writing to it?")
     chosen = _one_table(found, table, path.name)
     query = f"SELECT * FROM {_quoted(chosen)}"
-    return _of_table(_queried(lambda: duckdb_batches(path, _limited(query))), DuckDb(kind="duckdb", path=str(path), query=query), chosen)  # fmt: skip # noqa: E501
+    frame, left_out = _queried(lambda: duckdb_batches(path, _limited(query)))
+    return _of_table(frame, DuckDb(kind="duckdb", path=str(path), query=query), chosen, left_out)
 
 
 def _postgres(url: str, table: str | None) -> Sample:
-    tables = _queried(
+    tables, _ = _queried(
         lambda: adbc_batches(
             url,
             "SELECT table_schema || '.' || table_name AS name FROM information_schema.tables "
@@ -218,19 +296,20 @@ def _postgres(url: str, table: str | None) -> Sample:
     schema, _, name = _one_table(found, table, "the database").partition(".")
     query = f"SELECT * FROM {_quoted(schema)}.{_quoted(name)}"
     source = Warehouse(kind="adbc", url=Credential(environment=URL_VARIABLE), query=query)
-    return _of_table(_queried(lambda: adbc_batches(url, _limited(query))), source, name)
+    frame, left_out = _queried(lambda: adbc_batches(url, _limited(query)))
+    return _of_table(frame, source, name, left_out)
 
 
-def _queried(opened: Any) -> pl.DataFrame:
-    """The rows of a query; a driver's text is withheld."""
-    import polars as pl
+def _queried(opened: Any) -> tuple[pl.DataFrame, dict[str, str]]:
+    """The rows of a query, and the columns that are left out; a driver's text is withheld."""
     import pyarrow as pa
 
     failure = None
     try:
         with opened() as batches:
-            frame = pl.from_arrow(pa.Table.from_batches(list(batches)))
-            return frame if isinstance(frame, pl.DataFrame) else frame.to_frame()
+            table = pa.Table.from_batches(list(batches))
+            names, nested = _single(polars_types(table.schema))
+            return frame_of(table, names), nested
     except CausalveilError:
         raise
     except Exception as problem:  # drivers' exceptions share no base
@@ -238,12 +317,12 @@ def _queried(opened: Any) -> pl.DataFrame:
     raise CausalveilError(f"the database cannot be read: {failure}")
 
 
-def _of_table(frame: pl.DataFrame, source: Any, name: str) -> Sample:
+def _of_table(frame: pl.DataFrame, source: Any, name: str, left_out: dict[str, str]) -> Sample:
     if not frame.height:
         raise DataError(f"{name}: has no rows")
     if frame.width > 2000:
         raise DataError(f"{name}: has more than 2,000 columns; keep those that the study needs")
-    return Sample(frame.head(MOST_ROWS), source, {}, frame.height <= MOST_ROWS)
+    return Sample(frame.head(MOST_ROWS), source, left_out, frame.height <= MOST_ROWS)
 
 
 def _one_table(found: list[str], table: str | None, where: str) -> str:

@@ -173,7 +173,7 @@ def _changed(path: Path, change: dict[str, Any]) -> Path:
     [
         ("ALTER TABLE visits RENAME COLUMN age TO years", "column 'age' is missing"),
         ("ALTER TABLE visits ALTER COLUMN age TYPE text", "column 'age' is of type"),
-        ("ALTER TABLE visits ALTER COLUMN person TYPE float8", "column 'person' is of type"),
+        ("ALTER TABLE visits ALTER COLUMN person TYPE text", "column 'person' is of type"),
         ("DROP TABLE visits", "does not exist"),
         ("ALTER TABLE visits DROP COLUMN day", "column (the key's?)"),
     ],

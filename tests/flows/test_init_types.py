@@ -1,0 +1,112 @@
+"""`init` reads what warehouses and older writers leave behind, and drafts a study that runs, or says what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.admit import admit_folder
+from causalveil.flows.sequence.start import Begun, begin, survey
+from causalveil.schemas.contract import CONTRACT_FILE, DataClass, load_contract
+from causalveil.schemas.declared.columns import CodesColumn, LevelsColumn, NumberColumn
+from causalveil.schemas.errors import DataError
+from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.start.recognise import Looks, recognise
+from causalveil.tasks.start.roles import Wishes
+from tests.bad_data import AGE, GROUP, OUTCOME, TREATMENT, UNIT, good
+from tests.stored import KINDS, TEXT_UNITS, put
+
+WISHES = Wishes(name="small", data_class=DataClass.synthetic, unit=UNIT, treatment=TREATMENT, outcome=OUTCOME, treated="1")  # fmt: skip # noqa: E501
+
+
+def drafted(folder: Path, out: Path, wishes: Wishes = WISHES) -> Begun:
+    begun = begin(survey(str(folder)), wishes, out, DirectEngine())
+    admit_folder(DataFolder(out), DirectEngine())
+    return begun
+
+
+@pytest.mark.parametrize("both", [True, False], ids=["in both files", "beside a plain file"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind[1] not in ("True", "boolean")], ids=" ".join)
+def test_every_type_gives_the_same_draft(kind: tuple[str, str], both: bool, tmp_path: Path) -> None:
+    if not both and kind[1].startswith("digits"):
+        pytest.skip("text beside numbers is refused: which of them counts is a person's to say")
+    put(tmp_path / "in" / "a.parquet", good(40), kind[0], KINDS[kind] if both else None)
+    put(tmp_path / "in" / "b.parquet", good(40, 40), kind[0], KINDS[kind])
+    begun = drafted(tmp_path / "in", tmp_path / "out")
+    columns = load_contract(tmp_path / "out" / CONTRACT_FILE).columns
+    treatment, age, group = (columns[name] for name in (TREATMENT, AGE, GROUP))
+    assert isinstance(treatment, CodesColumn)
+    assert [int(code) for code in treatment.codes.pair] == [0, 1]
+    assert isinstance(age, NumberColumn)
+    assert isinstance(group, LevelsColumn)
+    assert sorted(group.levels) == ["a", "b", "c"]
+    assert begun.manifest is not None
+    assert begun.manifest.rows == 80
+    assert begun.draft.left_out == ()
+
+
+@pytest.mark.parametrize("kind", TEXT_UNITS)
+def test_ids_of_any_type_name_units(kind: str, tmp_path: Path) -> None:
+    ids = pl.Series([f"00000000-0000-4000-8000-{number:012x}" for number in range(40)])
+    put(tmp_path / "in" / "a.parquet", good(40).with_columns(ids.alias(UNIT)), UNIT, TEXT_UNITS[kind])
+    drafted(tmp_path / "in", tmp_path / "out")
+    (file,) = (tmp_path / "out").rglob("*.parquet")
+    assert pl.read_parquet(file)[UNIT].sort().equals(ids.alias(UNIT))
+
+
+def test_nan_and_columns_of_no_value_are_missing(tmp_path: Path) -> None:
+    gaps = pl.when(pl.int_range(pl.len()) % 4 > 0).then(pl.col(AGE)).otherwise(float("nan"))
+    put(tmp_path / "in" / "a.parquet", good(40).with_columns(gaps))
+    put(tmp_path / "in" / "b.parquet", good(40, 40), AGE, lambda values: pa.nulls(len(values)))
+    drafted(tmp_path / "in", tmp_path / "out")
+    assert load_contract(tmp_path / "out" / CONTRACT_FILE).columns[AGE].nulls == "indicator"
+
+
+def test_nested_columns_and_those_that_some_file_lacks_are_left_out_by_name(tmp_path: Path) -> None:
+    odd = good(40).with_columns(pl.lit(0).alias("odd"), pl.lit(1).alias("extra"))
+    put(tmp_path / "in" / "a.parquet", odd, "odd", lambda values: pa.array([[1]] * len(values)))
+    put(tmp_path / "in" / "b.parquet", good(40, 40).with_columns(pl.lit(0).alias("odd")), "odd", lambda v: pa.array([[1]] * len(v)))  # fmt: skip # noqa: E501
+    left_out = " ".join(drafted(tmp_path / "in", tmp_path / "out").draft.left_out)
+    assert "'odd': holds lists, records or other nested values" in left_out
+    assert "'extra': is not in all files" in left_out
+
+
+def test_text_beside_numbers_is_refused_by_name(tmp_path: Path) -> None:
+    put(tmp_path / "in" / "a.parquet", good(40))
+    put(tmp_path / "in" / "b.parquet", good(40, 40).with_columns(pl.col(AGE).cast(pl.String)))
+    with pytest.raises(DataError, match=f"column '{AGE}' has types that do not go together"):
+        survey(str(tmp_path / "in"))
+
+
+def test_a_fraction_in_a_later_file_ends_the_extract_in_a_sentence(tmp_path: Path) -> None:
+    put(tmp_path / "in" / "a.parquet", good(40).with_columns(pl.col(TREATMENT).cast(pl.Float64)))
+    seen = survey(str(tmp_path / "in"))
+    put(tmp_path / "in" / "b.parquet", good(40, 40).with_columns(pl.lit(0.5).alias(TREATMENT)))
+    with pytest.raises(DataError, match=f"column '{TREATMENT}' holds values that do not fit into integer"):
+        begin(seen, WISHES, tmp_path / "out", DirectEngine())
+
+
+FROM = 1_735_689_600
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "step", "looks"),
+    [
+        ("seen_at", FROM * 1000, 977, Looks.moment),
+        ("x", FROM * 1000, 977, Looks.moment),
+        ("x", FROM * 10**6, 10**9, Looks.moment),
+        ("x", FROM * 10**9, 10**12, Looks.moment),
+        ("created", FROM, 3600, Looks.moment),
+        ("x", FROM, 3600, Looks.number),
+        ("time", 20, 1, Looks.number),
+        ("income", 10_000, 977, Looks.number),
+    ],
+)
+def test_time_since_1970_is_told_from_numbers(name: str, first: int, step: int, looks: Looks) -> None:
+    values = pl.Series([first + step * number for number in range(100)], dtype=pl.Int64)
+    assert recognise(name, values).looks is looks
+    assert recognise(name, values.cast(pl.Decimal(38, 0))).looks is looks
