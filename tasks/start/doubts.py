@@ -14,6 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.readings import Kind, TextReading
@@ -32,6 +33,8 @@ CLOSE = 0.9
 LEFT_OF_SUM = 1e-5
 # Rows that correlations are computed on, evenly over the table.
 MOST_ROWS = 50_000
+# A level that one arm alone has is no accident below this chance, as if its rows met arms by lot: one of a million.
+NO_ACCIDENT = 1e-6
 # Units of time since 1970, with the number of them in a day.
 _EPOCHS = {"seconds": 86_400, "milliseconds": 86_400e3, "microseconds": 86_400e6, "nanoseconds": 86_400e9}
 # Days since 1970 of 1990 and of 2100; days since 1900, as spreadsheets count, of 1954 and of 2064.
@@ -78,7 +81,8 @@ def doubts(
         why = _moment(one, values) or _name_of_units(one, values, frame, unit)
         if why is not None:
             left_out[one.name] = why
-    if data_class is not DataClass.sensitive and frame.height >= FEWEST_ROWS:
+    secret = data_class is DataClass.sensitive
+    if not secret and frame.height >= FEWEST_ROWS:
         rest = tuple(one for one in candidates if one.name not in left_out)
         left_out |= _told_by_values(frame[::step], rest, treatment, outcome)
         rest = tuple(one for one in rest if one.name not in left_out and not re.search(BEFORE, one.name))
@@ -86,7 +90,8 @@ def doubts(
     for one in candidates:
         if one.name in left_out or one.name in decide:
             continue
-        if why := _after(one, outcome):
+        why = _after(one, outcome) or (None if secret else _of_one_arm(frame, one, treatment))
+        if why is not None:
             decide[one.name] = why
         elif one.looks is Looks.number and one.name not in levels and _like_codes(one):
             words = "its whole numbers may be codes of kinds: --levels says which"
@@ -169,6 +174,23 @@ def _after(one: Found, outcome: Found) -> str | None:
     shared = words & set(re.split(r"[\W\d_]+", one.name.casefold()))
     if shared:
         return f"'{sorted(shared)[0]}' in its name: it may be part of the outcome"
+    return None
+
+
+def _of_one_arm(frame: pl.DataFrame, one: Found, treatment: Found) -> str | None:
+    """Say which value one arm alone has, as what treatment allows or causes; None: both arms have all common ones.
+
+    A value that m rows have, all of them of an arm with a share p of the rows, has a chance of p^m where value and arm
+    have nothing to do with each other.
+    """
+    if one.distinct > MOST_LEVELS:
+        return None
+    pairs = pl.DataFrame({"value": as_read(frame, one), "arm": as_read(frame, treatment)}).drop_nulls()
+    shares = dict(pairs.group_by("arm").len().iter_rows())
+    held = pairs.group_by("value").agg(rows=pl.len(), arms=pl.col("arm").n_unique(), arm=pl.col("arm").first())
+    for _, rows, arms, arm in held.sort("rows", descending=True).iter_rows():
+        if arms == 1 and len(shares) > 1 and (shares[arm] / len(pairs)) ** rows < NO_ACCIDENT:
+            return f"one of its values is found in one arm of '{treatment.name}' alone: it may come after treatment"
     return None
 
 
@@ -279,20 +301,38 @@ def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
 
 
 def _twins(candidates: list[Found], columns: dict[str, FloatArray]) -> dict[str, str]:
-    """Find columns that hold the same as one before them, in the same or in other words."""
+    """Find columns that hold the same as one before them, in the same or in other words or units.
+
+    A column of numbers that rises or falls with another without exception, as a square, a logarithm or an amount in
+    cents does, says no more than it: whoever adjusts for curves makes them of one column.
+    """
     told: dict[str, str] = {}
-    kept: list[Found] = []
+    kept: list[tuple[Found, NDArray[np.int64]]] = []
     for one in candidates:
-        values = columns[one.name]
-        for other in kept:
+        values, ranks = columns[one.name], _ranks(columns[one.name])
+        for other, before in kept:
             if one.distinct != other.distinct:
                 continue
-            before = columns[other.name]
-            if np.array_equal(values, before, equal_nan=True) or (
-                one.distinct <= MOST_LEVELS and _same_groups(values, before) and _same_groups(before, values)
+            turned = np.where(before < 0, before, before.max(initial=0) - before)
+            if (
+                np.array_equal(ranks, before)
+                or np.array_equal(ranks, turned)
+                or (
+                    one.distinct <= MOST_LEVELS
+                    and _same_groups(values, columns[other.name])
+                    and _same_groups(columns[other.name], values)
+                )
             ):
                 told[one.name] = f"it says the same as '{other.name}'"
                 break
         else:
-            kept.append(one)
+            kept.append((one, ranks))
     return told
+
+
+def _ranks(values: FloatArray) -> NDArray[np.int64]:
+    """Return the place of each value among the different ones, -1 where there is none."""
+    there = np.isfinite(values)
+    ranks = np.full(len(values), -1, dtype=np.int64)
+    ranks[there] = np.unique(values[there], return_inverse=True)[1]
+    return ranks

@@ -57,6 +57,8 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     "another word for treatment": ({"x": [["none", "drug"][one] for one in TREATED]}, "it says what 'treated' is"),
     "a dose": ({"x": TREATED * RANDOM.integers(5, 50, N)}, "it says what 'treated' is"),
     "a column twice": ({"x": AGE}, "it says the same as 'age'"),
+    "the square of a column": ({"x": AGE**2}, "it says the same as 'age'"),
+    "its logarithm, falling": ({"x": -np.log(AGE)}, "it says the same as 'age'"),
     "a column in other words": ({"x": RANDOM.integers(0, 2, N)}, ""),
 }  # fmt: skip
 LEFT_OUT["a column in other words"] = (
@@ -108,6 +110,18 @@ def test_what_may_come_after_treatment_is_for_a_person_to_decide(name: str, tmp_
         assert "Decide yourself" in found.draft.study
     named = begun(tmp_path / "named", {name: RANDOM.integers(0, 9, N)}, covariates=("age", name))
     assert named.draft.taken == ("age", name)
+
+
+def test_what_one_arm_alone_has_is_for_a_person_to_decide(tmp_path: Path) -> None:
+    """Whether the treated took what they were offered: nobody else could, and to adjust for it hides the effect."""
+    took = {"took_part": TREATED * RANDOM.integers(0, 2, N)}
+    found = begun(tmp_path / "a", took)
+    assert "took_part" not in found.draft.taken
+    assert any("in one arm of 'treated' alone" in one for one in found.draft.decide)
+    # Of sensitive data no column is compared with another; what both arms have, or few rows, is no doubt.
+    assert "took_part" in begun(tmp_path / "b", took, data_class=DataClass.sensitive).draft.taken
+    rare = {"rare": np.arange(N) == np.flatnonzero(TREATED)[0]}
+    assert set(begun(tmp_path / "c", rare).draft.taken) == {"age", "rare"}
 
 
 def test_codes_that_are_whole_numbers_are_asked_about(tmp_path: Path) -> None:
