@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
-from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -44,10 +45,10 @@ class JointMoments:
     across: tuple[FloatArray, FloatArray] | None = None
     across_error: float = 0.0
 
-    @property
+    @cached_property
     def others(self) -> IntArray:
         """Places of the features that ``arms`` are not of."""
-        found: IntArray = np.setdiff1d(np.arange(len(self.cross)), self.arm_places)
+        found: IntArray = np.flatnonzero(~_among(self.arm_places, len(self.cross)))
         return found
 
     def of(self, places: IntArray) -> JointMoments:
@@ -55,7 +56,7 @@ class JointMoments:
         known = self.with_arms_of(places)
         across = known.across
         if across is not None:
-            kept = np.isin(known.others, places)
+            kept = _among(places, len(self.cross))[known.others]
             across = (across[0][:, kept], across[1][:, kept]) if kept.any() else None
         return replace(
             self,
@@ -65,7 +66,7 @@ class JointMoments:
             unseen=self.unseen[places],
             gram=self.gram[np.ix_(places, places)],
             arms=known.arms,
-            arm_places=np.flatnonzero(np.isin(places, known.arm_places)),
+            arm_places=np.flatnonzero(_among(known.arm_places, len(self.cross))[places]),
             across=across,
         )
 
@@ -82,7 +83,7 @@ class JointMoments:
         """The arms' own moments of no other features than these."""
         if self.arms is None:
             return self
-        kept = np.isin(self.arm_places, places)
+        kept = _among(places, len(self.cross))[self.arm_places]
         one, other = (arm.of(np.flatnonzero(kept)) for arm in self.arms)
         across = self.across
         if not kept.all():
@@ -189,3 +190,10 @@ class JointMoments:
         # The same noise of the Gram matrix is in both.
         alike = cross * apart - of_gram * float(slopes @ weights)
         return float(np.sum(alike / size)) / math.sqrt(float(np.sum(variance / size**2)))
+
+
+def _among(places: IntArray, count: int) -> BoolArray:
+    """Return which of ``count`` features have one of these places, shape (count,)."""
+    found = np.zeros(count, dtype=bool)
+    found[places] = True
+    return found
