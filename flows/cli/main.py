@@ -216,11 +216,14 @@ def plan(
 
         foreseen["sweep"] = penalties(specification, known_sizes(declared))
     if target_half_width is not None:
-        foreseen["target"] = curves.target(specification, known_sizes(declared), stand_in, target_half_width, people)
+        foreseen["target"] = curves.target(
+            specification, known_sizes(declared), stand_in, target_half_width, people, foreseen.get("half_width")
+        )
         foreseen["sentences"].append(foreseen["target"]["sentence"])
     if curve is not None:
         foreseen["curve"] = str(curves.draw(specification, known_sizes(declared), stand_in, curve, people))
-        foreseen["sentences"].append(f"Half-width against epsilon and units: {foreseen['curve']}")
+        points = curves.say_rehearsed(specification, known_sizes(declared).units)
+        foreseen["sentences"].append(f"Half-width against epsilon and units: {foreseen['curve']}{points}")
     if json_:
         left = None if budget.outlook is None else budget.outlook.model_dump(mode="json")
         show.document({**declared.model_dump(mode="json"), "expected": foreseen, "budget": left})

@@ -143,4 +143,4 @@ def formula(study: AipwStudy, sizes: Sizes, stand_in: StandIn) -> float | None:
     return found
 
 
-AIPW = Estimator(AipwStudy, _stages, expected, formula, warned)
+AIPW = Estimator(AipwStudy, _stages, expected, formula, warned, wide=planning.half_width)

@@ -42,6 +42,8 @@ class Estimator(Generic[S]):
         most_read: how many people of such a study ``expected`` wants at most; None: it knows nothing of them.
         warned: the warnings of ``expected`` alone, without an effect, where it has numbers that no warning speaks of: a
             run says nothing else of them.
+        wide: the half-width of ``expected`` alone, where that has others beside it that are rehearsed as well.
+        slow: whether a rehearsal takes a second, so that not each point of a curve can have one.
     """
 
     study: type[S]
@@ -50,6 +52,8 @@ class Estimator(Generic[S]):
     formula: Callable[[S, Sizes, StandIn], float | None] | None = None
     warned: Callable[[S, Sizes, StandIn], Sequence[str]] | None = None
     most_read: Callable[[S], int] | None = None
+    wide: Callable[[S, Sizes, StandIn], float | None] | None = None
+    slow: bool = False
 
     def stages_of(self, study: S) -> Stages:
         """The stages of a study, in order."""
@@ -63,6 +67,13 @@ class Estimator(Generic[S]):
         """Run the stages, and return what the last one found."""
         stages = self.stages_of(run.study)
         found: Result = carry_out(stages, run, engine)[stages[-1]]
+        return found
+
+    def width(self, study: S, sizes: Sizes, stand_in: StandIn, people: PublicPeople | None = None) -> float | None:
+        """Return the half-width that ``foresee`` says; None: the estimator has no interval."""
+        if self.wide is not None:
+            return self.wide(study, sizes, stand_in)
+        found: float | None = self.foresee(study, sizes, stand_in, None, people).get("half_width")
         return found
 
     def foresee(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.shared import ENTRY, EVERYBODY
 from causalveil.flows.estimators.stage import Stage, recalled
-from causalveil.flows.planning.regression import expected, formula, warned
+from causalveil.flows.planning.regression import expected, formula, half_width, warned
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
@@ -59,5 +59,11 @@ INTERVAL = Stage[RegressionStudy, EffectFindings](
 )
 
 REGRESSION = Estimator(
-    RegressionStudy, (*ENTRY, EVERYBODY, SCALES, MOMENTS, ADJUSTMENT, SCORES, INTERVAL), expected, formula, warned
+    RegressionStudy,
+    (*ENTRY, EVERYBODY, SCALES, MOMENTS, ADJUSTMENT, SCORES, INTERVAL),
+    expected,
+    formula,
+    warned,
+    wide=half_width,
+    slow=True,
 )

@@ -81,6 +81,11 @@ def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: fl
     return {**numbers, "sentences": sentences, "warnings": warnings}
 
 
+def half_width(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> float:
+    """Return the half-width of :func:`expected`, without the others that it names beside it."""
+    return rehearsed(study, sizes, stand_in).half_width
+
+
 def formula(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> float:
     """Expected half-width without a rehearsal."""
     return regression_expected.expected(study, sizes, stand_in).half_width

@@ -174,3 +174,34 @@ def test_a_width_needs_units(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
         part.unlink()
     code, _ = run(capfd, str(path), "--target-half-width", "0.3")
     assert code == 2
+
+
+def test_curves_and_targets_share_rehearsals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rehearsal of `regression` takes a second: nine points of a curve have one, and a target no more than seven.
+
+    What is between them by a formula is near what a rehearsal says, and an answer is one.
+    """
+    from causalveil.flows.planning import regression
+
+    asked: list[Decimal] = []
+    rehearsed = regression.rehearsed
+
+    def counted(study: Any, *public: Any) -> Any:
+        asked.append(study.privacy.epsilon)
+        return rehearsed(study, *public)
+
+    monkeypatch.setattr(regression, "rehearsed", counted)
+    study = study_of("regression")
+    rows = curves.curves(study, 20_000, StandIn())
+    assert len(rows) > 30
+    assert len(asked) == 9
+    assert "rehearsed at 9 of" in curves.say_rehearsed(study, 20_000)
+    (between,) = (row for row in rows if (row["epsilon"], row["units"]) == (2.0, 20_000))
+    told = half_width(with_epsilon(study, Decimal(2)), sizes_of(study, 20_000), StandIn())
+    assert between["half_width"] == pytest.approx(told, rel=0.1)
+    asked.clear()
+    wanted = 1.3 * told
+    epsilon, expected = least_epsilon(study, sizes_of(study, 20_000), StandIn(), wanted)
+    assert len(asked) <= 7
+    assert expected == half_width(with_epsilon(study, epsilon), sizes_of(study, 20_000), StandIn())
+    assert 0.93 * wanted < expected <= wanted
