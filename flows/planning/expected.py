@@ -20,7 +20,7 @@ from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.plan import Plan, Sizes, StandIn
-from causalveil.schemas.study import EffectStudy, Study
+from causalveil.schemas.study import EffectStudy, Study, unrecorded_words
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.public_columns import public_rows
 from causalveil.tasks.inference.people import assumed
@@ -83,16 +83,18 @@ def expected(
         people: the run's own, where their covariates and treatments are public.
     """
     why = [] if study.choice is None else [f"{study.choice}."]
+    unrecorded = [f"{one}." for one in unrecorded_words(study.specification())]
     if plan.sizes is None:
         return {
             "sentences": [
                 *why,
                 "The number of units is unknown: give --units N, or put the partitions in place.",
             ],
-            "warnings": [],
+            "warnings": unrecorded,
         }
     told, stand_in = stand_in.model_fields_set, assumed(study, stand_in)
     found = dict(estimator_of(study).foresee(study, plan.sizes, stand_in, effect, people))
+    found["warnings"] = [*unrecorded, *found["warnings"]]
     half_width = found.get("half_width")
     if half_width is not None and isinstance(study, EffectStudy):
         # Whose columns are public is seen: nothing is assumed of their treatments.

@@ -161,6 +161,16 @@ def _as_before(first: Found, now: Found, of: dict[str, Found]) -> Found:
     return replace(now, reading=first.reading, notes=first.notes, nulls=nulls)
 
 
+def parts_of(seen: Survey, wishes: Wishes) -> Cast:
+    """The parts that a draft would give, without the columns in doubt.
+
+    Raises:
+        StudyError: a wish cannot be met.
+    """
+    parts = cast(seen.found, wishes)
+    return _without(parts, _doubts(seen, parts, wishes), wishes)
+
+
 def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
     """Columns that nobody asked for by name and that no study should adjust for unless somebody does."""
     if wishes.covariates is not None:

@@ -74,9 +74,11 @@ def _no_row(row: list[str], others: list[list[str]]) -> bool:
         return True
     if len(filled) == 1 and median(sum(map(bool, one)) for one in others) > 2:
         place = row.index(filled[0])
-        alike = {bool(_NUMBER.fullmatch(one[place])) for one in others[-50:] if len(one) > place and one[place]}
-        # An id alone may be a person of whom nothing is known; a sentence is none.
-        return " " in filled[0] or alike != {bool(_NUMBER.fullmatch(filled[0]))}
+        ids = [one[place] for one in others[-50:] if len(one) > place and one[place]]
+        alike = {bool(_NUMBER.fullmatch(one)) for one in ids}
+        # An id alone may be a person of whom nothing is known; a sentence among words of one piece is none.
+        sentence = " " in filled[0] and not any(" " in one for one in ids)
+        return sentence or alike != {bool(_NUMBER.fullmatch(filled[0]))}
     words = [cell for cell in filled if not _NUMBER.fullmatch(cell)]
     known = {cell for one in others for cell in one}
     if words and TOTAL.fullmatch(words[0]) and words[0] not in known:

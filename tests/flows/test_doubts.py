@@ -201,6 +201,9 @@ def test_people_of_whom_little_is_known_are_people(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "in.csv").write_text(pl.DataFrame(BASE).write_csv() + last)
         assert survey(str(folder / "in.csv")).sample.frame.height == N + 1
+    spaced = pl.DataFrame(BASE, strict=False).with_columns(pl.col("who").str.replace("p", "P "))
+    (tmp_path / "spaced.csv").write_text(spaced.write_csv() + "P 120,,,\n")
+    assert survey(str(tmp_path / "spaced.csv")).sample.frame.height == N + 1
     (tmp_path / "several").mkdir()
     for name, end in (("a", "Total,,5,\n"), ("b", "")):
         (tmp_path / f"several/{name}.csv").write_text(pl.DataFrame(BASE).write_csv() + end)

@@ -67,7 +67,10 @@ def test_two_files_that_differ_in_one_persons_outcome_look_alike(
     whole = drafted(tmp_path / "whole", "yes,3", capsys)
     assert whole["n"] == 40
     assert whole["codes"] == [0, 0]
-    assert "40" in whole["plan"]
+    said = " ".join(whole["plan"].split())
+    assert "on 40 units" in said
+    assert "units without 'score' count with 5, the middle of its declared range" in said
+    assert "units without 'treated' count as controls" in said
     assert drafted(tmp_path / "outcome", "yes,", capsys) == whole
     assert drafted(tmp_path / "treatment", ",3", capsys) == whole
     assert "missing_outcome: middle" in whole["study"]

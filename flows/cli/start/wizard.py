@@ -71,14 +71,15 @@ def asked(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str]:
 
 def complete(seen: Survey, wishes: Wishes) -> Wishes:
     """Ask for ranges and levels of sensitive data that no option named; an empty answer leaves one open."""
+    from causalveil.flows.sequence.start import parts_of
     from causalveil.schemas.contract import DataClass
     from causalveil.tasks.start.draft import asks_for_levels
     from causalveil.tasks.start.recognise import Looks
-    from causalveil.tasks.start.roles import cast, resolved
+    from causalveil.tasks.start.roles import resolved
 
     if wishes.data_class is not DataClass.sensitive:
         return wishes
-    parts, wishes = cast(seen.found, wishes), resolved(seen.found, wishes)
+    parts, wishes = parts_of(seen, wishes), resolved(seen.found, wishes)
     ranges, levels = dict(wishes.ranges), dict(wishes.levels)
     for one in (parts.outcome, *parts.covariates):
         if one.looks is Looks.number and one.name not in ranges:
