@@ -20,6 +20,7 @@ from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
 from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
+from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.admit import admit_folder  # noqa: E402
 from causalveil.schemas.admission.manifest import Admission  # noqa: E402
 from causalveil.schemas.errors import CausalveilError  # noqa: E402
@@ -29,6 +30,7 @@ from causalveil.tasks.enclave.data_folder import DataFolder  # noqa: E402
 @flow(name="admit", log_prints=False, persist_result=False, validate_parameters=False)
 def admit(folder: str) -> Admission:
     """Hold all rows in a folder to their contract; the parameter is a path."""
+    store_nothing()
     refuse_open_server()
     opened = DataFolder(Path(folder))
     with one_at_a_time(opened.contract.dataset):

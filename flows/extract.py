@@ -23,6 +23,7 @@ from causalveil.flows.engine.events import tell_late  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
 from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, lost_before  # noqa: E402
+from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.warehouse import Extracted, extract_source, late_line  # noqa: E402
 from causalveil.schemas.errors import CausalveilError  # noqa: E402
 from causalveil.schemas.warehouse import load_source  # noqa: E402
@@ -36,6 +37,7 @@ def extract(source: str) -> Extracted | State[Extracted]:
 
     An extract that found a block without rows ends in the state ``BlocksWithoutRows``: its rows may be late.
     """
+    store_nothing()
     refuse_open_server()
     with one_at_a_time(load_source(Path(source)).dataset):
         extracted = guarded(extract_source, Path(source), PrefectEngine())

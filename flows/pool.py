@@ -16,6 +16,7 @@ from prefect.states import Completed  # noqa: E402
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.prefect_engine import PrefectEngine  # noqa: E402
+from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.sites import PooledResult, pool_sites  # noqa: E402
 from causalveil.schemas.sites.pooled import SiteResult  # noqa: E402
 from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
@@ -24,6 +25,7 @@ from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
 @flow(name="pool", log_prints=False, persist_result=False, validate_parameters=False)
 def pool(sites: str, out: str | None = None) -> PooledResult | State[PooledResult]:
     """Verify every expected site's bundle and pool them; the state is ``GateFailed`` if a declared gate did."""
+    store_nothing()
     refuse_open_server()
     engine = PrefectEngine()
     outcome = pool_sites(Path(sites), out, engine)

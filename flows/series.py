@@ -15,12 +15,14 @@ from prefect import flow  # noqa: E402  (settings must be in place first)
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.prefect_engine import PrefectEngine  # noqa: E402
+from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.series import SeriesResult, make_series  # noqa: E402
 
 
 @flow(name="series", log_prints=False, persist_result=False, validate_parameters=False)
 def series(study: str, out: str | None = None) -> SeriesResult:
     """Pool the released blocks of a study's dataset."""
+    store_nothing()
     refuse_open_server()
     engine = PrefectEngine()
     outcome = make_series(Path(study), out, engine)

@@ -21,6 +21,7 @@ from causalveil.flows.engine.events import tell_if_low, tell_refused  # noqa: E4
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
 from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, lost_before, rename_flow_run  # noqa: E402
+from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back  # noqa: E402
 from causalveil.flows.sequence.study import Loaded, check_run_id, execute, load, run_of_question  # noqa: E402
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ReleaseHeld  # noqa: E402
@@ -62,6 +63,7 @@ def study(
     A run whose release waits for the data's owner ends in the state ``AwaitingApproval``, and one whose declared gate
     failed in ``GateFailed``: nothing is left to run, and the charges stand.
     """
+    store_nothing()
     refuse_open_server()
     path = Path(study)
     run = check_run_id(run_id or default_run_id()) if run_id or again or simulate is not None else None

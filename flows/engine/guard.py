@@ -36,7 +36,10 @@ def guarded_as(name: str, call: Callable[[], R]) -> R:
         return call()
     except CausalveilError as problem:
         failure = problem.with_traceback(None)
-    except Exception as problem:
+    except BaseException as problem:
+        # A panic of polars is no Exception, and quotes what it choked on; an interrupt or a signal goes its way.
+        if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":
+            raise
         failure = CausalveilError(
             f"stage '{name}' failed with {type(problem).__name__} {place(problem)}; "
             "its message is withheld because it may quote data"

@@ -148,9 +148,12 @@ def load_study(path: str | Path, units: int | None = None) -> Study:
         StudyError: the study or the contract is wrong, or they contradict each other.
         DataError: partitions are there but cannot be read.
     """
-    path = Path(path)
-    asked = load_study_file(path)
-    folder = find_data(path, asked)
+    asked = load_study_file(Path(path))
+    return _completed(Path(path), asked, find_data(Path(path), asked), units)
+
+
+def _completed(path: Path, asked: StudyFile, folder: DataFolder | None, units: int | None) -> Study:
+    """Complete a study file by the contract in its data folder, as it was opened."""
     # A study that travels declares all of it, and can be planned where no data are.
     contract = None if folder is None else folder.find_contract()
     studies = candidates(asked, contract, str(path), site_settings().execution)
@@ -173,9 +176,12 @@ def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]
         StudyError: the study is wrong, or ``units`` cannot be split.
         DataError: partitions are there but cannot be read.
     """
-    study = load_study(path, units)
+    asked = load_study_file(Path(path))
+    # Opened once: the number of units is of the folder whose contract completes the study.
+    folder = find_data(Path(path), asked)
+    study = _completed(Path(path), asked, folder, units)
     if units is None:
-        units = units_there(study, find_data(Path(path), study))
+        units = units_there(study, folder)
     return study, declare(study, None if units is None else sizes_of(study, units))
 
 

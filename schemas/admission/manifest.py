@@ -184,6 +184,10 @@ class NotAdmitted(DataError):
         super().__init__(message)
         self.findings = findings
 
+    def __reduce__(self) -> tuple[type[NotAdmitted], tuple[str]]:
+        """Leave findings behind: who pickles an error, as a workflow engine does to store it, is not the owner."""
+        return type(self), (str(self),)
+
 
 def declarations(contract: Contract) -> str:
     """SHA-256 over what a contract says of rows: the unit, the blocks, the columns and how rows are reduced.
