@@ -52,6 +52,7 @@ class Rule(StrEnum):
     codes = "must hold its two declared codes only"
     unique = "names a unit twice; each unit has one row over all partitions"
     unique_in_block = "names a unit twice in a block; each unit has one row in a block"
+    folder = "says otherwise than the name of the folder that the file lies in; move the file, or mend the column"
 
 
 def _null_rule(role: Column, stored: pl.DataType) -> Rule:

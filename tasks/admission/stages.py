@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import groupby
@@ -26,11 +27,12 @@ from causalveil.schemas.admission.manifest import (
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
+from causalveil.tasks.admission.folders import as_compared, contradictions, said_by_folders
 from causalveil.tasks.admission.kept import DRAFT, forget_draft
 from causalveil.tasks.admission.rows import RowRules, row_findings, type_findings
 from causalveil.tasks.admission.together import Together
 from causalveil.tasks.admission.units import SeenUnits
-from causalveil.tasks.admission.whole_files import WholeFile
+from causalveil.tasks.admission.whole_files import WholeFile, joined
 from causalveil.tasks.enclave.contents import file_digest
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, opened, rows_of, types_of
@@ -179,7 +181,10 @@ class _Look:
         try:
             file = WholeFile(partition, content)
             types = self._together.types_of(file)
-            good = self._good(partition, types)
+            good, said = self._good(partition, types), said_by_folders(partition, types)
+            if said and partition.rows:
+                stored = joined([file.rows(list(said))], list(said))
+                self._hold_to_folders(partition, said, [read_frame(stored, as_compared(said))])
             if good and partition.rows:
                 self._together.add(partition, file, {name: types[name] for name in good})
         except DataError as problem:
@@ -191,6 +196,9 @@ class _Look:
         try:
             types = types_of(file, partition)
             good = {name: self.roles[name] for name in self._good(partition, types)}
+            said = said_by_folders(partition, types)
+            if said and partition.rows:
+                self._hold_to_folders(partition, said, rows_of(file, partition, as_compared(said), self._together.rows))
             counts = Counter[tuple[str, Rule]]()
             for frame in rows_of(file, partition, good, self._together.rows) if good else ():
                 if partition.rows:
@@ -199,6 +207,16 @@ class _Look:
             self.findings += row_findings(partition, counts)
         except DataError as problem:
             self._unreadable(problem)
+
+    def _hold_to_folders(self, partition: Partition, said: dict[str, str], frames: Iterable[pl.DataFrame]) -> None:
+        """Hold columns to what folders say of them."""
+        counts = Counter[str]()
+        for frame in frames:
+            counts.update(contradictions(frame, said))
+        wrong = {(name, Rule.folder): rows for name, rows in counts.items() if rows}
+        if wrong:
+            self._together.close()
+            self.findings += row_findings(partition, Counter(wrong))
 
     def _unreadable(self, problem: DataError) -> None:
         self._together.close()
