@@ -33,6 +33,8 @@ def grant(
 ) -> None:
     """Grant the caps of CONTRACT, signed by its owner's key if it names one; write this ledger's identity into it."""
     from causalveil.schemas.contract import load_contract
+    from causalveil.tasks.admission.anchor import move_anchor
+    from causalveil.tasks.enclave.data_folder import DataFolder
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
     from causalveil.tasks.privacy.owner import owner_key
 
@@ -46,6 +48,7 @@ def grant(
     written = granted.ledger is None
     if written:
         write_identity(contract, ledger.identity)
+    move_anchor(DataFolder(contract.parent), granted.dataset, ledger)
     if json_:
         show.document({"dataset": granted.dataset, "ledger": ledger.identity, "policy_changed": written})
     else:

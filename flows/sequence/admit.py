@@ -10,6 +10,7 @@ from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import Contract, DataClass
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
+from causalveil.tasks.admission.anchor import leave_anchor, refuse_other_ledger
 from causalveil.tasks.admission.kept import (
     difference,
     find_admission,
@@ -49,10 +50,12 @@ def admit_folder(folder: DataFolder, stage: Engine) -> Admission:
         LedgerError: the ledger cannot be used, or is not the contract's.
     """
     contract, ledger = folder.contract, open_ledger()
+    refuse_other_ledger(folder, contract.dataset, ledger)
     ledger.refuse_ungranted(contract)
     admission = _look(contract, folder, stage)
     keep_beside(folder, admission)
     ledger.admit(contract, admission)
+    leave_anchor(folder, contract.dataset, ledger)
     forget_reduced(admission)
     return admission
 
@@ -78,7 +81,9 @@ def hold(
         BudgetRefused: the contract is not the granted one; or sensitive data were neither admitted nor granted.
         DataError: they were not admitted, or are not what was.
         NotAdmitted: the rows of data that admit themselves break their contract.
+        LedgerError: another ledger knows what was charged to these rows.
     """
+    refuse_other_ledger(folder, contract.dataset, ledger)
     by_itself = contract.data_class is not DataClass.sensitive
     recorded = ledger.admission(contract.dataset)
     admission = find_admission(folder, contract.dataset, recorded, place)

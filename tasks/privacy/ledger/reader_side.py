@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.errors import RunConflict
+from causalveil.schemas.errors import LedgerError, RunConflict
 from causalveil.schemas.ledger import DOCUMENT, Account, Verified
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of, manifest_of
 from causalveil.tasks.privacy.ledger.entry import Entry
@@ -107,6 +107,27 @@ class ReaderSide(Journal):
         for entry in self.history(dataset):
             book.add(entry)
         return book
+
+    def head(self) -> tuple[int, str]:
+        """Return number and hash of the last entry.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or is empty.
+        """
+        with self.store.read() as connection:
+            last = self.store.head(connection)
+        if last is None:
+            raise LedgerError("the ledger is empty; restore it from a backup")
+        return last.seq, last.hash
+
+    def has_entry(self, seq: int, digest: str) -> bool:
+        """Tell whether the ledger holds an entry of this number and hash.
+
+        Raises:
+            LedgerError: the ledger cannot be used.
+        """
+        with self.store.read() as connection:
+            return any(entry.hash == digest for entry in self.store.select(connection, entries.c.seq == seq))
 
     def admission(self, dataset: str) -> str | None:
         """Digest of the manifest under which a dataset was admitted last; None: it never was.
