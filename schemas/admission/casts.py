@@ -61,15 +61,16 @@ def read_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
             return _canonical(role) if _holds_known(role, stored) else None
 
 
-def cast(role: Column, stored: pl.DataType, values: pl.Expr) -> pl.Expr | None:
+def cast(role: Column, stored: pl.DataType, values: pl.Expr, *, widen: bool = True) -> pl.Expr | None:
     """A stored column as :func:`read_as` says; None where it is read as it is stored.
 
     Args:
         role: what is declared.
         stored: a type that may be read as it.
         values: the column.
+        widen: as of :func:`read_frame`.
     """
-    wanted = read_as(role, stored)
+    wanted = read_as(role, stored) if widen else checked_as(role, stored)
     if wanted is None:
         raise TypeError("not to be read as declared")
     if role.holds in (Holds.binary, Holds.level) and stored != wanted:
@@ -86,14 +87,18 @@ def cast(role: Column, stored: pl.DataType, values: pl.Expr) -> pl.Expr | None:
     return values.cast(wanted)
 
 
-def read_differently(roles: Roles, types: Types) -> dict[str, pl.DataType]:
-    """The columns whose type changes when they are read, with the type that they are read as."""
-    found = {name: read_as(role, types[name]) for name, role in roles.items() if name in types}
-    return {name: kind for name, kind in found.items() if kind is not None and kind != types[name]}
+def checked_as(role: Column, stored: pl.DataType) -> pl.DataType | None:
+    """The type in which rules look at a column: as it is read, but that numbers are as wide as they are stored."""
+    return stored if role.holds is Holds.number and stored != pl.Null else read_as(role, stored)
 
 
-def read_frame(frame: pl.DataFrame, roles: Roles) -> pl.DataFrame:
+def read_frame(frame: pl.DataFrame, roles: Roles, *, widen: bool = True) -> pl.DataFrame:
     """A frame as files store it, its columns read as they are declared.
+
+    Args:
+        frame: with all columns of ``roles``.
+        roles: what each is declared as.
+        widen: False leaves numbers as wide as they are stored, for rules to look at: no rule asks for more.
 
     Raises:
         DataError: a column is of a type that nothing declared like it is stored as; names it.
@@ -104,7 +109,7 @@ def read_frame(frame: pl.DataFrame, roles: Roles) -> pl.DataFrame:
     casts = [
         one.alias(name)
         for name, role in roles.items()
-        if (one := cast(role, frame.schema[name], pl.nth(frame.get_column_index(name)))) is not None
+        if (one := cast(role, frame.schema[name], pl.nth(frame.get_column_index(name)), widen=widen)) is not None
     ]
     return frame.with_columns(casts) if casts else frame
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 import polars.selectors as cs
 
-from causalveil.schemas.admission.casts import Roles, Types, read_as
+from causalveil.schemas.admission.casts import Roles, Types, checked_as, read_as
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared.columns import CodesColumn, LevelsColumn
@@ -105,7 +105,7 @@ def cohort_schema(roles: Roles, types: Types) -> pa.DataFrameSchema:
     def column(role: Column, stored: pl.DataType) -> pa.Column:
         checks = [_check(rule, breaks) for rule, breaks in row_rules(role, stored).items()]
         # nullable: nulls are found by a check of our own.
-        return pa.Column(read_as(role, stored), checks=checks, nullable=True)
+        return pa.Column(checked_as(role, stored), checks=checks, nullable=True)
 
     return pa.DataFrameSchema({name: column(role, types[name]) for name, role in roles.items()})
 
@@ -115,7 +115,8 @@ def row_rules(role: Column, stored: pl.DataType) -> dict[Rule, Breaks]:
 
     Args:
         role: what is declared.
-        stored: the type that files store the column in; the expressions are of the column as it is read.
+        stored: the type that files store the column in; the expressions are of the column as rules look
+            at it.
     """
     rules: dict[Rule, Breaks] = {}
     if role.nulls is not Nulls.welcome:

@@ -200,7 +200,7 @@ class _Look:
             if said and partition.rows:
                 self._hold_to_folders(partition, said, rows_of(file, partition, as_compared(said), self._together.rows))
             counts = Counter[tuple[str, Rule]]()
-            for frame in rows_of(file, partition, good, self._together.rows) if good else ():
+            for frame in rows_of(file, partition, good, self._together.rows, widen=False) if good else ():
                 if partition.rows:
                     counts += self._rules_of({name: types[name] for name in good}).broken(frame)
                     self._see(partition.block, frame)
@@ -241,7 +241,7 @@ class _Look:
 
     def _frame(self, partitions: list[Partition], stored: pl.DataFrame, types: Types) -> None:
         """Hold the rows of small files to the rules together, and only if one may be broken, file by file."""
-        frame = read_frame(stored, {name: self.roles[name] for name in types})
+        frame = read_frame(stored, {name: self.roles[name] for name in types}, widen=False)
         rules, start = self._rules_of(types), 0
         if not rules.keep(frame):
             for partition in partitions:

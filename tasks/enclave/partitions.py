@@ -121,11 +121,13 @@ def read_rows(folder: DataFolder, partition: Partition, columns: Roles, rows: in
         yield from rows_of(file, partition, columns, rows)
 
 
-def rows_of(file: OpenFile, partition: Partition, columns: Roles, rows: int) -> Iterator[pl.DataFrame]:
-    """Read the rows of a file that is open, whatever its bytes are held to."""
+def rows_of(
+    file: OpenFile, partition: Partition, columns: Roles, rows: int, *, widen: bool = True
+) -> Iterator[pl.DataFrame]:
+    """Read the rows of a file that is open, whatever its bytes are held to; ``widen`` as of :func:`read_frame`."""
     import polars as pl
 
-    batches = _batches(file, columns, rows)
+    batches = _batches(file, columns, rows, widen=widen)
     left, waiting = partition.rows, list[pl.DataFrame]()
     while True:
         batch, problem = None, None
@@ -165,7 +167,7 @@ def opened(folder: DataFolder, path: str) -> OpenFile:
     raise DataError(f"{path}: was removed while the data folder was looked at; leave the data alone meanwhile")
 
 
-def _batches(source: OpenFile, columns: Roles, rows: int) -> Iterator[pl.DataFrame]:
+def _batches(source: OpenFile, columns: Roles, rows: int, *, widen: bool) -> Iterator[pl.DataFrame]:
     """At most ``rows`` rows after each other; one frame without rows of a file without rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -175,7 +177,7 @@ def _batches(source: OpenFile, columns: Roles, rows: int) -> Iterator[pl.DataFra
     place = source.place if bytes_at_hand is None else pa.BufferReader(bytes_at_hand)
     with pq.ParquetFile(place, buffer_size=_BUFFER if bytes_at_hand is None else 0, pre_buffer=False) as file:
         for batch in file.iter_batches(rows, columns=list(columns)):
-            yield read_frame(frame_of(batch, list(columns)), columns)
+            yield read_frame(frame_of(batch, list(columns)), columns, widen=widen)
         if file.metadata.num_rows == 0:
             # What a file without rows says of its columns is often nothing: a writer saw none of their values.
             yield empty_frame(columns)
