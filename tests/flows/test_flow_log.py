@@ -1,0 +1,266 @@
+"""The flow's log and tags add up to the ledger: for every estimator, level and number of folds, fresh and resumed.
+
+The log is read by a parser that knows the words of its lines and nothing of the code. Each run dies once, right after
+the middle one of its draws is committed, and goes on. In-process for all; on a real server for some, and with
+``-m long`` for all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from causalveil.flows.api import run_study
+from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.privacy.budget import FlowBudget
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from tests.flows.test_one_order import DIRECTIONS, EFFECTS, PAIR, twin
+from tests.flows.test_protocol_study import ARMS, LABEL, study_in
+from tests.studies import merge
+
+FOLDS = {
+    f"aipw {folds} folds": {
+        "estimator": {"name": "aipw", "penalty": ..., "folds": folds, "propensity": {"penalty": 0.1}},
+        "privacy": {"epsilon": "9"},
+    }
+    for folds in (2, 5)
+}
+DIFFERENCE = {"estimator": {"name": "difference_in_means", "penalty": ...}, "privacy": {"level": "label", "delta": 0}}
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "protocol": {},
+    "protocol of arms": ARMS,
+    "protocol by differences": {"estimator": {"penalty": ..., "name": "difference_in_means"}},
+    "protocol by balancing": LABEL,
+    "protocol by matching": LABEL | {"estimator": {"penalty": ..., "name": "matching"}},
+}
+
+
+def _of_twin(changes: dict[str, Any]) -> Callable[[Path], Path]:
+    return lambda folder: twin(folder, changes).path
+
+
+def _of_protocol(changes: dict[str, Any]) -> Callable[[Path], Path]:
+    return lambda folder: study_in(folder, **changes)
+
+
+CONFIGURATIONS: dict[str, Callable[[Path], Path]] = {
+    **{name: _of_twin(changes) for name, changes in (EFFECTS | FOLDS | {"difference label": DIFFERENCE}).items()},
+    **{f"direction {name}": _of_twin(merge(PAIR, changes)) for name, changes in DIRECTIONS.items()},
+    **{name: _of_protocol(changes) for name, changes in PROTOCOLS.items()},
+}
+ON_A_SERVER = ("regression", "aipw 2 folds", "ipw label", "asymptotic", "protocol")
+
+PAIR_OF = r"\(([^,()]+), ([^,()]+)\)"
+STAGE = re.compile(rf"stage ([^:]+): (.+); (\d+) of (\d+) charges of the flow's budget {PAIR_OF} are committed")
+LAST = re.compile(rf"(\d+) of (\d+) charges of the flow's budget {PAIR_OF} are committed")
+Amounts = dict[str, tuple[str, str]]
+
+
+class Told(NamedTuple):
+    """What the lines of one try say: charges by what is said of them, and the counts."""
+
+    spent: Amounts
+    kept: Amounts
+    counts: list[tuple[int, int]]
+    last: tuple[int, int] | None
+    titles: list[str]
+
+
+def told(lines: list[str]) -> Told:
+    """Add the lines up."""
+    said: dict[str, list[tuple[str, tuple[str, str]]]] = {"declared and spent ": [], "already committed": []}
+    counts, titles = [], []
+    for line in lines:
+        found = STAGE.fullmatch(line)
+        if found is None:
+            continue
+        titles.append(found[1])
+        counts.append((int(found[3]), int(found[4])))
+        for clause in found[2].split("; "):
+            (kind,) = [kind for kind in said if clause.startswith(kind)]
+            said[kind] += [(one[0], (one[1], one[2])) for one in re.findall(rf"(\S+) {PAIR_OF}", clause)]
+    for charges in said.values():
+        assert len(dict(charges)) == len(charges), "a charge is told of twice"
+    last = LAST.fullmatch(lines[-1]) if lines else None
+    spent, kept = (dict(charges) for charges in said.values())
+    return Told(spent, kept, counts, None if last is None else (int(last[1]), int(last[2])), titles)
+
+
+def in_ledger(run_id: str) -> Amounts:
+    """The committed charges of a run."""
+    run = open_ledger().record(run_id)
+    assert run is not None
+    return {one.name: (amount_text(one.epsilon), amount_text(one.delta)) for one, _ in run.charges}
+
+
+def declared(run_id: str) -> int:
+    run = open_ledger().record(run_id)
+    assert run is not None
+    return len(run.reservation.charges)
+
+
+def dies_after(patch: pytest.MonkeyPatch, draws: int) -> None:
+    """Lose the machine right after a draw is committed, before its value is used."""
+    left = [draws]
+
+    def dying(spend: Callable[..., Any]) -> Callable[..., Any]:
+        def spends(self: FlowBudget, *arguments: Any) -> Any:
+            found = spend(self, *arguments)
+            left[0] -= 1
+            if left[0] == 0:
+                raise CausalveilError("power cut")
+            return found
+
+        return spends
+
+    for name in ("spend", "spend_records"):
+        patch.setattr(FlowBudget, name, dying(getattr(FlowBudget, name)))
+
+
+@contextmanager
+def lines_of() -> Iterator[list[str]]:
+    """The flow's lines, as a handler of this process gets them."""
+    lines: list[str] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    logger, handler = logging.getLogger("causalveil.flow"), Keep(logging.INFO)
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield lines
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def twice(path: Path, out: Path, engine: Any, monkeypatch: pytest.MonkeyPatch) -> Amounts:
+    """A try that dies, and one that goes on; return what the first had committed."""
+    with monkeypatch.context() as patch:
+        dies_after(patch, 1)
+        with pytest.raises(CausalveilError, match="power cut"):
+            run_study(path, out=out, run_id="one", engine=engine)
+    half = (declared("one") + 1) // 2
+    if half > 1:
+        with monkeypatch.context() as patch:
+            dies_after(patch, half)
+            with pytest.raises(CausalveilError, match="power cut"):
+                run_study(path, out=out, run_id="one", engine=engine)
+    before = in_ledger("one")
+    assert len(before) == half
+    run_study(path, out=out, run_id="one", engine=engine)
+    return before
+
+
+def assert_adds_up(tries: list[list[str]], before: Amounts) -> None:
+    """Hold the lines of all tries to the ledger; the last of them finished."""
+    everything, number = in_ledger("one"), declared("one")
+    assert len(everything) == number
+    *earlier, last = [told(lines) for lines in tries]
+    assert last.kept == before
+    assert {**last.kept, **last.spent} == everything
+    assert not last.kept.keys() & last.spent.keys()
+    assert last.last == (number, number), "the last line"
+    assert last.counts == sorted(last.counts)
+    assert last.counts[-1] == (number, number)
+    assert {of for _, of in last.counts} == {number}
+    assert len(set(last.titles)) == len(last.titles)
+    for one in earlier:
+        assert {**one.kept, **one.spent}.items() <= before.items()
+        assert one.last is None
+    spent = Counter(name for one in (*earlier, last) for name in one.spent)
+    assert max(spent.values(), default=0) <= 1, "spent once in all tries"
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_lines_add_up_to_the_ledger(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = CONFIGURATIONS[name](tmp_path / "study")
+    with lines_of() as lines:
+        before = twice(path, tmp_path / "out", "direct", monkeypatch)
+        number = len(lines)
+        again = run_study(path, out=tmp_path / "again", run_id="one", engine="direct")
+    tries: list[list[str]] = []
+    for line in lines[:number]:
+        # Every try looks at the manifest first.
+        if line.startswith("stage validate:"):
+            tries.append([])
+        tries[-1].append(line)
+    assert_adds_up(tries, before)
+    assert again.returned is None
+    (only,) = lines[number:]
+    assert LAST.fullmatch(only), "a finished run is given back: one line, and no stage"
+
+
+def flow_runs() -> list[tuple[list[str], list[Any]]]:
+    """Lines and task runs of every flow run of the run, oldest first, from the server's API."""
+    from prefect import get_client
+    from prefect.client.schemas.filters import (
+        FlowRunFilter,
+        FlowRunFilterId,
+        FlowRunFilterName,
+        LogFilter,
+        LogFilterFlowRunId,
+    )
+    from prefect.client.schemas.sorting import LogSort
+
+    async def read() -> list[tuple[list[str], list[Any]]]:
+        async with get_client() as client:
+            mine = FlowRunFilter(name=FlowRunFilterName(any_=["one"]))
+            flows = sorted(await client.read_flow_runs(flow_run_filter=mine), key=lambda flow: flow.created)
+            for _ in range(60):
+                found = []
+                for flow in flows:
+                    only = LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow.id]))
+                    logs = await client.read_logs(only, limit=200, sort=LogSort.TIMESTAMP_ASC)
+                    ours = [entry.message for entry in logs if entry.name == "causalveil.flow"]
+                    own = FlowRunFilter(id=FlowRunFilterId(any_=[flow.id]))
+                    found.append((ours, await client.read_task_runs(flow_run_filter=own, limit=200)))
+                begun = all(lines for lines, _ in found) and all(
+                    task.start_time for _, tasks in found for task in tasks
+                )
+                if found and begun and LAST.fullmatch(found[-1][0][-1]):
+                    return found
+                await asyncio.sleep(0.5)
+            raise AssertionError("the server never had all of the log")
+
+    return asyncio.run(read())
+
+
+def on_a_server(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = CONFIGURATIONS[name](tmp_path / "study")
+    before = twice(path, tmp_path / "out", "prefect", monkeypatch)
+    # Other tests' runs are called otherwise than this, or are older than it: only the last tries count.
+    found = flow_runs()[-3 if len(before) > 1 else -2 :]
+    assert_adds_up([lines for lines, _ in found], before)
+    tasks = found[-1][1]
+    tags = [tag for task in tasks for tag in task.tags if tag.startswith("declares ")]
+    assert sorted(tags) == sorted(f"declares {one}: ({', '.join(pair)})" for one, pair in in_ledger("one").items())
+    upstream = {task.id: {read.id for reads in task.task_inputs.values() for read in reads} for task in tasks}
+    roots = {task.name for task in tasks if not upstream[task.id]}
+    assert roots <= {"admit", "validate", "deliver"}, "every other task reads what an earlier one left"
+    assert set().union(*upstream.values()) <= set(upstream)
+
+
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.parametrize("name", ON_A_SERVER)
+def test_a_servers_log_adds_up_to_the_ledger(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_server(name, tmp_path, monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("prefect_server")
+@pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if name not in ON_A_SERVER])
+def test_every_servers_log_adds_up_to_the_ledger(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_server(name, tmp_path, monkeypatch)
