@@ -19,7 +19,7 @@ from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E
 from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
-from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine  # noqa: E402
+from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, tagged  # noqa: E402
 from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.admit import admit_folder  # noqa: E402
 from causalveil.schemas.admission.manifest import Admission  # noqa: E402
@@ -33,7 +33,8 @@ def admit(folder: str) -> Admission:
     store_nothing()
     refuse_open_server()
     opened = DataFolder(Path(folder))
-    with one_at_a_time(opened.contract.dataset):
+    dataset = opened.contract.dataset
+    with tagged(dataset=dataset), one_at_a_time(dataset):
         return guarded(admit_folder, opened, PrefectEngine())
 
 

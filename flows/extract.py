@@ -22,7 +22,7 @@ from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.events import tell_late  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
-from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, lost_before  # noqa: E402
+from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, lost_before, tagged  # noqa: E402
 from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.warehouse import Extracted, extract_source, late_line  # noqa: E402
 from causalveil.schemas.errors import CausalveilError  # noqa: E402
@@ -39,7 +39,8 @@ def extract(source: str) -> Extracted | State[Extracted]:
     """
     store_nothing()
     refuse_open_server()
-    with one_at_a_time(load_source(Path(source)).dataset):
+    dataset = load_source(Path(source)).dataset
+    with tagged(dataset=dataset), one_at_a_time(dataset):
         extracted = guarded(extract_source, Path(source), PrefectEngine())
     said = late_line(extracted.manifest)
     if said is None:

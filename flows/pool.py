@@ -15,10 +15,12 @@ from prefect import State, flow  # noqa: E402  (settings must be in place first)
 from prefect.states import Completed  # noqa: E402
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
-from causalveil.flows.engine.prefect_engine import PrefectEngine  # noqa: E402
+from causalveil.flows.engine.prefect_engine import PrefectEngine, tagged  # noqa: E402
 from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.sites import PooledResult, pool_sites  # noqa: E402
+from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
 from causalveil.schemas.sites.pooled import SiteResult  # noqa: E402
+from causalveil.schemas.sites.terms import load_sites  # noqa: E402
 from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
 
 
@@ -28,7 +30,9 @@ def pool(sites: str, out: str | None = None) -> PooledResult | State[PooledResul
     store_nothing()
     refuse_open_server()
     engine = PrefectEngine()
-    outcome = pool_sites(Path(sites), out, engine)
+    terms = load_sites(Path(sites))
+    with tagged(round=terms.round, study=load_study_file(Path(sites).parent / terms.study).name):
+        outcome = pool_sites(Path(sites), out, engine)
     rows = [
         {"site": site.site, "units": site.units, "epsilon": float(site.epsilon)}
         | ({"estimate": site.estimate} if isinstance(site, SiteResult) else {})

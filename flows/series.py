@@ -14,9 +14,11 @@ settings.prepare()
 from prefect import flow  # noqa: E402  (settings must be in place first)
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
-from causalveil.flows.engine.prefect_engine import PrefectEngine  # noqa: E402
+from causalveil.flows.engine.guard import guarded  # noqa: E402
+from causalveil.flows.engine.prefect_engine import PrefectEngine, tagged  # noqa: E402
 from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.series import SeriesResult, make_series  # noqa: E402
+from causalveil.flows.sequence.study import already, load  # noqa: E402
 
 
 @flow(name="series", log_prints=False, persist_result=False, validate_parameters=False)
@@ -25,7 +27,9 @@ def series(study: str, out: str | None = None) -> SeriesResult:
     store_nothing()
     refuse_open_server()
     engine = PrefectEngine()
-    outcome = make_series(Path(study), out, engine)
+    loaded = guarded(load, Path(study))
+    with tagged(study=loaded.study.name, dataset=loaded.contract.dataset), already(loaded):
+        outcome = make_series(Path(study), out, engine)
     rows = [
         {"outcome": row.outcome, "group": row.group, "blocks": len(row.blocks), "estimate": row.fixed.estimate,
          "p_heterogeneity": row.heterogeneity.p_value, "p_drift": row.drift.p_value}

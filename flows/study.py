@@ -5,6 +5,7 @@ Prefect stores flow parameters, logs, state messages and artifacts: all of them 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 from causalveil.flows.engine import settings
@@ -20,11 +21,28 @@ from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.events import tell_if_low, tell_refused  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
-from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, lost_before, rename_flow_run  # noqa: E402
+from causalveil.flows.engine.prefect_engine import (  # noqa: E402
+    WATCHER,
+    PrefectEngine,
+    add_tags,
+    lost_before,
+    rename_flow_run,
+    tagged,
+)
+from causalveil.flows.engine.shown import tags_by  # noqa: E402
 from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back  # noqa: E402
-from causalveil.flows.sequence.study import Loaded, check_run_id, execute, load, run_of_question  # noqa: E402
+from causalveil.flows.sequence.study import (  # noqa: E402
+    Loaded,
+    check_run_id,
+    execute,
+    find_data,
+    load,
+    run_of_question,
+)
+from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ReleaseHeld  # noqa: E402
+from causalveil.schemas.release import load_release_text  # noqa: E402
 from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
 
 
@@ -68,12 +86,28 @@ def study(
     path = Path(study)
     run = check_run_id(run_id or default_run_id()) if run_id or again or simulate is not None else None
     try:
-        found = guarded(find_stored, path, run) if run is not None and simulate is None else None
-        if run is not None and found is not None:
-            return _judged(give_back(found, out, run, PrefectEngine()))
-        return _judged(_run(guarded(load, path), out, run, simulate))
+        with tagged(run=run):
+            found = guarded(find_stored, path, run) if run is not None and simulate is None else None
+            if run is not None and found is not None:
+                release = load_release_text(found.text)
+                with tagged(study=release.study, dataset=release.dataset):
+                    return _judged(give_back(found, out, run, PrefectEngine()))
+            return _judged(_run(_loaded(path), out, run, simulate))
     except ReleaseHeld as held:
         return Completed(name="AwaitingApproval", message=str(held))
+
+
+def _loaded(path: Path) -> Loaded:
+    """The study; one that is refused here is found by its tags too, as far as its files can be read."""
+    try:
+        return guarded(load, path)
+    except CausalveilError:
+        with suppress(CausalveilError):
+            asked = load_study_file(path)
+            add_tags(tags_by(study=asked.name))
+            folder = find_data(path, asked)
+            add_tags(tags_by(dataset=None if folder is None else folder.contract.dataset))
+        raise
 
 
 def _judged(outcome: RunResult) -> RunResult | State[RunResult]:
@@ -84,11 +118,12 @@ def _judged(outcome: RunResult) -> RunResult | State[RunResult]:
 
 def _run(loaded: Loaded, out: str | None, run: str | None, simulate: int | None) -> RunResult:
     contract = loaded.contract
-    with one_at_a_time(contract.dataset):
+    with tagged(study=loaded.study.name, dataset=contract.dataset), one_at_a_time(contract.dataset):
         if run is None:
             # Only now: who had the turn before may have answered the question, or changed the data.
             run = guarded(run_of_question, loaded)
             rename_flow_run(run)
+            add_tags(tags_by(run=run))
             found = guarded(find_stored, loaded.path, run)
             if found is not None:
                 return give_back(found, out, run, PrefectEngine())

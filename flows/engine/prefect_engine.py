@@ -19,6 +19,7 @@ from causalveil.flows.engine.shown import (
     data_asset,
     declared_tags,
     release_asset,
+    tags_by,
     tags_of,
 )
 from causalveil.schemas.amounts import amount_text
@@ -85,14 +86,8 @@ class PrefectEngine:
 
     def announce(self, run: Reservation) -> None:
         """Tag the flow run by study, dataset and run, and from now on each task run by what its stage declares."""
-        from prefect import runtime
-        from prefect.client.orchestration import get_client
-
         self._run = run
-        flow_run = runtime.flow_run.id
-        if flow_run is not None:
-            with answering("the tags of the run", run), get_client(sync_client=True) as client:
-                client.update_flow_run(flow_run, tags=sorted({*runtime.flow_run.tags, *tags_of(run)}))
+        add_tags(tags_of(run), run)
         _LOG.info(
             f"run {run.run_id} of study {run.study} has reserved epsilon {amount_text(run.cost.epsilon)}, delta "
             f"{amount_text(run.cost.delta)} of {run.dataset} before a row was read"
@@ -207,3 +202,31 @@ def _hand_on_lines() -> None:
     ours = logging.getLogger("causalveil")
     if not any(isinstance(handler, APILogHandler) for handler in ours.handlers):
         ours.addHandler(APILogHandler())
+
+
+@contextmanager
+def tagged(**names: str | None) -> Iterator[None]:
+    """Tag the flow run that is going on, and every task run within the block.
+
+    Args:
+        names: by kind, as ``study="drug"``; those that are None are not known yet.
+    """
+    from prefect import tags
+
+    own = tags_by(**names)
+    add_tags(own)
+    with tags(*own):
+        yield
+
+
+def add_tags(own: list[str], run: Reservation | None = None) -> None:
+    """Add tags to the flow run that is going on; nothing where none is. ``run``: whose budget is spent already."""
+    from prefect import runtime
+    from prefect.client.orchestration import get_client
+
+    flow_run = runtime.flow_run.id
+    if flow_run is None or set(own) <= set(runtime.flow_run.tags):
+        return
+    with answering("the tags of the run", run), get_client(sync_client=True) as client:
+        known = client.read_flow_run(flow_run).tags
+        client.update_flow_run(flow_run, tags=sorted({*known, *own}))

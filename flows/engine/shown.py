@@ -13,7 +13,12 @@ from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
 
 def tags_of(run: Reservation) -> list[str]:
     """By these a flow run and its task runs are found."""
-    return [f"study:{run.study}", f"dataset:{run.dataset}", f"run:{run.run_id}"]
+    return tags_by(study=run.study, dataset=run.dataset, run=run.run_id)
+
+
+def tags_by(**names: str | None) -> list[str]:
+    """Tags of what is known by name: ``study``, ``dataset``, ``run``, ``round``."""
+    return [f"{kind}:{name}" for kind, name in names.items() if name is not None]
 
 
 def declared_tags(charges: Iterable[Charge]) -> list[str]:

@@ -128,9 +128,12 @@ def test_prefects_part_has_stages_states_and_retries(study: Path, tmp_path: Path
 
 
 def test_a_refusal_is_on_both_records(study: Path, tmp_path: Path, prefect_server: str) -> None:
+    from causalveil.flows.study import study as flow_of_study
+
     run_study(study, out=tmp_path / "out", run_id="spends-all", engine="prefect")
+    # As a deployment starts it: from the command line it is refused before Prefect is imported.
     with pytest.raises(BudgetRefused):
-        run_study(study, out=tmp_path / "b", run_id="too-much", engine="prefect")
+        flow_of_study(str(study), out=str(tmp_path / "b"), run_id="too-much")
     trail = wait_for(trail_of, "too-much", lambda trail: bool(trail.prefect.refusals))
     assert trail.ledger is None
     (refusal,) = trail.prefect.refusals

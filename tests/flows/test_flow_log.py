@@ -25,7 +25,8 @@ from causalveil.tasks.privacy.budget import FlowBudget
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.flows.test_one_order import DIRECTIONS, EFFECTS, PAIR, twin
 from tests.flows.test_protocol_study import ARMS, LABEL, study_in
-from tests.studies import merge
+from tests.studies import merge, write_study
+from tests.warehouse import files, visits, write_source
 
 FOLDS = {
     f"aipw {folds} folds": {
@@ -264,3 +265,65 @@ def test_a_servers_log_adds_up_to_the_ledger(name: str, tmp_path: Path, monkeypa
 @pytest.mark.parametrize("name", [name for name in CONFIGURATIONS if name not in ON_A_SERVER])
 def test_every_servers_log_adds_up_to_the_ledger(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     on_a_server(name, tmp_path, monkeypatch)
+
+
+def tags_by_name(name: str) -> tuple[set[str], list[tuple[str, set[str]]]]:
+    """Tags of the newest flow run of a flow, and its task runs with theirs."""
+    from prefect import get_client
+    from prefect.client.schemas.filters import FlowFilter, FlowFilterName, FlowRunFilter, FlowRunFilterId
+    from prefect.client.schemas.sorting import FlowRunSort
+
+    async def read() -> tuple[set[str], list[tuple[str, set[str]]]]:
+        async with get_client() as client:
+            only = FlowFilter(name=FlowFilterName(any_=[name]))
+            (flow,) = await client.read_flow_runs(flow_filter=only, sort=FlowRunSort.START_TIME_DESC, limit=1)
+            for _ in range(20):
+                own = FlowRunFilter(id=FlowRunFilterId(any_=[flow.id]))
+                tasks = await client.read_task_runs(flow_run_filter=own, limit=200)
+                if tasks:
+                    break
+                await asyncio.sleep(0.25)
+            return set(flow.tags), sorted((task.name, set(task.tags)) for task in tasks)
+
+    return asyncio.run(read())
+
+
+@pytest.mark.usefixtures("prefect_server")
+class TestTags:
+    def test_of_a_run_that_the_contract_refuses(self, tmp_path: Path) -> None:
+        from causalveil.flows.study import study as flow_of_study
+
+        path = write_study(tmp_path / "study", study={"privacy": {"epsilon": "500"}})
+        with pytest.raises(CausalveilError):
+            flow_of_study(str(path), run_id="too-much")
+        assert tags_by_name("study")[0] == {"study:small", "dataset:small", "run:too-much"}
+
+    def test_of_a_run_whose_study_is_none(self, tmp_path: Path) -> None:
+        from causalveil.flows.study import study as flow_of_study
+
+        path = write_study(tmp_path / "study", study={"outcome": {"name": "no such column"}})
+        with pytest.raises(CausalveilError):
+            flow_of_study(str(path), run_id="no-study")
+        assert {"run:no-study", "study:small"} <= tags_by_name("study")[0]
+
+    def test_of_an_admission_and_its_task(self, tmp_path: Path) -> None:
+        from causalveil.flows.admit import admit
+
+        path = write_study(tmp_path / "study")
+        admit(str(path.parent))
+        flow, tasks = tags_by_name("admit")
+        assert flow == {"dataset:small"}
+        assert tasks == [("admit", {"dataset:small"})]
+
+    def test_of_an_extract_whose_tasks_name_their_blocks(self, tmp_path: Path) -> None:
+        from causalveil.flows.extract import extract
+
+        source = write_source(tmp_path / "source.yaml", files(tmp_path / "files", visits(), "parquet"))
+        extract(str(source))
+        flow, tasks = tags_by_name("extract")
+        (dataset,) = flow
+        assert dataset.startswith("dataset:")
+        names = [name for name, _ in tasks if name.startswith("extract")]
+        assert len(names) == len(set(names)) > 1
+        assert all(re.fullmatch(r"extract, block \S+", name) for name in names)
+        assert all(dataset in tags for _, tags in tasks)

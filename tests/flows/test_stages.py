@@ -24,7 +24,7 @@ from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.mechanisms import Slot
 from causalveil.tasks.regression import recipe
-from tests import crash
+from tests import crash, stage_map
 from tests.aipw_help import make_aipw
 from tests.studies import write_study
 
@@ -210,3 +210,7 @@ def test_stages_that_are_known_are_not_run_again() -> None:
     assert SCALES.title == "scales"
     assert OUTCOME_MODEL.of(0, 2).title == "outcome_model, fold 1 of 2"
     assert OUTCOME_MODEL.of(0, 2) is OUTCOME_MODEL.of(0, 2)
+
+
+def test_the_page_on_runs_shows_the_stages_as_they_are() -> None:
+    assert stage_map.written() == stage_map.generated(), "stages changed: python -m tests.stage_map"

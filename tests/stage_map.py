@@ -1,0 +1,72 @@
+"""The table of stages in docs/run.md: what each reads and draws, as the stage objects say.
+
+uv run python -m tests.stage_map    # writes the table anew
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from causalveil.flows.sequence.estimators import estimator_of
+from causalveil.schemas.studies import parse_study
+from tests.aipw_help import make_aipw, make_difference
+from tests.balancing_help import make_balancing
+from tests.direction_help import make_direction
+from tests.ipw_help import make_study
+from tests.matching_help import matching_changes
+from tests.protocol_help import make_protocol
+from tests.regression_help import make_regression
+from tests.studies import RESOLVED, merge
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "run.md"
+BEGIN, END = "<!-- stages: python -m tests.stage_map -->\n", "<!-- end of stages -->\n"
+
+
+def studies() -> dict[str, Any]:
+    """One study for each order of stages that there is."""
+    return {
+        "`regression`": make_regression(2),
+        "`aipw`": make_aipw(2, folds=2),
+        "`aipw`, guarantee `asymptotic`": make_aipw(
+            2, folds=2, guarantee="asymptotic", outcome_model={"model": "kernel_ridge"}
+        ),
+        "`ipw`": make_study(),
+        "`ipw`, level `label`": make_study(level="label"),
+        "`matching`": parse_study(merge(RESOLVED, matching_changes(level="sample"))),
+        "`balancing`": make_balancing(),
+        "`difference_in_means`": make_difference(),
+        "`difference_in_means`, level `label`": make_difference(level="label"),
+        "`direction`": make_direction(scores=["spearman"], protect=["train", "test"]),
+        "protocol by `regression`": make_protocol(),
+        "protocol by `difference_in_means`": make_protocol(name="difference_in_means"),
+        "protocol by `balancing` or `matching`": make_protocol(name="balancing"),
+    }
+
+
+def table(study: Any) -> str:
+    """The rows of one study's stages."""
+    estimator, lines = estimator_of(study), ["| stage | reads | draws |", "|---|---|---|"]
+    stages = estimator.stages_of(study)
+    names = {stage.name for stage in stages}
+    for stage in stages:
+        reads = ", ".join(one.name for one in stage.reads if one.name in names)
+        draws = ", ".join(f"{charge.name} ({charge.scope})" for charge in stage.declare(study, None))
+        lines.append(f"| {stage.title} | {reads} | {draws or 'nothing'} |")
+    return "\n".join(lines) + "\n"
+
+
+def generated() -> str:
+    """What stands between the marks."""
+    return "".join(f"\n{name}:\n\n{table(study)}" for name, study in studies().items())
+
+
+def written() -> str:
+    """What stands there now."""
+    return PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text()
+    PAGE.write_text(text.replace(BEGIN + written() + END, BEGIN + generated() + END))
