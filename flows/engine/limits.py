@@ -6,11 +6,17 @@ adds a month while a study reads would end that study.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from causalveil.schemas.errors import CausalveilError, EngineLost
 from causalveil.tasks.machine.site import site_settings
+
+_LOG = logging.getLogger("causalveil.flow")
+# After so many seconds a run that was killed gives its turn back: the least that Prefect allows (its default is 300). A
+# run that lives renews it.
+LEASE_SECONDS = 60.0
 
 
 def limit_name(dataset: str) -> str:
@@ -37,8 +43,11 @@ def one_at_a_time(dataset: str) -> Iterator[None]:
         return
     name, held = limit_name(dataset), False
     try:
-        with concurrency(name, occupy=1, strict=True):
+        # Prefect shows the run as Running from here on, also while it waits.
+        _LOG.info(f"asks for the turn of dataset '{dataset}' (limit {name}) and waits here while another run has it")
+        with concurrency(name, occupy=1, strict=True, lease_duration=LEASE_SECONDS):
             held = True
+            _LOG.info(f"has the turn of dataset '{dataset}'")
             yield
     except CausalveilError:
         raise
