@@ -11,7 +11,8 @@ from causalveil.flows.engine import settings
 
 settings.prepare()
 
-from prefect import flow  # noqa: E402  (settings must be in place first)
+from prefect import State, flow  # noqa: E402  (settings must be in place first)
+from prefect.states import Cancelled  # noqa: E402
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
@@ -19,17 +20,25 @@ from causalveil.flows.engine.prefect_engine import PrefectEngine, tagged  # noqa
 from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.series import SeriesResult, make_series  # noqa: E402
 from causalveil.flows.sequence.study import already, load  # noqa: E402
+from causalveil.schemas.errors import TooFewBlocks  # noqa: E402
 
 
 @flow(name="series", log_prints=False, persist_result=False, validate_parameters=False)
-def series(study: str, out: str | None = None) -> SeriesResult:
-    """Pool the released blocks of a study's dataset."""
+def series(study: str, out: str | None = None) -> SeriesResult | State[None]:
+    """Pool the released blocks of a study's dataset.
+
+    As long as there are too few of them it ends in the state ``TooFewBlocks``, which is no failure: a schedule begins
+    with one block.
+    """
     store_nothing()
     refuse_open_server()
     engine = PrefectEngine()
     loaded = guarded(load, Path(study))
-    with tagged(study=loaded.study.name, dataset=loaded.contract.dataset), already(loaded):
-        outcome = make_series(Path(study), out, engine)
+    try:
+        with tagged(study=loaded.study.name, dataset=loaded.contract.dataset), already(loaded):
+            outcome = make_series(Path(study), out, engine)
+    except TooFewBlocks as early:
+        return Cancelled(name="TooFewBlocks", message=str(early))
     rows = [
         {"outcome": row.outcome, "group": row.group, "blocks": len(row.blocks), "estimate": row.fixed.estimate,
          "p_heterogeneity": row.heterogeneity.p_value, "p_drift": row.drift.p_value}

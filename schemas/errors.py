@@ -41,6 +41,10 @@ class ContractError(StudyError):
     """The data owner's contract is missing, wrong, or forbids what the study asks."""
 
 
+class TooFewBlocks(StudyError):
+    """A series has fewer blocks than it pools so far: nothing is wrong, and the next release may be enough."""
+
+
 class SiteError(StudyError):
     """The operator's settings, site.toml or a variable, are wrong."""
 

@@ -82,8 +82,12 @@ def write_identity(path: Path, identity: str) -> None:
 
 
 @ledger_app.command(name="show")
-def show_(dataset: Dataset, json_: Json = False) -> None:
-    """Show caps, use and what is left of DATASET, by level and block, and its runs."""
+def show_(
+    dataset: Dataset,
+    runs: Annotated[int, typer.Option(min=1, help="how many of the newest runs; --json has all")] = 20,
+    json_: Json = False,
+) -> None:
+    """Show caps, use and what is left of DATASET, by level and block, and its newest runs."""
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
     ledger = open_ledger()
@@ -93,7 +97,7 @@ def show_(dataset: Dataset, json_: Json = False) -> None:
     if json_:
         show.document(account.model_dump(mode="json"))
     else:
-        show.account(account)
+        show.account(account, runs)
 
 
 @ledger_app.command()

@@ -286,8 +286,8 @@ def _rho_table(content: Account) -> Table:
     return table
 
 
-def account(content: Account) -> None:
-    """Caps, use and runs of a dataset."""
+def account(content: Account, most: int) -> None:
+    """Show caps and use of a dataset, and its newest runs, ``most`` of them."""
     from causalveil.schemas.amounts import amount_text
 
     console = Console()
@@ -309,11 +309,12 @@ def account(content: Account) -> None:
         console.print(_rho_table(content))
         console.print("Rho adds up, run after run; the epsilons above are what it implies at the cap's delta.")
     console.print("A block that is not listed was never charged and has the whole cap of its level.")
-    runs = Table(title="Runs", title_justify="left", title_style="bold")
-    _whole_column(runs, "run", [run.run_id for run in content.runs])
+    newest = content.runs[: -most - 1 : -1]
+    runs = Table(title="Runs, newest first", title_justify="left", title_style="bold")
+    _whole_column(runs, "run", [run.run_id for run in newest])
     for heading in ("study", "level", "blocks", "state", "epsilon", "delta"):
         runs.add_column(heading, overflow="fold", no_wrap=heading in ("level", "state", "epsilon", "delta"))
-    for entry in content.runs:
+    for entry in newest:
         runs.add_row(
             entry.run_id,
             entry.study,
@@ -326,3 +327,8 @@ def account(content: Account) -> None:
             amount_text(entry.cost.delta),
         )
     console.print(runs)
+    if len(newest) < len(content.runs):
+        console.print(
+            f"{len(content.runs) - len(newest):,} older runs are not shown: --runs {len(content.runs)} shows all, "
+            "`causalveil ledger export` writes them into a table."
+        )

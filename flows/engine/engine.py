@@ -6,6 +6,7 @@ exception is replaced, since a library's message may quote the data and Prefect 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from causalveil.flows.engine.guard import guarded_as
-from causalveil.schemas.execution import Execution
+from causalveil.schemas.execution import Execution, Runner
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.machine.distribute import distributing_by
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from causalveil.schemas.release import Release
 
 R = TypeVar("R")
+_LOG = logging.getLogger("causalveil.flow")
+
 Watcher = Callable[[str], None]
 
 
@@ -97,6 +100,10 @@ class DirectEngine:
         return write()
 
     def distributing(self, execution: Execution) -> AbstractContextManager[None]:
-        """On threads of this process, whatever the settings say: a notebook has no cluster."""
-        del execution
+        """On threads of this process, and says so where the settings name a cluster: Prefect's engine starts those."""
+        if execution.runner is not Runner.threads:
+            _LOG.warning(
+                f"engine 'direct' works on threads of this process, and not on the runner '{execution.runner}' of the "
+                "settings: use --engine prefect for that"
+            )
         return distributing_by(None)

@@ -36,6 +36,11 @@ def guarded_as(name: str, call: Callable[[], R]) -> R:
         return call()
     except CausalveilError as problem:
         failure = problem.with_traceback(None)
+    except MemoryError as problem:
+        failure = CausalveilError(
+            f"stage '{name}' ran out of memory {place(problem)}; have fewer parts worked on at a time "
+            "(CAUSALVEIL_WORKERS=1), write smaller Parquet files and admit them anew, or use a larger machine"
+        )
     except BaseException as problem:
         # A panic of polars is no Exception, and quotes what it choked on; an interrupt or a signal goes its way.
         if not isinstance(problem, Exception) and type(problem).__name__ != "PanicException":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.schemas.errors import StudyError
+from causalveil.schemas.errors import StudyError, TooFewBlocks
 from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.series import Drift, Newest, Series, SeriesBlock, SeriesRow
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
@@ -67,9 +67,9 @@ def series_of(study: EffectStudy | ProtocolStudy, releases: Sequence[Release]) -
         seen |= set(blocks.charged)
         kept.append(release)
     if len(kept) < FEWEST:
-        raise StudyError(
+        raise TooFewBlocks(
             f"a series needs releases of {FEWEST} blocks at least that share none; the ledger holds {len(kept)} of "
-            f"study '{study.name}' in this wording"
+            f"study '{study.name}' in this wording: run the study on further blocks, then ask again"
         )
     kept.sort(key=lambda release: release.privacy.blocks.charged)
     questions: dict[_Place, list[_Found | str]] = {}

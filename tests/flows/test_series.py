@@ -118,3 +118,13 @@ def test_the_series_runs_as_a_flow(tmp_path: Path) -> None:
     found = flow(str(path), str(tmp_path / "series"))
     assert len(found.series.rows[0].blocks) == 2
     assert found.page.exists()
+
+
+@pytest.mark.usefixtures("prefect_server")
+def test_a_schedule_begins_with_one_block(tmp_path: Path) -> None:
+    """No failure in red: a state that says what it waits for."""
+    from causalveil.flows.series import series as flow
+
+    state = flow(str(months(tmp_path, STUDY, count=1)), str(tmp_path / "series"), return_state=True)
+    assert (state.type.value, state.name) == ("CANCELLED", "TooFewBlocks")
+    assert "run the study on further blocks" in str(state.message)

@@ -270,6 +270,8 @@ def account_of(book: Book, ledger: str, dataset: str, contract: Contract | None)
     """A dataset's account under the caps in force."""
     caps = caps_in_force(book.caps.get(dataset, {}), contract)
     runs = [run for run in book.runs.values() if run.reservation.dataset == dataset]
+    # Once a run, and not once a run and block: charges are composed for it.
+    uses = [(run, run.used, run.drawn_use) for run in runs]
     grant = book.grants.get(dataset)
     accounting = Accounting.basic if grant is None else grant.accounting
     # The level of a run, and those that it touches beside it as far as they have caps.
@@ -289,7 +291,7 @@ def account_of(book: Book, ledger: str, dataset: str, contract: Contract | None)
         caps=caps,
         accounting=accounting,
         blocks=tuple(
-            _block_account(runs, level, block, Cap(caps.get(level, _NOTHING), accounting)) for level, block in blocks
+            _block_account(uses, level, block, Cap(caps.get(level, _NOTHING), accounting)) for level, block in blocks
         ),
         runs=tuple(
             RunAccount(
@@ -306,15 +308,15 @@ def account_of(book: Book, ledger: str, dataset: str, contract: Contract | None)
     )
 
 
-def _block_account(runs: list[RunRecord], level: Level, block: str, cap: Cap) -> BlockAccount:
+def _block_account(uses: Sequence[tuple[RunRecord, Use, Use]], level: Level, block: str, cap: Cap) -> BlockAccount:
     here = [
-        run
-        for run in runs
+        (used, drawn)
+        for run, used, drawn in uses
         if level in TOUCHES[run.reservation.level] and (block == WHOLE or {block, WHOLE} & set(run.reservation.blocks))
     ]
     used, spent = (
-        reduce(Use.plus, (run.used for run in here), Use()),
-        reduce(Use.plus, (run.drawn_use for run in here), Use()),
+        reduce(Use.plus, (used for used, _ in here), Use()),
+        reduce(Use.plus, (drawn for _, drawn in here), Use()),
     )
     sums, granted = cap.sums(used), as_sum(cap.cost)
     return BlockAccount(
