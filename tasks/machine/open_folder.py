@@ -134,7 +134,10 @@ class OpenFile:
         """
         if self.size > SMALL_BYTES:
             return None
-        return b"".join(bytes(chunk) for chunk in self._read())
+        with FileIO(self._descriptor.number, closefd=False) as file:
+            file.seek(0)
+            # A file that grew or shrank meanwhile has another size than this; it is told as changed.
+            return file.read(self.size + 1) or b""
 
     def chunks(self) -> Iterator[bytes | memoryview]:
         """Read the bytes in order; each piece is gone when the next is asked for.
