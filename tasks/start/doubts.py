@@ -14,7 +14,6 @@ from itertools import pairwise
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.readings import Kind, TextReading
@@ -301,38 +300,20 @@ def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
 
 
 def _twins(candidates: list[Found], columns: dict[str, FloatArray]) -> dict[str, str]:
-    """Find columns that hold the same as one before them, in the same or in other words or units.
-
-    A column of numbers that rises or falls with another without exception, as a square, a logarithm or an amount in
-    cents does, says no more than it: whoever adjusts for curves makes them of one column.
-    """
+    """Find columns that hold the same as one before them, in the same or in other words."""
     told: dict[str, str] = {}
-    kept: list[tuple[Found, NDArray[np.int64]]] = []
+    kept: list[Found] = []
     for one in candidates:
-        values, ranks = columns[one.name], _ranks(columns[one.name])
-        for other, before in kept:
+        values = columns[one.name]
+        for other in kept:
             if one.distinct != other.distinct:
                 continue
-            turned = np.where(before < 0, before, before.max(initial=0) - before)
-            if (
-                np.array_equal(ranks, before)
-                or np.array_equal(ranks, turned)
-                or (
-                    one.distinct <= MOST_LEVELS
-                    and _same_groups(values, columns[other.name])
-                    and _same_groups(columns[other.name], values)
-                )
+            before = columns[other.name]
+            if np.array_equal(values, before, equal_nan=True) or (
+                one.distinct <= MOST_LEVELS and _same_groups(values, before) and _same_groups(before, values)
             ):
                 told[one.name] = f"it says the same as '{other.name}'"
                 break
         else:
-            kept.append((one, ranks))
+            kept.append(one)
     return told
-
-
-def _ranks(values: FloatArray) -> NDArray[np.int64]:
-    """Return the place of each value among the different ones, -1 where there is none."""
-    there = np.isfinite(values)
-    ranks = np.full(len(values), -1, dtype=np.int64)
-    ranks[there] = np.unique(values[there], return_inverse=True)[1]
-    return ranks
