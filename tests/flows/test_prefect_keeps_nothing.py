@@ -136,9 +136,12 @@ def failing_flows(tmp_path: Path) -> dict[str, Callable[[], object]]:
 
 
 def test_prefect_keeps_nothing_of_rows(storage: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect.exceptions import CancelledRun
+
     monkeypatch.setenv("CAUSALVEIL_OWNER_KEY", str(tmp_path / "owner.key"))
     for name, flow in failing_flows(tmp_path).items():
-        with pytest.raises(CausalveilError) as caught:
+        # A series of one block is cancelled, and no failure.
+        with pytest.raises((CausalveilError, CancelledRun)) as caught:
             flow()
         told = f"{name}: {caught.value}"
         assert not any(secret in told for secret in (WORD, "918273645", str(COUNT))), told
