@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +90,25 @@ def test_a_ledger_of_many_runs_shows_the_newest(capfd: pytest.CaptureFixture[str
     assert shown.index("run-299") < shown.index("run-280")
     assert "run-279" not in shown
     assert "280 older runs are not shown" in " ".join(shown.split())
+
+
+def test_an_account_composes_each_run_once_whatever_its_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It did so for each run and block, which of years of weekly runs was most of `ledger show`."""
+    from causalveil.tasks.privacy.ledger import accounts
+    from causalveil.tasks.privacy.ledger.ledger import throwaway_ledger
+    from tests import ledger_help
+
+    counts, total = [], accounts.accountant.total
+    for blocks in (1, 12):
+        folder = tmp_path / str(blocks)
+        folder.mkdir()
+        ledger, owner = throwaway_ledger(folder), ledger_help.contract(epsilon="1000")
+        ledger.grant_itself(owner)
+        for number in range(5):
+            names = tuple(f"week={week}" for week in range(blocks))
+            ledger.reserve(ledger_help.reservation(f"run-{number}", contract=owner, blocks=names), owner)
+        called: list[int] = []
+        monkeypatch.setattr(accounts.accountant, "total", lambda *given: called.append(1) or total(*given))  # noqa: B023
+        assert len(ledger.account(owner.dataset).blocks) == blocks
+        counts.append(len(called))
+    assert counts[0] == counts[1] <= 2 * 5

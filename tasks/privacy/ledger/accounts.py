@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
@@ -58,7 +58,7 @@ class RunRecord:
         """The reservation's total."""
         return as_sum(self.reservation.cost)
 
-    @property
+    @cached_property
     def spent(self) -> Sum:
         """What was released, composed.
 
@@ -70,12 +70,12 @@ class RunRecord:
         except StudyError:
             return self.cost
 
-    @property
+    @cached_property
     def drawn_use(self) -> Use:
         """What was released, in every measure."""
         return use_of((charge for charge, _ in self.charges), self.spent)
 
-    @property
+    @cached_property
     def used(self) -> Use:
         """What counts against the caps: the whole reservation, or once voided what was released."""
         return self.drawn_use if self.voided else use_of(self.reservation.charges, self.reservation.cost)
