@@ -169,7 +169,7 @@ class RunAccount(Frozen):
 
 
 class Account(Frozen):
-    """A dataset's account: the caps in force, every block that was ever charged, every run."""
+    """A dataset's account: caps in force, every block that was ever charged, runs; ``older_runs`` are not listed."""
 
     dataset: str
     ledger: str
@@ -177,6 +177,7 @@ class Account(Frozen):
     accounting: Accounting = Accounting.basic
     blocks: tuple[BlockAccount, ...]
     runs: tuple[RunAccount, ...]
+    older_runs: int = 0
 
 
 class UndrawnCharges(Frozen):

@@ -93,11 +93,10 @@ def show_(
     ledger = open_ledger()
     if not ledger.knows(dataset):
         raise StudyError(f"dataset '{dataset}' is unknown to this ledger: nobody granted or asked anything of it")
-    account = ledger.account(dataset)
     if json_:
-        show.document(account.model_dump(mode="json"))
+        show.document(ledger.account(dataset).model_dump(mode="json"))
     else:
-        show.account(account, runs)
+        show.account(ledger.newest(dataset, runs))
 
 
 @ledger_app.command()

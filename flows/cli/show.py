@@ -286,8 +286,8 @@ def _rho_table(content: Account) -> Table:
     return table
 
 
-def account(content: Account, most: int) -> None:
-    """Show caps and use of a dataset, and its newest runs, ``most`` of them."""
+def account(content: Account) -> None:
+    """Show caps and use of a dataset, and its newest runs."""
     from causalveil.schemas.amounts import amount_text
 
     console = Console()
@@ -309,7 +309,7 @@ def account(content: Account, most: int) -> None:
         console.print(_rho_table(content))
         console.print("Rho adds up, run after run; the epsilons above are what it implies at the cap's delta.")
     console.print("A block that is not listed was never charged and has the whole cap of its level.")
-    newest = content.runs[: -most - 1 : -1]
+    newest = content.runs[::-1]
     runs = Table(title="Runs, newest first", title_justify="left", title_style="bold")
     _whole_column(runs, "run", [run.run_id for run in newest])
     for heading in ("study", "level", "blocks", "state", "epsilon", "delta"):
@@ -327,8 +327,8 @@ def account(content: Account, most: int) -> None:
             amount_text(entry.cost.delta),
         )
     console.print(runs)
-    if len(newest) < len(content.runs):
+    if content.older_runs:
         console.print(
-            f"{len(content.runs) - len(newest):,} older runs are not shown: --runs {len(content.runs)} shows all, "
+            f"{content.older_runs:,} older runs are not shown: --runs {len(newest) + content.older_runs} shows all, "
             "`causalveil ledger export` writes them into a table."
         )

@@ -36,7 +36,7 @@ def tell_if_low(contract: Contract, outcome: RunResult) -> None:
         return
     privacy = outcome.release.privacy
     charged = set(privacy.blocks.charged)
-    blocks = open_ledger().account(contract.dataset, contract).blocks
+    blocks = open_ledger().newest(contract.dataset, 0, contract).blocks
     low = [row for row in blocks if row.level is privacy.level and row.block in charged and is_low(row, contract)]
     if low:
         rows = {row.block: {"epsilon": _left(row, "epsilon"), "delta": _left(row, "delta")} for row in low}

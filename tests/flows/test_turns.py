@@ -84,7 +84,9 @@ def test_a_ledger_of_many_runs_shows_the_newest(capfd: pytest.CaptureFixture[str
         )
         for number in range(300)
     )
-    show.account(Account(dataset="many", ledger="0" * 32, caps={}, blocks=(), runs=runs), most=20)
+    show.account(
+        Account(dataset="many", ledger="0" * 32, caps={}, blocks=(), runs=runs[-20:], older_runs=len(runs) - 20)
+    )
     shown = capfd.readouterr().out
     assert len(shown) < 5_000
     assert shown.index("run-299") < shown.index("run-280")

@@ -6,7 +6,7 @@ from entries that could not have been written by the protocol.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property, reduce
@@ -267,21 +267,84 @@ class Book:
 
 
 def account_of(book: Book, ledger: str, dataset: str, contract: Contract | None) -> Account:
-    """A dataset's account under the caps in force."""
-    caps = caps_in_force(book.caps.get(dataset, {}), contract)
+    """Return a dataset's account under the caps in force, from a book of all of its entries."""
     runs = [run for run in book.runs.values() if run.reservation.dataset == dataset]
     # Once a run, and not once a run and block: charges are composed for it.
-    uses = [(run, run.used, run.drawn_use) for run in runs]
+    uses = [(run.reservation, run.used, run.drawn_use) for run in runs]
+
+    def of_block(level: Level, block: str) -> tuple[Use, Use, int]:
+        here = [(used, drawn) for request, used, drawn in uses if _meets(request.level, request.blocks, level, block)]
+        used = reduce(Use.plus, (used for used, _ in here), Use())
+        return used, reduce(Use.plus, (drawn for _, drawn in here), Use()), len(here)
+
+    asked = [(run.reservation.level, run.reservation.blocks) for run in runs]
+    return _account(book, ledger, dataset, contract, asked, of_block, tuple(map(_run_account, runs)))
+
+
+def account_by_sums(
+    book: Book,
+    ledger: str,
+    dataset: str,
+    contract: Contract | None,
+    asked: Sequence[tuple[Level, tuple[str, ...]]],
+    newest: Sequence[RunRecord],
+) -> Account:
+    """Return the same account from sums that were verified before, with the newest runs alone.
+
+    A finished run has drawn all that it reserved, and a voided one holds no more than it drew: what is reserved and not
+    spent is of the runs under way, which the book has.
+
+    Args:
+        book: sums of the whole ledger, and the runs that may still have entries.
+        ledger: its identity.
+        dataset: whose account.
+        contract: whose caps bind as well.
+        asked: level and blocks of each run of the dataset, by which runs are counted.
+        newest: the runs to list, oldest first.
+    """
+    waiting = [
+        (run.reservation, run.used.minus(run.drawn_use))
+        for run in book.runs.values()
+        if run.reservation.dataset == dataset
+    ]
+
+    def of_block(level: Level, block: str) -> tuple[Use, Use, int]:
+        used = book.used(dataset, level, block)
+        held = [use for request, use in waiting if _meets(request.level, request.blocks, level, block)]
+        count = sum(_meets(own, blocks, level, block) for own, blocks in asked)
+        return used, used.minus(reduce(Use.plus, held, Use())), count
+
+    runs = tuple(map(_run_account, newest))
+    return _account(book, ledger, dataset, contract, asked, of_block, runs, older=len(asked) - len(runs))
+
+
+def _meets(own: Level, blocks: Sequence[str], level: Level, block: str) -> bool:
+    """Whether a run of a level on some blocks counts in an account."""
+    return level in TOUCHES[own] and (block == WHOLE or bool({block, WHOLE} & set(blocks)))
+
+
+def _account(
+    book: Book,
+    ledger: str,
+    dataset: str,
+    contract: Contract | None,
+    asked: Iterable[tuple[Level, Sequence[str]]],
+    of_block: Callable[[Level, str], tuple[Use, Use, int]],
+    runs: tuple[RunAccount, ...],
+    older: int = 0,
+) -> Account:
+    """Return an account: ``of_block`` gives what a block's runs use, what of it they drew, and their number."""
+    caps = caps_in_force(book.caps.get(dataset, {}), contract)
     grant = book.grants.get(dataset)
     accounting = Accounting.basic if grant is None else grant.accounting
     # The level of a run, and those that it touches beside it as far as they have caps.
     blocks = sorted(
         {
             (level, block)
-            for run in runs
-            for block in run.reservation.blocks
-            for level in TOUCHES[run.reservation.level]
-            if level is run.reservation.level or level in caps
+            for own, some in set(asked)
+            for block in some
+            for level in TOUCHES[own]
+            if level is own or level in caps
         },
         key=lambda account: (list(Level).index(account[0]), account[1]),
     )
@@ -291,33 +354,27 @@ def account_of(book: Book, ledger: str, dataset: str, contract: Contract | None)
         caps=caps,
         accounting=accounting,
         blocks=tuple(
-            _block_account(uses, level, block, Cap(caps.get(level, _NOTHING), accounting)) for level, block in blocks
+            _block_account(*of_block(level, block), level, block, Cap(caps.get(level, _NOTHING), accounting))
+            for level, block in blocks
         ),
-        runs=tuple(
-            RunAccount(
-                run_id=run.reservation.run_id,
-                study=run.reservation.study,
-                level=run.reservation.level,
-                blocks=run.reservation.blocks,
-                state=run.state,
-                cost=run.cost,
-                spent=run.spent,
-            )
-            for run in runs
-        ),
+        runs=runs,
+        older_runs=older,
     )
 
 
-def _block_account(uses: Sequence[tuple[RunRecord, Use, Use]], level: Level, block: str, cap: Cap) -> BlockAccount:
-    here = [
-        (used, drawn)
-        for run, used, drawn in uses
-        if level in TOUCHES[run.reservation.level] and (block == WHOLE or {block, WHOLE} & set(run.reservation.blocks))
-    ]
-    used, spent = (
-        reduce(Use.plus, (used for used, _ in here), Use()),
-        reduce(Use.plus, (drawn for _, drawn in here), Use()),
+def _run_account(run: RunRecord) -> RunAccount:
+    return RunAccount(
+        run_id=run.reservation.run_id,
+        study=run.reservation.study,
+        level=run.reservation.level,
+        blocks=run.reservation.blocks,
+        state=run.state,
+        cost=run.cost,
+        spent=run.spent,
     )
+
+
+def _block_account(used: Use, spent: Use, runs: int, level: Level, block: str, cap: Cap) -> BlockAccount:
     sums, granted = cap.sums(used), as_sum(cap.cost)
     return BlockAccount(
         level=level,
@@ -326,7 +383,7 @@ def _block_account(uses: Sequence[tuple[RunRecord, Use, Use]], level: Level, blo
         spent=cap.sums(spent),
         reserved=sums.minus(cap.sums(spent)),
         remaining=granted.minus(sums),
-        runs=len(here),
+        runs=runs,
         accounting=Accounting.concentrated if cap.concentrated else Accounting.basic,
         rho=cap.rho_account(used, spent),
         share_left=cap.share_left(used),
@@ -397,6 +454,19 @@ def manifest_of(entry: Entry) -> str:
 def reservation_of(entry: Entry) -> Reservation:
     """The reservation in a reserve entry."""
     return parsed(Reservation, entry.document.get("reservation"), entry)
+
+
+def asked_of(entry: Entry) -> tuple[Level, tuple[str, ...]]:
+    """Return level and blocks of a reservation, without the rest of it.
+
+    Raises:
+        LedgerError: the body is not what the program writes.
+    """
+    try:
+        said = entry.document["reservation"]
+        return Level(said["level"]), tuple(map(str, said["blocks"]))
+    except (KeyError, TypeError, ValueError):
+        raise broken(entry, "its body does not parse") from None
 
 
 def parsed(model: type[Model], document: Any, entry: Entry) -> Model:

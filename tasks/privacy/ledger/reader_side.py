@@ -10,7 +10,14 @@ from sqlalchemy import select
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import LedgerError, RunConflict
 from causalveil.schemas.ledger import DOCUMENT, Account, Verified
-from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of, manifest_of
+from causalveil.tasks.privacy.ledger.accounts import (
+    Book,
+    RunRecord,
+    account_by_sums,
+    account_of,
+    asked_of,
+    manifest_of,
+)
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.journal import Journal
 from causalveil.tasks.privacy.ledger.review import check_verdict
@@ -89,6 +96,33 @@ class ReaderSide(Journal):
             for entry in self.store.select(connection, entries.c.dataset == dataset):
                 book.add(entry)
         return account_of(book, self.identity, dataset, contract)
+
+    def newest(self, dataset: str, most: int, contract: Contract | None = None) -> Account:
+        """Return the account with its newest runs alone, from the sums that this machine verified before.
+
+        A dataset of years has thousands of runs, and to add all of them up again takes seconds. Where this machine
+        never saw the ledger, or cannot tell that it is unchanged, all entries are read.
+
+        Args:
+            dataset: whose account.
+            most: how many runs are listed.
+            contract: whose caps bind as well.
+
+        Raises:
+            LedgerError: the ledger cannot be used, or an entry breaks a rule.
+        """
+        known = None if self.memory is None else self.memory.read()
+        with self.store.read() as connection:
+            chain = remembered(self.store, connection, self.identity, known)
+            if chain is not None:
+                reserved = (entries.c.dataset == dataset, entries.c.kind == "reserve")
+                asked = [(entry.run_id, asked_of(entry)) for entry in self.store.select(connection, *reserved)]
+                listed = [self._run(connection, run_id) for run_id, _ in asked[max(len(asked) - most, 0) :]]
+                runs = [run for run in listed if run is not None]
+                return account_by_sums(chain.book, self.identity, dataset, contract, [one for _, one in asked], runs)
+        whole = self.account(dataset, contract)
+        older = max(len(whole.runs) - most, 0)
+        return whole.model_copy(update={"runs": whole.runs[older:], "older_runs": older})
 
     def standing(self, dataset: str) -> Book:
         """Caps, grants and sums of a dataset: from where this machine has seen the ledger, else from its first entry.
