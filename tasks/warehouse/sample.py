@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import Credential, CsvFiles, DuckDb, ParquetFiles, Warehouse
 from causalveil.tasks.machine.arrow_frames import frame_of, polars_types
+from causalveil.tasks.machine.named import named
 from causalveil.tasks.machine.open_tables import refuse_open_table
 from causalveil.tasks.warehouse.dialect import dialect_of
 from causalveil.tasks.warehouse.footer import csv_input, sums_of, without_footer
@@ -234,7 +235,6 @@ def _as_one(frames: list[pl.DataFrame], left_out: dict[str, str], name: str) -> 
         DataError: a column is text in one file and a number in another; or no file has it with the others.
     """
     import polars as pl
-    import polars.selectors as cs
 
     common = [one for one in frames[0].columns if one not in left_out and all(one in f.columns for f in frames)]
     for frame in frames:
@@ -245,7 +245,9 @@ def _as_one(frames: list[pl.DataFrame], left_out: dict[str, str], name: str) -> 
         raise DataError(f"{name}: column '{mixed[0]}' has types that do not go together in its files; write them again")
     if not common:
         raise DataError(f"{name}: its files have no column in common; put them in different folders")
-    return pl.concat([frame.select(cs.by_name(common)).cast(kinds) for frame in frames])  # type: ignore[arg-type]
+    # By expressions: `DataFrame.cast` reads names as patterns.
+    columns = [named(one).cast(kind) for one, kind in kinds.items() if kind is not None]
+    return pl.concat([frame.select(columns) for frame in frames])
 
 
 def _together(types: set[pl.DataType]) -> pl.DataType | None:
