@@ -16,7 +16,7 @@ from causalveil.flows.sequence import study as sequence
 from causalveil.schemas import study as study_schema
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.admission.stages import _Look
-from causalveil.tasks.enclave import partitions
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.privacy.ledger import rules
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, write_study
@@ -56,7 +56,7 @@ def test_a_folder_around_another_dataset(tmp_path: Path, monkeypatch: pytest.Mon
     outer = write_study(tmp_path / "outer")
     write_study(tmp_path / "outer" / "inner", contract={"data_class": "sensitive"}, frame=people(800).tail(400))
     assert not ran(outer, "guarded")
-    monkeypatch.setattr(partitions, "_refuse_contract", lambda *_: None)
+    monkeypatch.setattr(DataFolder, "_refuse_contract", lambda *_: None)
     assert ran(outer, "bare"), "eight hundred people, half of them sensitive"
     run = open_ledger().record("bare")
     assert run is not None
