@@ -149,7 +149,7 @@ BAD: dict[str, tuple[int, str, dict[str, Any]]] = {
     "one unit": (2, "half", {"frame": doses(1), "partitions": 1}),
     "estimator not allowed": (2, "does not allow estimator", {"contract": {"estimators": ["ipw"]}}),
     "null": (3, "'dose' holds nulls", {"frame": changed("dose", None)}),
-    "NaN": (3, "'response' holds NaN", {"frame": changed("response", float("nan"))}),
+    "NaN": (3, "'response' holds nulls or NaN", {"frame": changed("response", float("nan"))}),
     "text": (3, "'dose' must be", {"frame": doses(60).with_columns(dose=pl.lit("zq7canary"))}),
     "missing column": (3, "'response' is missing", {"frame": doses(60).drop("response")}),
     "unit twice": (3, "names a unit twice", {"frame": changed("person", 1000)}),
