@@ -26,6 +26,7 @@ from causalveil.flows.sequence.estimators import estimator_of, warnings_of
 from causalveil.flows.sequence.finished import (
     ItsOwnDoing,
     RunResult,
+    Stored,
     check_folder,
     deliver,
     find_stored,
@@ -59,7 +60,7 @@ from causalveil.tasks.machine.site import site_settings
 from causalveil.tasks.privacy.accountant import epsilon_pld, total
 from causalveil.tasks.privacy.budget import FlowBudget, records_folder
 from causalveil.tasks.privacy.keys import RunKey, key_of
-from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger, throwaway_ledger
+from causalveil.tasks.privacy.ledger.ledger import Ledger, ledger_at_hand, open_ledger, throwaway_ledger
 from causalveil.tasks.privacy.ledger.usage import WHOLE
 from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise
 
@@ -418,11 +419,21 @@ def execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int |
     try:
         return _execute(loaded, out, run_id, simulate, engine)
     except CausalveilError:
-        # Another process that was started for the same run may have ended it meanwhile: its release is this one's.
-        found = None if simulate is not None else find_stored(loaded.path, run_id)
+        found = None if simulate is not None else _ended_meanwhile(loaded.path, run_id)
         if found is None:
             raise
     return give_back(found, out, run_id, engine)
+
+
+def _ended_meanwhile(path: Path, run_id: str) -> Stored | None:
+    """Return the release of another process that was started for the same run, where there is one.
+
+    What went wrong here is what is said, whether or not the ledger can be read, and no ledger is made to look into.
+    """
+    with suppress(LedgerError):
+        if ledger_at_hand() is not None:
+            return find_stored(path, run_id)
+    return None
 
 
 def _execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> RunResult:

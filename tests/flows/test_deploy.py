@@ -173,7 +173,7 @@ def test_deployed_runs_release_and_refuse(
         assert low["payload"]["left"][months[-1]]["epsilon"] == "0 of 1"
 
         run = fire(prefect_server, "series/visits")
-        assert run["state"]["type"] == "FAILED"
+        assert (run["state"]["type"], run["state"]["name"]) == ("CANCELLED", "TooFewBlocks")
         assert "the ledger holds 1 of study" in run["state"]["message"], run["state"]["message"]
 
         # The same question on the same rows is the same run, free of charge; asked anew it is refused.
