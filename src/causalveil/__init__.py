@@ -28,12 +28,14 @@ if TYPE_CHECKING:
         ContractError,
         ConvergenceError,
         DataError,
+        EngineLost,
         GateFailed,
         LedgerError,
         ReleaseHeld,
         RunConflict,
         SiteError,
         StudyError,
+        TooFewBlocks,
     )
     from causalveil.schemas.plan import Plan
     from causalveil.schemas.release import DirectionRelease, EffectRelease, ProtocolRelease, Release
@@ -50,6 +52,7 @@ __all__ = [
     "DataError",
     "DirectionRelease",
     "EffectRelease",
+    "EngineLost",
     "GateFailed",
     "LedgerError",
     "Plan",
@@ -65,6 +68,7 @@ __all__ = [
     "Study",
     "StudyError",
     "StudyPlan",
+    "TooFewBlocks",
     "load_release",
     "load_study",
     "plan",
@@ -78,9 +82,11 @@ __all__ = [
 _ERRORS = {name for name in __all__ if name.endswith("Error")} | {
     "BudgetRefused",
     "ChargesDiffer",
+    "EngineLost",
     "GateFailed",
     "ReleaseHeld",
     "RunConflict",
+    "TooFewBlocks",
 }
 
 

@@ -14,6 +14,7 @@ from causalveil.flows.cli.main import main
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.admit import admit_folder
 from causalveil.flows.sequence.warehouse import fill
+from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.warehouse import load_manifest
@@ -21,6 +22,8 @@ from causalveil.tasks.admission.kept import rows_folder
 from causalveil.tasks.enclave.cells import arms_of
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.normalise import arm_of, scaled_outcome
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.privacy.owner import owner_key
 from tests.bad_data import study as effect
 from tests.protocol_help import make_protocol
 from tests.studies import people, write_study
@@ -101,7 +104,11 @@ def test_rows_are_not_left_out_of_sensitive_data_for_what_stands_in_them(
         path.unlink()
     (out / "rows=all").rmdir()
     assert fill(source, DirectEngine()).rows == 39
+    owner = owner_key(create=True)
+    words += f"owner_key: {owner.public}\n"
     contract.write_text(words)
+    # A contract that nobody granted is refused before it is read for what it leaves out.
+    open_ledger().grant(load_contract(contract), "opening", owner)
     for step in (lambda: plan(out / "study.yaml"), lambda: admit_folder(DataFolder(out), DirectEngine())):
         with pytest.raises(ContractError, match=r"'recorded_is_public: \[score\]'"):
             step()
