@@ -11,7 +11,6 @@ since the sensitivities are proved for permutations and the order of rows may de
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -39,10 +38,16 @@ def ranks(values: FloatArray, ties: IntArray | None = None) -> IntArray:
 def spearman(a: FloatArray, b: FloatArray, ties: tuple[IntArray | None, IntArray | None] = (None, None)) -> float:
     """|rho| = |1 - 6 sum d_i^2 / (m (m^2 - 1))| of the ranks of a and b, shape (m,) each, m >= 2; in [0, 1]."""
     m = len(a)
-    difference = ranks(a, ties[0]) - ranks(b, ties[1])
-    # Whole numbers, exactly: a chunk's sum stays below 2^63 for any m below 3e7.
-    total = sum(int(chunk @ chunk) for chunk in _chunks(difference))
+    total = sum_of_squares(ranks(a, ties[0]) - ranks(b, ties[1]), m)
     return abs(m * (m * m - 1) - 6 * total) / (m * (m * m - 1))
+
+
+def sum_of_squares(numbers: IntArray, below: int) -> int:
+    """Sum of the squares of whole numbers, exactly; all of absolute value less than ``below``, at most 2^31."""
+    # So few at once that 64 bits hold their sum, whatever they are: a wrapped one would move by 2^64 for one row.
+    rows = max(1, min(CHUNK, (1 << 62) // below**2))
+    parts = (numbers[first : first + rows] for first in range(0, len(numbers), rows))
+    return sum(int(part @ part) for part in parts)
 
 
 def kendall(a: FloatArray, b: FloatArray, ties: tuple[IntArray | None, IntArray | None] = (None, None)) -> float:
@@ -91,7 +96,3 @@ def log_iqr(values: FloatArray) -> float:
 def iqr_score(a: FloatArray, b: FloatArray) -> float:
     """log IQR(a) + log IQR(b) of vectors of shape (m,); -infinity if one of them is 0."""
     return log_iqr(a) + log_iqr(b)
-
-
-def _chunks(values: IntArray) -> Iterator[IntArray]:
-    yield from (values[first : first + CHUNK] for first in range(0, len(values), CHUNK))

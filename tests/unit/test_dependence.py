@@ -15,6 +15,7 @@ from causalveil.tasks.direction.dependence import (
     quartile_places,
     ranks,
     spearman,
+    sum_of_squares,
 )
 from causalveil.tasks.direction.gaussian_kernel import PRECISION, Kernel
 from causalveil.tasks.direction.kernel_ridge import fit, residuals
@@ -119,6 +120,12 @@ def test_spearman_is_exact_beyond_floats() -> None:
     """3e5 reversed rows: the sum of squares is 9e15, and the score is 1, not nearly 1."""
     rising = np.arange(300_000.0)
     assert spearman(rising, rising[::-1]) == 1.0
+
+
+@pytest.mark.parametrize("m", [2, 33_000_000, 60_000_000, 10**9, 2**31])
+def test_squares_of_ranks_that_differ_add_up_at_any_size(m: int) -> None:
+    """A chunk's squares exceed 63 bits from 3.4e7 test rows on; a sum that wraps moves by 2^64 for one row."""
+    assert sum_of_squares(np.full(CHUNK + 3, m - 1), m) == (CHUNK + 3) * (m - 1) ** 2
 
 
 @pytest.mark.parametrize("m", [2, 3, 50, 400])
