@@ -512,13 +512,14 @@ class Attack:
     def one_by_one(self, name: str, effort: Effort) -> Found:
         """Tables of few rows, each a run of the release's stage."""
         best, asked = Found(), effort
-        for _ in range(asked.tables):
+        for number in range(asked.tables):
             effort = asked
             n = self.case.units
             base = self.rows(float(self.random.choice([0.3, 1.0])))
             if self.study.privacy.level is Level.label:
                 # Public columns are those that the weights were made of.
-                base = {**self.base, "u": base["u"]}
+                # Pairs of units move farthest where one leaves outcomes that are all at one end.
+                base = {**self.base, "u": base["u"] if number else np.ones_like(base["u"])}
             charge = self.budget.seen[name].charge
             slots = [slot for slot in range(n) if self.touches(charge, slot)]
             outside = [slot for slot in range(n) if not self.touches(charge, slot) and self.protects(slot)]
@@ -631,7 +632,8 @@ class Attack:
     # Both.
 
     def found(self, name: str, effort: Effort) -> Found:
-        """The farthest pair of a release."""
+        """The farthest pair of a release; rows at random are this release's own, whatever was searched before it."""
+        self.random = np.random.default_rng([self.case.salt, sum(self.case.name.encode()), *name.encode()])
         label = self.study.privacy.level is Level.label
         best = None if label else self.at_once(name, effort)
         return self.one_by_one(name, effort) if best is None else best

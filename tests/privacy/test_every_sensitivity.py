@@ -35,6 +35,7 @@ SHARP = {
     "label protocol": ("effect",),
     "aipw": ("arms", "slopes", "propensity", "effect"),
     "ipw": ("propensity", "effect"),
+    "matching, paper": ("effect",),
     "matching": ("scores", "treatment", "effect"),
     "difference in means": ("effect",),
     "difference at label level": ("effect",),
