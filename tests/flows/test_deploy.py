@@ -90,8 +90,8 @@ def fire(api: str, deployment: str, **parameters: Any) -> dict[str, Any]:
         run: dict[str, Any] = ask(
             client, "POST", f"/deployments/{found['id']}/create_flow_run", json={"parameters": parameters}
         )
-        deadline = time.monotonic() + 300
-        while run["state"]["type"] not in ("COMPLETED", "FAILED", "CRASHED") and time.monotonic() < deadline:
+        deadline, ended = time.monotonic() + 300, ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
+        while run["state"]["type"] not in ended and time.monotonic() < deadline:
             time.sleep(0.5)
             run = ask(client, "GET", f"/flow_runs/{run['id']}")
     return run
