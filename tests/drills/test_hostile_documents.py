@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.documents import MAX_BYTES, parse_json, read_text, read_yaml
 from causalveil.schemas.errors import BundleError, CausalveilError, DataError, StudyError
 from causalveil.schemas.release import load_release
-from causalveil.tasks.enclave.partitions import _parquet_files
+from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.sites.bundle import open_bundle, read_bundle
 
 HOSTILE = {
@@ -105,13 +106,13 @@ def test_a_folder_that_cannot_be_listed_is_an_error(tmp_path: Path, monkeypatch:
     """Its units would be left out in silence. An administrator may list all, so the call refuses here."""
     (tmp_path / "month=1").mkdir()
     (tmp_path / "month=2").mkdir()
-    scandir = os.scandir
+    folder, opening = DataFolder(tmp_path), os.open
 
-    def refusing(path: str | Path) -> object:
-        if str(path).endswith("month=2"):
-            raise PermissionError(13, "Permission denied", str(path))
-        return scandir(path)
+    def refusing(path: str, *args: Any, **options: Any) -> int:
+        if path == "month=2":
+            raise PermissionError(13, "Permission denied", path)
+        return opening(path, *args, **options)
 
-    monkeypatch.setattr(os, "scandir", refusing)
+    monkeypatch.setattr(os, "open", refusing)
     with pytest.raises(DataError, match=r"month=2.*cannot be read"):
-        list(_parquet_files(tmp_path))
+        list(folder.parquet_paths())

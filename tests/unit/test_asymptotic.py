@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 import warnings
@@ -275,5 +276,8 @@ print(len({interval_runs.analyse(study, rows, 9)[0].interval.upper for _ in rang
 
 def test_the_first_run_of_a_process_is_like_every_other() -> None:
     """Libraries are loaded before their threads are limited, not while they are."""
-    done = subprocess.run([sys.executable, "-c", COLD], cwd=ROOT, capture_output=True, text=True, check=True)
+    around = os.environ | {"PYTHONPATH": str(ROOT / "replication/src")}
+    done = subprocess.run(
+        [sys.executable, "-c", COLD], cwd=ROOT, env=around, capture_output=True, text=True, check=True
+    )
     assert done.stdout.strip() == "1"
