@@ -155,23 +155,30 @@ def finished(ledger: Ledger, request: Reservation, owner: Contract, folder: Path
 
 
 @contextmanager
-def audit_lines(into: list[dict[str, Any]] | None = None) -> Iterator[list[dict[str, Any]]]:
-    """The audit lines of a block, parsed, appended to a list."""
-    lines = [] if into is None else into
+def logged(name: str, keep: Callable[[str], None]) -> Iterator[None]:
+    """Hand each line of a logger to ``keep`` while the block runs, as a handler of this process gets them."""
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            lines.append(json.loads(record.getMessage()))
+            keep(record.getMessage())
 
-    logger, handler = logging.getLogger("causalveil.audit"), Keep(logging.INFO)
+    logger, handler = logging.getLogger(name), Keep(logging.INFO)
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
     try:
-        yield lines
+        yield
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
+
+
+@contextmanager
+def audit_lines(into: list[dict[str, Any]] | None = None) -> Iterator[list[dict[str, Any]]]:
+    """The audit lines of a block, parsed, appended to a list."""
+    lines = [] if into is None else into
+    with logged("causalveil.audit", lambda line: lines.append(json.loads(line))):
+        yield lines
 
 
 def assert_agreed(plan: Plan, path: Path) -> Release:

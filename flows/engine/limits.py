@@ -65,7 +65,7 @@ def one_at_a_time(dataset: str) -> Iterator[None]:
 
 
 def _unreachable(problem: BaseException | None) -> bool:
-    """Whether a failure comes from a server that was not reached, and not from what it answered."""
+    """Tell whether a failure comes from a server that was not reached, and not from its answer."""
     import httpx
 
     while problem is not None:

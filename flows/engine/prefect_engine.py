@@ -38,7 +38,7 @@ WATCHER: ContextVar[Watcher] = ContextVar("watcher", default=lambda _: None)
 
 @dataclass(frozen=True)
 class _Ended:
-    """What a task run returns to Prefect, which knows by it what a later one waits for: a name, no result."""
+    """Name a task run for Prefect, which tells by it what a later one waits for; it holds no result."""
 
     title: str
 

@@ -43,7 +43,7 @@ def stage_line(stage: str, own: Sequence[Charge], drawn: Sequence[Charge], commi
 
 
 def committed_line(committed: int, run: Reservation) -> str:
-    """How much of what a run declared is committed; of a completed flow its last line, as the ledger says it."""
+    """Say how many charges of a run are committed: the last line of a completed flow, from the ledger."""
     return f"{committed} of {len(run.charges)} charges of the flow's budget {_pair(run.cost)} are committed"
 
 

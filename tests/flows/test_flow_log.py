@@ -8,7 +8,6 @@ the middle one of its draws is committed, and goes on. In-process for all; on a 
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -25,6 +24,7 @@ from causalveil.tasks.privacy.budget import FlowBudget
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.flows.test_one_order import DIRECTIONS, EFFECTS, PAIR, twin
 from tests.flows.test_protocol_study import ARMS, LABEL, study_in
+from tests.ledger_help import logged
 from tests.studies import merge, write_study
 from tests.warehouse import files, visits, write_source
 
@@ -131,20 +131,8 @@ def dies_after(patch: pytest.MonkeyPatch, draws: int) -> None:
 def lines_of() -> Iterator[list[str]]:
     """The flow's lines, as a handler of this process gets them."""
     lines: list[str] = []
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append(record.getMessage())
-
-    logger, handler = logging.getLogger("causalveil.flow"), Keep(logging.INFO)
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
+    with logged("causalveil.flow", lines.append):
         yield lines
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
 
 
 def twice(path: Path, out: Path, engine: Any, monkeypatch: pytest.MonkeyPatch) -> Amounts:
