@@ -15,14 +15,20 @@ settings.prepare()
 
 from prefect import State, flow  # noqa: E402  (settings must be in place first)
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
-from prefect.states import Completed  # noqa: E402
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.events import tell_late  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
-from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, lost_before, tagged  # noqa: E402
+from causalveil.flows.engine.prefect_engine import (  # noqa: E402
+    WATCHER,
+    PrefectEngine,
+    ended_as,
+    lost_before,
+    outcome_of,
+    tagged,
+)
 from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.warehouse import Extracted, extract_source, late_line  # noqa: E402
 from causalveil.schemas.errors import CausalveilError  # noqa: E402
@@ -47,7 +53,7 @@ def extract(source: str) -> Extracted | State[Extracted]:
         return extracted
     _LOG.warning(said)
     tell_late(extracted.manifest)
-    return Completed(name="BlocksWithoutRows", message=said, data=extracted)
+    return ended_as("BlocksWithoutRows", said, extracted)
 
 
 def extract_with_prefect(path: Path, watch: Watcher) -> Extracted:
@@ -61,7 +67,7 @@ def extract_with_prefect(path: Path, watch: Watcher) -> Extracted:
     failure = None
     try:
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-            outcome = extract(str(path))
+            outcome = outcome_of(lambda: extract(str(path)))
             if isinstance(outcome, Extracted):
                 return outcome
             failure = "no result"

@@ -12,10 +12,9 @@ from causalveil.flows.engine import settings
 settings.prepare()
 
 from prefect import State, flow  # noqa: E402  (settings must be in place first)
-from prefect.states import Completed  # noqa: E402
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
-from causalveil.flows.engine.prefect_engine import PrefectEngine, tagged  # noqa: E402
+from causalveil.flows.engine.prefect_engine import PrefectEngine, ended_as, tagged  # noqa: E402
 from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.sites import PooledResult, pool_sites  # noqa: E402
 from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
@@ -40,4 +39,4 @@ def pool(sites: str, out: str | None = None) -> PooledResult | State[PooledResul
     ]
     engine.publish("pooled-sites", rows, f"Sites of round {outcome.release.round}")
     said = failed_gates(outcome.release)
-    return outcome if said is None else Completed(name="GateFailed", message=said, data=outcome)
+    return outcome if said is None else ended_as("GateFailed", said, outcome)

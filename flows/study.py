@@ -14,7 +14,6 @@ settings.prepare()
 
 from prefect import State, flow, runtime  # noqa: E402  (settings must be in place first)
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
-from prefect.states import Completed  # noqa: E402
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.engine import Watcher  # noqa: E402
@@ -25,7 +24,9 @@ from causalveil.flows.engine.prefect_engine import (  # noqa: E402
     WATCHER,
     PrefectEngine,
     add_tags,
+    ended_as,
     lost_before,
+    outcome_of,
     rename_flow_run,
     tagged,
 )
@@ -94,7 +95,7 @@ def study(
                     return _judged(give_back(found, out, run, PrefectEngine()))
             return _judged(_run(_loaded(path), out, run, simulate))
     except ReleaseHeld as held:
-        return Completed(name="AwaitingApproval", message=str(held))
+        return ended_as("AwaitingApproval", str(held), None)
 
 
 def _loaded(path: Path) -> Loaded:
@@ -113,7 +114,7 @@ def _loaded(path: Path) -> Loaded:
 def _judged(outcome: RunResult) -> RunResult | State[RunResult]:
     """The outcome, in a state of its own if a declared gate failed; which, the message says: gates are released."""
     said = failed_gates(outcome.release)
-    return outcome if said is None else Completed(name="GateFailed", message=said, data=outcome)
+    return outcome if said is None else ended_as("GateFailed", said, outcome)
 
 
 def _run(loaded: Loaded, out: str | None, run: str | None, simulate: int | None) -> RunResult:
@@ -150,9 +151,8 @@ def run_with_prefect(
     try:
         # The heartbeat thread costs a second at the end of a flow that lasts a few.
         with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-            outcome = study.with_options(flow_run_name=run_id)(
-                str(path), None if out is None else str(out), run_id, simulate
-            )
+            named = study.with_options(flow_run_name=run_id)
+            outcome = outcome_of(lambda: named(str(path), None if out is None else str(out), run_id, simulate))
     except CausalveilError:
         raise
     except Exception as problem:

@@ -37,6 +37,7 @@ from causalveil.tasks.warehouse.read_sql import statement
 from causalveil.tasks.warehouse.unfinished import begin_change
 from tests.postgres import WHY_NOT, database
 from tests.studies import CONTRACT, merge, write_study
+from tests.unanswered import losing_an_answer
 from tests.warehouse import COLUMNS, KEY, duckdb_file, files, load, read, visits, write_source
 
 ROOT = Path(__file__).parents[2]
@@ -410,6 +411,19 @@ def test_a_month_that_comes_late_is_told_not_charged_and_filled(
 
 def _charged(study: Path, out: Path) -> tuple[str, ...]:
     return run_study(study, out=out, engine="direct").release.privacy.blocks.charged
+
+
+def test_an_end_whose_answer_is_lost_is_an_end(tmp_path: Path, prefect_server: str) -> None:
+    """A busy server takes the state of the end and its answer is lost: the extract is complete, and is not refused."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    from causalveil.flows.extract import extract_with_prefect
+
+    path = write_source(tmp_path / "source.yaml", duckdb_file(tmp_path / "w.duckdb", visits(60)), name="unanswered")
+    with losing_an_answer(prefect_server) as relay, temporary_settings({PREFECT_API_URL: relay.url}):
+        extracted = extract_with_prefect(path, lambda _: None)
+    assert relay.lost == 1
+    assert extracted.manifest.late == ("month=2026-03",)
 
 
 def test_a_late_month_is_seen_in_prefect(tmp_path: Path, prefect_server: str) -> None:
