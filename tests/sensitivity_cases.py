@@ -164,6 +164,22 @@ def _simple() -> Iterator[Case]:
             yield Case(f"balancing, delta {delta}, allowance {allowance}", study, 16)
 
 
+def _unrecorded() -> Iterator[Case]:
+    """Units without a treatment or an outcome, who count as what the study says."""
+    counted = {"missing_treatment": "control", "missing_outcome": "lower"}
+    yield Case("regression, unrecorded", make_regression(0, covariates=MIXED, epsilon="50", **counted), 100, 200)
+    yield Case("protocol, unrecorded", make_protocol(0, 2, 2, 3, covariates=MIXED, epsilon="50", **counted), 240, 40)
+    yield Case("aipw, unrecorded", make_aipw(0, covariates=MIXED, epsilon="50", **counted), 60, 50)
+    yield Case("ipw, unrecorded", make_study(epsilon="1000", **counted), 12)
+    for level in ("label", "sample"):
+        # At label level treatments are public, so that one cannot be missing.
+        nulls = counted if level == "sample" else {"missing_outcome": "lower"}
+        said = {"label": "difference at label level", "sample": "difference in means"}[level]
+        yield Case(f"{said}, unrecorded", make_difference(level=level, epsilon="1", **nulls), 20)
+    study = merge(_matching(MIXED, epsilon="100", delta="0", level="sample").model_dump(mode="json"), counted)
+    yield Case("matching, unrecorded", MatchingStudy.model_validate(study), 16)
+
+
 def _directions() -> Iterator[Case]:
     for option in OPTIONS:
         for penalty in (0.01, 1.0):
@@ -211,6 +227,7 @@ SHORT = (
     "difference at label level, delta 0",
     "balancing, delta 1e-6, allowance 0",
     "balancing, delta 0, allowance 1",
+    "difference in means, unrecorded",
     "direction, test-scores-ours, penalty 1.0",
     "direction, train-scores-ours, penalty 0.01",
     "direction, train+test-difference-ours, penalty 1.0",
@@ -221,5 +238,5 @@ SHORT = (
 
 def cases() -> dict[str, Case]:
     """All of them by name."""
-    parts = (_regressions, _protocols, _label_protocols, _aipw, _ipw, _matchings, _simple, _directions)
+    parts = (_regressions, _protocols, _label_protocols, _aipw, _ipw, _matchings, _simple, _unrecorded, _directions)
     return {case.name: case for part in parts for case in part()}

@@ -31,7 +31,15 @@ from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.plan import Partition, Sizes
 from causalveil.schemas.privacy import Charge, Half, Level, Norm
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.study import CategoricalCovariate, Covariate, EffectStudy, Missing, Study
+from causalveil.schemas.study import (
+    CategoricalCovariate,
+    Covariate,
+    EffectStudy,
+    Missing,
+    MissingOutcome,
+    MissingTreatment,
+    Study,
+)
 from causalveil.tasks.direction import pairs
 from causalveil.tasks.enclave.cells import normalise_cells
 from causalveil.tasks.enclave.enclave import Enclave, MemoryEnclave, ranks
@@ -299,12 +307,16 @@ def kinds_of(study: Study) -> dict[str, Kind]:
         assert isinstance(study, EffectStudy)
         one, outcomes = study, [study.outcome]  # type: ignore[list-item]
         arms = study.treatment_codes.pair
-    found[study.treatment] = Kind(tuple(arms))
+    found[study.treatment] = Kind((*arms, *([] if study.missing_treatment is MissingTreatment.refuse else [None])))
     found |= {name: _covariate(column, one.indicated(name)) for name, column in sorted(one.covariates.items())}
     found = {name: replace(kind, private=not public) for name, kind in found.items()}
-    return found | {
-        out.name: number(out.lower, out.upper) if out.codes is None else Kind(out.codes.pair) for out in outcomes
-    }
+    missing = study.missing_outcome is not MissingOutcome.refuse
+    for out in outcomes:
+        nulls = [None] if missing else []
+        found[out.name] = (
+            number(out.lower, out.upper, missing) if out.codes is None else Kind((*out.codes.pair, *nulls))
+        )
+    return found
 
 
 def _covariate(column: Covariate, nulls: bool) -> Kind:

@@ -68,7 +68,9 @@ class _Tested(Calibrated):
     @cached_property
     def threshold(self) -> float:
         """What a noisy distance must exceed: from 1 it does so with probability delta/tests."""
-        return 1 + self.test_scale * math.log(self.tests / (2 * float_below(self.cost.delta))) * (1 + WIDENING)
+        room = self.test_scale * math.log(self.tests / (2 * float_below(self.cost.delta))) * (1 + WIDENING)
+        # With a large epsilon the room is below the widening's reach: the sum is rounded up by itself.
+        return math.nextafter(1 + room, math.inf)
 
     def answer_probability(self, distance: float) -> float:
         """P(answer) at a distance; with several tests, that of one of them."""
