@@ -40,6 +40,7 @@ RANDOM = {
     "replication/src/causalveil_replication/competitors/graphical.py": {"np.random"},  # the same
     "replication/src/causalveil_replication/competitors/privsyn.py": {"np.random"},  # synthetic units from noisy tables
     "replication/src/causalveil_replication/yuan2026/data.py": {"np.random"},  # the simulated data set of a paper
+    "tasks/adjustment/released.py": {"np.random"},  # Monte Carlo draws of post-processing, seeded by released numbers
     "tasks/inference/people.py": {"np.random"},  # the people that plans speak of
     "tasks/simulate.py": {"np.random"},  # synthetic data
 }

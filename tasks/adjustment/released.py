@@ -1,0 +1,167 @@
+"""What the five releases hand over: noisy means over all units, and the standard deviation of their noise.
+
+Every field is public. Rows are made of encoded columns z: a number in [-1, 1] by its declared range, 0 where missing;
+an indicator in {0, 1} for a category of two levels, for each level of a larger one, and for a number that is missing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from causalveil.tasks.machine.arrays import FloatArray
+
+# Cells of a histogram, and of all histograms together: a range three hundred times too wide still fills three cells.
+MOST_CELLS, LEAST_CELLS, ALL_CELLS = 4096, 256, 2**17
+
+
+class ColumnKind(StrEnum):
+    """What a column is."""
+
+    number = "number"
+    flag = "flag"
+    level = "level"
+    missing = "missing"
+
+
+@dataclass(frozen=True)
+class Column:
+    """An encoded column: its name, its covariate's place, and what it is."""
+
+    name: str
+    covariate: int
+    kind: ColumnKind
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Confounding that is expected before anything is seen.
+
+    ``outcome_r2``: the share of the outcome's variance within arms that covariates explain; ``distance``: by how many
+    of its standard deviations within arms the arms' means of the index of treatment differ.
+    """
+
+    outcome_r2: float = 0.5
+    distance: float = 1.0
+
+
+@dataclass(frozen=True)
+class Public:
+    """What is known before a row is read.
+
+    Attributes:
+        units: n.
+        columns: the encoded columns z.
+        estimand: "ATE", "ATT" or "ATC".
+        trial: whether treatment was randomised.
+        prior: confounding that is expected.
+        mu: of all releases together, as Gaussian differential privacy counts; without a delta epsilon/2.
+    """
+
+    units: int
+    columns: tuple[Column, ...]
+    estimand: str = "ATE"
+    trial: bool = False
+    prior: Prior = Prior()
+    mu: float = 1.0
+
+    @property
+    def covariates(self) -> int:
+        """How many histograms of covariates release 1 has."""
+        return len({column.covariate for column in self.columns})
+
+
+def cells_of(covariates: int) -> int:
+    """Cells of each histogram of release 1: of every number, and of the outcome."""
+    cells = MOST_CELLS
+    while cells > LEAST_CELLS and cells * (covariates + 1) > ALL_CELLS:
+        cells //= 2
+    return cells
+
+
+@dataclass(frozen=True)
+class ReleasedScales:
+    """Release 1, over n.
+
+    Attributes:
+        arms: means of (t u, (1 - t) u, t, u^2), shape (4,).
+        arms_sd: of the noise on each, shape (4,).
+        outcome: share of the units in each cell of u, shape (cells,).
+        columns: of each column: the shares in cells of [-1, 1] of a number that is not missing, else its one share.
+        cells_sd: of the noise on each share, by column, and the outcome's last, shape (columns + 1,).
+    """
+
+    arms: FloatArray
+    arms_sd: FloatArray
+    outcome: FloatArray
+    columns: tuple[FloatArray, ...]
+    cells_sd: FloatArray
+
+
+@dataclass(frozen=True)
+class ReleasedMoments:
+    """Releases 2 and 4: means over n, of rows x in the unit ball whose first entry is the constant.
+
+    rho = (u - m_t)/(3 spread) and tau = (t - p)/max(p, 1 - p), cut to [-1, 1]; s = 1 for treated, -1 for controls. What
+    was not released is 0 with infinite ``*_sd``. Diagonals of symmetric matrices have sqrt(2) times their ``*_sd``.
+
+    Attributes:
+        cross, apart, arm_cross: means of x rho, x tau and s x rho, shape (k,).
+        gram, arm_gram: means of x x' and s x x', shape (k, k).
+        square: mean of rho^2.
+    """
+
+    cross: FloatArray
+    cross_sd: float
+    apart: FloatArray
+    apart_sd: float
+    square: float
+    square_sd: float
+    gram: FloatArray
+    gram_sd: float
+    arm_cross: FloatArray
+    arm_cross_sd: float
+    arm_gram: FloatArray
+    arm_gram_sd: float
+
+
+@dataclass(frozen=True)
+class ReleasedScreen:
+    """Release 3: means over n of c r and c a, c the candidates' row in the unit ball, shape (m,) each."""
+
+    outcome: FloatArray
+    treatment: FloatArray
+    sd: float
+
+
+@dataclass(frozen=True)
+class ReleasedScores:
+    """Release 5: means over n of v and of v^2.
+
+    ``mixing``: None where noise is normal; else noise is normal of a random variance, sqrt(2 Gamma(mixing)) ``scale``.
+    """
+
+    mean: float
+    square: float
+    sd: float
+    scale: float
+    mixing: float | None = None
+
+
+def generator(label: str, *released: Any) -> np.random.Generator:
+    """Return the generator of Monte Carlo draws, seeded by released numbers: the same numbers have the same draws.
+
+    Such draws are post-processing and protect nothing.
+    """
+    digest = hashlib.blake2b(label.encode(), digest_size=16)
+    for one in released:
+        for field in fields(one):
+            value = getattr(one, field.name)
+            for part in value if isinstance(value, tuple) else (value,):
+                if part is not None:
+                    digest.update(np.ascontiguousarray(part, dtype=np.float64).tobytes())
+    return np.random.default_rng(int.from_bytes(digest.digest()))
