@@ -28,7 +28,7 @@ class LineFeature:
 
 
 class Shape(StrEnum):
-    """What a curve is of the lines f: f_i^2, f_i f_j, 1 where f_i > at[0], or interp(f_i, at, to)."""
+    """What a curve is of the lines f: f_i^2 (second is first), f_i f_j, 1 where f_i > at[0], or interp(f_i, at, to)."""
 
     square = "square"
     product = "product"
@@ -124,15 +124,14 @@ def line_values(lines: tuple[LineFeature, ...], z: FloatArray) -> FloatArray:
 def raw_values(curve: Curve, f: FloatArray) -> FloatArray:
     """Return a curve of lines f before lines are taken out of it, shape (rows,)."""
     one: FloatArray = f[:, curve.first]
-    match curve.shape:
-        case Shape.square:
-            return one * one
-        case Shape.product:
-            return one * f[:, curve.second]
-        case Shape.step:
-            return (one > curve.at[0]).astype(np.float64)
-    bent: FloatArray = np.interp(one, curve.at, curve.to)
-    return bent
+    if curve.shape is Shape.step:
+        return (one > curve.at[0]).astype(np.float64)
+    raw: FloatArray
+    if curve.shape is Shape.bend:
+        raw = np.interp(one, curve.at, curve.to)
+    else:
+        raw = one * f[:, curve.second]
+    return raw
 
 
 def curve_values(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
