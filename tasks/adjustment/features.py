@@ -123,15 +123,16 @@ def line_values(lines: tuple[LineFeature, ...], z: FloatArray) -> FloatArray:
 
 def raw_values(curve: Curve, f: FloatArray) -> FloatArray:
     """Return a curve of lines f before lines are taken out of it, shape (rows,)."""
-    one: FloatArray = f[:, curve.first]
-    if curve.shape is Shape.step:
-        return (one > curve.at[0]).astype(np.float64)
-    raw: FloatArray
-    if curve.shape is Shape.bend:
-        raw = np.interp(one, curve.at, curve.to)
-    else:
-        raw = one * f[:, curve.second]
-    return raw
+    one = f[:, curve.first]
+    found: FloatArray
+    match curve.shape:
+        case Shape.step:
+            found = np.where(one > curve.at[0], 1.0, 0.0)
+        case Shape.bend:
+            found = np.interp(one, curve.at, curve.to)
+        case _:
+            found = one * f[:, curve.second]
+    return found
 
 
 def curve_values(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
