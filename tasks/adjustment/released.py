@@ -15,8 +15,10 @@ import numpy as np
 
 from causalveil.tasks.machine.arrays import FloatArray
 
-# Cells of a histogram, and of all histograms together: a range three hundred times too wide still fills three cells.
-MOST_CELLS, LEAST_CELLS, ALL_CELLS = 4096, 256, 2**17
+# Edges of a histogram's cells: twelfths of half the range, and halves again and again towards both ends.
+_OUTER = 1 - np.unique(np.concatenate([2.0 ** -np.arange(8), np.arange(12) / 12]))
+EDGES: FloatArray = np.unique(np.concatenate([-_OUTER, _OUTER, [-1.0, 1.0]]).round(12))
+CELLS = len(EDGES) - 1
 
 
 class ColumnKind(StrEnum):
@@ -75,14 +77,6 @@ class Public:
         return len({column.covariate for column in self.columns})
 
 
-def cells_of(covariates: int) -> int:
-    """Cells of each histogram of release 1: of every number, and of the outcome."""
-    cells = MOST_CELLS
-    while cells > LEAST_CELLS and cells * (covariates + 1) > ALL_CELLS:
-        cells //= 2
-    return cells
-
-
 @dataclass(frozen=True)
 class ReleasedScales:
     """Release 1, over n.
@@ -90,8 +84,8 @@ class ReleasedScales:
     Attributes:
         arms: means of (t u, (1 - t) u, t, u^2), shape (4,).
         arms_sd: of the noise on each, shape (4,).
-        outcome: share of the units in each cell of u, shape (cells,).
-        columns: of each column: the shares in cells of [-1, 1] of a number that is not missing, else its one share.
+        outcome: share of the units with u in each cell between EDGES, shape (CELLS,); the first cell has -1 as well.
+        columns: of each column: these of a number that is not missing, else its one share.
         cells_sd: of the noise on each share, by column, and the outcome's last, shape (columns + 1,).
     """
 

@@ -1,0 +1,248 @@
+"""What release 1 says: arms, where columns lie, and which lines and tails they have.
+
+A noisy histogram is read as an average of smooth shapes, weighed by likelihood and by a prior that declared ranges are
+about seven deviations wide, and of what stands clearly out of that average.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from causalveil.tasks.adjustment.features import Arms, Features, LineFeature
+from causalveil.tasks.adjustment.released import EDGES, Column, ColumnKind, Public, ReleasedScales
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
+
+MIDDLE, WIDTH = (EDGES[1:] + EDGES[:-1]) / 2, np.diff(EDGES)
+WITHIN_CELL = MIDDLE**2 + WIDTH**2 / 12
+# Declared ranges are 7 deviations wide, times or over 2 (tuning tables; a range beyond all but 1 in 1,000 has 6.6).
+USUAL_DEVIATION, USUAL_RATIO = 2 / 7, 2.0
+# A cell keeps what it shows from so many deviations of noise off the shapes.
+CLEAR_CELL = 3.0
+# A line is cut at so many deviations; a column of larger skewness has its normal score for a line, where the noise of
+# a cell is below the second number (tuning tables: logs and costs have 3 and more, an exponential has 2).
+LINE_CUT, SKEWED, SCORED_NOISE = 4.0, 1.2, 0.02
+# Least variances: of outcomes and of columns, in squared half ranges.
+LEAST_VARIANCE = 1e-4
+# A row is cut to a ball of so many square roots of its length (tuning tables; 1.25 to 2 in today's regression).
+RADIUS = 1.4
+
+
+@lru_cache(maxsize=1)
+def _shapes() -> tuple[FloatArray, FloatArray]:
+    """Shares in cells of normal and of one-sided exponential shapes, and their variances."""
+    from scipy.special import ndtr
+
+    normal = [np.diff(ndtr((EDGES - m) / s)) for m in np.linspace(-0.95, 0.95, 39) for s in np.geomspace(0.04, 1, 14)]
+    exponential = [np.diff(-np.exp(-(EDGES + 1) / s)) for s in np.geomspace(0.01, 1, 14)]
+    found = np.array([*normal, *exponential, *(one[::-1] for one in exponential)])
+    found /= found.sum(axis=1, keepdims=True)
+    return found, found @ WITHIN_CELL - (found @ MIDDLE) ** 2
+
+
+# A histogram is compared with shapes in quarters: finer cells would hold little but noise.
+_COARSE = (np.floor((MIDDLE[:, None] + 1) / 0.25).astype(int) == np.arange(8)).astype(float)
+
+
+@dataclass(frozen=True)
+class Margin:
+    """A column or the outcome: shares of its cells, mean, variance, and the relative doubt in the variance."""
+
+    shares: FloatArray
+    mean: float
+    variance: float
+    doubt: float
+
+    @property
+    def deviation(self) -> float:
+        """Square root of the variance."""
+        return math.sqrt(self.variance)
+
+    def skewness(self) -> float:
+        """Third central moment over the deviation's cube."""
+        return float(self.shares @ ((MIDDLE - self.mean) / self.deviation) ** 3)
+
+
+def margin(seen: FloatArray, sd: float) -> Margin:
+    """Read a noisy histogram whose shares have noise of deviation ``sd``."""
+    shapes, variances = _shapes()
+    coarse = seen @ _COARSE
+    # A heap in an end's quarter is a skewed column or a flag: only fine cells tell.
+    heap = max(coarse[0], coarse[-1]) > 0.5 + 2 * sd * math.sqrt(_COARSE[:, 0].sum())
+    of, to, noise = (seen, shapes, sd) if heap else (coarse, shapes @ _COARSE, sd * np.sqrt(_COARSE.sum(axis=0)))
+    # A shape is off by half a percent itself.
+    misfit = ((of - to) ** 2 / (2 * np.maximum(noise, 0.005) ** 2)).sum(axis=1)
+    misfit += 0.5 * (np.log(variances / USUAL_DEVIATION**2) / (2 * math.log(USUAL_RATIO))) ** 2
+    weight = np.exp(misfit.min() - misfit)
+    weight /= weight.sum()
+    best, beyond = weight @ shapes, seen - weight @ shapes
+    shares = np.maximum(best + np.where(np.abs(beyond) > CLEAR_CELL * sd, beyond, 0), 0)
+    shares /= shares.sum()
+    mean = float(shares @ MIDDLE)
+    # The average of shapes is wider than each of them, by the doubt in its place.
+    place = float(weight @ (shapes @ MIDDLE) ** 2 - (best @ MIDDLE) ** 2)
+    variance = max(float(shares @ WITHIN_CELL) - mean**2 - max(place, 0.0), LEAST_VARIANCE)
+    doubt = math.sqrt(max(float(weight @ variances**2) / float(weight @ variances) ** 2 - 1, 0.0))
+    return Margin(shares, mean, variance, math.hypot(min(doubt, 1.0), 0.1))
+
+
+@dataclass(frozen=True)
+class Scales:
+    """What release 1 says.
+
+    Attributes:
+        arms: treated share, means and deviation of the outcome; shrunk, never 0.
+        share_sd, observed_share: noise of the treated share, and it as released.
+        means_sd: by which the arms' means may be off, shape (2,).
+        outcome: the histogram of u.
+        kept: places of the columns that are lines: all that vary beyond noise, of levels all but the commonest.
+        margins: of the kept numbers; None for an indicator.
+        centre, deviation: of each kept column.
+        ratio, ratio_sd: expected variance of the kept columns once standardised, and how far it may be off.
+        known: places (i, j) within ``kept`` of two levels of one category, with their correlation and its deviation.
+    """
+
+    arms: Arms
+    share_sd: float
+    observed_share: float
+    means_sd: FloatArray
+    outcome: Margin
+    kept: IntArray
+    margins: tuple[Margin | None, ...]
+    centre: FloatArray
+    deviation: FloatArray
+    ratio: FloatArray
+    ratio_sd: FloatArray
+    known: tuple[tuple[int, int, float, float], ...]
+    cells_sd: FloatArray
+
+
+def scales_of(public: Public, released: ReleasedScales) -> Scales:
+    """Read release 1."""
+    outcome = margin(released.outcome, float(released.cells_sd[-1]))
+    arms, means_sd = _arms(released, outcome)
+    kept = [place for place, column in enumerate(public.columns) if _varies(column.kind, released, place)]
+    for level in _commonest(public.columns, released):
+        kept = [place for place in kept if place != level]
+    found, margins = [], []
+    for place in kept:
+        seen, sd = released.columns[place], float(released.cells_sd[place])
+        if public.columns[place].kind is ColumnKind.number:
+            # Of those who have the number.
+            there = 1 - _missing_share(public.columns, released, place)
+            one = margin(seen / there, sd / there)
+            margins.append(one)
+            found.append((one.mean, one.deviation, there, there * one.doubt))
+            continue
+        share = float(np.clip(seen[0], 0, 1))
+        variance = share * (1 - share)
+        wide = max(variance, min(0.25, sd))
+        margins.append(None)
+        found.append(
+            (share, math.sqrt(wide), max(variance / wide, 0.1), math.hypot(0.05, sd * abs(1 - 2 * share) / wide))
+        )
+    centre, deviation, ratio, ratio_sd = np.array(found).reshape(-1, 4).T
+    known = []
+    for i, one in enumerate(kept):
+        for j in range(i):
+            other = kept[j]
+            if public.columns[one].covariate == public.columns[other].covariate and margins[i] is margins[j] is None:
+                outer, sd = deviation[i] * deviation[j], float(released.cells_sd[one])
+                known.append((i, j, -centre[i] * centre[j] / outer, sd * math.hypot(centre[i], centre[j]) / outer))
+    return Scales(
+        arms=arms,
+        share_sd=float(released.arms_sd[2]),
+        observed_share=float(released.arms[2]),
+        means_sd=means_sd,
+        outcome=outcome,
+        kept=np.array(kept, dtype=np.int64),
+        margins=tuple(margins),
+        centre=centre,
+        deviation=deviation,
+        ratio=ratio,
+        ratio_sd=ratio_sd,
+        known=tuple(known),
+        cells_sd=released.cells_sd,
+    )
+
+
+def _arms(released: ReleasedScales, outcome: Margin) -> tuple[Arms, FloatArray]:
+    """Share, means and deviation within arms, and by what the means may be off.
+
+    An arm's mean is everybody's, m, plus a difference that is N(0, Var u) before (sum of t (u - m))/p is seen.
+    """
+    total, others, share, square = released.arms.tolist()
+    sd, share_sd = float(released.arms_sd[0]), float(released.arms_sd[2])
+    p = min(max(share, min(2 * share_sd, 0.4)), 1 - min(2 * share_sd, 0.4))
+    everybody, noise = total + others, math.sqrt(2) * sd
+    # Everybody's mean and the variance around it: of the sums and of the histogram, by their noise.
+    of_histogram = outcome.doubt * outcome.deviation
+    weight = of_histogram**2 / (of_histogram**2 + noise**2)
+    middle = min(max(outcome.mean + weight * (everybody - outcome.mean), -1.0), 1.0)
+    square_sd = math.hypot(float(released.arms_sd[3]), 2 * middle * noise * weight)
+    doubt = outcome.doubt * outcome.variance
+    weight = doubt**2 / (doubt**2 + square_sd**2)
+    around = min(max(outcome.variance + weight * (square - middle**2 - outcome.variance), LEAST_VARIANCE), 1.0)
+    parts, differ = np.array([p, 1 - p]), np.array([total - middle * share, others - middle * (1 - share)]) / (p, 1 - p)
+    mean_sd = np.hypot(sd, middle * share_sd) / parts
+    trust = around / (around + mean_sd**2)
+    means = np.clip(middle + trust * differ, -1, 1)
+    within = max(around - float(parts @ (means - middle) ** 2), around / 4, LEAST_VARIANCE)
+    return Arms(p, (float(means[0]), float(means[1])), math.sqrt(within)), np.sqrt(trust) * mean_sd
+
+
+def _varies(kind: ColumnKind, released: ReleasedScales, place: int) -> bool:
+    """Whether noise shows that a column has more than one value; its one cell holds all but so much otherwise."""
+    seen, sd = released.columns[place], float(released.cells_sd[place])
+    hidden = max(sd, 0.002)
+    return bool(hidden < seen[0] < 1 - hidden if kind is not ColumnKind.number else seen.max() < 1 - hidden)
+
+
+def _missing_share(columns: tuple[Column, ...], released: ReleasedScales, place: int) -> float:
+    """Share of those whose number is missing, at most nine tenths."""
+    share = 0.0
+    for other, column in enumerate(columns):
+        if column.covariate == columns[place].covariate and column.kind is ColumnKind.missing:
+            share = float(np.clip(released.columns[other][0], 0, 0.9))
+    return share
+
+
+def _commonest(columns: tuple[Column, ...], released: ReleasedScales) -> list[int]:
+    """Return the commonest level of each category: all levels add up to a constant."""
+    most: dict[int, int] = {}
+    for place, column in enumerate(columns):
+        if column.kind is ColumnKind.level:
+            best = most.setdefault(column.covariate, place)
+            if released.columns[place][0] > released.columns[best][0]:
+                most[column.covariate] = place
+    return list(most.values())
+
+
+def lines_of(public: Public, scales: Scales) -> Features:
+    """Decide the lines of release 2: standardised columns, or normal scores of skewed ones, cut at four deviations."""
+    missing = {
+        column.covariate: place for place, column in enumerate(public.columns) if column.kind is ColumnKind.missing
+    }
+    lines = []
+    for place, one, centre, deviation in zip(scales.kept, scales.margins, scales.centre, scales.deviation, strict=True):
+        column = public.columns[place]
+        at, to = centre + np.array([-1, 1]) * LINE_CUT * deviation, np.array([-LINE_CUT, LINE_CUT])
+        if one is not None and scales.cells_sd[place] < SCORED_NOISE and abs(one.skewness()) > SKEWED:
+            at, to = EDGES, normal_scores(one.shares)
+        own = missing.get(column.covariate) if one is not None else None
+        lines.append(LineFeature(int(place), at, to, own))
+    return Features(tuple(lines), (), RADIUS * math.sqrt(len(lines) + 1))
+
+
+def normal_scores(shares: FloatArray) -> FloatArray:
+    """Return the standardised normal score at each edge of the cells, shape (CELLS + 1,)."""
+    from scipy.special import ndtri
+
+    score = ndtri(np.clip(np.concatenate([[0], np.cumsum(shares)]), 0.01, 0.99))
+    middle = (score[1:] + score[:-1]) / 2
+    centre = float(shares @ middle)
+    found: FloatArray = (score - centre) / math.sqrt(max(float(shares @ (middle - centre) ** 2), 0.05))
+    return found
