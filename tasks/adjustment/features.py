@@ -1,4 +1,4 @@
-"""Features of a row, and what releases 3 and 5 sum over: decided from released numbers, computed on rows elsewhere.
+"""FeatureMap of a row, and what releases 3 and 5 sum over: decided from released numbers, computed on rows elsewhere.
 
 All are functions of one row alone. ``spread`` is the outcome's deviation within arms, m_t the arms' means of u,
 y = (u - m_t)/spread; s_1 = 1 - p and s_0 = -p, so that an arm's mean of features is s_t D, D their difference.
@@ -51,7 +51,7 @@ class Curve:
 
 
 @dataclass(frozen=True)
-class Features:
+class FeatureMap:
     """v = (1, f, c) min(1, radius/|(1, f, c)|), f the lines and c the curves; v/radius is in the unit ball."""
 
     lines: tuple[LineFeature, ...]
@@ -65,7 +65,7 @@ class Features:
 
 
 @dataclass(frozen=True)
-class Arms:
+class ArmScales:
     """What release 1 says of arms, for scores: treated share, means of u, deviation of u within arms."""
 
     share: float
@@ -81,7 +81,7 @@ class Screen:
     a = t - p - p (1 - p) weights'f and r = (y - slopes_t'(f - s_t apart))/2, both cut to [-1, 1].
     """
 
-    arms: Arms
+    arms: ArmScales
     lines: tuple[LineFeature, ...]
     curves: tuple[Curve, ...]
     radius: float
@@ -95,13 +95,13 @@ class Screen:
 class Scores:
     """Release 5 sums v and v^2.
 
-    With x = (f, c) of Features, cut to its ball, less ``middle``: v cut to [-1, 1] is 1/cut times
+    With x = (f, c) of the features, cut to its ball, less ``middle``: v cut to [-1, 1] is 1/cut times
     (slopes_1 - slopes_0)'x + w_t (y - slopes_t'(x - s_t apart)), w_1 = (1 - lean_1 (weights_1'x - s_1 index_1))/p,
     w_0 = -(1 + lean_0 (weights_0'x - s_0 index_0))/(1 - p).
     """
 
-    arms: Arms
-    features: Features
+    arms: ArmScales
+    features: FeatureMap
     lean: tuple[float, float]
     middle: FloatArray
     apart: FloatArray
@@ -144,7 +144,7 @@ def curve_values(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
     return found
 
 
-def feature_values(features: Features, z: FloatArray) -> FloatArray:
+def feature_values(features: FeatureMap, z: FloatArray) -> FloatArray:
     """Return v of rows z, shape (rows, 1 + count): the constant, lines and curves, cut to a ball together."""
     f = line_values(features.lines, z)
     v = np.column_stack([np.ones(len(z)), f, curve_values(features.curves, f)])

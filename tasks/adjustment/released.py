@@ -31,7 +31,7 @@ class ColumnKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Column:
+class EncodedColumn:
     """An encoded column: its name, its covariate's place, and what it is."""
 
     name: str
@@ -65,7 +65,7 @@ class Public:
     """
 
     units: int
-    columns: tuple[Column, ...]
+    columns: tuple[EncodedColumn, ...]
     estimand: str = "ATE"
     trial: bool = False
     prior: Prior = Prior()

@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from causalveil.tasks.adjustment.features import Arms, Features, LineFeature
-from causalveil.tasks.adjustment.released import EDGES, Column, ColumnKind, Public, ReleasedScales
+from causalveil.tasks.adjustment.features import ArmScales, FeatureMap, LineFeature
+from causalveil.tasks.adjustment.released import EDGES, EncodedColumn, ColumnKind, Public, ReleasedScales
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 MIDDLE, WIDTH = (EDGES[1:] + EDGES[:-1]) / 2, np.diff(EDGES)
@@ -90,7 +90,7 @@ def margin(seen: FloatArray, sd: float) -> Margin:
 
 
 @dataclass(frozen=True)
-class Scales:
+class FoundScales:
     """What release 1 says.
 
     Attributes:
@@ -105,7 +105,7 @@ class Scales:
         known: places (i, j) within ``kept`` of two levels of one category, with their correlation and its deviation.
     """
 
-    arms: Arms
+    arms: ArmScales
     share_sd: float
     observed_share: float
     means_sd: FloatArray
@@ -120,14 +120,15 @@ class Scales:
     cells_sd: FloatArray
 
 
-def scales_of(public: Public, released: ReleasedScales) -> Scales:
+def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
     """Read release 1."""
     outcome = margin(released.outcome, float(released.cells_sd[-1]))
     arms, means_sd = _arms(released, outcome)
     kept = [place for place, column in enumerate(public.columns) if _varies(column.kind, released, place)]
     for level in _commonest(public.columns, released):
         kept = [place for place in kept if place != level]
-    found, margins = [], []
+    found: list[tuple[float, float, float, float]] = []
+    margins: list[Margin | None] = []
     for place in kept:
         seen, sd = released.columns[place], float(released.cells_sd[place])
         if public.columns[place].kind is ColumnKind.number:
@@ -137,7 +138,7 @@ def scales_of(public: Public, released: ReleasedScales) -> Scales:
             margins.append(one)
             found.append((one.mean, one.deviation, there, there * one.doubt))
             continue
-        share = float(np.clip(seen[0], 0, 1))
+        share = min(max(float(seen[0]), 0.0), 1.0)
         variance = share * (1 - share)
         wide = max(variance, min(0.25, sd))
         margins.append(None)
@@ -152,7 +153,7 @@ def scales_of(public: Public, released: ReleasedScales) -> Scales:
             if public.columns[one].covariate == public.columns[other].covariate and margins[i] is margins[j] is None:
                 outer, sd = deviation[i] * deviation[j], float(released.cells_sd[one])
                 known.append((i, j, -centre[i] * centre[j] / outer, sd * math.hypot(centre[i], centre[j]) / outer))
-    return Scales(
+    return FoundScales(
         arms=arms,
         share_sd=float(released.arms_sd[2]),
         observed_share=float(released.arms[2]),
@@ -169,7 +170,7 @@ def scales_of(public: Public, released: ReleasedScales) -> Scales:
     )
 
 
-def _arms(released: ReleasedScales, outcome: Margin) -> tuple[Arms, FloatArray]:
+def _arms(released: ReleasedScales, outcome: Margin) -> tuple[ArmScales, FloatArray]:
     """Share, means and deviation within arms, and by what the means may be off.
 
     An arm's mean is everybody's, m, plus a difference that is N(0, Var u) before (sum of t (u - m))/p is seen.
@@ -191,7 +192,7 @@ def _arms(released: ReleasedScales, outcome: Margin) -> tuple[Arms, FloatArray]:
     trust = around / (around + mean_sd**2)
     means = np.clip(middle + trust * differ, -1, 1)
     within = max(around - float(parts @ (means - middle) ** 2), around / 4, LEAST_VARIANCE)
-    return Arms(p, (float(means[0]), float(means[1])), math.sqrt(within)), np.sqrt(trust) * mean_sd
+    return ArmScales(p, (float(means[0]), float(means[1])), math.sqrt(within)), np.sqrt(trust) * mean_sd
 
 
 def _varies(kind: ColumnKind, released: ReleasedScales, place: int) -> bool:
@@ -201,16 +202,16 @@ def _varies(kind: ColumnKind, released: ReleasedScales, place: int) -> bool:
     return bool(hidden < seen[0] < 1 - hidden if kind is not ColumnKind.number else seen.max() < 1 - hidden)
 
 
-def _missing_share(columns: tuple[Column, ...], released: ReleasedScales, place: int) -> float:
+def _missing_share(columns: tuple[EncodedColumn, ...], released: ReleasedScales, place: int) -> float:
     """Share of those whose number is missing, at most nine tenths."""
     share = 0.0
     for other, column in enumerate(columns):
         if column.covariate == columns[place].covariate and column.kind is ColumnKind.missing:
-            share = float(np.clip(released.columns[other][0], 0, 0.9))
+            share = min(max(float(released.columns[other][0]), 0.0), 0.9)
     return share
 
 
-def _commonest(columns: tuple[Column, ...], released: ReleasedScales) -> list[int]:
+def _commonest(columns: tuple[EncodedColumn, ...], released: ReleasedScales) -> list[int]:
     """Return the commonest level of each category: all levels add up to a constant."""
     most: dict[int, int] = {}
     for place, column in enumerate(columns):
@@ -221,20 +222,21 @@ def _commonest(columns: tuple[Column, ...], released: ReleasedScales) -> list[in
     return list(most.values())
 
 
-def lines_of(public: Public, scales: Scales) -> Features:
+def lines_of(public: Public, scales: FoundScales) -> FeatureMap:
     """Decide the lines of release 2: standardised columns, or normal scores of skewed ones, cut at four deviations."""
     missing = {
         column.covariate: place for place, column in enumerate(public.columns) if column.kind is ColumnKind.missing
     }
     lines = []
-    for place, one, centre, deviation in zip(scales.kept, scales.margins, scales.centre, scales.deviation, strict=True):
+    facts = zip(scales.kept.tolist(), scales.margins, scales.centre, scales.deviation, strict=True)
+    for place, one, centre, deviation in facts:
         column = public.columns[place]
         at, to = centre + np.array([-1, 1]) * LINE_CUT * deviation, np.array([-LINE_CUT, LINE_CUT])
         if one is not None and scales.cells_sd[place] < SCORED_NOISE and abs(one.skewness()) > SKEWED:
             at, to = EDGES, normal_scores(one.shares)
         own = missing.get(column.covariate) if one is not None else None
-        lines.append(LineFeature(int(place), at, to, own))
-    return Features(tuple(lines), (), RADIUS * math.sqrt(len(lines) + 1))
+        lines.append(LineFeature(place, at, to, own))
+    return FeatureMap(tuple(lines), (), RADIUS * math.sqrt(len(lines) + 1))
 
 
 def normal_scores(shares: FloatArray) -> FloatArray:
