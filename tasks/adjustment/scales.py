@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from causalveil.tasks.adjustment.features import ArmScales, FeatureMap, LineFeature
-from causalveil.tasks.adjustment.released import EDGES, EncodedColumn, ColumnKind, Public, ReleasedScales
+from causalveil.tasks.adjustment.released import EDGES, ColumnKind, EncodedColumn, Public, ReleasedScales
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
 MIDDLE, WIDTH = (EDGES[1:] + EDGES[:-1]) / 2, np.diff(EDGES)
@@ -147,11 +147,10 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
         )
     centre, deviation, ratio, ratio_sd = np.array(found).reshape(-1, 4).T
     known = []
-    for i, one in enumerate(kept):
-        for j in range(i):
-            other = kept[j]
-            if public.columns[one].covariate == public.columns[other].covariate and margins[i] is margins[j] is None:
-                outer, sd = deviation[i] * deviation[j], float(released.cells_sd[one])
+    for i, level in enumerate(kept):
+        for j, other in enumerate(kept[:i]):
+            if public.columns[level].covariate == public.columns[other].covariate and margins[i] is margins[j] is None:
+                outer, sd = deviation[i] * deviation[j], float(released.cells_sd[level])
                 known.append((i, j, -centre[i] * centre[j] / outer, sd * math.hypot(centre[i], centre[j]) / outer))
     return FoundScales(
         arms=arms,
