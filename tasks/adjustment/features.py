@@ -66,11 +66,12 @@ class FeatureMap:
 
 @dataclass(frozen=True)
 class ArmScales:
-    """What release 1 says of arms, for scores: treated share, means of u, deviation of u within arms."""
+    """What release 1 says of arms: treated share, means of u, deviation of u within arms, where residuals are cut."""
 
     share: float
     means: tuple[float, float]
     spread: float
+    limit: float
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Screen:
     """Release 3 sums c r and c a.
 
     c = curves/radius, cut to the unit ball; with f the lines, not cut to a ball, less ``middle``:
-    a = t - p - p (1 - p) weights'f and r = (y - slopes_t'(f - s_t apart))/2, both cut to [-1, 1].
+    a = t - p - p (1 - p) weights'f and r = (y - slopes_t'(f - s_t apart)) spread/limit, both cut to [-1, 1].
     """
 
     arms: ArmScales

@@ -100,7 +100,7 @@ class ReleasedScales:
 class ReleasedMoments:
     """Releases 2 and 4: means over n, of rows x in the unit ball whose first entry is the constant.
 
-    rho = (u - m_t)/(3 spread) and tau = (t - p)/max(p, 1 - p), cut to [-1, 1]; s = 1 for treated, -1 for controls. What
+    rho = (u - m_t)/limit and tau = (t - p)/max(p, 1 - p), cut to [-1, 1]; s = 1 for treated, -1 for controls. What
     was not released is 0 with infinite ``*_sd``. Diagonals of symmetric matrices have sqrt(2) times their ``*_sd``.
 
     Attributes:

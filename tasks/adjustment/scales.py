@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from causalveil.tasks.adjustment.features import ArmScales, FeatureMap, LineFeature
+from causalveil.tasks.adjustment.parts import moments_sd
 from causalveil.tasks.adjustment.released import EDGES, ColumnKind, EncodedColumn, Public, ReleasedScales
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
@@ -27,6 +28,8 @@ CLEAR_CELL = 3.0
 LINE_CUT, SKEWED, SCORED_NOISE = 4.0, 1.2, 0.02
 # Least variances: of outcomes and of columns, in squared half ranges.
 LEAST_VARIANCE = 1e-4
+# Least doubt in a centre, in deviations: half of a cell's width.
+LEAST_CENTRE_SD = 0.1
 # A row is cut to a ball of so many square roots of its length (tuning tables; 1.25 to 2 in today's regression).
 RADIUS = 1.4
 
@@ -49,10 +52,11 @@ _COARSE = (np.floor((MIDDLE[:, None] + 1) / 0.25).astype(int) == np.arange(8)).a
 
 @dataclass(frozen=True)
 class Margin:
-    """A column or the outcome: shares of its cells, mean, variance, and the relative doubt in the variance."""
+    """A column or the outcome: shares of its cells, mean and doubt in it, variance and relative doubt in that."""
 
     shares: FloatArray
     mean: float
+    mean_sd: float
     variance: float
     doubt: float
 
@@ -86,7 +90,7 @@ def margin(seen: FloatArray, sd: float) -> Margin:
     place = float(weight @ (shapes @ MIDDLE) ** 2 - (best @ MIDDLE) ** 2)
     variance = max(float(shares @ WITHIN_CELL) - mean**2 - max(place, 0.0), LEAST_VARIANCE)
     doubt = math.sqrt(max(float(weight @ variances**2) / float(weight @ variances) ** 2 - 1, 0.0))
-    return Margin(shares, mean, variance, math.hypot(min(doubt, 1.0), 0.1))
+    return Margin(shares, mean, math.sqrt(max(place, 0.0)), variance, math.hypot(min(doubt, 1.0), 0.1))
 
 
 @dataclass(frozen=True)
@@ -100,7 +104,7 @@ class FoundScales:
         outcome: the histogram of u.
         kept: places of the columns that are lines: all that vary beyond noise, of levels all but the commonest.
         margins: of the kept numbers; None for an indicator.
-        centre, deviation: of each kept column.
+        centre, centre_sd, deviation: of each kept column; doubt in its centre, in deviations.
         ratio, ratio_sd: expected variance of the kept columns once standardised, and how far it may be off.
         known: places (i, j) within ``kept`` of two levels of one category, with their correlation and its deviation.
     """
@@ -113,6 +117,7 @@ class FoundScales:
     kept: IntArray
     margins: tuple[Margin | None, ...]
     centre: FloatArray
+    centre_sd: FloatArray
     deviation: FloatArray
     ratio: FloatArray
     ratio_sd: FloatArray
@@ -123,11 +128,11 @@ class FoundScales:
 def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
     """Read release 1."""
     outcome = margin(released.outcome, float(released.cells_sd[-1]))
-    arms, means_sd = _arms(released, outcome)
+    arms, means_sd = _arms(public, released, outcome)
     kept = [place for place, column in enumerate(public.columns) if _varies(column.kind, released, place)]
     for level in _commonest(public.columns, released):
         kept = [place for place in kept if place != level]
-    found: list[tuple[float, float, float, float]] = []
+    found: list[tuple[float, float, float, float, float]] = []
     margins: list[Margin | None] = []
     for place in kept:
         seen, sd = released.columns[place], float(released.cells_sd[place])
@@ -136,16 +141,17 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
             there = 1 - _missing_share(public.columns, released, place)
             one = margin(seen / there, sd / there)
             margins.append(one)
-            found.append((one.mean, one.deviation, there, there * one.doubt))
+            found.append((one.mean, one.mean_sd, one.deviation, there, there * one.doubt))
             continue
         share = min(max(float(seen[0]), 0.0), 1.0)
         variance = share * (1 - share)
         wide = max(variance, min(0.25, sd))
         margins.append(None)
-        found.append(
-            (share, math.sqrt(wide), max(variance / wide, 0.1), math.hypot(0.05, sd * abs(1 - 2 * share) / wide))
-        )
-    centre, deviation, ratio, ratio_sd = np.array(found).reshape(-1, 4).T
+        ratio_sd = math.hypot(0.05, sd * abs(1 - 2 * share) / wide)
+        found.append((share, sd, math.sqrt(wide), max(variance / wide, 0.1), ratio_sd))
+    centre, centre_sd, deviation, ratio, doubt = np.array(found).reshape(-1, 5).T
+    # Cells say a mean within a tenth of a deviation at best.
+    centre_sd = np.hypot(LEAST_CENTRE_SD, centre_sd / deviation)
     known = []
     for i, level in enumerate(kept):
         for j, other in enumerate(kept[:i]):
@@ -161,15 +167,16 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
         kept=np.array(kept, dtype=np.int64),
         margins=tuple(margins),
         centre=centre,
+        centre_sd=centre_sd,
         deviation=deviation,
         ratio=ratio,
-        ratio_sd=ratio_sd,
+        ratio_sd=doubt,
         known=tuple(known),
         cells_sd=released.cells_sd,
     )
 
 
-def _arms(released: ReleasedScales, outcome: Margin) -> tuple[ArmScales, FloatArray]:
+def _arms(public: Public, released: ReleasedScales, outcome: Margin) -> tuple[ArmScales, FloatArray]:
     """Share, means and deviation within arms, and by what the means may be off.
 
     An arm's mean is everybody's, m, plus a difference that is N(0, Var u) before (sum of t (u - m))/p is seen.
@@ -190,8 +197,24 @@ def _arms(released: ReleasedScales, outcome: Margin) -> tuple[ArmScales, FloatAr
     mean_sd = np.hypot(sd, middle * share_sd) / parts
     trust = around / (around + mean_sd**2)
     means = np.clip(middle + trust * differ, -1, 1)
-    within = max(around - float(parts @ (means - middle) ** 2), around / 4, LEAST_VARIANCE)
-    return ArmScales(p, (float(means[0]), float(means[1])), math.sqrt(within)), np.sqrt(trust) * mean_sd
+    spread = math.sqrt(max(around - float(parts @ (means - middle) ** 2), around / 4, LEAST_VARIANCE))
+    limit = _limit(public, outcome, spread)
+    return ArmScales(p, (float(means[0]), float(means[1])), spread, limit), np.sqrt(trust) * mean_sd
+
+
+def _limit(public: Public, outcome: Margin, spread: float) -> float:
+    """Return where releases 2 to 4 cut residuals, in units of u: noise of slopes against what a cut takes off them.
+
+    Slopes of d lines have noise of variance d (limit noise)^2 in all; a cut takes 1 - E[y cut(y)]/E[y^2] off them, of
+    an outcome of which covariates explain what the prior says.
+    """
+    d = len(public.columns)
+    noise = moments_sd(public) * RADIUS * math.sqrt(d + 1)
+    y = np.abs(MIDDLE - outcome.mean) / spread
+    limits = np.arange(1.5, max(2 / spread, 1.6), 0.25)
+    taken = 1 - (outcome.shares * y) @ np.minimum(y[:, None], limits) / max(float(outcome.shares @ y**2), 1e-9)
+    loss = d * (limits * noise) ** 2 + public.prior.outcome_r2 * taken**2
+    return min(float(limits[loss.argmin()]) * spread, 2.0)
 
 
 def _varies(kind: ColumnKind, released: ReleasedScales, place: int) -> bool:

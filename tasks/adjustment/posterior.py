@@ -1,0 +1,193 @@
+"""A posterior that knows its noise: what released moments leave possible of slopes, arms and their second moments.
+
+Features f are centred and standardised, p is the treated share, s = 1 for treated and -1 for controls, e_t by how much
+the arms' true means exceed the released ones. G_t are the arms' covariances of f, G = p G_1 + (1 - p) G_0 and
+Gamma = G_1 - G_0, beta_t the arms' slopes, D = G eta the difference of the arms' means of f:
+
+    gram       E f f'    = G + p (1 - p) D D'
+    arm_gram   E s f f'  = (2 p - 1) G + p (1 - p) (1 - 2 p) D D' + 2 p (1 - p) Gamma
+    apart                  D
+    cross      E f y     = p G_1 beta_1 + (1 - p) G_0 beta_0 + p (1 - p) D (e_1 - e_0)
+    arm_cross  E s f y   = p G_1 beta_1 - (1 - p) G_0 beta_0 + p (1 - p) D (e_1 + e_0)
+
+each seen with Gaussian noise of known deviation: Bayesian inference from released sufficient statistics (Bernstein and
+Sheldon 2019). (beta_1j, beta_0j, eta_j) ~ N(0, Sigma), Sigma inverse Wishart around what is declared. G and Gamma are
+drawn given the matrices alone (a cut: what cross moments say of them is not used).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from causalveil.tasks.adjustment.mixture import Symmetric
+from causalveil.tasks.adjustment.moments import Moments
+from causalveil.tasks.adjustment.released import Public
+from causalveil.tasks.adjustment.scales import FoundScales
+from causalveil.tasks.machine.arrays import FloatArray
+
+# Chains side by side, sweeps thrown away and kept; fewer chains of many features, whose sweeps are dear.
+CHAINS, BURN, KEEP, LARGE, CHAINS_OF_LARGE = 30, 3, 4, 80, 8
+# Least eigenvalue of a drawn correlation matrix, and least part of it that an arm's covariances keep.
+LEAST_EIGENVALUE, LEAST_ARM = 0.02, 0.03
+# The prior of Sigma counts as so many features; its correlation of the arms' slopes.
+PRIOR_FEATURES, ALIKE = 8.0, 0.9
+# Deviations of (beta, eta) of a kept curve (second prototype's tuning tables).
+CURVE = (0.3, 0.6)
+
+
+@dataclass(frozen=True)
+class Draws:
+    """K draws: slopes (K, 2, d), covariances by arm (K, 2, d, d), D (K, d), e (K, 2)."""
+
+    slopes: FloatArray
+    grams: FloatArray
+    apart: FloatArray
+    errors: FloatArray
+
+
+class Posterior:
+    """Gibbs sampler, chains side by side; in each, features are divided by their deviation within arms."""
+
+    def __init__(self, public: Public, scales: FoundScales, moments: Moments, random: np.random.Generator) -> None:
+        """Fit the mixtures of entries and set the prior."""
+        self.moments, self.random, d = moments, random, moments.count
+        self.share, self.means_sd = scales.arms.share, scales.means_sd / scales.arms.spread
+        self.between = self.share * (1 - self.share)
+        self.groups = (np.arange(d) >= moments.lines).astype(np.int64)
+        chance = 1 / (public.units * self.between)
+        distance = 0.0 if public.trial else public.prior.distance**2
+        line = (public.prior.outcome_r2 / max(moments.lines, 1), distance / max(moments.lines, 1) + chance)
+        self.prior = np.zeros((2, 3, 3))
+        for group, (slope, apart) in enumerate((line, (CURVE[0] ** 2, CURVE[1] ** 2))):
+            self.prior[group, :2, :2] = slope * np.array([[1, ALIKE], [ALIKE, 1]])
+            self.prior[group, 2, 2] = apart
+        self.along = np.column_stack([moments.apart, moments.cross])[:, : min(2, d)]
+        self.along += 1e-12 * np.eye(d)[:, : min(2, d)]
+        within = moments.gram - self.between * np.outer(moments.apart, moments.apart)
+        size = np.sqrt(np.maximum(np.diagonal(within), 0.05))
+        outer = np.outer(size, size)
+        self.alike = Symmetric(within / outer, moments.gram_sd / outer, moments.told, arms=False)
+        self.by_arm = bool(np.isfinite(moments.arm_gram_sd).all())
+        if self.by_arm:
+            alike = _product(*self._roots(within[None], outer[None]))
+            _, seen, noise_sd = self._relative(alike, outer[None], moments.apart[None])
+            self.uneven = Symmetric(seen[0], noise_sd[0], np.zeros((d, d), dtype=bool), arms=True)
+
+    def _roots(self, within: FloatArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Draw G's correlation matrix in each chain: roots of its eigenvalues, shape (chains, 1, d), and vectors."""
+        along = np.broadcast_to(np.linalg.qr(self.along)[0], (len(within), *self.along.shape))
+        drawn = self.alike.draw(self.random, within / sizes, self.moments.gram_sd / sizes, along)
+        values, vectors = np.linalg.eigh(drawn + np.eye(self.moments.count))
+        return np.sqrt(np.maximum(values, LEAST_EIGENVALUE))[:, None, :], vectors
+
+    def _relative(
+        self, alike: FloatArray, sizes: FloatArray, apart: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return a root R of G, what is seen of M where Gamma = R M R', and the deviation of its noise.
+
+        In G's eigenbasis: directions in which features hardly vary have much noise, and their arms are taken to be alike.
+        """
+        moments, p = self.moments, self.share
+        outer, twice = apart[:, :, None] * apart[:, None, :], 2 * self.between * sizes
+        seen = (moments.arm_gram - (2 * p - 1) * alike * sizes - self.between * (1 - 2 * p) * outer) / twice
+        values, vectors = np.linalg.eigh(alike)
+        root = np.sqrt(np.maximum(values, LEAST_EIGENVALUE))[:, None, :]
+        back, wide = (vectors / root).swapaxes(1, 2), 1 + np.eye(moments.count)
+        # In single precision: noise need not be exact.
+        square, noise = (back**2).astype(np.float32), (moments.arm_gram_sd / twice) ** 2 / wide
+        variance = square @ noise.astype(np.float32) @ square.swapaxes(1, 2) * wide
+        return vectors * root, back @ seen @ back.swapaxes(1, 2), np.sqrt(variance)
+
+    def _grams(self, apart: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Draw deviations of features within arms, and correlation matrices of both arms, of treated, of controls."""
+        moments, p = self.moments, self.share
+        within = moments.gram - self.between * apart[:, :, None] * apart[:, None, :]
+        variance, noise = np.diagonal(within, axis1=1, axis2=2), np.sqrt(np.diagonal(moments.gram_sd**2))
+        size = np.sqrt(np.maximum(variance + noise * self.random.standard_normal(variance.shape), 0.05))
+        sizes = size[:, :, None] * size[:, None, :]
+        root, vectors = self._roots(within, sizes)
+        alike = _product(root, vectors)
+        if not self.by_arm:
+            return size, alike, alike, alike
+        own_root, seen, noise_sd = self._relative(alike, sizes, apart)
+        along = np.linalg.qr(np.linalg.solve(own_root, self.along))[0]
+        drawn = self.uneven.draw(self.random, seen, noise_sd, along)
+        # Each arm's covariances are positive.
+        relative, turned = np.linalg.eigh(drawn)
+        relative, turned = np.clip(relative, -(1 - LEAST_ARM) / (1 - p), (1 - LEAST_ARM) / p), own_root @ turned
+        gamma = (turned * relative[:, None, :]) @ turned.swapaxes(1, 2)
+        return size, alike, alike + (1 - p) * gamma, alike - p * gamma
+
+    def _slopes(
+        self,
+        size: FloatArray,
+        grams: tuple[FloatArray, FloatArray, FloatArray],
+        apart: FloatArray,
+        errors: FloatArray,
+        precision: FloatArray,
+    ) -> FloatArray:
+        """Draw (beta_1, beta_0, eta) of features divided by their deviation, shape (chains, 3, d).
+
+        P x = A'W (seen + noise) + N(0, prior precision) has P as the covariance of its right side, so its solution is a
+        draw: no root of P is needed.
+        """
+        moments, p, d, random = self.moments, self.share, self.moments.count, self.random
+        chains, places, (alike, one, other) = len(size), np.arange(self.moments.count), grams
+        treated, control, gram = (size[:, :, None] * matrix for matrix in (p * one, (1 - p) * other, alike))
+        moved, (e1, e0) = self.between * apart, (errors[:, :1], errors[:, 1:])
+        sds = moments.cross_sd, moments.arm_cross_sd, moments.apart_sd
+        seen = moments.cross - moved * (e1 - e0), moments.arm_cross - moved * (e1 + e0), moments.apart
+        q, r, difference = (
+            (x / sd + random.standard_normal((chains, d))) / sd for x, sd in zip(seen, sds, strict=True)
+        )
+        of_cross, of_arm, of_apart = (sd**-2.0 for sd in sds)
+        matrix, back = np.zeros((chains, 3, d, 3, d)), [one.swapaxes(1, 2) for one in (treated, control, gram)]
+        matrix[:, 0, :, 0] = back[0] @ ((of_cross + of_arm)[:, None] * treated)
+        matrix[:, 0, :, 1] = back[0] @ ((of_cross - of_arm)[:, None] * control)
+        matrix[:, 1, :, 0] = matrix[:, 0, :, 1].swapaxes(1, 2)
+        matrix[:, 1, :, 1] = back[1] @ ((of_cross + of_arm)[:, None] * control)
+        matrix[:, 2, :, 2] = back[2] @ (of_apart[:, None] * gram)
+        matrix[:, :, places, :, places] += precision[:, self.groups].swapaxes(0, 1)
+        right = np.stack(
+            [(m @ v[..., None])[..., 0] for m, v in zip(back, (q + r, q - r, difference), strict=True)], axis=1
+        )
+        root = np.linalg.cholesky(precision)[:, self.groups]
+        right += (root @ random.standard_normal((chains, d, 3, 1)))[..., 0].swapaxes(1, 2)
+        found = np.linalg.solve(matrix.reshape(chains, 3 * d, 3 * d), right.reshape(chains, 3 * d, 1))
+        return found.reshape(chains, 3, d)
+
+    def _precision(self, slopes: FloatArray) -> FloatArray:
+        """Draw the inverse of Sigma by group, shape (chains, 2, 3, 3), given (beta_1, beta_0, eta): Wishart."""
+        found = np.empty((len(slopes), 2, 3, 3))
+        for group, prior in enumerate(self.prior):
+            some = slopes[:, :, self.groups[: slopes.shape[2]] == group]
+            scale = np.linalg.inv(prior * (PRIOR_FEATURES - 4) + some @ some.swapaxes(1, 2))
+            normal = np.linalg.cholesky(scale) @ self.random.standard_normal(
+                (len(slopes), 3, int(PRIOR_FEATURES) + some.shape[2])
+            )
+            found[:, group] = normal @ normal.swapaxes(1, 2)
+        return found
+
+    def draws(self) -> Draws:
+        """Return K = chains x kept sweeps draws."""
+        moments, kept = self.moments, []
+        chains = CHAINS if moments.count < LARGE else CHAINS_OF_LARGE
+        precision, apart = self._precision(np.zeros((chains, 3, 0))), np.repeat(moments.apart[None], chains, axis=0)
+        for sweep in range(BURN + KEEP):
+            size, *grams = self._grams(apart)
+            errors = self.means_sd * self.random.standard_normal((chains, 2))
+            found = self._slopes(size, (grams[0], grams[1], grams[2]), apart, errors, precision)
+            precision = self._precision(found)
+            apart = size * (grams[0] @ found[:, 2, :, None])[..., 0]
+            if sweep >= BURN:
+                outer = (size[:, :, None] * size[:, None, :])[:, None]
+                kept.append(Draws(found[:, :2] / size[:, None], np.stack(grams[1:], axis=1) * outer, apart, errors))
+        return Draws(*(np.concatenate([getattr(one, part.name) for one in kept]) for part in fields(Draws)))
+
+
+def _product(root: FloatArray, vectors: FloatArray) -> FloatArray:
+    """Return V diag(root^2) V'."""
+    found: FloatArray = (vectors * root**2) @ vectors.swapaxes(1, 2)
+    return found
