@@ -17,6 +17,7 @@ class Mixture:
     """Normal mixture of mean 0 on fixed widths, fitted to noisy numbers (adaptive shrinkage, Stephens 2017)."""
 
     def __init__(self, seen: FloatArray, noise_sd: FloatArray, before: FloatArray) -> None:
+        """Fit the shares of the widths to what is seen; ``before``: how often each width was seen before."""
         density, self.shares = self._densities(seen, noise_sd), before / before.sum()
         for _ in range(ROUNDS if seen.size else 0):
             parts = self.shares[:, None] * density
@@ -43,7 +44,7 @@ class Mixture:
 
 
 class Symmetric:
-    """A symmetric matrix seen through noise: a shared entry and a mixture; along a few directions a wide one of its own.
+    """A symmetric matrix seen through noise: a shared entry and a mixture; its block along a few directions is wide.
 
     Entries below the noise may add up along a direction: where the arms or the outcome lie, its block is drawn alone.
     """

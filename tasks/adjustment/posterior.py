@@ -71,8 +71,8 @@ class Posterior:
         self.alike = Symmetric(within / outer, moments.gram_sd / outer, moments.told, arms=False)
         self.by_arm = bool(np.isfinite(moments.arm_gram_sd).all())
         if self.by_arm:
-            alike = _product(*self._roots(within[None], outer[None]))
-            _, seen, noise_sd = self._relative(alike, outer[None], moments.apart[None])
+            roots = self._roots(within[None], outer[None])
+            _, seen, noise_sd = self._relative(*roots, outer[None], moments.apart[None])
             self.uneven = Symmetric(seen[0], noise_sd[0], np.zeros((d, d), dtype=bool), arms=True)
 
     def _roots(self, within: FloatArray, sizes: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -83,17 +83,16 @@ class Posterior:
         return np.sqrt(np.maximum(values, LEAST_EIGENVALUE))[:, None, :], vectors
 
     def _relative(
-        self, alike: FloatArray, sizes: FloatArray, apart: FloatArray
+        self, root: FloatArray, vectors: FloatArray, sizes: FloatArray, apart: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return a root R of G, what is seen of M where Gamma = R M R', and the deviation of its noise.
 
-        In G's eigenbasis: directions in which features hardly vary have much noise, and their arms are taken to be alike.
+        In G's eigenbasis: directions in which features hardly vary have much noise, and arms are taken to be alike there.
         """
         moments, p = self.moments, self.share
         outer, twice = apart[:, :, None] * apart[:, None, :], 2 * self.between * sizes
+        alike = _product(root, vectors)
         seen = (moments.arm_gram - (2 * p - 1) * alike * sizes - self.between * (1 - 2 * p) * outer) / twice
-        values, vectors = np.linalg.eigh(alike)
-        root = np.sqrt(np.maximum(values, LEAST_EIGENVALUE))[:, None, :]
         back, wide = (vectors / root).swapaxes(1, 2), 1 + np.eye(moments.count)
         # In single precision: noise need not be exact.
         square, noise = (back**2).astype(np.float32), (moments.arm_gram_sd / twice) ** 2 / wide
@@ -111,7 +110,7 @@ class Posterior:
         alike = _product(root, vectors)
         if not self.by_arm:
             return size, alike, alike, alike
-        own_root, seen, noise_sd = self._relative(alike, sizes, apart)
+        own_root, seen, noise_sd = self._relative(root, vectors, sizes, apart)
         along = np.linalg.qr(np.linalg.solve(own_root, self.along))[0]
         drawn = self.uneven.draw(self.random, seen, noise_sd, along)
         # Each arm's covariances are positive.
@@ -156,7 +155,8 @@ class Posterior:
         root = np.linalg.cholesky(precision)[:, self.groups]
         right += (root @ random.standard_normal((chains, d, 3, 1)))[..., 0].swapaxes(1, 2)
         found = np.linalg.solve(matrix.reshape(chains, 3 * d, 3 * d), right.reshape(chains, 3 * d, 1))
-        return found.reshape(chains, 3, d)
+        slopes: FloatArray = found.reshape(chains, 3, d)
+        return slopes
 
     def _precision(self, slopes: FloatArray) -> FloatArray:
         """Draw the inverse of Sigma by group, shape (chains, 2, 3, 3), given (beta_1, beta_0, eta): Wishart."""
