@@ -9,7 +9,7 @@ from decimal import Decimal
 from causalveil.tasks.adjustment.released import ColumnKind, Public
 
 # Sensitivities of the releases: two parts of 2, moments by arm, two products in a ball, a pair of scores.
-SCALES, MOMENTS, SCREEN, SCORES = math.sqrt(8), 3.0, math.sqrt(8), 2.0
+SCALES, MOMENTS, SCREEN, SCORES, SCORES_L1 = math.sqrt(8), 3.0, math.sqrt(8), 2.0, 2.25
 # Candidates of a screen, at most; and noise of a candidate's part in treatment from which nothing is seen.
 MOST_CANDIDATES, BLIND = 150, 0.5
 # Candidates of each number: its square, a bend and steps.
@@ -18,19 +18,27 @@ OF_A_NUMBER = 7
 
 @dataclass(frozen=True)
 class Parts:
-    """Parts of mu^2 (of epsilon without a delta) by release (chosen on the tuning tables); they add up to 1.
+    """Parts of the budget by release; they add up to 1.
 
-    ``screen`` and ``refit`` are 0 where public facts say that nothing would be seen.
+    Of mu^2 where there is a delta (chosen on the tuning tables), of epsilon without one: there noise falls with a part
+    and not with its root, so parts are near the roots of those. ``screen`` and ``refit`` are 0 where public facts say
+    that nothing would be seen.
     """
 
-    scales: Decimal = Decimal("0.12")
-    lines: Decimal = Decimal("0.32")
-    screen: Decimal = Decimal("0.12")
-    refit: Decimal = Decimal("0.15")
-    scores: Decimal = Decimal("0.29")
+    scales: Decimal
+    lines: Decimal
+    screen: Decimal
+    refit: Decimal
+    scores: Decimal
+
+    @classmethod
+    def of(cls, *hundredths: int) -> Parts:
+        """Return parts given in hundredths."""
+        return cls(*(Decimal(one) / 100 for one in hundredths))
 
 
-LINES_ALONE = Parts(lines=Decimal("0.46"), screen=Decimal(0), refit=Decimal(0), scores=Decimal("0.42"))
+FULL, LINES_ALONE = Parts.of(12, 32, 12, 15, 29), Parts.of(12, 46, 0, 0, 42)
+PURE, PURE_LINES_ALONE = Parts.of(16, 26, 16, 17, 25), Parts.of(21, 40, 0, 0, 39)
 
 
 def candidates_of(public: Public) -> int:
@@ -42,18 +50,31 @@ def candidates_of(public: Public) -> int:
 
 def parts_of(public: Public) -> Parts:
     """Decide the parts: no screen where a half treated would leave a candidate hidden by noise."""
-    count, full = candidates_of(public), Parts()
+    full, alone = (PURE, PURE_LINES_ALONE) if public.pure else (FULL, LINES_ALONE)
+    count = candidates_of(public)
     if not count or public.trial:
-        return LINES_ALONE
-    noise = SCREEN * math.sqrt(count) / (public.mu * math.sqrt(full.screen) * public.units * 0.25)
-    return LINES_ALONE if noise > BLIND else full
+        return alone
+    noise = noise_sd(public, full.screen, SCREEN, 2 * count) * math.sqrt(count) / 0.25
+    return alone if noise > BLIND else full
+
+
+def noise_sd(public: Public, part: Decimal, sensitivity: float, numbers: int) -> float:
+    """Return the deviation of the noise on each of some means: Gaussian, or without a delta L2-Laplace noise."""
+    if public.pure:
+        return sensitivity * math.sqrt(numbers + 1) / (float(part) * public.mu * public.units)
+    return sensitivity / (math.sqrt(part) * public.mu * public.units)
 
 
 def moments_sd(public: Public) -> float:
-    """Deviation of the noise on a mean of release 2."""
-    return MOMENTS / (public.mu * math.sqrt(parts_of(public).lines) * public.units)
+    """Return the deviation of the noise on a mean of release 2; without a delta it does not tell the arms apart."""
+    count = len(public.columns) + 1
+    numbers = 2 * count + 1 + count * (count + 1) // 2
+    return noise_sd(public, parts_of(public).lines, SCREEN if public.pure else MOMENTS, numbers)
 
 
 def scores_sd(public: Public) -> float:
-    """Deviation of the noise on a mean of release 5."""
-    return SCORES / (public.mu * math.sqrt(parts_of(public).scores) * public.units)
+    """Return the deviation of the noise on a mean of release 5: without a delta Laplace noise, 9/4 in the L1 norm."""
+    part = parts_of(public).scores
+    if public.pure:
+        return math.sqrt(2) * SCORES_L1 / (float(part) * public.mu * public.units)
+    return noise_sd(public, part, SCORES, 2)

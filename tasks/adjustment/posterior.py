@@ -87,7 +87,7 @@ class Posterior:
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return a root R of G, what is seen of M where Gamma = R M R', and the deviation of its noise.
 
-        In G's eigenbasis: directions in which features hardly vary have much noise, and arms are taken to be alike there.
+        In G's eigenbasis: where features hardly vary there is much noise, and arms are taken to be alike.
         """
         moments, p = self.moments, self.share
         outer, twice = apart[:, :, None] * apart[:, None, :], 2 * self.between * sizes
@@ -154,9 +154,9 @@ class Posterior:
         )
         root = np.linalg.cholesky(precision)[:, self.groups]
         right += (root @ random.standard_normal((chains, d, 3, 1)))[..., 0].swapaxes(1, 2)
-        found = np.linalg.solve(matrix.reshape(chains, 3 * d, 3 * d), right.reshape(chains, 3 * d, 1))
-        slopes: FloatArray = found.reshape(chains, 3, d)
-        return slopes
+        solved = np.linalg.solve(matrix.reshape(chains, 3 * d, 3 * d), right.reshape(chains, 3 * d, 1))
+        found: FloatArray = np.asarray(solved, dtype=np.float64).reshape(right.shape)
+        return found
 
     def _precision(self, slopes: FloatArray) -> FloatArray:
         """Draw the inverse of Sigma by group, shape (chains, 2, 3, 3), given (beta_1, beta_0, eta): Wishart."""

@@ -61,7 +61,8 @@ class Public:
         estimand: "ATE", "ATT" or "ATC".
         trial: whether treatment was randomised.
         prior: confounding that is expected.
-        mu: of all releases together, as Gaussian differential privacy counts; without a delta epsilon/2.
+        mu: of all releases together, as Gaussian differential privacy counts; epsilon where ``pure``.
+        pure: whether there is no delta.
     """
 
     units: int
@@ -70,6 +71,7 @@ class Public:
     trial: bool = False
     prior: Prior = Prior()
     mu: float = 1.0
+    pure: bool = False
 
     @property
     def covariates(self) -> int:

@@ -1,0 +1,117 @@
+"""The order of the five releases: each is asked for once the ones before it are set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from causalveil.tasks.adjustment.decide import Learnt, learn, scores_of
+from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen
+from causalveil.tasks.adjustment.interval import Found, found_of
+from causalveil.tasks.adjustment.moments import moments_of
+from causalveil.tasks.adjustment.parts import Parts, parts_of
+from causalveil.tasks.adjustment.posterior import Posterior
+from causalveil.tasks.adjustment.released import (
+    Public,
+    ReleasedMoments,
+    ReleasedScales,
+    ReleasedScores,
+    ReleasedScreen,
+    generator,
+)
+from causalveil.tasks.adjustment.scales import FoundScales, lines_of, scales_of
+from causalveil.tasks.adjustment.screen import Kept, kept_of, screen_of
+from causalveil.tasks.machine.arrays import FloatArray
+
+Released = TypeVar("Released")
+
+
+@dataclass
+class Estimator:
+    """What is asked of each release, and what all say together; releases are set as they come."""
+
+    public: Public
+    scales: ReleasedScales | None = None
+    lines: ReleasedMoments | None = None
+    screen: ReleasedScreen | None = None
+    refit: ReleasedMoments | None = None
+    scores: ReleasedScores | None = None
+
+    @property
+    def parts(self) -> Parts:
+        """Parts of the budget."""
+        return parts_of(self.public)
+
+    @cached_property
+    def found_scales(self) -> FoundScales:
+        """What release 1 says."""
+        return scales_of(self.public, _given(self.scales))
+
+    @cached_property
+    def lines_asked(self) -> FeatureMap:
+        """Features of release 2."""
+        return lines_of(self.public, self.found_scales)
+
+    @cached_property
+    def first(self) -> Learnt:
+        """What releases 1 and 2 decide."""
+        return self._learnt("first", [(self.lines_asked, _given(self.lines))], self.lines_asked)
+
+    @cached_property
+    def _screen(self) -> tuple[Screen, FloatArray]:
+        return screen_of(self.public, self.found_scales, self.first, self._random("screen"))
+
+    @property
+    def screen_asked(self) -> Screen:
+        """Candidates of release 3."""
+        return self._screen[0]
+
+    @cached_property
+    def kept(self) -> Kept:
+        """Curves that are kept, and what the others leave."""
+        random = self._random("kept")
+        return kept_of(self.public, self.found_scales, self.first, *self._screen, self.screen, random)
+
+    @property
+    def refit_asked(self) -> FeatureMap:
+        """Features of release 4."""
+        return self.kept.features
+
+    @cached_property
+    def second(self) -> Learnt:
+        """What releases 1 to 4 decide."""
+        if self.refit is None:
+            return self.first
+        both = [(self.lines_asked, _given(self.lines)), (self.refit_asked, self.refit)]
+        return self._learnt("second", both, self.refit_asked)
+
+    @cached_property
+    def scores_asked(self) -> Scores:
+        """What release 5 sums."""
+        return scores_of(self.public, self.found_scales, self.second)
+
+    def found(self, levels: tuple[float, ...]) -> Found:
+        """Return the estimate and its intervals."""
+        scores, random = _given(self.scores), self._random("interval")
+        return found_of(
+            self.public, self.found_scales, self.second, self.kept, self.scores_asked, scores, levels, random
+        )
+
+    def _learnt(self, label: str, releases: list[tuple[FeatureMap, ReleasedMoments]], features: FeatureMap) -> Learnt:
+        random, moments = self._random(label), moments_of(self.found_scales, releases)
+        draws = Posterior(self.public, self.found_scales, moments, random).draws()
+        return learn(self.public, self.found_scales, features, moments, draws, random)
+
+    def _random(self, label: str) -> np.random.Generator:
+        parts = (self.scales, self.lines, self.screen, self.refit, self.scores)
+        return generator(label, *(one for one in parts if one is not None))
+
+
+def _given(released: Released | None) -> Released:
+    """Return a release that has come."""
+    if released is None:
+        raise RuntimeError("a release was asked of before it came")
+    return released

@@ -1,0 +1,98 @@
+"""The estimate and its intervals: quantiles of one simulation of all that the releases leave possible."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from causalveil.tasks.adjustment.decide import Learnt, losses
+from causalveil.tasks.adjustment.features import Scores
+from causalveil.tasks.adjustment.released import Public, ReleasedScores
+from causalveil.tasks.adjustment.scales import FoundScales
+from causalveil.tasks.adjustment.screen import Kept
+from causalveil.tasks.inference.arms import may_be_empty
+
+# Normal deviates of sampling and of release 5's noise beside each draw of the posterior.
+SPREAD = 64
+# What the mean score exceeds so many of its variances by is a misfit, which counts as a bias of either sign.
+CLEAR = 2.0
+# Scores' mean square is known within so much of what the posterior expects; what a cut takes off, within a half.
+SQUARE_DOUBT, LOSS_DOUBT = 0.5, 0.5
+
+
+@dataclass(frozen=True)
+class Found:
+    """An estimate in units of u, intervals by level, and what the data took off the confounding that was expected."""
+
+    value: float
+    intervals: tuple[tuple[float, float], ...]
+    standard_error: float
+    adjusted_share: float
+    kept_curves: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+
+def found_of(
+    public: Public,
+    scales: FoundScales,
+    learnt: Learnt,
+    kept: Kept,
+    scores: Scores,
+    released: ReleasedScores,
+    levels: tuple[float, ...],
+    random: np.random.Generator,
+) -> Found:
+    """Read release 5.
+
+    The estimate is m_1 - m_0 plus the mean score, less what slopes take off: sum_t k_t b_t'D. Its error is that of
+    the posterior and of curves that are left, with sampling, noise, the treated share's noise times that of the arms'
+    means, what the cut of scores takes off and, where shares differ, what the mean score shows beyond its prediction.
+    """
+    arms, draws, count = scales.arms, learnt.draws, len(learnt.error)
+    lean, shares = np.array(learnt.lean), np.array([arms.share, 1 - arms.share])
+    error = learnt.error + kept.left[:count]
+    mean, noise = scores.cut * released.mean, scores.cut * released.sd
+    taken = lean @ (learnt.slopes @ scores.apart)
+    value = (arms.means[0] - arms.means[1]) / arms.spread + mean - float(taken)
+    # Sampling: the mean square of scores as expected, moved towards what is seen by what noise allows.
+    blur = (scales.means_sd / arms.spread) ** 2
+    wide = float(((1 + lean**2 * learnt.distances) / shares * (learnt.residual + blur)).sum())
+    trust = (SQUARE_DOUBT * wide) ** 2 / ((SQUARE_DOUBT * wide) ** 2 + (scores.cut**2 * released.sd) ** 2)
+    square = max(wide + trust * (scores.cut**2 * released.square - wide), wide / 4)
+    sampling = math.sqrt(square / public.units)
+    # A share that is off takes so much of an arm's error for the effect.
+    off = scales.share_sd * random.standard_normal(count)
+    error = error + off * (draws.errors[:, 0] / arms.share + draws.errors[:, 1] / (1 - arms.share))
+    bias = 0.0
+    if not public.trial:
+        slopes = np.einsum("t,ktj,kj->k", lean, draws.slopes, draws.apart)
+        foreseen = draws.errors[:, 0] - draws.errors[:, 1] + float(taken) - slopes + learnt.error
+        variance = float(foreseen.var()) + sampling**2 + noise**2
+        beyond = math.sqrt(max((mean - float(foreseen.mean())) ** 2 - CLEAR * variance, 0.0))
+        bias = abs(1 - 2 * arms.share) * beyond
+    error = error + bias * np.where(np.arange(count) % 2, 1.0, -1.0)
+    lost = losses(scales, learnt, scores.cut)
+    error = error - float(lost[0] - lost[1]) + LOSS_DOUBT * np.hypot(*lost) * random.standard_normal(count)
+    last = released.scale * scores.cut * random.standard_normal((count, SPREAD))
+    if released.mixing is not None:
+        last *= np.sqrt(2 * random.gamma(released.mixing, 1, last.shape))
+    total = error[:, None] + sampling * random.standard_normal(last.shape) + last
+    middle, intervals = float(error.mean()), []
+    for level in levels:
+        low, high = np.quantile(total, [(1 - level) / 2, (1 + level) / 2])
+        bounds = (value - float(high)) * arms.spread, (value - float(low)) * arms.spread
+        if may_be_empty(scales.observed_share, scales.share_sd, level):
+            bounds = -2.0, 2.0
+        intervals.append((max(bounds[0], -2.0), min(bounds[1], 2.0)))
+    estimate = min(max((value - middle) * arms.spread, -2.0), 2.0)
+    expected = math.sqrt(public.prior.outcome_r2) * public.prior.distance
+    names = tuple(f"{one.shape.value} {one.first} {one.second}" for one in learnt.features.curves)
+    left_out = tuple(
+        column.name for place, column in enumerate(public.columns) if place not in set(scales.kept.tolist())
+    )
+    confounds = float(learnt.error.std()) / max(expected, 1e-9)
+    return Found(
+        estimate, tuple(intervals), float(total.std()) * arms.spread, 1 - min(confounds**2, 1.0), names, left_out
+    )

@@ -1,0 +1,162 @@
+"""Which curves are kept: what stands out of the noise in treatment and in the outcome; the rest is allowed for.
+
+Double selection (Belloni, Chernozhukov and Hansen 2014) from noisy residual cross moments.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from causalveil.tasks.adjustment.decide import Learnt, unit
+from causalveil.tasks.adjustment.features import Curve, FeatureMap, Screen, line_values
+from causalveil.tasks.adjustment.library import beside_lines, library, synthetic
+from causalveil.tasks.adjustment.parts import scores_sd
+from causalveil.tasks.adjustment.released import Public, ReleasedScreen
+from causalveil.tasks.adjustment.scales import RADIUS, FoundScales
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+
+# Deviations of (beta, eta) of a curve that is there, and what was counted before any was seen: 2 m candidates that are
+# null, some in one of them, some in both (second prototype's tuning tables).
+WIDTHS_BETA, WIDTHS_ETA = np.array([0, 0.05, 0.12, 0.3]), np.array([0, 0.1, 0.25, 0.6])
+NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 4.0, 40
+# Curves kept at most; each is as likely to be in both, and harms by so much of the estimate's expected error.
+MOST_KEPT, LIKELY, HARM = 6, 0.1, 0.25
+# A candidate that correlates so much with a kept one is the same.
+SAME = 0.9
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Features of release 4, and draws of the bias of the curves that are not among them, shape (K,)."""
+
+    features: FeatureMap
+    left: FloatArray
+
+
+class CurvePrior:
+    """(beta, eta) of candidates: each zero or normal of one of a few widths, shares by expectation and maximisation."""
+
+    def __init__(self, seen: tuple[FloatArray, FloatArray], sds: tuple[float, float]) -> None:
+        """Fit the shares of the widths; ``seen``: of outcome and treatment."""
+        self.sds, prior = sds, np.full((4, 4), BOTH / 9)
+        prior[0, 1:] = prior[1:, 0] = ONE_SIDED / 6
+        prior[0, 0] = NULL * len(seen[0])
+        self.share = prior / prior.sum()
+        for _ in range(ROUNDS):
+            share = self.parts(seen).sum(axis=0) + prior
+            self.share = share / share.sum()
+
+    def parts(self, seen: tuple[FloatArray, FloatArray]) -> FloatArray:
+        """Return the probability of each pair of widths, shape (m, 4, 4)."""
+        one, other = (
+            np.exp(-0.5 * x[:, None] ** 2 / (width**2 + sd**2)) / np.sqrt(width**2 + sd**2) + 1e-300
+            for x, width, sd in zip(seen, (WIDTHS_BETA, WIDTHS_ETA), self.sds, strict=True)
+        )
+        part = self.share * one[:, :, None] * other[:, None, :]
+        found: FloatArray = part / part.sum(axis=(1, 2), keepdims=True)
+        return found
+
+    def harm(self, seen: tuple[FloatArray, FloatArray]) -> FloatArray:
+        """Return the root of E (beta eta)^2 of each candidate."""
+        one, other = (
+            (kept * x[:, None]) ** 2 + kept * sd**2 for x, kept, sd in zip(seen, self._kept(), self.sds, strict=True)
+        )
+        found: FloatArray = np.sqrt((self.parts(seen) * one[:, :, None] * other[:, None, :]).sum(axis=(1, 2)))
+        return found
+
+    def draw(self, random: np.random.Generator, seen: tuple[FloatArray, FloatArray], count: int) -> FloatArray:
+        """Draw the sum of beta eta over candidates, shape (count,)."""
+        edges = self.parts(seen).reshape(len(seen[0]), -1).cumsum(axis=1)
+        pick = np.minimum((random.random((count, len(seen[0]), 1)) > edges).sum(axis=2), edges.shape[1] - 1)
+        drawn = [
+            kept[place] * x + np.sqrt(kept[place]) * sd * random.standard_normal(pick.shape)
+            for x, kept, sd, place in zip(seen, self._kept(), self.sds, (pick // 4, pick % 4), strict=True)
+        ]
+        found: FloatArray = (drawn[0] * drawn[1]).sum(axis=1)
+        return found
+
+    def _kept(self) -> tuple[FloatArray, FloatArray]:
+        """Return how much of what is seen each width believes."""
+        return (
+            WIDTHS_BETA**2 / (WIDTHS_BETA**2 + self.sds[0] ** 2),
+            WIDTHS_ETA**2 / (WIDTHS_ETA**2 + self.sds[1] ** 2),
+        )
+
+
+def screen_of(
+    public: Public, scales: FoundScales, learnt: Learnt, random: np.random.Generator
+) -> tuple[Screen, FloatArray]:
+    """Decide the candidates of release 3; return their correlations too."""
+    shares = np.array([scales.arms.share, 1 - scales.arms.share])
+    between = scales.arms.share * (1 - scales.arms.share)
+    apart = learnt.draws.apart.mean(axis=0)
+    total = learnt.draws.grams.transpose(0, 2, 3, 1) @ shares
+    gram = total.mean(axis=0) + between * np.outer(apart, apart)
+    f = line_values(learnt.features.lines, synthetic(public, scales, learnt.features, gram, random))
+    curves, correlation = beside_lines(library(public, scales, learnt.features, f), f)
+    weights = shares[::-1] @ learnt.weights if public.estimand == "ATE" else learnt.weights[int(learnt.lean[0] == 0)]
+    screen = Screen(
+        scales.arms,
+        learnt.features.lines,
+        curves,
+        math.sqrt(max(len(curves), 1)),
+        learnt.moments.middle,
+        apart,
+        learnt.slopes,
+        weights,
+    )
+    return screen, correlation
+
+
+def kept_of(
+    public: Public,
+    scales: FoundScales,
+    learnt: Learnt,
+    screen: Screen,
+    correlation: FloatArray,
+    released: ReleasedScreen | None,
+    random: np.random.Generator,
+) -> Kept:
+    """Keep the candidates that harm most, one after the other; draw what the others leave.
+
+    Without a release (public facts say that it would show nothing) everything is left, as the prior has it.
+    """
+    between, count, m = scales.arms.share * (1 - scales.arms.share), len(learnt.error), len(screen.curves)
+    if released is None or public.trial or not m:
+        hidden = (np.zeros(m), np.zeros(m))
+        left = np.zeros(count) if public.trial else CurvePrior(hidden, (1e3, 1e3)).draw(random, hidden, count)
+        return Kept(learnt.features, left)
+    to_outcome = screen.radius * scales.arms.limit / scales.arms.spread
+    y, t = released.outcome * to_outcome, released.treatment * screen.radius / between
+    # Sampling of a moment of standardised numbers beside its noise.
+    sds = (
+        math.hypot(released.sd * to_outcome, 1 / math.sqrt(public.units)),
+        math.hypot(released.sd * screen.radius / between, 1 / math.sqrt(public.units * between)),
+    )
+    noise = scores_sd(public) * 3 * unit(scales, learnt)
+    expected = math.sqrt(float(learnt.error.var()) + noise**2 + 1 / (public.units * between))
+    prior, free = CurvePrior((y, t), sds), np.ones(m, dtype=bool)
+    chosen: list[int] = []
+    while len(chosen) < MOST_KEPT:
+        place = _most_harmful(prior, (y, t), free, HARM * expected)
+        if place is None:
+            break
+        chosen.append(place)
+        # What the kept one explains of the others, matching pursuit.
+        y, t = y - correlation[:, place] * y[place], t - correlation[:, place] * t[place]
+        free = free & (np.abs(correlation[:, place]) < SAME)
+    curves: tuple[Curve, ...] = tuple(screen.curves[place] for place in chosen)
+    lines = learnt.features.lines
+    features = FeatureMap(lines, curves, RADIUS * math.sqrt(len(lines) + len(curves) + 1))
+    return Kept(features, prior.draw(random, (y[free], t[free]), count))
+
+
+def _most_harmful(prior: CurvePrior, seen: tuple[FloatArray, FloatArray], free: BoolArray, least: float) -> int | None:
+    """Return the free candidate of most expected harm that is likely in both, unless it harms less than ``least``."""
+    likely = prior.parts(seen)[:, 1:, 1:].sum(axis=(1, 2)) > LIKELY
+    harm = np.where(free & likely, prior.harm(seen), 0)
+    place = int(harm.argmax())
+    return place if harm[place] > least else None
