@@ -16,7 +16,7 @@ from causalveil.tasks.adjustment.features import FeatureMap, Scores
 from causalveil.tasks.adjustment.moments import Moments
 from causalveil.tasks.adjustment.parts import scores_sd
 from causalveil.tasks.adjustment.posterior import Draws
-from causalveil.tasks.adjustment.released import Public
+from causalveil.tasks.adjustment.released import Public, RandomDraws
 from causalveil.tasks.adjustment.scales import MIDDLE, FoundScales
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -68,7 +68,7 @@ def learn(
     features: FeatureMap,
     moments: Moments,
     draws: Draws,
-    random: np.random.Generator,
+    random: RandomDraws,
 ) -> Learnt:
     """Decide slopes and weights from draws."""
     shares, lean = np.array([scales.arms.share, 1 - scales.arms.share]), leaning(public.estimand, scales.arms.share)
@@ -116,7 +116,7 @@ def errors_of(
     lines: tuple[FloatArray, FloatArray, FloatArray],
     lean: tuple[float, float],
     discrepancy: float,
-    random: np.random.Generator,
+    random: RandomDraws,
 ) -> FloatArray:
     """Return the estimate's error in each draw, with slopes beta_t + delta, delta ~ N(0, discrepancy I):
 

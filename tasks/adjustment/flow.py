@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-import numpy as np
-
 from causalveil.tasks.adjustment.decide import Learnt, learn, scores_of
 from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen
 from causalveil.tasks.adjustment.interval import Found, found_of
@@ -16,6 +14,7 @@ from causalveil.tasks.adjustment.parts import Parts, parts_of
 from causalveil.tasks.adjustment.posterior import Posterior
 from causalveil.tasks.adjustment.released import (
     Public,
+    RandomDraws,
     ReleasedMoments,
     ReleasedScales,
     ReleasedScores,
@@ -105,7 +104,7 @@ class Estimator:
         draws = Posterior(self.public, self.found_scales, moments, random).draws()
         return learn(self.public, self.found_scales, features, moments, draws, random)
 
-    def _random(self, label: str) -> np.random.Generator:
+    def _random(self, label: str) -> RandomDraws:
         parts = (self.scales, self.lines, self.screen, self.refit, self.scores)
         return generator(label, *(one for one in parts if one is not None))
 

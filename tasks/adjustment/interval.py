@@ -9,7 +9,7 @@ import numpy as np
 
 from causalveil.tasks.adjustment.decide import Learnt, losses
 from causalveil.tasks.adjustment.features import Scores
-from causalveil.tasks.adjustment.released import Public, ReleasedScores
+from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScores
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.adjustment.screen import Kept
 from causalveil.tasks.inference.arms import may_be_empty
@@ -42,7 +42,7 @@ def found_of(
     scores: Scores,
     released: ReleasedScores,
     levels: tuple[float, ...],
-    random: np.random.Generator,
+    random: RandomDraws,
 ) -> Found:
     """Read release 5.
 

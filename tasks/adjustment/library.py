@@ -12,7 +12,7 @@ import numpy as np
 
 from causalveil.tasks.adjustment.features import Curve, FeatureMap, Shape, curve_values, raw_values
 from causalveil.tasks.adjustment.parts import MOST_CANDIDATES
-from causalveil.tasks.adjustment.released import EDGES, ColumnKind, Public
+from causalveil.tasks.adjustment.released import EDGES, ColumnKind, Public, RandomDraws
 from causalveil.tasks.adjustment.scales import FoundScales, normal_scores
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -27,7 +27,7 @@ VARIES, LEAST_LEFT, RIDGE = 0.05, 0.25, 1e-3
 
 
 def synthetic(
-    public: Public, scales: FoundScales, features: FeatureMap, gram: FloatArray, random: np.random.Generator
+    public: Public, scales: FoundScales, features: FeatureMap, gram: FloatArray, random: RandomDraws
 ) -> FloatArray:
     """Draw rows z of the released margins and a normal copula of the lines' covariances, shape (ROWS, columns)."""
     from scipy.special import ndtr

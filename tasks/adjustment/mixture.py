@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from causalveil.tasks.adjustment.released import RandomDraws
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
 # Deviations of the normal mixture that entries come from; counts before any are seen: all alike for correlations,
@@ -32,7 +33,7 @@ class Mixture:
         density: FloatArray = np.exp(-0.5 * (seen**2).astype(np.float32) * precision) * np.sqrt(precision) + 1e-30
         return density
 
-    def draw(self, random: np.random.Generator, seen: FloatArray, noise_sd: FloatArray) -> FloatArray:
+    def draw(self, random: RandomDraws, seen: FloatArray, noise_sd: FloatArray) -> FloatArray:
         """Draw each number given what is seen of it; any shape."""
         shares = self.shares.astype(np.float32).reshape(-1, *[1] * seen.ndim)
         edges = np.cumsum(shares * self._densities(seen, noise_sd), axis=0)
@@ -71,9 +72,7 @@ class Symmetric:
             self.entries.append(Mixture(np.diagonal(seen), np.diagonal(noise_sd), before))
         self.block = Mixture(np.zeros(0), np.zeros(0), before)
 
-    def draw(
-        self, random: np.random.Generator, seen: FloatArray, noise_sd: FloatArray, along: FloatArray
-    ) -> FloatArray:
+    def draw(self, random: RandomDraws, seen: FloatArray, noise_sd: FloatArray, along: FloatArray) -> FloatArray:
         """Draw it given what is seen of it in each chain, shape (chains, d, d).
 
         Args:

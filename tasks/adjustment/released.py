@@ -15,6 +15,8 @@ import numpy as np
 
 from causalveil.tasks.machine.arrays import FloatArray
 
+# Of Monte Carlo draws, which are post-processing and protect nothing.
+RandomDraws = np.random.Generator
 # Edges of a histogram's cells: twelfths of half the range, and halves again and again towards both ends.
 _OUTER = 1 - np.unique(np.concatenate([2.0 ** -np.arange(8), np.arange(12) / 12]))
 EDGES: FloatArray = np.unique(np.concatenate([-_OUTER, _OUTER, [-1.0, 1.0]]).round(12))
@@ -148,7 +150,7 @@ class ReleasedScores:
     mixing: float | None = None
 
 
-def generator(label: str, *released: Any) -> np.random.Generator:
+def generator(label: str, *released: Any) -> RandomDraws:
     """Return the generator of Monte Carlo draws, seeded by released numbers: the same numbers have the same draws.
 
     Such draws are post-processing and protect nothing.

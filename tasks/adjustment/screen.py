@@ -14,7 +14,7 @@ from causalveil.tasks.adjustment.decide import Learnt, unit
 from causalveil.tasks.adjustment.features import Curve, FeatureMap, Screen, line_values
 from causalveil.tasks.adjustment.library import beside_lines, library, synthetic
 from causalveil.tasks.adjustment.parts import scores_sd
-from causalveil.tasks.adjustment.released import Public, ReleasedScreen
+from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScreen
 from causalveil.tasks.adjustment.scales import RADIUS, FoundScales
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
@@ -67,7 +67,7 @@ class CurvePrior:
         found: FloatArray = np.sqrt((self.parts(seen) * one[:, :, None] * other[:, None, :]).sum(axis=(1, 2)))
         return found
 
-    def draw(self, random: np.random.Generator, seen: tuple[FloatArray, FloatArray], count: int) -> FloatArray:
+    def draw(self, random: RandomDraws, seen: tuple[FloatArray, FloatArray], count: int) -> FloatArray:
         """Draw the sum of beta eta over candidates, shape (count,)."""
         edges = self.parts(seen).reshape(len(seen[0]), -1).cumsum(axis=1)
         pick = np.minimum((random.random((count, len(seen[0]), 1)) > edges).sum(axis=2), edges.shape[1] - 1)
@@ -86,9 +86,7 @@ class CurvePrior:
         )
 
 
-def screen_of(
-    public: Public, scales: FoundScales, learnt: Learnt, random: np.random.Generator
-) -> tuple[Screen, FloatArray]:
+def screen_of(public: Public, scales: FoundScales, learnt: Learnt, random: RandomDraws) -> tuple[Screen, FloatArray]:
     """Decide the candidates of release 3; return their correlations too."""
     shares = np.array([scales.arms.share, 1 - scales.arms.share])
     between = scales.arms.share * (1 - scales.arms.share)
@@ -118,7 +116,7 @@ def kept_of(
     screen: Screen,
     correlation: FloatArray,
     released: ReleasedScreen | None,
-    random: np.random.Generator,
+    random: RandomDraws,
 ) -> Kept:
     """Keep the candidates that harm most, one after the other; draw what the others leave.
 
