@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.tasks.adjustment.features import FeatureMap, Scores
-from causalveil.tasks.adjustment.moments import Moments
+from causalveil.tasks.adjustment.moments import SeenMoments
 from causalveil.tasks.adjustment.parts import scores_sd
 from causalveil.tasks.adjustment.posterior import Draws
 from causalveil.tasks.adjustment.released import Public, RandomDraws
@@ -46,7 +46,7 @@ class Learnt:
     """
 
     features: FeatureMap
-    moments: Moments
+    moments: SeenMoments
     draws: Draws
     lean: tuple[float, float]
     slopes: FloatArray
@@ -66,7 +66,7 @@ def learn(
     public: Public,
     scales: FoundScales,
     features: FeatureMap,
-    moments: Moments,
+    moments: SeenMoments,
     draws: Draws,
     random: RandomDraws,
 ) -> Learnt:
@@ -111,7 +111,7 @@ def weights_of(draws: Draws, slopes: FloatArray, discrepancy: float) -> FloatArr
 
 def errors_of(
     draws: Draws,
-    moments: Moments,
+    moments: SeenMoments,
     share: float,
     lines: tuple[FloatArray, FloatArray, FloatArray],
     lean: tuple[float, float],

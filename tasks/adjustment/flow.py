@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from causalveil.tasks.adjustment.decide import Learnt, learn, scores_of
 from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen
-from causalveil.tasks.adjustment.interval import Found, found_of
+from causalveil.tasks.adjustment.interval import AdjustedEffect, found_of
 from causalveil.tasks.adjustment.moments import moments_of
 from causalveil.tasks.adjustment.parts import Parts, parts_of
 from causalveil.tasks.adjustment.posterior import Posterior
@@ -29,7 +29,7 @@ Released = TypeVar("Released")
 
 
 @dataclass
-class Estimator:
+class FiveReleases:
     """What is asked of each release, and what all say together; releases are set as they come."""
 
     public: Public
@@ -92,7 +92,7 @@ class Estimator:
         """What release 5 sums."""
         return scores_of(self.public, self.found_scales, self.second)
 
-    def found(self, levels: tuple[float, ...]) -> Found:
+    def found(self, levels: tuple[float, ...]) -> AdjustedEffect:
         """Return the estimate and its intervals."""
         scores, random = _given(self.scores), self._random("interval")
         return found_of(

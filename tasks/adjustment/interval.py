@@ -23,7 +23,7 @@ SQUARE_DOUBT, LOSS_DOUBT = 0.5, 0.5
 
 
 @dataclass(frozen=True)
-class Found:
+class AdjustedEffect:
     """An estimate in units of u, intervals by level, and what the data took off the confounding that was expected."""
 
     value: float
@@ -43,7 +43,7 @@ def found_of(
     released: ReleasedScores,
     levels: tuple[float, ...],
     random: RandomDraws,
-) -> Found:
+) -> AdjustedEffect:
     """Read release 5.
 
     The estimate is m_1 - m_0 plus the mean score, less what slopes take off: sum_t k_t b_t'D. Its error is that of
@@ -93,6 +93,6 @@ def found_of(
         column.name for place, column in enumerate(public.columns) if place not in set(scales.kept.tolist())
     )
     confounds = float(learnt.error.std()) / max(expected, 1e-9)
-    return Found(
+    return AdjustedEffect(
         estimate, tuple(intervals), float(total.std()) * arms.spread, 1 - min(confounds**2, 1.0), names, left_out
     )

@@ -1,4 +1,4 @@
-"""Moments of standardised features around their mean, joined over releases by the inverse of their noise's variance."""
+"""SeenMoments of standardised features around their mean, joined over releases by the inverse of their noise's variance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CURVE_DOUBT = 0.2
 
 
 @dataclass(frozen=True)
-class Moments:
+class SeenMoments:
     """Seen moments with the deviation of their noise, infinite where nothing was released.
 
     Features f are less their mean, y = (u - m_t)/spread, s = 1 for treated and -1 for controls.
@@ -78,7 +78,7 @@ class _Joined:
         return self.sum / np.maximum(self.precision, 1e-300), sd
 
 
-def moments_of(scales: FoundScales, releases: list[tuple[FeatureMap, ReleasedMoments]]) -> Moments:
+def moments_of(scales: FoundScales, releases: list[tuple[FeatureMap, ReleasedMoments]]) -> SeenMoments:
     """Join releases of the same lines, of which later ones have curves too, with what release 1 says of lines.
 
     Of a release of rows v in a ball of radius R: mean f = E v, D = E[(t - p) f]/(p (1 - p)), and E[s f] =
@@ -116,6 +116,6 @@ def moments_of(scales: FoundScales, releases: list[tuple[FeatureMap, ReleasedMom
     for i, j, value, sd in scales.known:
         gram.at(i, j, value, max(sd, 1e-3))
         told[i, j] = told[j, i] = True
-    return Moments(
+    return SeenMoments(
         mean, mean_sd, *apart.found(), *cross.found(), *arm_cross.found(), *gram.found(), *arm_gram.found(), told, lines
     )  # fmt: skip

@@ -22,7 +22,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from causalveil.tasks.adjustment.mixture import Symmetric
-from causalveil.tasks.adjustment.moments import Moments
+from causalveil.tasks.adjustment.moments import SeenMoments
 from causalveil.tasks.adjustment.released import Public, RandomDraws
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.machine.arrays import FloatArray
@@ -50,7 +50,7 @@ class Draws:
 class Posterior:
     """Gibbs sampler, chains side by side; in each, features are divided by their deviation within arms."""
 
-    def __init__(self, public: Public, scales: FoundScales, moments: Moments, random: RandomDraws) -> None:
+    def __init__(self, public: Public, scales: FoundScales, moments: SeenMoments, random: RandomDraws) -> None:
         """Fit the mixtures of entries and set the prior."""
         self.moments, self.random, d = moments, random, moments.count
         self.share, self.means_sd = scales.arms.share, scales.means_sd / scales.arms.spread

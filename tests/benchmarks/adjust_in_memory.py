@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen, curve_values, feature_values, line_values
-from causalveil.tasks.adjustment.flow import Estimator
-from causalveil.tasks.adjustment.interval import Found
+from causalveil.tasks.adjustment.flow import FiveReleases
+from causalveil.tasks.adjustment.interval import AdjustedEffect
 from causalveil.tasks.adjustment.parts import MOMENTS, SCALES, SCORES, SCORES_L1, SCREEN
 from causalveil.tasks.adjustment.released import (
     EDGES,
@@ -43,7 +43,7 @@ class Answer:
 
     estimate: float
     intervals: tuple[tuple[float, float], ...]
-    found: Found
+    found: AdjustedEffect
 
 
 def mu_of(epsilon: float, delta: float) -> float:
@@ -240,7 +240,7 @@ def adjust(
     mu = epsilon if delta == 0 else mu_of(epsilon, delta)
     public = Public(len(t), columns, estimand, trial, prior or Prior(), mu, delta == 0)
     source = InMemory(z, np.asarray(t, dtype=float), u, public, rng)
-    estimator = Estimator(public)
+    estimator = FiveReleases(public)
     parts = estimator.parts
     estimator.scales = source.scales(parts.scales)
     estimator.lines = source.moments(estimator.lines_asked, estimator.found_scales, parts.lines)
