@@ -1,4 +1,4 @@
-"""SeenMoments of standardised features around their mean, joined over releases by the inverse of their noise's variance."""
+"""Moments of standardised features around their mean, joined over releases by the inverse of their variance."""
 
 from __future__ import annotations
 
