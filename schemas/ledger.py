@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, PlainSerializer, WithJsonSchema, field_validator, model_validator
 
+from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.amounts import subtract
 from causalveil.schemas.privacy import Accounting, Charge, Frozen, Guarantee, Half, Level, PrivacyCost
 from causalveil.schemas.study import Slug
@@ -71,6 +72,9 @@ class Reservation(Frozen):
     purpose: Annotated[str | None, Field(description="the study's, for the record")] = None
     unbounded_halves: Annotated[
         tuple[Half, ...], Field(description="halves whose units this run leaves without any bound")
+    ] = ()
+    snapshots: Annotated[
+        tuple[TableSnapshot, ...], Field(description="states of open tables that the rows were taken from")
     ] = ()
 
     @field_validator("blocks")
@@ -166,6 +170,7 @@ class RunAccount(Frozen):
     state: State
     cost: Sum
     spent: Sum
+    snapshots: tuple[TableSnapshot, ...] = ()
 
 
 class Account(Frozen):

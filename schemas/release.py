@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, TypeAdapter
 
+from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.amounts import Amount
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
@@ -131,6 +132,10 @@ class Release(Frozen, Shown):
     data: Annotated[
         DataStatement | None, Field(description="rows behind the units, of public and synthetic data; else null")
     ] = None
+    snapshots: Annotated[
+        tuple[TableSnapshot, ...],
+        Field(description="states of open tables that the rows were taken from; empty where they are of no such table"),
+    ] = ()
     budget: Annotated[
         BudgetOutlook | None, Field(description="what was left of the owner's budget after this run was reserved")
     ] = None
@@ -219,7 +224,7 @@ RELEASES: dict[str, type[Release]] = {
     "direction": DirectionRelease,
 }
 # What a reader skips first stands last in the file.
-LAST = ("data", "privacy", "noise", "not_for_release", "software", "ledger", "budget")
+LAST = ("data", "snapshots", "privacy", "noise", "not_for_release", "software", "ledger", "budget")
 
 
 def _any_release() -> Any:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import re
 from collections import Counter
+from collections.abc import Collection
 from datetime import date
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.documents import parse_json, read_regular, read_yaml, validate
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.privacy import Frozen
@@ -106,7 +108,19 @@ class CsvFiles(Frozen):
     row_number: Name | None = None
 
 
+class DeltaSource(Frozen):
+    """A Delta table, read by deltalake; ``path`` is relative to the source file, or a URL such as ``s3://...``.
+
+    Without ``version`` an extract takes the rows that the table holds when it begins.
+    """
+
+    kind: Literal["delta"]
+    path: str
+    version: Annotated[int | None, Field(ge=0)] = None
+
+
 Files = ParquetFiles | CsvFiles
+OpenTable = DeltaSource
 
 
 class Key(Frozen):
@@ -159,7 +173,7 @@ class Source(Frozen):
 
     name: Slug
     dataset: Slug
-    source: Annotated[Warehouse | DuckDb | ParquetFiles | CsvFiles, Field(discriminator="kind")]
+    source: Annotated[Warehouse | DuckDb | ParquetFiles | CsvFiles | DeltaSource, Field(discriminator="kind")]
     key: Key | None = None
     columns: Annotated[dict[Name, Kind | TextReading], Field(min_length=1)]
     required: tuple[Name, ...] = ()
@@ -190,7 +204,8 @@ class Source(Frozen):
     def digest(self) -> str:
         """SHA-256 over what the rows of a block are by declaration: not the range, nor where anything lies."""
         document = self.model_dump(
-            mode="json", include={"key": {"name", "column", "step"}, "source": {"kind", "query"}, "columns": True}
+            mode="json",
+            include={"key": {"name", "column", "step"}, "source": {"kind", "query", "version"}, "columns": True},
         )
         if self.required:
             document["required"] = self.required
@@ -215,6 +230,7 @@ class ExtractedBlock(Frozen):
     left_out: Annotated[
         dict[str, int], Field(description="rows without a value in a required column, by the first such column")
     ] = Field(default_factory=dict)
+    snapshot: Annotated[TableSnapshot | None, Field(description="state of the open table that the rows are of")] = None
 
 
 class Manifest(Frozen):
@@ -243,6 +259,11 @@ class Manifest(Frozen):
         for block in self.blocks:
             found.update(block.left_out)
         return dict(found)
+
+    def snapshots(self, blocks: Collection[str] | None = None) -> tuple[TableSnapshot, ...]:
+        """Return the states of open tables that blocks (None: all) were taken from, each once, oldest first."""
+        found = {one.snapshot for one in self.blocks if blocks is None or one.block in blocks}
+        return tuple(sorted(filter(None, found), key=lambda one: (one.format, one.table, one.version)))
 
     @property
     def late(self) -> tuple[str, ...]:

@@ -67,6 +67,16 @@ def duckdb_file(path: Path, frame: pl.DataFrame) -> dict[str, Any]:
     return {"kind": "duckdb", "path": str(path), "query": "SELECT * FROM visits -- all of them"}
 
 
+def delta_table(folder: Path, frame: pl.DataFrame) -> dict[str, Any]:
+    """The visits as a Delta table of two files; returns the source."""
+    from deltalake import write_deltalake
+
+    half = frame.height // 2
+    for part in (frame[:half], frame[half:]):
+        write_deltalake(folder, part.to_arrow(), mode="append")
+    return {"kind": "delta", "path": str(folder)}
+
+
 def read(folder: Path) -> pl.DataFrame:
     """All rows of an extracted folder, in order of persons."""
     parts = [pl.read_parquet(path, hive_partitioning=False) for path in sorted(folder.rglob("*.parquet"))]

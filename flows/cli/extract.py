@@ -59,4 +59,6 @@ def _show(manifest: Manifest, folder: Path) -> None:
     for block in manifest.blocks:
         table.add_row(block.block, f"{block.rows:,}")
     Console().print(table)
+    for one in manifest.snapshots():
+        show.line(f"Taken from {one.format} table {one.table}, {one.words}.")
     show.line(f"{manifest.rows:,} rows in {len(manifest.blocks)} blocks in {folder}")

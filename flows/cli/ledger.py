@@ -85,9 +85,15 @@ def write_identity(path: Path, identity: str) -> None:
 def show_(
     dataset: Dataset,
     runs: Annotated[int, typer.Option(min=1, help="how many of the newest runs; --json has all")] = 20,
+    snapshots: Annotated[
+        bool, typer.Option("--snapshots", help="which state of a Delta or Iceberg table each run read")
+    ] = False,
     json_: Json = False,
 ) -> None:
-    """Show caps, use and what is left of DATASET, by level and block, and its newest runs."""
+    """Show caps, use and what is left of DATASET, by level and block, and its newest runs.
+
+    With --snapshots: a person who was deleted from the table is gone from the first run on that read a later state.
+    """
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
     ledger = open_ledger()
@@ -95,6 +101,8 @@ def show_(
         raise StudyError(f"dataset '{dataset}' is unknown to this ledger: nobody granted or asked anything of it")
     if json_:
         show.document(ledger.account(dataset).model_dump(mode="json"))
+    elif snapshots:
+        show.snapshots(ledger.newest(dataset, runs))
     else:
         show.account(ledger.newest(dataset, runs))
 

@@ -286,6 +286,20 @@ def _rho_table(content: Account) -> Table:
     return table
 
 
+def snapshots(content: Account) -> None:
+    """Show which state of an open table each run read, newest run first."""
+    newest = content.runs[::-1]
+    table = Table(title=f"Runs of {content.dataset}, newest first", title_justify="left", title_style="bold")
+    _whole_column(table, "run", [run.run_id for run in newest])
+    table.add_column("state", no_wrap=True)
+    table.add_column("table", overflow="fold")
+    table.add_column("read", overflow="fold")
+    for run in newest:
+        tables = ", ".join(sorted({one.table for one in run.snapshots}))
+        table.add_row(run.run_id, run.state, tables or "no such table", ", ".join(one.words for one in run.snapshots))
+    Console().print(table)
+
+
 def account(content: Account) -> None:
     """Show caps and use of a dataset, and its newest runs."""
     from causalveil.schemas.amounts import amount_text

@@ -71,6 +71,7 @@ def assemble_release(
         software=Software(version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}),
         ledger=budget.ledger.statement(reservation.run_id),
         data=data,
+        snapshots=reservation.snapshots,
         budget=None if budget.noise.name == "seeded" else left_after(contract, budget),
         **_fields(study, found),
     )

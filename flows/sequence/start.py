@@ -199,7 +199,7 @@ def _without(parts: Cast, doubtful: Doubts, wishes: Wishes) -> Cast:
 def _source(source: Any, folder: Path) -> dict[str, Any]:
     """What source.yaml says under ``source``: paths are relative to it, and what goes without saying is not said."""
     document: dict[str, Any] = source.model_dump(mode="json", exclude_defaults=True)
-    if "path" in document:
+    if "path" in document and "://" not in document["path"]:
         document["path"] = os.path.relpath(document["path"], folder.resolve())
     return document
 

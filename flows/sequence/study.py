@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
@@ -37,6 +37,7 @@ from causalveil.flows.sequence.publish import assemble_release
 from causalveil.flows.sequence.refusals import on_record
 from causalveil.flows.sequence.run import RowSource, Run
 from causalveil.schemas.admission.manifest import Admission
+from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.numbers import ordinary
 from causalveil.schemas.asked.study_file import StudyFile, load_study_file
@@ -51,7 +52,7 @@ from causalveil.tasks.admission.unchanged import admitted_as_they_lie
 from causalveil.tasks.enclave.contents import CONTENTS_LABEL, contents_digest
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import FileEnclave
-from causalveil.tasks.enclave.manifest import check_manifest, refuse_telling_losses
+from causalveil.tasks.enclave.manifest import check_manifest, refuse_telling_losses, snapshots_of
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.segments import segment_count
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -93,6 +94,7 @@ class Asked:
     folder: DataFolder
     contract: Contract
     layout: Layout
+    snapshots: tuple[TableSnapshot, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -262,9 +264,9 @@ def prepare(loaded: Loaded, *, simulate: bool) -> Asked:
     if contract.rows is not None:
         # How many units there are is known once their rows are one each.
         declare(study, None)
-        return Asked(study, folder, contract, layout)
+        return Asked(study, folder, contract, layout, snapshots=snapshots_of(folder, layout))
     check_manifest(study, folder, layout)
-    return sized(Asked(study, folder, contract, layout), layout)
+    return sized(Asked(study, folder, contract, layout, snapshots=snapshots_of(folder, layout)), layout)
 
 
 def sized(asked: Asked, layout: Layout, folder: DataFolder | None = None) -> Request:
@@ -280,7 +282,8 @@ def sized(asked: Asked, layout: Layout, folder: DataFolder | None = None) -> Req
     """
     sizes = sizes_of(asked.study, layout.units)
     plan = declare(asked.study, sizes)
-    return Request(asked.study, folder or asked.folder, asked.contract, layout, sizes, plan, data_statement(asked))
+    public = asked.study, folder or asked.folder, asked.contract, layout, sizes, plan, data_statement(asked)
+    return Request(*public, snapshots=asked.snapshots)
 
 
 def data_statement(asked: Asked) -> DataStatement | None:
@@ -541,6 +544,7 @@ def _reservation(asked: Asked, plan: Plan, run_id: str) -> Reservation:
         review=contract.review is Review.required,
         purpose=study.purpose,
         unbounded_halves=study.unbounded,
+        snapshots=asked.snapshots,
     )
 
 

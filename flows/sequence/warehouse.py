@@ -11,6 +11,7 @@ from causalveil.flows.engine.engine import Engine, Task
 from causalveil.flows.engine.secret_blocks import secret_of
 from causalveil.flows.sequence.admit import admit_folder
 from causalveil.schemas.admission.manifest import Admission
+from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.contract import CONTRACT_FILE, load_contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.warehouse import ExtractedBlock, Manifest, Source, Warehouse, load_source
@@ -70,8 +71,8 @@ def fill(path: Path, stage: Engine) -> Manifest:
         warehouse_blocks.check_dataset(source, None if contract is None else contract.dataset)
         if contract is not None:
             refuse_telling(contract, source.required)
-        stage(Task("probe", lambda: warehouse_blocks.probe_stage(source, place, url)))
-        takes = [_take(source, place, url, folder, block) for block in blocks]
+        snapshot = stage(Task("probe", lambda: warehouse_blocks.probe_stage(source, place, url)))
+        takes = [_take(source, place, url, folder, block, snapshot) for block in blocks]
         taken = tuple(stage(take) for take in in_steps(takes, len(takes)))
         titles = tuple(take.title for take in takes)
         return stage(
@@ -79,11 +80,13 @@ def fill(path: Path, stage: Engine) -> Manifest:
         )
 
 
-def _take(source: Source, place: Path, url: str | None, folder: Path, block: KeyInterval) -> Task[ExtractedBlock]:
+def _take(
+    source: Source, place: Path, url: str | None, folder: Path, block: KeyInterval, snapshot: TableSnapshot | None
+) -> Task[ExtractedBlock]:
     """The task that takes one block: its name is public, as the folders of partitions are."""
     return Task(
         "extract",
-        lambda: warehouse_blocks.extract_stage(source, place, url, folder, block),
+        lambda: warehouse_blocks.extract_stage(source, place, url, folder, block, snapshot),
         part=f"block {block.value}",
         reads=("probe",),
     )

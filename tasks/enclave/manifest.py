@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.contract import CONTRACT_FILE, Contract
 from causalveil.schemas.errors import ContractError, DataError
 from causalveil.schemas.plan import Layout
@@ -45,6 +46,17 @@ def check_manifest(study: Study, folder: DataFolder, layout: Layout) -> Manifest
                     f"{partition.path}: column '{name}' is not the {kind} that the manifest says; extract again"
                 )
     return manifest
+
+
+def snapshots_of(folder: DataFolder, layout: Layout) -> tuple[TableSnapshot, ...]:
+    """Return the states of open tables that the partitions of a run were taken from.
+
+    Raises:
+        DataError: the manifest cannot be read.
+    """
+    manifest = folder.manifest()
+    read = {partition.path.partition("/")[0] for partition in layout.partitions}
+    return () if manifest is None else manifest.snapshots(read)
 
 
 def refuse_telling_losses(contract: Contract, folder: DataFolder) -> None:

@@ -12,7 +12,18 @@ from pathlib import Path
 
 from causalveil.schemas.errors import DataError
 
-_WRITE = "write the rows that it holds today as plain Parquet into another folder"
+_DELTA = "_delta_log"
+# What to do instead, by the kind of table.
+_INSTEAD = {
+    "a Delta table": "read it as a table: causalveil init FOLDER, or kind: delta in source.yaml and causalveil extract",
+    "a Hudi table": "write the rows that it holds today as plain Parquet into another folder, and use that",
+}
+_INSTEAD["an Iceberg table"] = _INSTEAD["a Hudi table"]
+
+
+def is_delta(folder: Path) -> bool:
+    """Tell whether a folder is a Delta table."""
+    return (folder / _DELTA).is_dir()
 
 
 def refuse_open_table(path: Path) -> None:
@@ -42,16 +53,13 @@ def refuse_table(folder: Path, is_folder: Callable[[str], bool], names: Callable
     """
     kind = open_table(is_folder, names)
     if kind is not None:
-        raise DataError(
-            f"{folder}: is {kind}, whose log says which files still count; {_WRITE}, by the tool that wrote it, and "
-            "use that"
-        )
+        raise DataError(f"{folder}: is {kind}, whose log says which files still count; {_INSTEAD[kind]}")
 
 
 def open_table(is_folder: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> str | None:
     """The kind of table whose log lies in a folder, with its article; None where there is none."""
     try:
-        if is_folder("_delta_log"):
+        if is_folder(_DELTA):
             return "a Delta table"
         if is_folder(".hoodie"):
             return "a Hudi table"

@@ -9,8 +9,9 @@ Layout of the folder that an extract fills, which is a study's data folder::
 
 A block is written into a hidden folder, synced, and renamed: whoever finds it finds all of it, after a power cut too.
 Blocks with rows are left alone, so an extract that died goes on where it was, and the next month's run takes the
-next month. A block without rows, as of a month that came late, is asked for again each time. To take a block anew,
-delete its folder.
+next month. A block without rows, as of a month that came late, is asked for again each time. Blocks of an open table
+follow the table: one of another state of it is taken anew, since people may have been deleted from it. To take a block
+of another source anew, delete its folder.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, ExtractedFile, Manifest, Source
 from causalveil.tasks.machine.write import sync_folder, whole_file
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
-from causalveil.tasks.warehouse.read_sql import batches, target_schema
+from causalveil.tasks.warehouse.read_sql import batches, snapshot_of, target_schema
 from causalveil.tasks.warehouse.unfinished import BLOCK_FILE, begin_change, end_change
 
 if TYPE_CHECKING:
@@ -71,18 +73,30 @@ def extracting(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def probe_stage(source: Source, place: Path, url: str | None) -> None:
-    """Does the source answer, and has it the declared columns? Reads no row, writes nothing.
+def probe_stage(source: Source, place: Path, url: str | None) -> TableSnapshot | None:
+    """Check that the source answers and has the declared columns. Reads no row, writes nothing.
+
+    Returns:
+        The state of an open table that every block of this extract is taken from; None of other sources.
 
     Raises:
         DataError, CausalveilError: see :func:`tasks.warehouse.read_sql.batches`.
     """
-    for _ in batches(source, place, url, None):
+    snapshot = snapshot_of(source, place)
+    for _ in batches(source, place, url, None, snapshot=snapshot):
         pass
+    return snapshot
 
 
-def extract_stage(source: Source, place: Path, url: str | None, folder: Path, interval: KeyInterval) -> ExtractedBlock:
-    """Take one block, unless it is there with rows.
+def extract_stage(
+    source: Source,
+    place: Path,
+    url: str | None,
+    folder: Path,
+    interval: KeyInterval,
+    snapshot: TableSnapshot | None = None,
+) -> ExtractedBlock:
+    """Take one block, unless it is there with rows; of an open table, with the rows of this very state.
 
     Args:
         source: the declaration.
@@ -90,15 +104,18 @@ def extract_stage(source: Source, place: Path, url: str | None, folder: Path, in
         url: of the warehouse.
         folder: the data folder, held by :func:`extracting`.
         interval: the block.
+        snapshot: the state of an open table; a block of another state may hold rows that were deleted since.
 
     Raises:
-        DataError: the source's schema drifted, or a block of another declaration is in the way.
+        DataError: the source's schema drifted, or a block of another declaration or table is in the way.
         CausalveilError: the source cannot be read, or the folder not be written.
     """
     place_of_block = folder / interval.block
     before = stored_block(source, folder, interval.block) if place_of_block.exists() else None
-    if before is not None and before.rows:
-        return before
+    if before is not None:
+        _refuse_other_table(folder, before, snapshot)
+        if before.rows and before.snapshot == snapshot:
+            return before
     partial = folder / f".{interval.block}{_PARTIAL}{uuid4().hex}"
     aside = partial.with_name(f"{partial.name}-before")
     failure = None
@@ -106,7 +123,7 @@ def extract_stage(source: Source, place: Path, url: str | None, folder: Path, in
         partial.mkdir(mode=0o700)
         lost = Counter[str]()
         files = _write(
-            batches(source, place, url, interval, lost), target_schema(source), partial, source.rows_per_file
+            batches(source, place, url, interval, lost, snapshot), target_schema(source), partial, source.rows_per_file
         )
         block = ExtractedBlock(
             block=interval.block,
@@ -114,8 +131,9 @@ def extract_stage(source: Source, place: Path, url: str | None, folder: Path, in
             source_digest=source.digest,
             files=tuple(ExtractedFile(path=f"{interval.block}/{name}", rows=rows) for name, rows in files.items()),
             left_out=dict(lost),
+            snapshot=snapshot,
         )
-        if before is None or block.rows:
+        if before is None or block.rows or before.rows:
             _write_text(partial / BLOCK_FILE, block.model_dump_json(indent=1) + "\n")
             begin_change(folder)
             if before is not None:
@@ -130,6 +148,19 @@ def extract_stage(source: Source, place: Path, url: str | None, folder: Path, in
     if failure:
         raise CausalveilError(failure)
     return block
+
+
+def _refuse_other_table(folder: Path, before: ExtractedBlock, snapshot: TableSnapshot | None) -> None:
+    """Refuse a table that took the place of the one that a block is of.
+
+    Raises:
+        DataError: it is another table.
+    """
+    if before.snapshot is not None and snapshot is not None and before.snapshot.table != snapshot.table:
+        raise DataError(
+            f"{folder / before.block}: was taken from another table than the one that lies there now; delete the "
+            "folders of all blocks to take them anew, or fill another folder: 'to' in source.yaml"
+        )
 
 
 def stored_block(source: Source, folder: Path, name: str) -> ExtractedBlock:
@@ -149,7 +180,7 @@ def stored_block(source: Source, folder: Path, name: str) -> ExtractedBlock:
         problem = "is not as an extract left it"
     else:
         if block.source_digest != source.digest:
-            problem = "was taken by another declaration (query, key or columns)"
+            problem = "was taken by another declaration (query, version, key or columns)"
         elif counts != [file.rows for file in block.files]:
             problem = "was changed since it was taken"
     if problem:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.admission.casts import as_whole
+from causalveil.schemas.errors import DataError
 from causalveil.schemas.readings import Kind
+from causalveil.schemas.warehouse import Key, Step
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,6 +31,25 @@ def holds(found: pa.DataType, kind: Kind) -> bool:
         Kind.timestamp: types.is_timestamp(found),
     }[kind]
     return verdict
+
+
+def check_key(where: str, key: Key | None, schema: pa.Schema) -> None:
+    """Check that a table has the column of a key, in a type that has the key's steps.
+
+    Raises:
+        DataError: it has not; names the column and its type.
+    """
+    from pyarrow import types
+
+    if key is None:
+        return
+    if schema.get_field_index(key.column) < 0:
+        raise DataError(f"{where}: has no column '{key.column}', which 'key' names")
+    found = schema.field(key.column).type
+    whole = key.step is Step.integer
+    if not (types.is_integer(found) if whole else types.is_date(found) or types.is_timestamp(found)):
+        what = "whole numbers" if whole else "dates or times"
+        raise DataError(f"{where}: column '{key.column}' is of type {found}, and a key of step {key.step} is of {what}")
 
 
 def converted(values: pa.Array, wanted: pa.DataType) -> pa.Array | None:

@@ -14,10 +14,12 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.readings import Kind
-from causalveil.schemas.warehouse import CsvFiles, DuckDb, Key, ParquetFiles, Source, Warehouse
+from causalveil.schemas.warehouse import CsvFiles, DeltaSource, DuckDb, Key, ParquetFiles, Source, Warehouse
 from causalveil.tasks.machine.arrow_frames import plain
+from causalveil.tasks.warehouse.delta import delta_batches, delta_snapshot, quoted
 from causalveil.tasks.warehouse.intervals import KeyInterval
 from causalveil.tasks.warehouse.kinds import converted, holds
 from causalveil.tasks.warehouse.read_files import file_batches
@@ -44,8 +46,23 @@ def target_schema(source: Source) -> pa.Schema:
     return pa.schema([(name, types[kind]) for name, kind in source.kinds.items()])
 
 
+def snapshot_of(source: Source, place: Path) -> TableSnapshot | None:
+    """Return the state of an open table that an extract takes; None of a source that is no such table.
+
+    Raises:
+        DataError: the table cannot be read, or has no such state.
+        CausalveilError: the library that reads it is not installed.
+    """
+    return delta_snapshot(source.source, place) if isinstance(source.source, DeltaSource) else None
+
+
 def batches(
-    source: Source, place: Path, url: str | None, interval: KeyInterval | None, lost: Counter[str] | None = None
+    source: Source,
+    place: Path,
+    url: str | None,
+    interval: KeyInterval | None,
+    lost: Counter[str] | None = None,
+    snapshot: TableSnapshot | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Stream the rows of one block; with None no rows, but the same checks of the schema.
 
@@ -55,6 +72,7 @@ def batches(
         url: of the warehouse, for the kinds that have one; it stands in no message.
         interval: the block.
         lost: is given the number of rows that are left out, by the column in which they have no value.
+        snapshot: of an open table.
 
     Yields:
         Batches of some ten thousand rows with :func:`target_schema`, the first of them empty.
@@ -66,7 +84,7 @@ def batches(
     schema, failure = target_schema(source), None
     lost = Counter() if lost is None else lost
     try:
-        with _open(source, place, url, interval) as found:
+        with _open(source, place, url, interval, snapshot) as found:
             for batch in found:
                 rows = conform(read_off(_taken(batch, source), source), source, schema)
                 yield complete(rows, source, lost)
@@ -105,9 +123,10 @@ def conform(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.Reco
             raise DataError(f"source '{source.name}': column '{name}' is missing (or there twice); its schema drifted")
         found = batch.column(place)
         if not holds(found.type, kind):
+            cast = "cast it in the query, or " if hasattr(source.source, "query") else ""
             raise DataError(
                 f"source '{source.name}': column '{name}' is of type {found.type} and was declared {kind}; "
-                "cast it in the query, or declare what it is now"
+                f"{cast}declare what it is now"
             )
         try:
             values = converted(found, schema.field(name).type)
@@ -120,9 +139,12 @@ def conform(batch: pa.RecordBatch, source: Source, schema: pa.Schema) -> pa.Reco
 
 
 def _open(
-    source: Source, place: Path, url: str | None, interval: KeyInterval | None
+    source: Source, place: Path, url: str | None, interval: KeyInterval | None, snapshot: TableSnapshot | None
 ) -> AbstractContextManager[Iterator[pa.RecordBatch]]:
     match source.source:
+        case DeltaSource() as table if snapshot is not None:
+            wanted = set(source.found_as.values())
+            return delta_batches(table, place, snapshot, wanted, _condition(source.key, interval), source.key)
         case ParquetFiles() | CsvFiles() as files:
             return file_batches(source, files, place, target_schema(source), interval)
         case DuckDb() as database:
@@ -135,13 +157,16 @@ def _open(
 
 def statement(key: Key | None, query: str, interval: KeyInterval | None) -> str:
     """The owner's query, cut to one block. The literals are dates and integers of the declared range."""
-    condition = "1 = 0" if interval is None else "1 = 1"
-    if interval is not None and key is not None:
-        quoted = '"' + key.column.replace('"', '""') + '"'
-        lower, upper = (_literal(edge) for edge in (interval.lower, interval.upper))
-        condition = f"{quoted} >= {lower} AND {quoted} < {upper}"
     # The bracket closes on a line of its own, since a query may end in a comment.
-    return f"SELECT * FROM (\n{_without_end(query)}\n) AS source WHERE {condition}"
+    return f"SELECT * FROM (\n{_without_end(query)}\n) AS source WHERE {_condition(key, interval)}"
+
+
+def _condition(key: Key | None, interval: KeyInterval | None) -> str:
+    """The rows of one block in SQL; None: no rows."""
+    if interval is None or key is None:
+        return "1 = 0" if interval is None else "1 = 1"
+    column, lower, upper = quoted(key.column), _literal(interval.lower), _literal(interval.upper)
+    return f"{column} >= {lower} AND {column} < {upper}"
 
 
 # What a semicolon may stand in without ending a query: comments, strings, names, PostgreSQL's dollar quotes.

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
-from causalveil.schemas.warehouse import Credential, CsvFiles, DuckDb, ParquetFiles, Warehouse
+from causalveil.schemas.warehouse import Credential, CsvFiles, DeltaSource, DuckDb, ParquetFiles, Warehouse
 from causalveil.tasks.machine.arrow_frames import frame_of, polars_types
 from causalveil.tasks.machine.named import named
-from causalveil.tasks.machine.open_tables import refuse_open_table
+from causalveil.tasks.machine.open_tables import is_delta, refuse_open_table
+from causalveil.tasks.warehouse.delta import delta_batches, delta_schema, delta_snapshot
 from causalveil.tasks.warehouse.dialect import dialect_of
 from causalveil.tasks.warehouse.footer import csv_input, sums_of, without_footer
 from causalveil.tasks.warehouse.read_files import csv_options, paths_of
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 1_000_000
 # The variable that a drafted source names: a URL holds a password, and has no place in a file.
 URL_VARIABLE = "CAUSALVEIL_SOURCE_URL"
+_DELTA = "delta:"
 _DATABASES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
 
@@ -40,7 +42,7 @@ class Sample:
     """
 
     frame: pl.DataFrame
-    source: CsvFiles | ParquetFiles | DuckDb | Warehouse
+    source: CsvFiles | ParquetFiles | DuckDb | Warehouse | DeltaSource
     left_out: dict[str, str]
     whole: bool
     footer: int = 0
@@ -52,21 +54,26 @@ def sample_of(
     """Read the start of a file, a folder or a database.
 
     Args:
-        where: a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, or a PostgreSQL URL.
+        where: a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, a Delta table (``delta:`` before its
+            path or URL where it is no folder that shows it), or a PostgreSQL URL.
         table: of a database; needed where it has several.
         encoding: of a CSV file, where it is known.
         delimiter: of a CSV file, where it is known.
 
     Raises:
         StudyError: there is no such file, no such table, or nobody says which.
-        DataError: it is not what its name says, or is an open table; the message says what to do.
+        DataError: it is not what its name says, or an open table that this cannot read; the message says what to do.
         CausalveilError: the database cannot be read.
     """
     if where.startswith(_DATABASES):
         return _postgres(where, table)
+    if where.startswith(_DELTA):
+        return _delta(where.removeprefix(_DELTA))
     path = Path(where).expanduser().resolve()
     if not path.exists():
         raise StudyError(f"{where}: no such file or folder; give a CSV, Parquet or DuckDB file, or a postgresql:// URL")
+    if is_delta(path):
+        return _delta(str(path))
     refuse_open_table(path)
     kind = _kind(path)
     try:
@@ -75,6 +82,18 @@ def sample_of(
         return _parquet(path) if kind == "parquet" else _csv(path, encoding, delimiter)
     except PermissionError:
         raise StudyError(f"{where}: cannot be read by this user; mend its permissions") from None
+
+
+def _delta(where: str) -> Sample:
+    """The newest version of a Delta table; nested columns are not read."""
+    if "://" not in where:
+        where = str(Path(where).expanduser().resolve())
+    source = DeltaSource(kind="delta", path=where)
+    snapshot = delta_snapshot(source, Path())
+    names, nested = _single(polars_types(delta_schema(source, Path(), snapshot)))
+    first = f"1 = 1 LIMIT {MOST_ROWS + 1}"
+    frame, _ = _queried(lambda: delta_batches(source, Path(), snapshot, names, first))
+    return _of_table(frame, source, PurePath(where).name, nested)
 
 
 def _kind(path: Path) -> str:

@@ -38,7 +38,7 @@ from causalveil.tasks.warehouse.unfinished import begin_change
 from tests.postgres import WHY_NOT, database
 from tests.studies import CONTRACT, merge, write_study
 from tests.unanswered import losing_an_answer
-from tests.warehouse import COLUMNS, KEY, duckdb_file, files, load, read, visits, write_source
+from tests.warehouse import COLUMNS, KEY, delta_table, duckdb_file, files, load, read, visits, write_source
 
 ROOT = Path(__file__).parents[2]
 QUERY = "SELECT * FROM visits"
@@ -61,13 +61,15 @@ def sql(kind: str = "adbc", query: str = QUERY) -> dict[str, Any]:
     return {"kind": kind, "url": {"environment": "WAREHOUSE_URL"}, "query": query}
 
 
-@pytest.mark.parametrize("kind", ["adbc", "sqlalchemy", "duckdb", "parquet", "csv"])
+@pytest.mark.parametrize("kind", ["adbc", "sqlalchemy", "duckdb", "parquet", "csv", "delta"])
 def test_every_source_gives_the_same_partitions(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     frame = visits()
     if kind in ("adbc", "sqlalchemy"):
         load(request.getfixturevalue("postgres"), frame)
         # A semicolon, a colon and a percent sign in the owner's query are text and nothing else.
         source = sql(kind, "SELECT *, ':x %s' AS extra FROM visits;")
+    elif kind == "delta":
+        source = delta_table(tmp_path / "table", frame)
     else:
         source = (
             duckdb_file(tmp_path / "w.duckdb", frame) if kind == "duckdb" else files(tmp_path / "files", frame, kind)

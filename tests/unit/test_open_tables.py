@@ -21,6 +21,11 @@ MARKS = {
     "Iceberg, gzip": "metadata/v2.metadata.json.gz",
     "Iceberg, Hadoop's": "metadata/version-hint.text",
 }
+INSTEAD = {
+    "D": r"causalveil init FOLDER, or kind: delta in source\.yaml",
+    "H": "plain Parquet into another folder",
+    "I": "plain Parquet into another folder",
+}
 DOORS = {
     "run": lambda folder: list_partitions(DataFolder(folder), None),
     "extract": lambda folder: paths_of(ParquetFiles(kind="parquet", path=str(folder)), Path()),
@@ -40,8 +45,10 @@ def table(folder: Path, mark: str) -> Path:
 def test_a_folder_with_a_log_is_refused_in_one_sentence(kind: str, door: str, where: str, tmp_path: Path) -> None:
     folder = table(tmp_path / "a" / "table", MARKS[kind])
     write(folder / "data" / "month=1", good())
+    if (door, kind, where) == ("init", "Delta", "it"):
+        pytest.skip("init reads a Delta table by its log")
     asked = {"it": folder, "in it": folder / "data" / "month=1", "above it": tmp_path / "a"}[where]
-    with pytest.raises(DataError, match=rf"is an? {kind.partition(',')[0]} table.*plain Parquet into another folder"):
+    with pytest.raises(DataError, match=rf"is an? {kind.partition(',')[0]} table.*{INSTEAD[kind[0]]}"):
         DOORS[door](asked)
 
 

@@ -22,7 +22,7 @@ def init(
         str,
         typer.Argument(
             metavar="FILE|FOLDER|URL",
-            help="a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, or postgresql://...",
+            help="a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, a Delta table, or postgresql://...",
             show_default=False,
         ),
     ],
@@ -100,7 +100,8 @@ def init(
         seen, unit = numbered(seen), ROW
     known = {"data_class": data_class, "unit": unit, "treatment": treatment, "outcome": outcome}
     answers = wizard.asked(seen, known) if sys.stdin.isatty() and not json_ else wizard.said(seen, known)
-    name = name or slug(table or (Path(source).stem if "://" not in source else "data"))
+    place = source.removeprefix("delta:")
+    name = name or slug(table or (Path(place).stem if "://" not in place else "data"))
     wishes = Wishes(
         name=slug(name),
         data_class=wizard.data_class(answers["data_class"]),
@@ -178,6 +179,8 @@ def _document(begun: Begun) -> dict[str, object]:
 def _show_rows(begun: Begun, manifest: Manifest) -> None:
     """Count the rows that were taken over, and every one that was not."""
     show.line(f"Took over {manifest.rows:,} rows.")
+    for one in manifest.snapshots():
+        show.line(f"  Read as: {one.format} table {one.table}, {one.words}: rows that it had deleted are not there")
     for name, rows in manifest.left_out.items():
         show.line(f"  Left out: {rows:,} rows without '{name}' (`required` in source.yaml)")
     if begun.repeats is not None:

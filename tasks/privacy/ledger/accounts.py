@@ -371,6 +371,7 @@ def _run_account(run: RunRecord) -> RunAccount:
         state=run.state,
         cost=run.cost,
         spent=run.spent,
+        snapshots=run.reservation.snapshots,
     )
 
 

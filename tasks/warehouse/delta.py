@@ -1,0 +1,149 @@
+"""Delta tables as a source: rows that the log of one version counts, by deltalake's own reader.
+
+The reader applies deletion vectors, partition columns, names of column mapping and changes of the schema. What it does
+not know it refuses, and so does this: no file of a table is ever read past its log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from causalveil.schemas.admission.snapshots import TableSnapshot
+from causalveil.schemas.errors import CausalveilError, DataError
+from causalveil.schemas.warehouse import DeltaSource, Key
+from causalveil.tasks.warehouse.kinds import check_key
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+BATCH_ROWS = 65_536
+_MAPPING = "delta.columnMapping.mode"
+# One partition: rows come in one order, and one row group is in memory at a time.
+_SESSION = {"datafusion.execution.target_partitions": "1", "datafusion.execution.batch_size": str(BATCH_ROWS)}
+
+
+def delta_snapshot(source: DeltaSource, place: Path) -> TableSnapshot:
+    """Return the version to read: the one that the source names, or the newest.
+
+    Raises:
+        DataError: no table lies there, it has no such version, or it asks for what its reader does not know.
+        CausalveilError: deltalake is not installed.
+    """
+    with _in_our_words(source):
+        table = _table(source, place, source.version)
+        return TableSnapshot(format="delta", table=str(table.metadata().id), version=table.version())
+
+
+def delta_schema(source: DeltaSource, place: Path, snapshot: TableSnapshot) -> pa.Schema:
+    """Return the columns of one version, and the types that they are read in.
+
+    Raises:
+        DataError: as :func:`delta_snapshot`.
+    """
+    import pyarrow as pa
+
+    with _in_our_words(source):
+        return pa.schema(_table(source, place, snapshot.version).schema().to_arrow())
+
+
+@contextmanager
+def delta_batches(
+    source: DeltaSource,
+    place: Path,
+    snapshot: TableSnapshot,
+    columns: Collection[str],
+    condition: str,
+    key: Key | None = None,
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Batches of one version's rows, the first of them empty.
+
+    Args:
+        source: the declaration.
+        place: the folder that its path begins at.
+        snapshot: the version.
+        columns: those to read, as far as the table has them.
+        condition: SQL that chooses rows.
+        key: whose column the condition speaks of.
+
+    Raises:
+        DataError: as :func:`delta_snapshot`; or the key's column cannot be cut into blocks, or files that the log names
+            are not there.
+    """
+    import pyarrow as pa
+    from deltalake import QueryBuilder
+
+    with _in_our_words(source):
+        table = _table(source, place, snapshot.version)
+        schema = pa.schema(table.schema().to_arrow())
+        check_key(source.path, key, schema)
+        # Whoever asks for columns that are not there is told so by name, from the first that is.
+        chosen = [name for name in schema.names if name in columns] or schema.names[:1]
+        query = f"SELECT {', '.join(quoted(name) for name in chosen)} FROM source WHERE {condition}"
+        stream = QueryBuilder(_SESSION).register("source", table).execute(query)
+        yield _read(source, pa.RecordBatchReader.from_stream(stream))
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _read(source: DeltaSource, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa
+
+    yield pa.record_batch([pa.array([], field.type) for field in reader.schema], schema=reader.schema)
+    with _in_our_words(source):
+        yield from reader
+
+
+def _table(source: DeltaSource, place: Path, version: int | None) -> DeltaTable:
+    """Open one version of the table.
+
+    Raises:
+        DataError: columns are mapped by ids of their fields, which the reader takes for columns that are not there.
+    """
+    from deltalake import DeltaTable
+
+    where = source.path if "://" in source.path else str(place / source.path)
+    table = DeltaTable(where, version=version)
+    if table.metadata().configuration.get(_MAPPING) == "id":
+        raise DataError(
+            f"{source.path}: is a Delta table whose columns are mapped by id, which its reader would find empty; let "
+            "the tool that wrote it write it again with delta.columnMapping.mode = name, or as plain Parquet"
+        )
+    return table
+
+
+@contextmanager
+def _in_our_words(source: DeltaSource) -> Iterator[None]:
+    """Say what is wrong with a table without the reader's own texts, which may quote paths, keys and values."""
+    problem: CausalveilError
+    try:
+        yield
+        return
+    except CausalveilError:
+        raise
+    except ModuleNotFoundError:
+        problem = CausalveilError(f"{source.path}: deltalake is not installed; install causalveil[delta]")
+    except Exception as error:  # of deltalake, Arrow and the file system; they share no base
+        problem = DataError(f"{source.path}: is a Delta table that cannot be read: {_why(error, source)}")
+    raise problem
+
+
+def _why(error: Any, source: DeltaSource) -> str:
+    # Without its path, in which any of these words may stand.
+    text, name = str(error).replace(source.path.strip("/"), ""), type(error).__name__
+    if "nsupported" in text or "not supported" in text or name == "DeltaProtocolError":
+        return "it has features that deltalake does not read; let the tool that wrote it write it as plain Parquet"
+    if name == "TableNotFoundError":
+        return "no log of one lies there; check 'path'"
+    if "LogSegment" in text or "commit files" in text:
+        what = "the log" if source.version is None else f"the log of version {source.version}"
+        return f"{what} is not whole, or has no such version any more; name one that it has by 'version'"
+    if "not found" in text.lower() or "No such file" in text:
+        return "its log names files that are not there (cleaned up, or not copied yet); name a version that is whole"
+    return f"its log or its files are damaged, or may not be read by this user ({name})"
