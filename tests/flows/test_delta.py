@@ -49,11 +49,11 @@ def take(path: Path) -> Manifest:
 def with_study(tmp_path: Path) -> Path:
     """A contract and a study beside the rows that an extract brings."""
     (tmp_path / "data").mkdir(exist_ok=True)
-    (tmp_path / "data/dataset.yaml").write_text(
+    (tmp_path / "data" / "dataset.yaml").write_text(
         yaml.safe_dump(merge(CONTRACT, {"blocks": {"key": "month", "units_span": False}}))
     )
-    (tmp_path / "data/study.yaml").write_text(yaml.safe_dump(STUDY))
-    return tmp_path / "data/study.yaml"
+    (tmp_path / "data" / "study.yaml").write_text(yaml.safe_dump(STUDY))
+    return tmp_path / "data" / "study.yaml"
 
 
 def test_whoever_was_deleted_is_gone_from_the_next_extract_on(
@@ -63,12 +63,14 @@ def test_whoever_was_deleted_is_gone_from_the_next_extract_on(
     path, study = source(tmp_path, folder), with_study(tmp_path)
     before = extract_source(path, DirectEngine()).manifest
     run_study(study, out=tmp_path / "one", engine="direct", run_id="before")
-    february = (tmp_path / "data/month=2026-02/part-00000.parquet").read_bytes()
+    february = (tmp_path / "data" / "month=2026-02" / "part-00000.parquet").read_bytes()
     DeltaTable(folder).delete("person in (1003, 1004) and day < DATE '2026-02-01'")
     after = extract_source(path, DirectEngine()).manifest
     assert before.rows - after.rows == 2
     assert not {1003, 1004} & set(read(tmp_path / "data")["person"])
-    assert (tmp_path / "data/month=2026-02/part-00000.parquet").read_bytes() == february, "other blocks are as before"
+    assert (tmp_path / "data" / "month=2026-02" / "part-00000.parquet").read_bytes() == february, (
+        "other blocks are as before"
+    )
     release = run_study(study, out=tmp_path / "two", engine="direct", run_id="after").release
     assert [one.version for one in release.snapshots] == [1]
     assert release.units == after.rows
