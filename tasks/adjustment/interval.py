@@ -9,6 +9,7 @@ import numpy as np
 
 from causalveil.tasks.adjustment.decide import Learnt, losses
 from causalveil.tasks.adjustment.features import Scores
+from causalveil.tasks.adjustment.posterior import hidden_bias
 from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScores
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.adjustment.screen import Kept
@@ -52,7 +53,7 @@ def found_of(
     """
     arms, draws, count = scales.arms, learnt.draws, len(learnt.error)
     lean, shares = np.array(learnt.lean), np.array([arms.share, 1 - arms.share])
-    error = learnt.error + kept.left[:count]
+    error = learnt.error + kept.left + hidden_bias(public, scales, count, random)
     mean, noise = scores.cut * released.mean, scores.cut * released.sd
     taken = lean @ (learnt.slopes @ scores.apart)
     value = (arms.means[0] - arms.means[1]) / arms.spread + mean - float(taken)

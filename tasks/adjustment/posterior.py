@@ -29,8 +29,11 @@ from causalveil.tasks.machine.arrays import FloatArray
 
 # Chains side by side, sweeps thrown away and kept; fewer chains of many features, whose sweeps are dear.
 CHAINS, BURN, KEEP, LARGE, CHAINS_OF_LARGE = 30, 3, 4, 80, 8
-# Least eigenvalue of a drawn correlation matrix, and least part of it that an arm's covariances keep.
-LEAST_EIGENVALUE, LEAST_ARM = 0.02, 0.03
+# Least variance of a feature, least eigenvalue of a drawn correlation matrix, and least part of it that an arm's
+# covariances keep.
+LEAST_VARIANCE, LEAST_EIGENVALUE, LEAST_ARM = 1e-4, 0.02, 0.03
+# A variance is hidden by noise below so many of its deviations.
+HIDDEN = 2.0
 # The prior of Sigma counts as so many features; its correlation of the arms' slopes.
 PRIOR_FEATURES, ALIKE = 8.0, 0.9
 # Deviations of (beta, eta) of a kept curve (second prototype's tuning tables).
@@ -47,6 +50,39 @@ class Draws:
     errors: FloatArray
 
 
+def prior_of(public: Public, scales: FoundScales) -> FloatArray:
+    """Return what is declared of (beta_1j, beta_0j, eta_j) of a line: the centre of Sigma, an even part for each line.
+
+    Chance alone sets the arms apart by 1/(n p (1 - p)), also in a trial.
+    """
+    p, count = scales.arms.share, max(len(scales.kept) + float(scales.hidden.sum()), 1.0)
+    slope = public.prior.outcome_r2 / count
+    distance = 0.0 if public.trial else public.prior.distance**2 / count
+    found = slope * np.array([[1, ALIKE, 0], [ALIKE, 1, 0], [0, 0, 1.0]])
+    found[2, 2] = distance + 1 / (public.units * p * (1 - p))
+    return found
+
+
+def sigma_precision(prior: FloatArray, seen: FloatArray, random: RandomDraws) -> FloatArray:
+    """Draw Sigma^-1 given (beta_1, beta_0, eta) of some features, shape (chains, 3, features): Wishart."""
+    scale = np.linalg.inv(prior * (PRIOR_FEATURES - 4) + seen @ seen.swapaxes(1, 2))
+    normal = random.standard_normal((len(seen), 3, int(PRIOR_FEATURES) + seen.shape[2]))
+    root = np.linalg.cholesky(scale) @ normal
+    found: FloatArray = root @ root.swapaxes(1, 2)
+    return found
+
+
+def hidden_bias(public: Public, scales: FoundScales, count: int, random: RandomDraws) -> FloatArray:
+    """Draw what columns that are left out may do to the estimate: sum of beta eta as declared, shape (count,)."""
+    if public.trial or not len(scales.hidden):
+        return np.zeros(count)
+    precision = sigma_precision(prior_of(public, scales), np.zeros((count, 3, 0)), random)
+    root = np.linalg.cholesky(np.linalg.inv(precision))
+    beta, _, eta = (root @ random.standard_normal((count, 3, len(scales.hidden)))).swapaxes(0, 1)
+    bias: FloatArray = (beta * eta) @ scales.hidden
+    return bias
+
+
 class Posterior:
     """Gibbs sampler, chains side by side; in each, features are divided by their deviation within arms."""
 
@@ -56,17 +92,12 @@ class Posterior:
         self.share, self.means_sd = scales.arms.share, scales.means_sd / scales.arms.spread
         self.between = self.share * (1 - self.share)
         self.groups = (np.arange(d) >= moments.lines).astype(np.int64)
-        chance = 1 / (public.units * self.between)
-        distance = 0.0 if public.trial else public.prior.distance**2
-        line = (public.prior.outcome_r2 / max(moments.lines, 1), distance / max(moments.lines, 1) + chance)
-        self.prior = np.zeros((2, 3, 3))
-        for group, (slope, apart) in enumerate((line, (CURVE[0] ** 2, CURVE[1] ** 2))):
-            self.prior[group, :2, :2] = slope * np.array([[1, ALIKE], [ALIKE, 1]])
-            self.prior[group, 2, 2] = apart
+        self.prior = np.stack([prior_of(public, scales), np.diag([CURVE[0] ** 2, CURVE[0] ** 2, CURVE[1] ** 2])])
+        self.prior[1, 0, 1] = self.prior[1, 1, 0] = ALIKE * CURVE[0] ** 2
         self.along = np.column_stack([moments.apart, moments.cross])[:, : min(2, d)]
         self.along += 1e-12 * np.eye(d)[:, : min(2, d)]
         within = moments.gram - self.between * np.outer(moments.apart, moments.apart)
-        size = np.sqrt(np.maximum(np.diagonal(within), 0.05))
+        size = np.sqrt(np.maximum(np.diagonal(within), np.diagonal(moments.gram_sd)))
         outer = np.outer(size, size)
         self.alike = Symmetric(within / outer, moments.gram_sd / outer, moments.told, arms=False)
         self.by_arm = bool(np.isfinite(moments.arm_gram_sd).all())
@@ -104,7 +135,11 @@ class Posterior:
         moments, p = self.moments, self.share
         within = moments.gram - self.between * apart[:, :, None] * apart[:, None, :]
         variance, noise = np.diagonal(within, axis1=1, axis2=2), np.sqrt(np.diagonal(moments.gram_sd**2))
-        size = np.sqrt(np.maximum(variance + noise * self.random.standard_normal(variance.shape), 0.05))
+        drawn = variance + noise * self.random.standard_normal(variance.shape)
+        # Of a variance that noise hides the logarithm is even, up to what noise allows.
+        most = np.log((np.maximum(variance, 0) + HIDDEN * noise) / LEAST_VARIANCE)
+        even = LEAST_VARIANCE * np.exp(most * self.random.random(variance.shape))
+        size = np.sqrt(np.maximum(np.where(variance < HIDDEN * noise, even, drawn), LEAST_VARIANCE))
         sizes = size[:, :, None] * size[:, None, :]
         root, vectors = self._roots(within, sizes)
         alike = _product(root, vectors)
@@ -112,9 +147,9 @@ class Posterior:
             return size, alike, alike, alike
         own_root, seen, noise_sd = self._relative(root, vectors, sizes, apart)
         along = np.linalg.qr(np.linalg.solve(own_root, self.along))[0]
-        drawn = self.uneven.draw(self.random, seen, noise_sd, along)
+        uneven = self.uneven.draw(self.random, seen, noise_sd, along)
         # Each arm's covariances are positive.
-        relative, turned = np.linalg.eigh(drawn)
+        relative, turned = np.linalg.eigh(uneven)
         relative, turned = np.clip(relative, -(1 - LEAST_ARM) / (1 - p), (1 - LEAST_ARM) / p), own_root @ turned
         gamma = (turned * relative[:, None, :]) @ turned.swapaxes(1, 2)
         return size, alike, alike + (1 - p) * gamma, alike - p * gamma
@@ -159,16 +194,10 @@ class Posterior:
         return found
 
     def _precision(self, slopes: FloatArray) -> FloatArray:
-        """Draw the inverse of Sigma by group, shape (chains, 2, 3, 3), given (beta_1, beta_0, eta): Wishart."""
-        found = np.empty((len(slopes), 2, 3, 3))
-        for group, prior in enumerate(self.prior):
-            some = slopes[:, :, self.groups[: slopes.shape[2]] == group]
-            scale = np.linalg.inv(prior * (PRIOR_FEATURES - 4) + some @ some.swapaxes(1, 2))
-            normal = np.linalg.cholesky(scale) @ self.random.standard_normal(
-                (len(slopes), 3, int(PRIOR_FEATURES) + some.shape[2])
-            )
-            found[:, group] = normal @ normal.swapaxes(1, 2)
-        return found
+        """Draw Sigma^-1 of lines and of curves, shape (chains, 2, 3, 3), given (beta_1, beta_0, eta)."""
+        own = self.groups[: slopes.shape[2]]
+        parts = [sigma_precision(prior, slopes[:, :, own == g], self.random) for g, prior in enumerate(self.prior)]
+        return np.stack(parts, axis=1)
 
     def draws(self) -> Draws:
         """Return K = chains x kept sweeps draws."""

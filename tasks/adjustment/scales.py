@@ -26,10 +26,12 @@ CLEAR_CELL = 3.0
 # A line is cut at so many deviations; a column of larger skewness has its normal score for a line, where the noise of
 # a cell is below the second number (tuning tables: logs and costs have 3 and more, an exponential has 2).
 LINE_CUT, SKEWED, SCORED_NOISE = 4.0, 1.2, 0.02
+# Two in a thousand who have a flag are too few to adjust for.
+LEAST_SHARE = 0.002
 # Least variances: of outcomes and of columns, in squared half ranges.
 LEAST_VARIANCE = 1e-4
-# Least doubt in a centre, in deviations: half of a cell's width.
-LEAST_CENTRE_SD = 0.1
+# Least relative doubt in a variance and least doubt in a centre, in deviations: of a cell's width.
+LEAST_DOUBT, LEAST_CENTRE_SD = 0.1, 0.1
 # A row is cut to a ball of so many square roots of its length (tuning tables; 1.25 to 2 in today's regression).
 RADIUS = 1.4
 
@@ -90,7 +92,10 @@ def margin(seen: FloatArray, sd: float) -> Margin:
     place = float(weight @ (shapes @ MIDDLE) ** 2 - (best @ MIDDLE) ** 2)
     variance = max(float(shares @ WITHIN_CELL) - mean**2 - max(place, 0.0), LEAST_VARIANCE)
     doubt = math.sqrt(max(float(weight @ variances**2) / float(weight @ variances) ** 2 - 1, 0.0))
-    return Margin(shares, mean, math.sqrt(max(place, 0.0)), variance, math.hypot(min(doubt, 1.0), 0.1))
+    # Nobody knows where in a cell its units lie.
+    within = float(shares @ WIDTH**2) / 4 / variance
+    doubt = min(math.hypot(doubt, LEAST_DOUBT, within), 1.0)
+    return Margin(shares, mean, math.sqrt(max(place, 0.0)), variance, doubt)
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,8 @@ class FoundScales:
         margins: of the kept numbers; None for an indicator.
         centre, centre_sd, deviation: of each kept column; doubt in its centre, in deviations.
         ratio, ratio_sd: expected variance of the kept columns once standardised, and how far it may be off.
+        hidden: of each column that is left out, since noise hides whether it varies: variance it may have over that of
+            a flag that a half has; one of 1 where there are no columns.
         known: places (i, j) within ``kept`` of two levels of one category, with their correlation and its deviation.
     """
 
@@ -121,6 +128,7 @@ class FoundScales:
     deviation: FloatArray
     ratio: FloatArray
     ratio_sd: FloatArray
+    hidden: FloatArray
     known: tuple[tuple[int, int, float, float], ...]
     cells_sd: FloatArray
 
@@ -129,7 +137,9 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
     """Read release 1."""
     outcome = margin(released.outcome, float(released.cells_sd[-1]))
     arms, means_sd = _arms(public, released, outcome)
-    kept = [place for place, column in enumerate(public.columns) if _varies(column.kind, released, place)]
+    places = range(len(public.columns))
+    kept = [place for place in places if _varies(public.columns[place].kind, released, place)]
+    hidden = [min(_hides(released, place) / 0.25, 1.0) for place in places if place not in kept]
     for level in _commonest(public.columns, released):
         kept = [place for place in kept if place != level]
     found: list[tuple[float, float, float, float, float]] = []
@@ -171,6 +181,7 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
         deviation=deviation,
         ratio=ratio,
         ratio_sd=doubt,
+        hidden=np.array(hidden if public.columns else [1.0]),
         known=tuple(known),
         cells_sd=released.cells_sd,
     )
@@ -218,10 +229,14 @@ def _limit(public: Public, outcome: Margin, spread: float) -> float:
 
 
 def _varies(kind: ColumnKind, released: ReleasedScales, place: int) -> bool:
-    """Whether noise shows that a column has more than one value; its one cell holds all but so much otherwise."""
-    seen, sd = released.columns[place], float(released.cells_sd[place])
-    hidden = max(sd, 0.002)
+    """Return whether noise shows a column to vary: more than it hides lie out of its fullest cell."""
+    seen, hidden = released.columns[place], _hides(released, place)
     return bool(hidden < seen[0] < 1 - hidden if kind is not ColumnKind.number else seen.max() < 1 - hidden)
+
+
+def _hides(released: ReleasedScales, place: int) -> float:
+    """Return the share of the units that noise hides in a column."""
+    return max(float(released.cells_sd[place]), LEAST_SHARE)
 
 
 def _missing_share(columns: tuple[EncodedColumn, ...], released: ReleasedScales, place: int) -> float:

@@ -69,7 +69,7 @@ class CurvePrior:
 
     def draw(self, random: RandomDraws, seen: tuple[FloatArray, FloatArray], count: int) -> FloatArray:
         """Draw the sum of beta eta over candidates, shape (count,)."""
-        edges = self.parts(seen).reshape(len(seen[0]), -1).cumsum(axis=1)
+        edges = self.parts(seen).reshape(len(seen[0]), self.share.size).cumsum(axis=1)
         pick = np.minimum((random.random((count, len(seen[0]), 1)) > edges).sum(axis=2), edges.shape[1] - 1)
         drawn = [
             kept[place] * x + np.sqrt(kept[place]) * sd * random.standard_normal(pick.shape)
