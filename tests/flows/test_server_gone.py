@@ -5,44 +5,24 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-import httpx
 import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.children import CONTEXT, process
-from tests.faults import free_port
+from tests.own_server import own_server
 from tests.studies import people, write_study
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """A server of the test's own, to be stopped by its process id."""
-    port, log = free_port(), (tmp_path / "server.log").open("wb")
-    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    around = os.environ | {"PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-    around["PREFECT_API_DATABASE_CONNECTION_URL"] = f"sqlite+aiosqlite:///{tmp_path / 'prefect.db'}"
-    around.pop("PREFECT_API_URL", None)
-    running = subprocess.Popen([*command, "--no-services"], env=around, stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}/api"
-    try:
-        for _ in range(600):
-            try:
-                if httpx.get(f"{url}/health").is_success:
-                    break
-            except httpx.HTTPError:
-                assert running.poll() is None, (tmp_path / "server.log").read_text()[-2000:]
-                time.sleep(0.2)
-        yield url, running
-    finally:
-        running.kill()
-        running.wait()
+    with own_server(tmp_path, "--no-services") as running:
+        yield running
 
 
 def run(path: str, out: str, place: str, told: Connection) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
+from contextvars import copy_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,8 @@ from causalveil.flows.engine.guard import guarded
 from causalveil.flows.engine.limits import LEASE_SECONDS, limit_name, one_at_a_time
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.execution import Execution, Runner
+from tests.children import CONTEXT, process
+from tests.own_server import own_server
 
 
 @pytest.mark.usefixtures("prefect_server")
@@ -48,6 +53,61 @@ def test_a_run_that_waits_for_its_turn_says_so(
     assert had.is_set()
     assert lines("has the turn") == 2
     assert LEASE_SECONDS == 60, "what deploy/README.md says"
+
+
+def hold(url: str, told: Connection) -> None:
+    """Take the turn and wait to be killed."""
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    os.environ["PREFECT__RUNTIME__DEPLOYMENT__ID"] = "a-deployment"
+    with temporary_settings({PREFECT_API_URL: url}), one_at_a_time("killed"):
+        told.send("held")
+        time.sleep(600)
+
+
+def _kill_one_that_holds_it(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import GlobalConcurrencyLimitCreate
+
+    with get_client(sync_client=True) as client:
+        client.create_global_concurrency_limit(GlobalConcurrencyLimitCreate(name=limit_name("killed"), limit=1))
+    here, there = CONTEXT.Pipe()
+    child = process(hold, url, there)
+    child.start()
+    assert here.recv() == "held"
+    # Longer than a lease: who lives keeps the turn.
+    time.sleep(LEASE_SECONDS + 20)
+    monkeypatch.setenv("PREFECT__RUNTIME__DEPLOYMENT__ID", "a-deployment")
+    took = threading.Event()
+
+    def next_one() -> None:
+        with one_at_a_time("killed"):
+            took.set()
+
+    # A thread has settings of its own: it takes those of here.
+    waiting = threading.Thread(target=copy_context().run, args=(next_one,))
+    waiting.start()
+    assert not took.wait(timeout=15)
+    child.kill()
+    child.join()
+    killed = time.monotonic()
+    returned = took.wait(timeout=2 * LEASE_SECONDS + 60)
+    assert returned
+    print(f"the turn came back {time.monotonic() - killed:.0f} s after the kill")
+    waiting.join()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(400)
+def test_a_killed_run_gives_its_turn_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its lease is renewed while it lives; afterwards the server takes it back, and the next run goes on by itself.
+
+    A server's services take leases back, so this one has them; that of other tests has none.
+    """
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    with own_server(tmp_path) as (url, _), temporary_settings({PREFECT_API_URL: url}):
+        _kill_one_that_holds_it(url, monkeypatch)
 
 
 def test_the_direct_engine_says_that_it_starts_no_cluster(caplog: pytest.LogCaptureFixture) -> None:
