@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
@@ -264,6 +265,18 @@ def _sweep_table(rows: list[dict[str, float]]) -> Table:
     for row in rows:
         table.add_row(*(number(value, 3) for value in row.values()))
     return table
+
+
+def schema(dataset: str, columns: Mapping[str, tuple[str, ...]]) -> None:
+    """Show what a dataset's columns are held to before any row of them counts."""
+    line(f"Admission of {dataset} holds each row to this pandera schema. No unit may have two rows.")
+    table = Table(box=SIMPLE_HEAD)
+    _whole_column(table, "column", list(columns))
+    table.add_column("type")
+    table.add_column("a row that breaks it is told as")
+    for name, (kind, *rules) in columns.items():
+        table.add_row(escape(name), kind, "\n".join(rule.partition(";")[0] for rule in rules))
+    Console().print(table)
 
 
 def _whole_column(table: Table, heading: str, names: list[str]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from causalveil.flows.engine.engine import Engine, Task
+from causalveil.schemas.admission.cohort import contract_roles
 from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import Contract, DataClass
 from causalveil.schemas.errors import DataError
@@ -21,6 +22,7 @@ from causalveil.tasks.admission.kept import (
     rows_folder,
     scratch_name,
 )
+from causalveil.tasks.admission.rows import Rules
 from causalveil.tasks.admission.stages import admit_stage
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.manifest import refuse_telling_losses
@@ -82,6 +84,7 @@ def hold(
         DataError: they were not admitted, or are not what was.
         NotAdmitted: the rows of data that admit themselves break their contract.
         LedgerError: another ledger knows what was charged to these rows.
+        CausalveilError: pandera cannot be imported.
     """
     refuse_other_ledger(folder, contract.dataset, ledger)
     by_itself = contract.data_class is not DataClass.sensitive
@@ -94,6 +97,8 @@ def hold(
     else:
         problem = "their manifest is not the one that the ledger recorded"
     if admission is not None and problem is None:
+        # The stages hold footers to a schema; whether they can is found before anything is reserved.
+        Rules(contract_roles(contract))
         return Held(admission, rows_folder(folder, admission, place), by_itself=False)
     # Who has neither grant nor admission needs the grant first: it says what may be asked at all. And another contract
     # that bears the dataset's name would admit other data, on which the owner's runs would then not be held.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 
@@ -15,19 +15,22 @@ from causalveil.schemas.admission.cohort import contract_roles
 from causalveil.schemas.admission.manifest import Finding
 from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.resolve import completed, not_public_enough
-from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile
+from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile, load_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, refusals
 from causalveil.schemas.documents import Problem, every_problem, line_of, parse_yaml, read_yaml
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import Study
 from causalveil.tasks.admission.kept import kept_admission
-from causalveil.tasks.admission.rows import type_findings
+from causalveil.tasks.admission.rows import Rules
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.manifest import check_manifest
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.ledger.ledger import ledger_at_hand
+
+if TYPE_CHECKING:
+    from causalveil.schemas.admission.contract_schema import ContractSchema
 
 T = TypeVar("T")
 
@@ -72,6 +75,18 @@ def check(path: Path) -> list[Problem]:
     if study is not None:
         _with_data(path, folder, study, contract, found)
     return found.problems
+
+
+def schema_of(path: Path) -> tuple[Contract, ContractSchema]:
+    """Return the contract beside a study's data, and the pandera schema that admission holds all columns and rows to.
+
+    Raises:
+        StudyError: the study file or the contract is wrong.
+        DataError: no data are at hand.
+        CausalveilError: pandera cannot be imported.
+    """
+    contract = DataFolder(data_folder(path, load_study_file(path))).contract
+    return contract, Rules(contract_roles(contract)).contract
 
 
 def _study_file(path: Path, document: Mapping[str, Any], found: Checked) -> StudyFile | None:
@@ -176,12 +191,13 @@ def _columns(contract: Contract, study: Study, folder: DataFolder) -> Iterator[s
     asked = study.roles if contract.rows is None else {}
     alone = {name: role for name, role in asked.items() if name not in declared}
     first: dict[str, pl.DataType] = {}
+    rules = Rules(declared | alone)
     wrong = dict[tuple[str | None, str], list[str]]()
     for partition in list_partitions(folder, None if contract.blocks is None else contract.blocks.key).partitions:
         types = column_types(folder, partition)
         first = first or (types if partition.rows else {})
         exact = contract.rows is not None
-        for one in type_findings(declared | alone, partition, types, first, exact=exact):
+        for one in rules.of_types(partition, types, first, exact=exact):
             told = _told(one, types)
             wrong.setdefault((one.column, told), []).append(partition.path)
     for (name, told), paths in wrong.items():

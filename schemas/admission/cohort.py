@@ -1,30 +1,22 @@
-"""The pandera schema that a contract implies: what each column must be before its data are admitted.
+"""What a contract implies of its columns: rules that rows are held to, and words that tell an owner of a breach.
 
-Each rule is one pandera check over a native polars expression that reduces to a single yes or no, so that
-pandera never gathers failing values. Values outside declared bounds are no error: they are clipped,
-always, because to refuse them at sample level would tell about a single row.
+A rule of rows is a polars expression of the rows that break it; ``schemas/admission/contract_schema.py`` makes one
+pandera schema of all of them.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from enum import StrEnum
 from functools import partial
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 import polars as pl
-import polars.selectors as cs
 
-from causalveil.schemas.admission.casts import Roles, Types, checked_as, read_as
+from causalveil.schemas.admission.casts import read_as
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.declared.columns import CodesColumn, LevelsColumn
 from causalveil.schemas.study import Missing, Others
-
-if TYPE_CHECKING:
-    import pandera.polars as pa
 
 
 class Rule(StrEnum):
@@ -55,16 +47,14 @@ class Rule(StrEnum):
     folder = "says otherwise than the name of the folder that the file lies in; move the file, or mend the column"
 
 
-def _null_rule(role: Column, stored: pl.DataType) -> Rule:
-    """What a null breaks, in words that say what may be done about it."""
-    if role.holds is Holds.unit and not stored.is_integer() and stored.is_numeric():
-        return Rule.null_unit
+def _null_rule(role: Column) -> Rule:
+    """Return what a null breaks, in words that say what may be done about it."""
     if role.nulls is Nulls.never:
         return Rule.null
     return Rule.null_code if role.holds is Holds.binary else Rule.null_covariate
 
 
-_NULL_RULES = (Rule.null, Rule.null_covariate, Rule.null_unit, Rule.null_code)
+_NULL_RULES = (Rule.null, Rule.null_covariate, Rule.null_code)
 
 
 # The rows that break a rule, as an expression over a column.
@@ -88,59 +78,36 @@ def contract_roles(contract: Contract) -> dict[str, Column]:
     return roles
 
 
-def cohort_schema(roles: Roles, types: Types) -> pa.DataFrameSchema:
-    """The schema of some columns, as they are read.
-
-    Args:
-        roles: what each column must hold.
-        types: the types that files store the columns in, each of which may be read as its role.
-
-    Returns:
-        A schema whose checks carry a :class:`Rule` as name; apply it to any subset of the columns with
-        ``schema.select_columns``.
-    """
-    _load_pandera()
-    import pandera.polars as pa
-
-    def column(role: Column, stored: pl.DataType) -> pa.Column:
-        checks = [_check(rule, breaks) for rule, breaks in row_rules(role, stored).items()]
-        # nullable: nulls are found by a check of our own.
-        return pa.Column(checked_as(role, stored), checks=checks, nullable=True)
-
-    return pa.DataFrameSchema({name: column(role, types[name]) for name, role in roles.items()})
-
-
-def row_rules(role: Column, stored: pl.DataType) -> dict[Rule, Breaks]:
-    """The rules that each row of a column is held to, as expressions of the rows that break them.
+def row_rules(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
+    """Return the rules that each row of a column is held to, as expressions of the rows that break them.
 
     Args:
         role: what is declared.
-        stored: the type that files store the column in; the expressions are of the column as rules look
-            at it.
+        kind: the type of the column as it was read; numbers may be as wide as they are stored.
     """
     rules: dict[Rule, Breaks] = {}
     if role.nulls is not Nulls.welcome:
-        rules[_null_rule(role, stored)] = _absent if _may_be_nan(role, stored) else lambda values: values.is_null()
+        rules[_null_rule(role)] = _absent if _may_be_nan(role, kind) else lambda values: values.is_null()
     match role.holds:
         case Holds.unit:
             pass
         case Holds.binary:
-            rules |= _binary(role.codes, stored)
+            rules |= _binary(role.codes)
         case Holds.level:
             rules |= {} if role.admitted is None else _levels(role.admitted)
         case Holds.number | Holds.order:
-            rules |= {Rule.finite: lambda values: values.is_infinite()} if _may_be_nan(role, stored) else {}
+            rules |= {Rule.finite: lambda values: values.is_infinite()} if _may_be_nan(role, kind) else {}
     return rules
 
 
-def suspects(role: Column, stored: pl.DataType) -> dict[Rule, Breaks]:
-    """For each rule of :func:`row_rules` one yes or no over the whole column: may a row of it break the rule?
+def suspects(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
+    """Return of each rule of :func:`row_rules` one yes or no over the whole column: may a row of it break the rule?
 
     A no is sure. A yes is not: a sum that overflows is as little a number as one that has met a NaN. It is what makes
-    the look at many rows cheap, and pandera decides wherever it says yes.
+    the look at many rows cheap; rows are counted by the rules themselves wherever it says yes.
     """
     found: dict[Rule, Breaks] = {}
-    for rule, breaks in row_rules(role, stored).items():
+    for rule, breaks in row_rules(role, kind).items():
         if rule is Rule.finite:
             found[rule] = _overflows
         elif rule in _NULL_RULES:
@@ -151,9 +118,9 @@ def suspects(role: Column, stored: pl.DataType) -> dict[Rule, Breaks]:
     return found
 
 
-def _may_be_nan(role: Column, stored: pl.DataType) -> bool:
+def _may_be_nan(role: Column, kind: pl.DataType) -> bool:
     """Whether the column as it is read may hold NaN or infinity."""
-    return role.holds in (Holds.number, Holds.order) and stored.is_float()
+    return role.holds in (Holds.number, Holds.order) and kind.is_float()
 
 
 def _absent(values: pl.Expr) -> pl.Expr:
@@ -167,22 +134,6 @@ def _any(breaks: Breaks, values: pl.Expr) -> pl.Expr:
 def _overflows(values: pl.Expr) -> pl.Expr:
     """Whether a sum is NaN or infinite, as it is once a NaN or an infinity was added: no later term brings it back."""
     return values.sum().is_finite().not_()
-
-
-def _load_pandera() -> None:
-    """Import pandera without hypothesis, which it takes along wherever it finds it, only to make up data for tests.
-
-    Developers have hypothesis, and it brings pytest. An entry of None in ``sys.modules`` makes an import fail as if the
-    package were not installed, which pandera provides for; it is taken back at once.
-    """
-    if "pandera.strategies.base_strategies" in sys.modules or "hypothesis" in sys.modules:
-        return
-    sys.modules["hypothesis"] = None  # type: ignore[assignment]
-    try:
-        import_module("pandera.polars")
-        import_module("pandera.strategies.base_strategies")
-    finally:
-        del sys.modules["hypothesis"]
 
 
 def type_rule(role: Column) -> Rule:
@@ -205,19 +156,9 @@ def accepts(role: Column, stored: pl.DataType) -> bool:
     return read_as(role, stored) is not None
 
 
-def _check(rule: Rule, breaks: Breaks) -> pa.Check:
-    """A check that yields one boolean: pandera then has no failing cases to collect."""
-    import pandera.polars as pa
-
-    def holds(data: pa.PolarsData) -> bool:
-        return not data.lazyframe.select(breaks(cs.by_name(data.key)).any()).collect().item()
-
-    return pa.Check(holds, name=rule.value)
-
-
-def _binary(codes: tuple[str | int, str | int], stored: pl.DataType) -> dict[Rule, Breaks]:
+def _binary(codes: tuple[str | int, str | int]) -> dict[Rule, Breaks]:
     if set(codes) == {0, 1}:
-        return {} if stored == pl.Boolean else {Rule.binary: lambda values: values.is_between(0, 1).not_()}
+        return {Rule.binary: lambda values: values.is_between(0, 1).not_()}
     return {Rule.codes: _none_of(codes)}
 
 

@@ -29,7 +29,7 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.admission.folders import as_compared, contradictions, said_by_folders
 from causalveil.tasks.admission.kept import DRAFT, forget_draft
-from causalveil.tasks.admission.rows import RowRules, row_findings, type_findings
+from causalveil.tasks.admission.rows import Rules, row_findings
 from causalveil.tasks.admission.together import Together
 from causalveil.tasks.admission.units import SeenUnits
 from causalveil.tasks.admission.whole_files import WholeFile, joined
@@ -96,7 +96,7 @@ class _Look:
         self.findings: list[Finding] = []
         self._hash_key = passing_key()
         self._seen: dict[str, SeenUnits] = {}
-        self._rules: tuple[Types, RowRules] | None = None
+        self._rules = Rules(self.roles)
         self._together = Together(segment_rows(len(self.roles)), self._frame)
 
     def at_all(self) -> tuple[AdmittedFile, ...]:
@@ -202,7 +202,7 @@ class _Look:
             counts = Counter[tuple[str, Rule]]()
             for frame in rows_of(file, partition, good, self._together.rows, widen=False) if good else ():
                 if partition.rows:
-                    counts += self._rules_of({name: types[name] for name in good}).broken(frame)
+                    counts += self._rules.broken(frame, types)
                     self._see(partition.block, frame)
             self.findings += row_findings(partition, counts)
         except DataError as problem:
@@ -231,7 +231,7 @@ class _Look:
                 self._types.setdefault(name, types[name])
         # Reduced rows are written anew, by a writer that knows no whole numbers beyond 64 bits.
         exact = self.contract.rows is not None
-        wrong = type_findings(self.roles, partition, types, self.first, exact=exact)
+        wrong = self._rules.of_types(partition, types, self.first, exact=exact)
         if wrong:
             # Findings stand in the order of the files.
             self._together.close()
@@ -242,22 +242,17 @@ class _Look:
     def _frame(self, partitions: list[Partition], stored: pl.DataFrame, types: Types) -> None:
         """Hold the rows of small files to the rules together, and only if one may be broken, file by file."""
         frame = read_frame(stored, {name: self.roles[name] for name in types}, widen=False)
-        rules, start = self._rules_of(types), 0
-        if not rules.keep(frame):
+        start = 0
+        if not self._rules.keep(frame):
             for partition in partitions:
                 part = frame[start : start + partition.rows]
                 start += partition.rows
-                self.findings += row_findings(partition, rules.broken(part))
+                self.findings += row_findings(partition, self._rules.broken(part, types))
         start = 0
         for block, group in groupby(partitions, key=lambda one: one.block):
             rows = sum(one.rows for one in group)
             self._see(block, frame[start : start + rows])
             start += rows
-
-    def _rules_of(self, types: Types) -> RowRules:
-        if self._rules is None or self._rules[0] != types:
-            self._rules = types, RowRules({name: self.roles[name] for name in types}, types)
-        return self._rules[1]
 
     def _see(self, block: str, frame: pl.DataFrame) -> None:
         if self.contract.rows is None and self.contract.unit in frame.columns:

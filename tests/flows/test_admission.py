@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -102,6 +103,24 @@ def one_bit(folder: Path) -> None:
     content = bytearray(path.read_bytes())
     content[200] ^= 1
     path.write_bytes(bytes(content))
+
+
+def test_no_run_and_no_admission_without_pandera(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No row counts that pandera did not hold to its rules: of data that admit themselves, nor of admitted ones."""
+    fresh = write_study(tmp_path / "fresh", contract={"dataset": "fresh"})
+    monkeypatch.setitem(sys.modules, "pandera", None)
+    for name in [name for name in sys.modules if name.endswith("admission.contract_schema")]:
+        monkeypatch.delitem(sys.modules, name)
+    for words in (["run", fresh], ["run", study], ["admit", study.parent], ["check", study, "--schema"]):
+        engine = ["--engine", "direct"] if words[0] == "run" else []
+        assert command(*words, *engine) == 1
+        said = capsys.readouterr().err
+        assert "pandera cannot be imported (pandera is missing)" in said
+        assert len(said.strip().splitlines()) <= 2, "a run's name, and one line"
+    assert spent() == {}
+    assert not open_ledger().knows("fresh")
 
 
 TAMPERED: dict[str, tuple[Callable[[Path], None], str]] = {

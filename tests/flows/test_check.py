@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.check import check
+from causalveil.schemas.admission.cohort import Rule
+from tests.studies import write_study
 
 ROOT = Path(__file__).parents[2]
 CONTRACT = """\
@@ -120,3 +124,22 @@ WHO = "the data's owner must put one beside the data before anything runs"
 def test_nothing_is_wrong_with_what_is_shipped(study: Path) -> None:
     problems = check(study)
     assert problems == [] or study.parent.name == "sites", [str(one) for one in problems]
+
+
+def test_the_schema_of_the_contract_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every column that the contract declares, with the rules that admission holds it to; no file of rows is needed."""
+    path = write_study(tmp_path, partitions=0)
+    told = []
+    for words in (["--schema", "--json"], ["--schema"]):
+        with pytest.raises(SystemExit) as ended:
+            main(["check", str(path), *words])
+        assert not ended.value.code
+        told.append(capsys.readouterr().out)
+    columns = json.loads(told[0])["columns"]
+    assert set(columns) == {"person", "treated", "score", "age", "group"}
+    assert columns["age"][0] == Rule.number_type
+    assert columns["age"][1:] == [Rule.null_covariate, Rule.finite]
+    assert columns["treated"][1:] == [Rule.null_code, Rule.binary]
+    assert columns["group"][1:] == [Rule.null_covariate, Rule.level]
+    assert "DataFrameSchema" in json.loads(told[0])["pandera"]
+    assert all(name in told[1] for name in columns)

@@ -13,8 +13,9 @@ from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 
+from causalveil.schemas.admission import contract_schema
 from causalveil.schemas.admission.casts import read_frame
-from causalveil.schemas.admission.cohort import row_rules
+from causalveil.schemas.admission.cohort import Rule, contract_roles, row_rules
 from causalveil.schemas.admission.manifest import (
     ADMISSION_FILE,
     NotAdmitted,
@@ -23,10 +24,10 @@ from causalveil.schemas.admission.manifest import (
 )
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.contract import BlockKey
-from causalveil.schemas.errors import DataError
+from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.tasks.admission import together
 from causalveil.tasks.admission.kept import keep_beside
-from causalveil.tasks.admission.rows import RowRules
+from causalveil.tasks.admission.rows import Rules
 from causalveil.tasks.admission.units import SeenHashes, SeenUnits
 from causalveil.tasks.enclave.contents import file_digest, held_file
 from causalveil.tasks.enclave.data_folder import DataFolder
@@ -209,16 +210,14 @@ HUGE = (1.7e308, 1.7e308, -1.7e308)
     nulls=st.booleans(),
 )
 def test_what_is_not_suspected_breaks_no_rule(numbers: list[float | None], dtype: pl.DataType, nulls: bool) -> None:
-    """The cheap look may cry wolf, as sums overflow, and must never miss one; pandera has the last word."""
+    """The cheap look may suspect in vain, as sums overflow, and must never miss a row; rules do the counting."""
     role = Column(holds=Holds.number, nulls=Nulls.welcome if nulls else Nulls.undeclared)
     frame = read_frame(pl.DataFrame({"x": pl.Series(numbers, dtype=pl.Float64)}).cast(dtype), {"x": role}, widen=False)
-    rules = RowRules({"x": role}, {"x": dtype})
+    rules = Rules({"x": role})
     expected = {rule: int(frame.select(b(pl.col("x")).sum()).item()) for rule, b in row_rules(role, dtype).items()}
     expected = {rule: rows for rule, rows in expected.items() if rows}
-    assert {rule: rows for (_, rule), rows in rules.broken(frame).items()} == expected
-    assert not (rules.keep(frame) and expected)
-    if not expected and sum(abs(number or 0.0) for number in numbers) < 1e38:
-        assert rules.keep(frame)
+    assert {rule: rows for (_, rule), rows in rules.broken(frame, {"x": dtype}).items()} == expected
+    assert rules.keep(frame) == (not expected)
 
 
 def test_a_unit_may_stand_in_several_blocks_where_the_owner_says_so(tmp_path: Path) -> None:
@@ -392,3 +391,64 @@ def test_numbers_that_count_to_the_last_of_64_bits_are_told_apart(tmp_path: Path
     seen.add(pl.Series([2**63 - 2, 2**63 - 1], dtype=pl.Int64))
     seen.add(pl.Series([-(2**63), 2**63 - 1], dtype=pl.Int64))
     assert seen.repeated() == 1
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_the_schema_is_the_only_place_where_a_rule_is_spelled(
+    small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without its check of infinity, the very rows that it refused are admitted; all other rules stand."""
+    monkeypatch.setattr(open_folder, "SMALL_BYTES", 1 << 23 if small else 0)
+    frame = good(24).with_columns(
+        pl.when(pl.int_range(24) == 3).then(float("inf")).otherwise(pl.col(AGE)).alias(AGE),
+    )
+    folder = write(tmp_path / "data", frame)
+    with pytest.raises(NotAdmitted, match="infinity"):
+        admitted(contract(), folder, tmp_path / "whole")
+    make = contract_schema.ContractSchema.__init__
+
+    def without_infinity(self: contract_schema.ContractSchema, roles: Any) -> None:
+        make(self, roles)
+        self.schema.checks = [check for check in self.schema.checks if check.name != Rule.finite.value]
+
+    monkeypatch.setattr(contract_schema.ContractSchema, "__init__", without_infinity)
+    assert admitted(contract(), folder, tmp_path / "mutated").units == 24
+    worse = write(tmp_path / "worse", frame.with_columns(pl.lit(CANARY).alias(GROUP)))
+    with pytest.raises(NotAdmitted, match="declared levels"):
+        admitted(contract(), worse, tmp_path / "worse-scratch")
+
+
+def test_a_column_that_is_taken_off_the_schema_may_be_of_any_type(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame = good(24).with_columns(pl.lit(CANARY).alias(AGE))
+    folder = write(tmp_path / "data", frame)
+    with pytest.raises(NotAdmitted, match="must be an integer, float"):
+        admitted(contract(), folder, tmp_path / "whole")
+    schema = contract_schema.ContractSchema(contract_roles(contract()))
+    types = dict(frame.schema)
+    assert schema.wrong(types) == {AGE: Rule.number_type}
+    schema = contract_schema.ContractSchema(contract_roles(contract()))
+    schema.schema = schema.schema.remove_columns([AGE])
+    assert schema.wrong(types) == {}
+
+
+def test_a_check_that_cannot_be_carried_out_admits_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pandera takes an error within a check for a failure without cases: that must not count as no wrong row."""
+
+    def broken(_: object, __: pl.LazyFrame) -> None:
+        raise ValueError(CANARY)
+
+    monkeypatch.setattr(contract_schema.Tally, "of", broken)
+    with pytest.raises(CausalveilError, match="could not be held to their contract") as caught:
+        admitted(contract(), write(tmp_path / "data", good(24)), tmp_path / "scratch")
+    assert CANARY not in everything_said(caught.value)
+
+
+@given(st.lists(st.sampled_from(["*", "'*'", "^age$", "'^age$'", "^", "age", "'age'", "a'b"]), unique=True, min_size=1))
+def test_no_two_columns_share_a_name_in_the_schema(names: list[str]) -> None:
+    schema = contract_schema.ContractSchema(dict.fromkeys(names, Column(holds=Holds.number)))
+    assert [column.title for column in schema.schema.columns.values()] == names
+    assert schema.wrong(dict.fromkeys(names, pl.Float64())) == {}
+    assert schema.wrong(dict.fromkeys(names[1:], pl.Float64())) == {names[0]: Rule.missing}
+    assert schema.wrong({**dict.fromkeys(names, pl.Float64()), names[0]: pl.Unknown()}) == {names[0]: Rule.number_type}

@@ -13,11 +13,23 @@ from causalveil.flows.cli.options import Json
 
 def check(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="the study.yaml", show_default=False)],
+    schema: Annotated[
+        bool, typer.Option("--schema", help="print the pandera schema that all columns and rows are held to, and end")
+    ] = False,
     json_: Json = False,
 ) -> None:
     """List every problem of STUDY and of its data's contract, with line and fix. Reads no row, charges nothing."""
     from causalveil.flows.sequence.check import check as problems_of
+    from causalveil.flows.sequence.check import schema_of
 
+    if schema:
+        contract, held = schema_of(study)
+        columns = held.told()
+        if json_:
+            show.document({"dataset": contract.dataset, "columns": columns, "pandera": str(held.schema)})
+        else:
+            show.schema(contract.dataset, columns)
+        return
     problems = problems_of(study)
     if json_:
         show.document({"problems": [{"file": one.file, "line": one.line, "text": one.text} for one in problems]})
