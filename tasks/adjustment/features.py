@@ -138,11 +138,12 @@ def raw_values(curve: Curve, f: FloatArray) -> FloatArray:
 
 def curve_values(curves: tuple[Curve, ...], f: FloatArray) -> FloatArray:
     """Return c of lines f, shape (rows, curves)."""
-    found = np.empty((len(f), len(curves)))
-    for place, curve in enumerate(curves):
-        rest = raw_values(curve, f) - curve.intercept - f @ curve.slopes
-        found[:, place] = np.clip(rest / curve.size, -CURVE_CUT, CURVE_CUT)
-    return found
+    if not curves:
+        return np.zeros((len(f), 0))
+    found = np.column_stack([raw_values(curve, f) - curve.intercept for curve in curves])
+    found -= f @ np.column_stack([curve.slopes for curve in curves])
+    found /= np.array([curve.size for curve in curves])
+    return np.clip(found, -CURVE_CUT, CURVE_CUT, out=found)
 
 
 def feature_values(features: FeatureMap, z: FloatArray) -> FloatArray:

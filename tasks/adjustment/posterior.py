@@ -27,8 +27,6 @@ from causalveil.tasks.adjustment.released import Public, RandomDraws
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.machine.arrays import FloatArray
 
-# Chains side by side, sweeps thrown away and kept; fewer chains of many features, whose sweeps are dear.
-CHAINS, BURN, KEEP, LARGE, CHAINS_OF_LARGE = 30, 3, 4, 80, 8
 # Least variance of a feature, least eigenvalue of a drawn correlation matrix, and least part of it that an arm's
 # covariances keep.
 LEAST_VARIANCE, LEAST_EIGENVALUE, LEAST_ARM = 1e-4, 0.02, 0.03
@@ -38,6 +36,20 @@ HIDDEN = 2.0
 PRIOR_FEATURES, ALIKE = 8.0, 0.9
 # Deviations of (beta, eta) of a kept curve (second prototype's tuning tables).
 CURVE = (0.3, 0.6)
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """Chains side by side, sweeps thrown away and kept, and for how many kept sweeps second moments stay."""
+
+    chains: int
+    burn: int
+    keep: int
+    every: int
+
+
+# Of many features, whose sweeps are dear, there are fewer (120 draws or 60 have the same coverage, second prototype).
+SWEEPS, LARGE, SWEEPS_OF_LARGE = Sweeps(30, 3, 4, 1), 80, Sweeps(6, 2, 6, 3)
 
 
 @dataclass(frozen=True)
@@ -200,17 +212,19 @@ class Posterior:
         return np.stack(parts, axis=1)
 
     def draws(self) -> Draws:
-        """Return K = chains x kept sweeps draws."""
-        moments, kept = self.moments, []
-        chains = CHAINS if moments.count < LARGE else CHAINS_OF_LARGE
-        precision, apart = self._precision(np.zeros((chains, 3, 0))), np.repeat(moments.apart[None], chains, axis=0)
-        for sweep in range(BURN + KEEP):
-            size, *grams = self._grams(apart)
-            errors = self.means_sd * self.random.standard_normal((chains, 2))
+        """Return K = chains x kept sweeps draws; second moments are drawn anew as often as ``Sweeps`` says."""
+        moments, kept, sweeps = self.moments, [], SWEEPS if self.moments.count < LARGE else SWEEPS_OF_LARGE
+        precision = self._precision(np.zeros((sweeps.chains, 3, 0)))
+        apart = np.repeat(moments.apart[None], sweeps.chains, axis=0)
+        size, *grams = self._grams(apart)
+        for sweep in range(-sweeps.burn, sweeps.keep):
+            if sweep >= 0 and sweep % sweeps.every == 0:
+                size, *grams = self._grams(apart)
+            errors = self.means_sd * self.random.standard_normal((sweeps.chains, 2))
             found = self._slopes(size, (grams[0], grams[1], grams[2]), apart, errors, precision)
             precision = self._precision(found)
             apart = size * (grams[0] @ found[:, 2, :, None])[..., 0]
-            if sweep >= BURN:
+            if sweep >= 0:
                 outer = (size[:, :, None] * size[:, None, :])[:, None]
                 kept.append(Draws(found[:, :2] / size[:, None], np.stack(grams[1:], axis=1) * outer, apart, errors))
         return Draws(*(np.concatenate([getattr(one, part.name) for one in kept]) for part in fields(Draws)))
