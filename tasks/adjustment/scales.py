@@ -26,6 +26,8 @@ CLEAR_CELL = 3.0
 # A line is cut at so many deviations; a column of larger skewness has its normal score for a line, where the noise of
 # a cell is below the second number (tuning tables: logs and costs have 3 and more, an exponential has 2).
 LINE_CUT, SKEWED, SCORED_NOISE = 4.0, 1.2, 0.02
+# Tails that no shape has: relative doubt in an outcome's variance by its histogram.
+TAIL_DOUBT = 0.5
 # Two in a thousand who have a flag are too few to adjust for.
 LEAST_SHARE = 0.002
 # Least variances: of outcomes and of columns, in squared half ranges.
@@ -38,12 +40,15 @@ RADIUS = 1.4
 
 @lru_cache(maxsize=1)
 def _shapes() -> tuple[FloatArray, FloatArray]:
-    """Shares in cells of normal and of one-sided exponential shapes, and their variances."""
+    """Return shares in cells of normal shapes, of exponential and log-normal ones from either end, and variances."""
     from scipy.special import ndtr
 
     normal = [np.diff(ndtr((EDGES - m) / s)) for m in np.linspace(-0.95, 0.95, 39) for s in np.geomspace(0.04, 1, 14)]
-    exponential = [np.diff(-np.exp(-(EDGES + 1) / s)) for s in np.geomspace(0.01, 1, 14)]
-    found = np.array([*normal, *exponential, *(one[::-1] for one in exponential)])
+    from_end = np.maximum(EDGES + 1, 1e-12)
+    one_sided = [np.diff(-np.exp(-from_end / s)) for s in np.geomspace(0.01, 1, 14)]
+    scales = [(s, wide) for s in np.geomspace(0.01, 0.5, 20) for wide in (0.5, 0.75, 1.0)]
+    one_sided += [np.diff(ndtr(np.log(from_end / s) / wide)) for s, wide in scales]
+    found = np.array([*normal, *one_sided, *(one[::-1] for one in one_sided)])
     found /= found.sum(axis=1, keepdims=True)
     return found, found @ WITHIN_CELL - (found @ MIDDLE) ** 2
 
@@ -201,7 +206,7 @@ def _arms(public: Public, released: ReleasedScales, outcome: Margin) -> tuple[Ar
     weight = of_histogram**2 / (of_histogram**2 + noise**2)
     middle = min(max(outcome.mean + weight * (everybody - outcome.mean), -1.0), 1.0)
     square_sd = math.hypot(float(released.arms_sd[3]), 2 * middle * noise * weight)
-    doubt = outcome.doubt * outcome.variance
+    doubt = max(outcome.doubt, TAIL_DOUBT) * outcome.variance
     weight = doubt**2 / (doubt**2 + square_sd**2)
     around = min(max(outcome.variance + weight * (square - middle**2 - outcome.variance), LEAST_VARIANCE), 1.0)
     parts, differ = np.array([p, 1 - p]), np.array([total - middle * share, others - middle * (1 - share)]) / (p, 1 - p)
