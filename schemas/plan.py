@@ -57,7 +57,8 @@ class StandIn(Frozen):
     of the outcome within an arm, in outcome units; None: a quarter of the declared width, in a plan half of it if the
     outcome is 0 or 1. ``mean``: of the outcome; None: the middle of its declared range. ``explained``: share of its
     variance that covariates explain; ``correlation``: between any two of them; ``spread``: a numeric covariate's
-    standard deviation over half its declared range, None: each estimator's own guess.
+    standard deviation over half its declared range, None: each estimator's own guess. ``eligible``: share of units that
+    meet a study's ``where``; None: half, and a plan says so.
     """
 
     treated: float = 0.5
@@ -66,6 +67,7 @@ class StandIn(Frozen):
     explained: float = 0.3
     correlation: float = 0.3
     spread: float | None = None
+    eligible: float | None = None
 
     @classmethod
     def told(cls, **values: float | None) -> Self:

@@ -31,6 +31,8 @@ Slug = Annotated[str, Field(max_length=80, pattern=f"^{SLUG.pattern}$")]
 
 # What a study says of units without a treatment or an outcome.
 UNRECORDED = ("missing_treatment", "missing_outcome")
+# Keys that came later: a study that does not use them has the digest that it had before.
+LATER = ("where",)
 UNPROTECTED = {
     Level.sample: (),
     Level.label: ("every covariate and the treatment of every unit: public by declaration, no noise covers them",),
@@ -336,6 +338,9 @@ class Study(Frozen):
         for key in UNRECORDED:
             if document.get(key) == "refuse":
                 del document[key]
+        for key in LATER:
+            if not document.get(key, True):
+                del document[key]
         return document
 
     @property
@@ -430,9 +435,18 @@ def travelling(specification: Mapping[str, Any]) -> dict[str, Any]:
         elif key == "subgroups" and isinstance(value, Mapping):
             column = _without(value.get("column"), left_out["covariates"] or ())
             result[key] = {**value, "column": column}
+        elif key == "where" and isinstance(value, list):
+            result[key] = [_without_kind(one, left_out["covariates"] or ()) for one in value]
         else:
             result[key] = _without(value, keys)
     return result
+
+
+def _without_kind(condition: Any, keys: tuple[str, ...]) -> Any:
+    """A comparison without what the site's contract alone declares of its column."""
+    if not isinstance(condition, Mapping):
+        return condition
+    return {**condition, "holds": _without(condition.get("holds"), keys)}
 
 
 def _without(value: Any, keys: tuple[str, ...]) -> Any:

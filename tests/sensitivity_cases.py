@@ -41,6 +41,13 @@ _ONE_EACH = ("flag", "unit number", "number", "missing number", "2 levels", "3 l
 MIXED: Covariates = {f"x{place}": KINDS[kind]["a"] for place, kind in enumerate(_ONE_EACH)}
 MANY: Covariates = {f"x{place:02d}": _WIDE for place in range(12)}
 SETS = {**KINDS, "mixed": MIXED, "many": MANY}
+ELIGIBLE: list[dict[str, Any]] = [
+    {"column": "x2", "holds": _WIDE, "op": ">=", "values": [20.0]},
+    {"column": "x5", "holds": {"levels": ["a", "b", "c"]}, "op": "!=", "values": ["c"]},
+]
+ELIGIBLE_LABEL: list[dict[str, Any]] = [
+    {"column": "x00", "holds": {"lower": -1, "upper": 1}, "op": "<", "values": [0.5]}
+]
 
 
 def _only(study: dict[str, Any], covariates: Covariates) -> dict[str, Any]:
@@ -89,6 +96,9 @@ def _protocols() -> Iterator[Case]:
             yield of("mixed", MIXED, 3, groups, arms)
             yield of("linear", MANY, 2, groups, arms, basis="linear", epsilon="1000")
             yield of("a trial by means", MIXED, 3, groups, arms, name="difference_in_means", trial=True)
+    # Who is not eligible adds nothing: with a row that is, and one that is not, and with none that is.
+    for groups, name in ((1, "regression"), (3, "regression"), (1, "difference_in_means"), (2, "difference_in_means")):
+        yield of(f"eligible, {name}", MIXED, 2, groups, 2, name=name, where=ELIGIBLE)
     yield Case("protocol, of few", make_protocol(2), 20, 10)
 
 
@@ -98,6 +108,8 @@ def _label_protocols() -> Iterator[Case]:
             for delta in ("0", "1e-6"):
                 study = make_protocol(1, 2, groups, arms, name="balancing", delta=delta, epsilon="100")
                 yield Case(f"label protocol, balancing: {groups} groups, {arms} arms, delta {delta}", study, 24)
+        study = make_protocol(1, 2, groups, 2, name="balancing", delta="1e-6", epsilon="100", where=ELIGIBLE_LABEL)
+        yield Case(f"label protocol, balancing, eligible: {groups} groups", study, 24)
         study = make_protocol(1, 3, groups, 2, name="matching", ratio=1, epsilon="100")
         yield Case(f"label protocol, matching: {groups} groups", study, 24)
 
@@ -205,6 +217,9 @@ SHORT = (
     "protocol, linear: 2 outcomes, 2 groups, 3 arms",
     "protocol, a trial by means: 3 outcomes, 3 groups, 3 arms",
     "protocol, of few",
+    "protocol, eligible, regression: 2 outcomes, 1 groups, 2 arms",
+    "protocol, eligible, difference_in_means: 2 outcomes, 1 groups, 2 arms",
+    "label protocol, balancing, eligible: 2 groups",
     "label protocol, balancing: 2 groups, 2 arms, delta 1e-6",
     "label protocol, balancing: 1 groups, 3 arms, delta 0",
     "label protocol, matching: 1 groups",

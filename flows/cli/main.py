@@ -186,6 +186,9 @@ def plan(
     spread: Annotated[
         float | None, typer.Option(min=0.001, max=1, help="a covariate's deviation over half its range (regression)")
     ] = None,
+    eligible: Annotated[
+        float | None, typer.Option(min=0.01, max=1, help="share of units that meet 'where' [default: 0.5, and said so]")
+    ] = None,
     sweep: Annotated[Sweep | None, typer.Option(help="of a direction study: what each penalty would mean")] = None,
     target_half_width: Annotated[
         float | None, typer.Option(help="a half-width in outcome units: which epsilon gives it?")
@@ -203,7 +206,13 @@ def plan(
     from causalveil.tasks.inference.people import assumed
 
     told = StandIn.told(
-        treated=treated, deviation=deviation, mean=mean, explained=explained, correlation=correlation, spread=spread
+        treated=treated,
+        deviation=deviation,
+        mean=mean,
+        explained=explained,
+        correlation=correlation,
+        spread=spread,
+        eligible=eligible,
     )
     specification, declared = plan_study(study, units)
     people = expected.people_of(study, specification, declared)

@@ -37,6 +37,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols import difference, stages
 from causalveil.tasks.protocols.adjusted import GroupAdjustment
 from causalveil.tasks.protocols.calibration import ENOUGH
+from causalveil.tasks.protocols.cells import ASSUMED_ELIGIBLE
 from causalveil.tasks.protocols.expected import expected_answers
 from causalveil.tasks.protocols.findings import ProtocolFindings
 from causalveil.tasks.protocols.groups import GroupScales
@@ -141,6 +142,11 @@ def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         "answers": [vars(row) for row in rows],
     }
     sentences = [f"One budget for all: {study.question}."]
+    if study.where and stand_in.eligible is None:
+        sentences.append(
+            f"Not told: the share of units that are eligible, assumed to be {ASSUMED_ELIGIBLE:g}: state it with "
+            "`--eligible`."
+        )
     grouped = study.subgroups is not None
     for row in rows:
         inside = f", {row.group:.4g} ({row.group_together:.4g}) in a subgroup of average size" if grouped else ""

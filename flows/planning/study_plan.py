@@ -52,6 +52,7 @@ def plan(
     effect: float | None = None,
     treated: float | None = None,
     deviation: float | None = None,
+    eligible: float | None = None,
 ) -> StudyPlan:
     """Plan a study: every charge, and how wide its interval would be. Reads no private column.
 
@@ -62,6 +63,7 @@ def plan(
         treated: share of treated units, from 0.01 to 0.99; default: 0.5, and the plan says how much that matters.
         deviation: assumed standard deviation of the outcome in its units; default: a quarter of the declared width,
             half of it if it is 0 or 1.
+        eligible: share of units that meet ``where``, from 0.01 to 1; default: 0.5, and the plan says so.
 
     Raises:
         StudyError: the study or an argument is wrong.
@@ -71,11 +73,15 @@ def plan(
         raise StudyError(f"units must be at least 2, not {units}")
     if treated is not None and not 0.01 <= treated <= 0.99:
         raise StudyError(f"treated, an assumed share, must lie in [0.01, 0.99], not {treated:g}")
+    if eligible is not None and not 0.01 <= eligible <= 1:
+        raise StudyError(f"eligible, an assumed share, must lie in [0.01, 1], not {eligible:g}")
     if deviation is not None and not deviation >= 0:
         raise StudyError(f"deviation must be at least 0, not {deviation:g}")
     study, declared = plan_study(path, units)
     people = people_of(Path(path), study, declared)
-    found = expected_of(study, declared, StandIn.told(treated=treated, deviation=deviation), effect, people)
+    found = expected_of(
+        study, declared, StandIn.told(treated=treated, deviation=deviation, eligible=eligible), effect, people
+    )
     budget = budget_of(Path(path), study, declared)
     budget.add_to(found)
     return StudyPlan(

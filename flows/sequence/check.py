@@ -14,6 +14,7 @@ from causalveil.schemas.admission.casts import Types
 from causalveil.schemas.admission.cohort import contract_roles
 from causalveil.schemas.admission.manifest import Finding
 from causalveil.schemas.asked.auto import AutoEstimator
+from causalveil.schemas.asked.one_question import as_protocol
 from causalveil.schemas.asked.resolve import completed, not_public_enough
 from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile, load_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, refusals
@@ -64,7 +65,7 @@ def check(path: Path) -> list[Problem]:
     left of the budget. What only rows can tell is for admission.
     """
     found = Checked()
-    document = found.trying(path, lambda: read_yaml(path))
+    document = found.trying(path, lambda: as_protocol(read_yaml(path), str(path)))
     asked = None if document is None else _study_file(path, document, found)
     place = _folder(path, asked, document or {})
     folder = found.trying(place, lambda: DataFolder(place))
@@ -146,6 +147,9 @@ def _place(text: str, document: Mapping[str, Any]) -> tuple[str | int, ...]:
     first, _, name = text.split("'")[1].partition(".")
     listed = document.get(first)
     if isinstance(listed, list | tuple):
+        if name.isdecimal():
+            # People count from 1.
+            return (first, int(name) - 1)
         return (first, listed.index(name)) if name in listed else (first,)
     return (first, *name.split(".")) if name else (first,)
 

@@ -17,6 +17,8 @@ from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
+from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import EffectStudy, Study
 from causalveil.tasks.enclave.sizes import sizes_of
 
@@ -40,7 +42,9 @@ def candidates(
     """
     if not isinstance(asked.estimator, AutoEstimator):
         return [resolve(asked, contract, where, execution)]
-    found = options(asked.estimator, asked.privacy)
+    found = [one for one in options(asked.estimator, asked.privacy) if one[0]["name"] in STUDIES[asked.kind]]
+    if not found:
+        raise StudyError(f"{where}: 'auto' takes no estimator that answers a protocol here; use level 'sample'")
     allowed = [one for one in found if contract is None or one[0]["name"] in contract.estimators]
     if not allowed:
         names = ", ".join(f"'{one[0]['name']}'" for one in found)
@@ -103,7 +107,7 @@ def expected_width(study: Study, units: int | None) -> float | None:
 
     By formulas alone: what `plan` rehearses has Monte-Carlo error, and a choice must not.
     """
-    if units is None or not isinstance(study, EffectStudy):
+    if units is None or not isinstance(study, EffectStudy | ProtocolStudy):
         return None
     try:
         found = estimator_of(study).half_width(study, sizes_of(study, units), StandIn())

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import ValidationError
+
 from causalveil.schemas.asked.auto import AutoEstimator, options
+from causalveil.schemas.asked.eligible import AskedWhere
 from causalveil.schemas.asked.study_file import (
     AskedCovariate,
     Clipping,
@@ -26,6 +29,7 @@ from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import ProtocolStudy, Subgroups
+from causalveil.schemas.protocols.where import Condition
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import UNRECORDED, EffectStudy, Missing, Others, Study
 
@@ -140,6 +144,8 @@ def _asks_for_protocol(asked: ProtocolStudyFile, study: ProtocolStudy) -> bool:
         and (arms is None) == (study.arms is None)
         and (arms is None or study.arms is None or arms.reference == study.arms.reference)
         and (arms is None or study.arms is None or arms.levels in (None, study.arms.levels))
+        and len(asked.where) == len(study.where)
+        and all(one.is_asked_by(found) for one, found in zip(asked.where, study.where, strict=True))
     )
 
 
@@ -238,8 +244,28 @@ def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Pro
                 f"'subgroups': '{asked.subgroups.name}' is a covariate too; take it out there: each answer is within "
                 "one of its levels"
             )
+    document["where"] = _where(asked.where, contract, problems)
     document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
     return document
+
+
+def _where(asked: AskedWhere, contract: Contract | None, problems: Problems) -> list[dict[str, Any]]:
+    """Comparisons with what the contract declares of their columns; each is checked by itself."""
+    found = []
+    for place, one in enumerate(asked, 1):
+        if contract is None:
+            problems.append(f"'where.{place}': no contract is at hand that declares '{one.column}'; put it in place")
+            continue
+        before = len(problems)
+        holds = _covariate(one.column, AskedCovariate(), contract, problems, f"where.{place}")
+        if len(problems) > before:
+            continue
+        try:
+            found.append(Condition.model_validate(one.in_full(holds, contract.offered.get(one.column))).model_dump())
+        except ValidationError as wrong:
+            said = "; ".join(error["msg"].removeprefix("Value error, ") for error in wrong.errors())
+            problems.append(f"'where.{place}': {said}")
+    return found
 
 
 def _arm_levels(asked: ProtocolStudyFile, column: Declared | None, problems: Problems) -> tuple[str | int, ...] | None:
@@ -359,7 +385,8 @@ def not_public_enough(asked: StudyFile, contract: Contract | None) -> Problems:
     if contract is None or asked.privacy.level is not Level.label:
         return []
     if isinstance(asked, ProtocolStudyFile):
-        columns = (asked.treatment, *([] if asked.subgroups is None else [asked.subgroups.name]), *asked.covariates)
+        groups = [] if asked.subgroups is None else [asked.subgroups.name]
+        columns = (asked.treatment, *groups, *asked.covariates, *dict.fromkeys(one.column for one in asked.where))
     elif isinstance(asked, EffectStudyFile):
         columns = (asked.treatment, *asked.covariates)
     else:

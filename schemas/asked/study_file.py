@@ -14,7 +14,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, TypeAdapter, create_model, model_validator
 
 from causalveil.schemas.asked.auto import AutoEstimator
+from causalveil.schemas.asked.eligible import AskedWhere
 from causalveil.schemas.asked.numbers import sane_range
+from causalveil.schemas.asked.one_question import as_protocol
 from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.estimators.ipw import with_free_penalty
@@ -149,8 +151,18 @@ ImputedAs = Annotated[
 ]
 
 
+class AskedGroups(Frozen):
+    """The column whose levels are subgroups; ``levels``: some of them, the others then count as one."""
+
+    name: Name
+    levels: Levels | None = None
+
+
 class EffectStudyFile(StudyFile):
-    """Asks for the effect of a treatment on an outcome. ``missing: indicator`` adds one to every covariate."""
+    """Asks for the effect of a treatment on an outcome. ``missing: indicator`` adds one to every covariate.
+
+    With ``where`` or ``subgroups`` it is a protocol of this one question.
+    """
 
     kind: Literal["effect"]
     treatment: Name
@@ -160,6 +172,8 @@ class EffectStudyFile(StudyFile):
         Field(min_length=1),
         BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
     ]
+    where: AskedWhere = ()
+    subgroups: Annotated[AskedGroups | None, BeforeValidator(_named, json_schema_input_type=Name | AskedGroups)] = None
     missing: Missing | None = None
     missing_treatment: CountedAs | None = None
     missing_outcome: ImputedAs | None = None
@@ -169,13 +183,6 @@ class EffectStudyFile(StudyFile):
 
 class AskedOutcome(AskedNumber, AskedOf):
     """An outcome of a protocol: a column by name, perhaps a narrower range, its role and its importance."""
-
-
-class AskedGroups(Frozen):
-    """The column whose levels are subgroups; ``levels``: some of them, the others then count as one."""
-
-    name: Name
-    levels: Levels | None = None
 
 
 class AskedArms(Frozen):
@@ -197,6 +204,7 @@ class ProtocolStudyFile(StudyFile):
         BeforeValidator(_all_named, json_schema_input_type=list[AskedOutcome | Name]),
     ]
     subgroups: Annotated[AskedGroups | None, BeforeValidator(_named, json_schema_input_type=Name | AskedGroups)] = None
+    where: AskedWhere = ()
     covariates: Annotated[
         dict[Name, AskedCovariate],
         Field(min_length=1),
@@ -238,10 +246,17 @@ class AutoStudyFile(EffectStudyFile):
     estimator: AutoEstimator
 
 
+class AutoProtocolFile(ProtocolStudyFile):
+    """Asks many questions and leaves the estimator to public facts."""
+
+    estimator: AutoEstimator
+
+
 STUDY_FILES: dict[str, dict[str, type[StudyFile]]] = {
     kind: {name: _model(kind, name) for name in names} for kind, names in STUDIES.items()
 }
 STUDY_FILES["effect"]["auto"] = AutoStudyFile
+STUDY_FILES["protocol"]["auto"] = AutoProtocolFile
 
 
 def parse_study_file(document: Mapping[str, Any], where: str = "study") -> StudyFile:
@@ -250,6 +265,7 @@ def parse_study_file(document: Mapping[str, Any], where: str = "study") -> Study
     Raises:
         StudyError: with every problem in one line.
     """
+    document = as_protocol(document, where)
     return validate(model_for(STUDY_FILES, document, where), document, where)
 
 

@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.privacy import Frozen, Level
+from causalveil.schemas.protocols.where import MOST_CONDITIONS, Condition, never_met
 from causalveil.schemas.study import (
     UNRECORDED,
     ZERO_ONE,
@@ -153,6 +154,7 @@ class ProtocolStudy(Study):
     arms: Arms | None = None
     outcomes: Annotated[tuple[ProtocolOutcome, ...], Field(min_length=1, max_length=MOST_OUTCOMES)]
     subgroups: Subgroups | None = None
+    where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
     covariates: Annotated[dict[Name, Covariate], Field(min_length=1)]
     missing: Missing = Missing.refuse
     missing_treatment: MissingTreatment = MissingTreatment.refuse
@@ -173,6 +175,20 @@ class ProtocolStudy(Study):
             raise ValueError("a treatment has 'arms' or two codes, not both")
         if self.arms is not None and len(self.arms.levels) > 2 and self.estimand is not Estimand.ATE:
             raise ValueError("several arms are compared over everybody: use 'estimand: ATE'")
+        return self
+
+    @model_validator(mode="after")
+    def _eligible_by_other_columns(self) -> Self:
+        roles = {self.data.unit: "the unit", self.treatment: "the treatment", self.data.blocks: "the block key"}
+        roles |= {outcome.name: "an outcome" for outcome in self.outcomes}
+        for one in self.where:
+            if one.column in roles:
+                raise ValueError(
+                    f"'where' names '{one.column}', which is {roles[one.column]}; who is eligible is told by what is "
+                    "known before treatment"
+                )
+        if column := never_met(self.where):
+            raise ValueError(f"'where': no value of '{column}' meets all comparisons, so nobody would be eligible")
         return self
 
     @model_validator(mode="after")
@@ -258,14 +274,17 @@ class ProtocolStudy(Study):
             else:
                 role = Column(holds=Holds.binary, codes=(column.codes or ZERO_ONE).pair, nulls=nulls)
             roles[self.subgroups.name] = role
+        for one in self.where:
+            roles.setdefault(one.column, one.role)
         return roles
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Unit, treatment, outcomes, the subgroups' column, covariates by name."""
+        """Unit, treatment, outcomes, the subgroups' column, covariates by name, what eligibility alone reads."""
         groups = () if self.subgroups is None else (self.subgroups.name,)
         outcomes = (outcome.name for outcome in self.outcomes)
-        return (self.data.unit, self.treatment, *outcomes, *groups, *sorted(self.covariates))
+        named = (self.data.unit, self.treatment, *outcomes, *groups, *sorted(self.covariates))
+        return (*named, *sorted({one.column for one in self.where} - set(named)))
 
     @property
     def question(self) -> str:
@@ -275,4 +294,5 @@ class ProtocolStudy(Study):
             parts.append(f"{len(self.groups)} subgroups")
         if self.arms is not None:
             parts.append(f"{len(self.arm_names) - 1} arms against '{self.arm_names[0]}'")
-        return f"{self.estimand} of {' x '.join(parts)}"
+        among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
+        return f"{self.estimand} of {' x '.join(parts)}{among}"

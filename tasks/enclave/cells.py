@@ -1,8 +1,11 @@
-"""Rows of a protocol: several outcomes, and of which subgroup and arm each row is."""
+"""Rows of a protocol: several outcomes, of which subgroup and arm each row is, and who is eligible.
+
+A unit that is not eligible keeps its row, in a subgroup behind all others that no sum is taken of.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +16,8 @@ import polars as pl
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.study import CategoricalCovariate, Missing
+from causalveil.schemas.protocols.where import Condition, Operator, Value
+from causalveil.schemas.study import OTHER, CategoricalCovariate, Missing
 from causalveil.tasks.covariates.encoding import Block
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
@@ -30,7 +34,7 @@ from causalveil.tasks.enclave.normalise import (
 )
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.segments import LoadedSegment
-from causalveil.tasks.machine.arrays import ByteArray
+from causalveil.tasks.machine.arrays import BoolArray, ByteArray
 from causalveil.tasks.machine.arrays_on_disk import save_array
 from causalveil.tasks.machine.named import values_of
 
@@ -47,8 +51,8 @@ class CellRows(Rows):
         return CellRows(self.x[part], self.t[part], self.u[part], self.g[part])
 
     def by_group(self, groups: int) -> Iterator[CellRows]:
-        """The rows of each subgroup in turn, in the order in which they stand."""
-        if groups == 1:
+        """The rows of each subgroup in turn, in the order in which they stand; of those outside all, none."""
+        if groups == 1 and not self.g.any():
             yield self
             return
         order = np.argsort(self.g, kind="stable")
@@ -98,7 +102,8 @@ def normalise_cells(study: ProtocolStudy, segment: LoadedSegment, place: Path, k
     for index, question in enumerate(study.questions):
         u[:, index] = scaled_outcome(question, values_of(frame, question.outcome.name))[order]
     save_array(place / "u.npy", u)
-    save_array(place / "g.npy", groups_of(study, frame)[order])
+    groups = np.where(eligible(study.where, frame), groups_of(study, frame), np.uint8(len(study.groups)))
+    save_array(place / "g.npy", groups[order])
     write_covariates(study.questions[0], columns(study.questions[0], frame), order, place / "x.npy")
 
 
@@ -142,3 +147,44 @@ def groups_of(study: ProtocolStudy, frame: pl.DataFrame) -> ByteArray:
     if coded.null_count() != series.null_count():
         raise DataError(f"column '{name}' holds something that is not one of its two codes")
     return coded.fill_null(len(study.groups) - 1).to_numpy()
+
+
+def eligible(where: Sequence[Condition], frame: pl.DataFrame) -> BoolArray:
+    """Whether each row meets all comparisons; a value that is missing meets none."""
+    found = np.ones(frame.height, dtype=np.bool_)
+    for one in where:
+        found &= _meets(one, values_of(frame, one.column))
+    return found
+
+
+def _meets(condition: Condition, series: pl.Series) -> BoolArray:
+    holds, values = condition.holds, condition.values
+    if isinstance(holds, CategoricalCovariate):
+        kind = pl.String() if isinstance(holds.levels[0], str) else pl.Int64()
+        levels = series.cast(kind, strict=False)
+        # Level ``other`` is what no declared level is, whether or not it is declared itself.
+        own = pl.Series([one for one in holds.levels if one != OTHER], dtype=kind, strict=False)
+        named = levels.is_in(pl.Series([one for one in values if one != OTHER], dtype=kind, strict=False).implode())
+        has = named | ~levels.is_in(own.implode()) if OTHER in values else named
+    elif holds.codes is not None:
+        coded = binary(series, holds.codes)
+        has = coded.is_in(pl.Series([int(one == holds.codes.treated) for one in values], dtype=pl.UInt8).implode())
+    else:
+        has = _compared(condition.op, series.cast(pl.Float64, strict=False).clip(holds.lower, holds.upper), values)
+    met = has if not condition.op.negated else ~has
+    known = series.is_not_null() & (series.is_not_nan() if series.dtype.is_float() else True)
+    return (met & known).fill_null(False).to_numpy()
+
+
+def _compared(op: Operator, numbers: pl.Series, values: Sequence[Value]) -> pl.Series:
+    """Whether each number stands so to the value; for a negated comparison, whether it is one of the values."""
+    floats = [float(one) for one in values]
+    if op is Operator.less:
+        return numbers < floats[0]
+    if op is Operator.at_most:
+        return numbers <= floats[0]
+    if op is Operator.more:
+        return numbers > floats[0]
+    if op is Operator.at_least:
+        return numbers >= floats[0]
+    return numbers.is_in(pl.Series(floats, dtype=pl.Float64).implode())

@@ -16,6 +16,7 @@ from causalveil.tasks.label_protocols.answers import number_of_answers, part_of,
 from causalveil.tasks.label_protocols.draw import JointDraw
 from causalveil.tasks.matching.expected import expected_reuse
 from causalveil.tasks.matching.weights import Reuse
+from causalveil.tasks.protocols.cells import counted_units
 from causalveil.tasks.protocols.parts import Part, over_groups, table
 
 
@@ -28,7 +29,8 @@ def label_rows(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> tuple[P
     draw, answers, groups = JointDraw.of(study), number_of_answers(study), len(study.groups)
     arms, parts = len(study.arm_names), list[Part]()
     share = 1 / 2 if arms > 2 else stand_in.treated
-    units = max(round(sizes.units / groups * (2 / arms if arms > 2 else 1)), 2)
+    counted = counted_units(study, sizes, stand_in)
+    units = max(round(counted / groups * (2 / arms if arms > 2 else 1)), 2)
     found = _weights(study, draw, units, stand_in.model_copy(update={"treated": share}))
     for outcome, declared in enumerate(study.outcomes):
         half = declared.width / 2
@@ -41,8 +43,7 @@ def label_rows(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> tuple[P
             part = part_of(study, draw, outcome, (study.groups[0], arm), found, (0.0, second), answers)
             named = [replace(part, group=label) for label in study.groups]
             if study.subgroups is not None:
-                size = sizes.units / groups
-                parts.append(over_groups(named, [size] * groups, 0.0, float(sizes.units), declared.width))
+                parts.append(over_groups(named, [counted / groups] * groups, 0.0, counted, declared.width))
             parts += named
     return table(study, parts)
 

@@ -143,7 +143,8 @@ def _weights_of(
     over = {Estimand.ATE: slice(None), Estimand.ATT: slice(1, None), Estimand.ATC: slice(0, 1)}[study.estimand]
     chosen = counts[:, over].sum(axis=1)
     error *= math.sqrt(counts[:, over].shape[1])
-    total = float(units) if study.estimand is Estimand.ATE else float(chosen.sum())
+    known = study.estimand is Estimand.ATE and not study.where
+    total = float(units) if known else float(chosen.sum())
     return dict.fromkeys(study.arm_names[1:], chosen.tolist()), error, total
 
 

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.protocols.study import ProtocolStudy
+
+# The share of eligible units where no reader states one; a plan names it as it does the treated share.
+ASSUMED_ELIGIBLE = 0.5
 
 
 def check_cells(units: int, groups: int, arms: int, least: float) -> None:
@@ -17,3 +22,10 @@ def check_cells(units: int, groups: int, arms: int, least: float) -> None:
             f"{groups} subgroups of {arms} arms are more cells than this budget can serve on {units:,} units: it can "
             f"serve {most} subgroup{'' if most == 1 else 's'}; ask for fewer levels, or for more epsilon"
         )
+
+
+def counted_units(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> float:
+    """Return how many units a plan takes to be eligible: all where the study is about everybody."""
+    if not study.where:
+        return float(sizes.units)
+    return sizes.units * (ASSUMED_ELIGIBLE if stand_in.eligible is None else stand_in.eligible)

@@ -83,7 +83,7 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
     noise = mechanism(study, sizes).known_scale
     blocks = released.reshape(groups, 2 * q + 1, arms) / weights(study)
     counts, count_noise = blocks[:, -1, :], noise / HALF
-    if groups == 1:
+    if groups == 1 and not study.where:
         # The arms add up to what is public.
         counts = counts + (sizes.units - counts.sum()) / arms
         count_noise *= math.sqrt((arms - 1) / arms)
@@ -117,7 +117,8 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
                     )
                 )
     sizes_of = dict.fromkeys(study.arm_names[1:], safe.sum(axis=1).tolist())
-    parts = with_everybody(study, parts, sizes_of, count_noise * math.sqrt(arms), float(sizes.units))
+    total = float(safe.sum()) if study.where else float(sizes.units)
+    parts = with_everybody(study, parts, sizes_of, count_noise * math.sqrt(arms), total)
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
         "cells": groups * arms,

@@ -16,6 +16,7 @@ from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.label_protocols.expected import label_rows
 from causalveil.tasks.protocols import difference
+from causalveil.tasks.protocols.cells import counted_units
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.parts import Part, over_groups, table
 from causalveil.tasks.protocols.stages import joint_recipe
@@ -89,7 +90,7 @@ def _difference_rows(study: DifferenceProtocol, sizes: Sizes, stand_in: StandIn)
     for index, outcome in enumerate(study.outcomes):
         block[q + index] = (_deviation(stand_in, outcome.width) * 2 / outcome.width) ** 2 * shares
     block[-1] = shares
-    block *= sizes.units / groups * difference.weights(study)
+    block *= counted_units(study, sizes, stand_in) / groups * difference.weights(study)
     return difference.findings(study, sizes, np.tile(block.ravel(), groups)).answers
 
 
@@ -106,9 +107,10 @@ def _regression_rows(study: RegressionProtocol, sizes: Sizes, stand_in: StandIn)
         for arm in study.arm_names[1:]:
             named = [replace(one, arm=arm) for one in groups]
             if study.subgroups is not None:
-                size = sizes.units / joint.groups
+                units = counted_units(study, sizes, stand_in)
+                size = units / joint.groups
                 noise = joint.scales_mechanism().known_scale * math.sqrt(joint.arms)
-                parts.append(over_groups(named, [size] * joint.groups, noise, float(sizes.units), outcome.width))
+                parts.append(over_groups(named, [size] * joint.groups, noise, units, outcome.width))
             parts += named
     return table(study, parts)
 
@@ -116,7 +118,7 @@ def _regression_rows(study: RegressionProtocol, sizes: Sizes, stand_in: StandIn)
 def expected_part(study: RegressionProtocol, joint: JointRecipe, index: int, sizes: Sizes, stand_in: StandIn) -> Part:
     """One outcome in one of equal subgroups of the stand-in population, if no noise happened to be drawn."""
     question = cast(RegressionStudy, study.questions[index])
-    cell = joint.cell(index, sizes.units / joint.groups)
+    cell = joint.cell(index, counted_units(study, sizes, stand_in) / joint.groups)
     units, half = cell.units or 1, question.outcome.width / 2
     population = stand_in if joint.arms == 2 else replace_treated(stand_in, 1 / joint.arms)
     scales = expected_scales(question, cell, units, population)

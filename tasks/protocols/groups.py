@@ -30,7 +30,7 @@ class GroupScales:
     """What release 1 says of a subgroup. Outcomes are scaled to u in [-1, 1].
 
     Attributes:
-        units: its number of units: exact where there is one subgroup, else noisy, at least 1.
+        units: its number of units: exact where there is one subgroup of everybody, else noisy, at least 1.
         count_error: standard deviation of the noise on each arm's number of units.
         counts: noisy number of units of each arm, at least 1, shape (arms,).
         clear: which arms' counts are clear of their noise, shape (arms,).
@@ -91,7 +91,7 @@ def group_scales(block: ScaleBlock, joint: JointRecipe, units: int) -> GroupScal
     """
     noise, arms = joint.scales_mechanism().known_scale, joint.arms
     counts, count_error = block.counts, noise
-    if joint.groups == 1:
+    if joint.groups == 1 and joint.all_counted:
         # The arms add up to what is public; spreading the difference leaves a part (A - 1)/A of the noise.
         counts, count_error = counts + (units - counts.sum()) / arms, noise * math.sqrt((arms - 1) / arms)
         size = float(units)

@@ -44,19 +44,21 @@ class JointRecipe:
         weights: w_k of the outcomes.
         groups: number of subgroups.
         arms: number of arms, the reference among them.
+        all_counted: whether every unit lies in a subgroup, so that counts add up to what is public.
     """
 
     one: RegressionRecipe
     weights: tuple[float, ...]
     groups: int
     arms: int
+    all_counted: bool = True
 
     @classmethod
     def of(cls, study: ProtocolStudy, one: RegressionRecipe) -> JointRecipe:
         """Of a study, with the decisions of ``one``."""
         groups = len(study.groups)
         one = replace(one, columns=joint_columns(one.columns, groups))
-        return cls(one, study.weights, groups, len(study.arm_names))
+        return cls(one, study.weights, groups, len(study.arm_names), not study.where)
 
     @property
     def sides(self) -> int:
@@ -84,7 +86,8 @@ class JointRecipe:
     def scales_mechanism(self) -> Mechanism:
         """Of sensitivity sqrt(4 + 4 p/(p + 1)), with subgroups sqrt(6 + (4 p + .72 h)/(p + 1)) (section 1).
 
-        Of p covariates h have an eighth power, which is free within a block and not between two.
+        Of p covariates h have an eighth power, which is free within a block and not between two. A unit outside all
+        subgroups moves it by half of the latter at most (section 8).
         """
         squared = ONE_BLOCK if self.groups == 1 else BLOCKS
         if self.one.moments is not None:

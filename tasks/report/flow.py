@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from causalveil.schemas.protocols.where import where_words
 from causalveil.tasks.report.numbers import figure, percent
 
 # The units of a subgroup are released as noisy numbers, by this name.
@@ -64,6 +65,10 @@ def unit_flow(release: Mapping[str, Any], rows: str) -> UnitFlow:
         FlowBox("In the dataset", units, f"each one {unit}{charged}{f'. {rows}' if rows else ''}"),
         FlowBox("Left out by the run", 0, "values beyond declared bounds are clipped, and nobody is dropped"),
     )
+    if among := where_words(specification):
+        kept = "who is not eligible keeps a row that adds nothing, so the exact number is private"
+        steps = (*steps[:-1], FlowBox("Eligible", None, f"where {among}; {kept}"))
+        return UnitFlow(steps, (), FlowBox("Analysed", None, _arms_note(release), _parts(details)))
     return UnitFlow(steps, _halves(release, units), FlowBox("Analysed", units, _arms_note(release), _parts(details)))
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Plan
+from causalveil.schemas.protocols.where import said, where_words
 from causalveil.schemas.release import DirectionRelease, ProtocolRelease, Release
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, Published
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
@@ -147,6 +148,7 @@ def environment() -> Environment:
         "words": _words,
         "percent": percent,
         "shortened": shortened,
+        "among": where_words,
     }
     return made
 
@@ -254,6 +256,8 @@ def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[t
     groups = specification.get("subgroups")
     if groups and "levels" in groups["column"]:
         rows.append(("subgroups", groups["name"], ", ".join(map(str, groups["column"]["levels"]))))
+    for one in specification.get("where") or ():
+        rows.append(("eligible", one["column"], said("", one["op"], one["values"]).strip()))
     for role, variable in (specification.get("pair") or {}).items():
         rows.append((role, variable["name"], _range(variable)))
     for name, covariate in (specification.get("covariates") or {}).items():

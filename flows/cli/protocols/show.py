@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.markup import escape
+
 from causalveil.schemas.errors import GateFailed
+from causalveil.schemas.protocols.where import where_words
 
 if TYPE_CHECKING:
     from causalveil.schemas.protocols.answers import GateResult, ProtocolAnswer
@@ -30,6 +33,8 @@ def protocol(release: ProtocolRelease) -> str:
     """Every answer on a line, then gates and controls, in words."""
     width = max(len(_place(answer)) for answer in release.answers)
     outcome, lines = "", [f"{release.confidence:.0%} intervals, in brackets those that hold all together"]
+    if among := where_words(release.specification):
+        lines.insert(0, f"of units where {escape(among)}")
     for answer in release.answers:
         if answer.outcome != outcome:
             outcome = answer.outcome

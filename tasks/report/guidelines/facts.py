@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from causalveil.schemas.contract import Contract
+from causalveil.schemas.protocols.where import where_words
 from causalveil.tasks.report.flow import UnitFlow
 from causalveil.tasks.report.guidelines.variables import (
     bounds_text,
@@ -106,7 +107,9 @@ def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, st
         "data": f"Dataset {release['dataset']}{parts}: {release['units']:,} units{kind}.",
         "rows": rows_text(contract) if contract else "",
         "descriptions": descriptions_text(spec, contract) if contract else "",
-        "eligibility": "Everybody in the charged parts of the dataset was analysed; the run left nobody out.",
+        "eligibility": f"Units where {among}, as the study declares it; who that is was counted privately."
+        if (among := where_words(spec))
+        else "Everybody in the charged parts of the dataset was analysed; the run left nobody out.",
         "admitted": "All rows were held to the declared types, levels and codes before the analysis; nothing was "
         "imputed by a model.",
         "missing": missing_text(spec, release.get("data")),

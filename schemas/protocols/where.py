@@ -1,0 +1,212 @@
+"""Who a study is about: comparisons of declared columns with public values, all of which a unit must meet.
+
+They are part of the study and public. Who meets them is private: a unit that does not stays in the data as a row that
+adds nothing, so that n tells nothing of it (``docs/proofs/questions.md``, section 8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.privacy import Frozen
+from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Code, Covariate, Finite, Missing, Name
+
+MOST_CONDITIONS, MOST_VALUES = 20, 1000
+
+
+class Operator(StrEnum):
+    """How a column is compared with the values."""
+
+    equal = "=="
+    unequal = "!="
+    less = "<"
+    at_most = "<="
+    more = ">"
+    at_least = ">="
+    one_of = "in"
+    none_of = "not in"
+
+    @property
+    def orders(self) -> bool:
+        """Whether it needs numbers."""
+        return self in (Operator.less, Operator.at_most, Operator.more, Operator.at_least)
+
+    @property
+    def several(self) -> bool:
+        """Whether it takes a list of values."""
+        return self in (Operator.one_of, Operator.none_of)
+
+    @property
+    def negated(self) -> bool:
+        """Whether a unit meets it by having none of the values."""
+        return self in (Operator.unequal, Operator.none_of)
+
+
+def _one_value(value: Any) -> Any:
+    """Refuse what is no text, number or boolean before each kind says so for itself."""
+    if value is None or isinstance(value, Mapping | list | tuple):
+        raise ValueError("a value is text, a number or a boolean")
+    if isinstance(value, int) and not abs(value) < 2**63:
+        raise ValueError("a whole number has at most 64 bits")
+    return value
+
+
+Value = Annotated[Code | Finite, BeforeValidator(_one_value)]
+
+
+class Condition(Frozen):
+    """A comparison in full: the column as the contract declares it, and values that it may hold.
+
+    A value that is missing meets no comparison. A number is compared as it is read: clipped to its declared range.
+    """
+
+    column: Name
+    holds: Covariate
+    op: Operator
+    values: Annotated[tuple[Value, ...], Field(min_length=1, max_length=MOST_VALUES)]
+
+    @model_validator(mode="after")
+    def _comparable(self) -> Self:
+        if problem := next(self._problems(), None):
+            raise ValueError(f"'{self.column} {self.op}': {problem}")
+        return self
+
+    def _problems(self) -> Iterator[str]:
+        """Say what is wrong with the values; the first problem may be the reason of the next."""
+        if len(self.values) > 1 and not self.op.several:
+            yield "takes one value"
+        if len({(type(value) is str, value) for value in self.values}) < len(self.values):
+            yield "a value stands twice"
+        known = self.known
+        if known is None:
+            yield from self._of_numbers()
+            return
+        if self.op.orders:
+            yield "has levels, which have no order; use '==', '!=', 'in' or 'not in'"
+        unknown = [value for value in self.values if not _stands_in(value, known)]
+        if unknown:
+            shown = ", ".join(repr(one) for one in known[:20])
+            yield f"{unknown[0]!r} is none of what the contract declares: {shown}"
+        left = len(known) - len(self.values) if self.op.negated else len(self.values)
+        if left == 0:
+            yield "nobody can meet it: it excludes every declared value"
+        if left == len(known) and not self._may_be_missing:
+            yield "everybody meets it: it excludes no declared value; leave it out"
+
+    def _of_numbers(self) -> Iterator[str]:
+        lower, upper = self._ends
+        for value in self.values:
+            if isinstance(value, str | bool):
+                yield f"{value!r} is no number"
+            elif not lower <= value <= upper:
+                yield f"{value:g} is outside the declared range from {lower:g} to {upper:g}"
+        if not self.op.orders or not all(isinstance(value, int | float) for value in self.values):
+            return
+        value = float(self.values[0])
+        if (self.op is Operator.more and value >= upper) or (self.op is Operator.less and value <= lower):
+            yield "nobody can meet it: values are clipped to the declared range"
+        every = (self.op is Operator.at_least and value <= lower) or (self.op is Operator.at_most and value >= upper)
+        if every and not self._may_be_missing:
+            yield "everybody meets it: it excludes no part of the declared range; leave it out"
+
+    @property
+    def known(self) -> tuple[str | int | bool, ...] | None:
+        """What the column may hold: its levels, or two codes; None of a number."""
+        if isinstance(self.holds, CategoricalCovariate):
+            return self.holds.slots
+        codes = self.holds.codes
+        return None if codes is None else (codes.control, codes.treated)
+
+    @property
+    def _ends(self) -> tuple[float, float]:
+        if isinstance(self.holds, CategoricalCovariate):
+            return 0.0, 0.0
+        return self.holds.lower, self.holds.upper
+
+    @property
+    def _may_be_missing(self) -> bool:
+        return self.holds.nulls is Missing.indicator
+
+    @property
+    def role(self) -> Column:
+        """What the column must hold."""
+        nulls = Nulls.welcome if self._may_be_missing else Nulls.undeclared
+        if isinstance(self.holds, CategoricalCovariate):
+            levels = self.holds.levels
+            return Column(holds=Holds.level, levels=levels, admitted=self.holds.admitted, nulls=nulls)
+        if self.holds.codes is not None:
+            return Column(holds=Holds.binary, codes=(self.holds.codes or ZERO_ONE).pair, nulls=nulls)
+        return Column(holds=Holds.number, nulls=nulls)
+
+    @property
+    def words(self) -> str:
+        """How a person reads it."""
+        return said(self.column, self.op, self.values)
+
+
+def said(column: str, op: str, values: Iterable[Any]) -> str:
+    """Return a comparison in one line."""
+    shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+    return f"{column} {op} {shown[0] if len(shown) == 1 and 'in' not in op else '[' + ', '.join(shown) + ']'}"
+
+
+def where_words(specification: Any) -> str:
+    """Return who a study in full is about, in one line; empty where it is about everybody."""
+    conditions = specification.get("where") or ()
+    return " and ".join(said(one["column"], one["op"], one["values"]) for one in conditions)
+
+
+def never_met(conditions: Iterable[Condition]) -> str | None:
+    """Return the column of which no declared value meets all comparisons; None: there is none."""
+    by_column: dict[str, list[Condition]] = {}
+    for one in conditions:
+        by_column.setdefault(one.column, []).append(one)
+    for column, own in by_column.items():
+        known = own[0].known
+        if known is not None:
+            left = set(known)
+            for one in own:
+                left = left - set(one.values) if one.op.negated else left & set(one.values)
+            if not left:
+                return column
+        elif _empty(own):
+            return column
+    return None
+
+
+def _empty(own: list[Condition]) -> bool:
+    """Whether no number meets all comparisons of a column."""
+    lower, upper, open_lower, open_upper = -float("inf"), float("inf"), False, False
+    points: set[float] | None = None
+    for one in own:
+        value = float(one.values[0])
+        if one.op in (Operator.more, Operator.at_least) and value >= lower:
+            open_lower = one.op is Operator.more or (open_lower and value == lower)
+            lower = value
+        elif one.op in (Operator.less, Operator.at_most) and value <= upper:
+            open_upper = one.op is Operator.less or (open_upper and value == upper)
+            upper = value
+        elif one.op in (Operator.equal, Operator.one_of):
+            own_points = {float(value) for value in one.values}
+            points = own_points if points is None else points & own_points
+    excluded = {float(value) for one in own if one.op.negated for value in one.values}
+
+    def inside(value: float) -> bool:
+        above = value > lower if open_lower else value >= lower
+        below = value < upper if open_upper else value <= upper
+        return above and below and value not in excluded
+
+    if points is not None:
+        return not any(inside(value) for value in points)
+    return lower > upper or (lower == upper and not inside(lower))
+
+
+def _stands_in(value: Any, known: tuple[Any, ...]) -> bool:
+    """Whether a value is one of those that are known; 1 is no text, and 0 and 1 may be written for booleans."""
+    kinds: tuple[type, ...] = (str,) if isinstance(value, str) else (bool, int)
+    return any(isinstance(one, kinds) and one == value for one in known)
