@@ -24,7 +24,14 @@ from causalveil.schemas.contract import Contract, load_contract
 from causalveil.schemas.documents import painted_by
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.release import DirectionRelease, EffectRelease, ProtocolRelease, Release, release_file
+from causalveil.schemas.release import (
+    DirectionRelease,
+    EffectRelease,
+    ProtocolRelease,
+    Release,
+    SurvivalRelease,
+    release_file,
+)
 from causalveil.schemas.sites.pooled import OfSites, PooledProtocolRelease, PooledRelease, Published, load_published
 from causalveil.schemas.study import Study
 from causalveil.tasks.machine.write import write_whole
@@ -42,6 +49,7 @@ __all__ = [
     "RunResult",
     "Study",
     "StudyPlan",
+    "SurvivalRelease",
     "load_release",
     "load_study",
     "plan",

@@ -15,6 +15,7 @@ from causalveil.schemas.amounts import Amount
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
+from causalveil.schemas.estimators.survival import Curves, Measure
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.privacy import Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, ProtocolAnswer
@@ -141,10 +142,9 @@ class Release(Frozen, Shown):
     ] = None
 
 
-class EffectRelease(Release):
-    """A private treatment effect."""
+class AnsweredEffect(Release):
+    """A release whose answer is one effect with its interval."""
 
-    kind: Literal["effect"] = "effect"
     estimand: Estimand
     estimate: Finite
     interval: Interval
@@ -153,6 +153,31 @@ class EffectRelease(Release):
         dict[str, float | int | str | bool],
         Field(description="post-processing of released values, or declared facts, by name"),
     ]
+
+
+class EffectRelease(AnsweredEffect):
+    """A private treatment effect."""
+
+    kind: Literal["effect"] = "effect"
+
+
+class MeasuredEffect(Frozen):
+    """One measure of the time to an event in both arms, and their difference with its interval."""
+
+    measure: Measure
+    treated: Finite
+    control: Finite
+    estimate: Finite
+    interval: Interval
+    variance: Variance
+
+
+class SurvivalRelease(AnsweredEffect):
+    """A private effect on the time to an event: its first measure is the estimate; all measures, curves and tests."""
+
+    kind: Literal["survival"] = "survival"
+    measures: tuple[MeasuredEffect, ...]
+    curves: Curves
 
 
 class ProtocolRelease(Release):
@@ -220,6 +245,7 @@ class DirectionRelease(Release):
 
 RELEASES: dict[str, type[Release]] = {
     "effect": EffectRelease,
+    "survival": SurvivalRelease,
     "protocol": ProtocolRelease,
     "direction": DirectionRelease,
 }

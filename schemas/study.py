@@ -369,6 +369,11 @@ class Study(Frozen):
         return Guarantee.finite_sample
 
     @property
+    def release_kind(self) -> str:
+        """The kind of its release."""
+        return self.kind
+
+    @property
     def unprotected(self) -> tuple[str, ...]:
         """What the release leaves public or unbounded, in words."""
         return UNPROTECTED[self.privacy.level]

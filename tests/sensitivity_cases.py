@@ -18,6 +18,7 @@ from tests.protocol_help import make_protocol
 from tests.regression_help import make_regression
 from tests.sensitivity_search import Case
 from tests.studies import RESOLVED, merge
+from tests.survival_help import make_survival
 
 Covariates = dict[str, dict[str, Any]]
 _WIDE = {"lower": 0, "upper": 80}
@@ -203,6 +204,15 @@ def _directions() -> Iterator[Case]:
             yield Case(f"direction, {score}, {'+'.join(protect)}", study, 24)
 
 
+def _times() -> Iterator[Case]:
+    for delta in ("1e-6", "0"):
+        yield Case(f"survival, delta {delta}", make_survival(delta=delta), 12)
+        one = make_survival(competing=False, delta=delta, intervals=7)
+        yield Case(f"survival, one kind, delta {delta}", one, 12)
+    nulls = {"time_nulls": "indicator", "event_nulls": "indicator"}
+    yield Case("survival, nulls", make_survival(outcome=nulls, missing_treatment="control"), 12)
+
+
 # What the gate has time for: every line that makes a release, every line that declares a sensitivity.
 SHORT = (
     "regression, missing number",
@@ -243,6 +253,8 @@ SHORT = (
     "balancing, delta 1e-6, allowance 0",
     "balancing, delta 0, allowance 1",
     "difference in means, unrecorded",
+    "survival, delta 1e-6",
+    "survival, delta 0",
     "direction, test-scores-ours, penalty 1.0",
     "direction, train-scores-ours, penalty 0.01",
     "direction, train+test-difference-ours, penalty 1.0",
@@ -253,5 +265,16 @@ SHORT = (
 
 def cases() -> dict[str, Case]:
     """All of them by name."""
-    parts = (_regressions, _protocols, _label_protocols, _aipw, _ipw, _matchings, _simple, _unrecorded, _directions)
+    parts = (
+        _regressions,
+        _protocols,
+        _label_protocols,
+        _aipw,
+        _ipw,
+        _matchings,
+        _simple,
+        _unrecorded,
+        _times,
+        _directions,
+    )
     return {case.name: case for part in parts for case in part()}

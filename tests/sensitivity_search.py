@@ -28,6 +28,7 @@ from causalveil.flows.engine.engine import DirectEngine, Task
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.direction import DirectionStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import Partition, Sizes
 from causalveil.schemas.privacy import Charge, Half, Level, Norm
 from causalveil.schemas.protocols.study import ProtocolStudy
@@ -54,6 +55,7 @@ from causalveil.tasks.machine.distribute import distributing_by
 from causalveil.tasks.models.lattice_sums import BITS
 from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
 from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease
+from causalveil.tasks.survival.stages import normalise_times
 
 Arrays = dict[str, NDArray[Any]]
 TESTED = (ProposeTestRelease.NAME, StableRelease.NAME)
@@ -295,6 +297,8 @@ def kinds_of(study: Study) -> dict[str, Kind]:
     """The columns of a study that one unit has."""
     if isinstance(study, DirectionStudy):
         return {one.name: number(one.lower, one.upper) for one in (study.pair.x, study.pair.y)}
+    if isinstance(study, SurvivalStudy):
+        return _times(study)
     public = study.privacy.level is Level.label
     found: dict[str, Kind] = {}
     if isinstance(study, ProtocolStudy):
@@ -317,6 +321,20 @@ def kinds_of(study: Study) -> dict[str, Kind]:
             number(out.lower, out.upper, missing) if out.codes is None else Kind((*out.codes.pair, *nulls))
         )
     return found
+
+
+def _times(study: SurvivalStudy) -> dict[str, Kind]:
+    out = study.outcome
+    unknown = [None] if study.missing_treatment is MissingTreatment.control else []
+    known = [None] if out.event_nulls is Missing.indicator else []
+    time = number(0.0, out.horizon, nulls=out.time_nulls is Missing.indicator)
+    # Below the origin, at an interval's end, and beyond what the contract admits.
+    time = replace(time, corners=(*time.corners, -1.0, out.horizon / 10, 2 * out.upper))
+    return {
+        study.treatment: Kind((*study.treatment_codes.pair, *unknown)),
+        out.time: time,
+        out.event: Kind((*out.codes.values(), *known)),
+    }
 
 
 def _covariate(column: Covariate, nulls: bool) -> Kind:
@@ -345,6 +363,8 @@ def encoded(study: Study, table: Table) -> Arrays:
         write = pairs.normalise_segment
     elif isinstance(study, ProtocolStudy):
         write = normalise_cells
+    elif isinstance(study, SurvivalStudy):
+        write = normalise_times
     back = np.argsort(ascending(keyed_hash(frame[study.data.unit], KEY)))
     with tempfile.TemporaryDirectory() as folder:
         write(study, segment, Path(folder) / "part", KEY)

@@ -18,6 +18,7 @@ from tests.matching_help import matching_changes
 from tests.protocol_help import make_protocol
 from tests.regression_help import make_regression
 from tests.studies import RESOLVED, merge
+from tests.survival_help import make_survival
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "run.md"
@@ -38,6 +39,7 @@ def studies() -> dict[str, Any]:
         "`balancing`": make_balancing(),
         "`difference_in_means`": make_difference(),
         "`difference_in_means`, level `label`": make_difference(level="label"),
+        "`survival`": make_survival(),
         "`direction`": make_direction(scores=["spearman"], protect=["train", "test"]),
         "protocol by `regression`": make_protocol(),
         "protocol by `difference_in_means`": make_protocol(name="difference_in_means"),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from causalveil.schemas.ledger import Account
     from causalveil.schemas.plan import Plan
     from causalveil.schemas.privacy import Charge
-    from causalveil.schemas.release import DirectionRelease, EffectRelease
+    from causalveil.schemas.release import AnsweredEffect, DirectionRelease, SurvivalRelease
     from causalveil.schemas.study import Study
 
 PATIENCE_SECONDS = 2.0
@@ -132,7 +132,7 @@ def remaining(outcome: RunResult) -> list[dict[str, Any]]:
     ]
 
 
-def _effect(release: EffectRelease) -> str:
+def _effect(release: AnsweredEffect) -> str:
     interval = release.interval
     drowned = "\n[yellow]Noise drowned the estimate: the interval is the whole declared range.[/yellow]"
     robust = float(release.details.get("robustness_value", 0))
@@ -147,6 +147,24 @@ def _effect(release: EffectRelease) -> str:
         + (f"\nwould reach 0 if confounding left out explained {robust:.1%} of outcome and treatment" if robust else "")
         + (drowned if interval.whole_range else "")
     )
+
+
+def _survival(release: SurvivalRelease) -> str:
+    """Every measure with its interval, the test, and until when people are seen; then what an effect says."""
+    curves = release.curves
+    unit = f" {curves.unit}" if curves.unit else ""
+    head = [f"{curves.events[0]} until {curves.horizon:g}{unit} after {curves.origin}"]
+    for one in release.measures[1:]:
+        span = f"[{one.interval.lower:,.4g}, {one.interval.upper:,.4g}]"
+        head.append(f"{one.measure}: {one.estimate:,.4g}   {one.interval.confidence:.0%} interval {escape(span)}")
+    if curves.log_rank is not None:
+        head.append(f"log-rank p = {curves.log_rank.p_value:.3g}")
+        ratio = curves.log_rank.hazard_ratio
+        if ratio is not None:
+            head.append(f"hazard ratio {ratio.estimate:.3g} {escape(f'[{ratio.lower:.3g}, {ratio.upper:.3g}]')}")
+    if curves.seen_until < curves.horizon:
+        head.append(f"[yellow]people of both arms are seen at risk until {curves.seen_until:.4g}{unit} alone[/yellow]")
+    return f"{release.measures[0].measure}: {_effect(release)}\n" + "\n".join(head)
 
 
 def _attenuated(details: Mapping[str, Any]) -> str:
@@ -174,7 +192,12 @@ def _direction(release: DirectionRelease) -> str:
 
 
 # How each kind of release reads; without an entry only its charges are shown.
-ANSWERS: dict[str, Callable[[Any], str]] = {"effect": _effect, "protocol": protocol, "direction": _direction}
+ANSWERS: dict[str, Callable[[Any], str]] = {
+    "effect": _effect,
+    "survival": _survival,
+    "protocol": protocol,
+    "direction": _direction,
+}
 
 
 def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:

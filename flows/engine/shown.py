@@ -8,7 +8,7 @@ from pathlib import Path
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge, PrivacyCost
-from causalveil.schemas.release import DirectionRelease, EffectRelease, Release
+from causalveil.schemas.release import AnsweredEffect, DirectionRelease, Release
 
 
 def tags_of(run: Reservation) -> list[str]:
@@ -66,7 +66,7 @@ def answer_markdown(release: Release, path: Path) -> str:
 
 
 def _answer(release: Release) -> list[str]:
-    if isinstance(release, EffectRelease):
+    if isinstance(release, AnsweredEffect):
         interval = release.interval
         lines = [
             f"| estimate | {interval.confidence:.0%} interval |",

@@ -21,6 +21,7 @@ from causalveil.schemas.estimators.protocols import (
     RegressionProtocol,
 )
 from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Study, unrecorded_words
 
@@ -86,6 +87,13 @@ def _direction() -> Estimator[DirectionStudy]:
     from causalveil.flows.estimators.direction import DIRECTION
 
     return DIRECTION
+
+
+@_entry(SurvivalStudy)
+def _survival() -> Estimator[SurvivalStudy]:
+    from causalveil.flows.estimators.survival import SURVIVAL
+
+    return SURVIVAL
 
 
 @_entry(RegressionProtocol)

@@ -39,7 +39,7 @@ def assemble_release(
 ) -> Release:
     """The release of a run whose every charge is committed; ``warnings`` are the planner's."""
     reservation = budget.reservation
-    return RELEASES[study.kind](
+    return RELEASES[study.release_kind](
         study=study.name,
         study_digest=study.digest,
         specification=study.specification(),

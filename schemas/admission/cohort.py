@@ -15,7 +15,7 @@ import polars as pl
 from causalveil.schemas.admission.casts import read_as
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.declared.columns import CodesColumn, LevelsColumn
+from causalveil.schemas.declared.columns import CodesColumn, EventColumn, LevelsColumn
 from causalveil.schemas.study import Missing, Others
 
 
@@ -71,6 +71,9 @@ def contract_roles(contract: Contract) -> dict[str, Column]:
             roles[name] = Column(holds=Holds.level, levels=column.levels, nulls=nulls, admitted=admitted)
         elif isinstance(column, CodesColumn):
             roles[name] = Column(holds=Holds.binary, codes=column.codes.pair, nulls=nulls)
+        elif isinstance(column, EventColumn):
+            codes = tuple(column.codes.values())
+            roles[name] = Column(holds=Holds.level, levels=codes, nulls=nulls, admitted=codes)
         else:
             roles[name] = Column(holds=Holds.number, nulls=nulls)
     if contract.rows is not None and contract.rows.order is not None:

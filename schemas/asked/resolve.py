@@ -20,18 +20,27 @@ from causalveil.schemas.asked.study_file import (
     EffectStudyFile,
     ProtocolStudyFile,
     StudyFile,
+    SurvivalStudyFile,
 )
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.declared.columns import CodesColumn, Declared, LevelsColumn, NumberColumn
+from causalveil.schemas.declared.columns import (
+    CodesColumn,
+    Declared,
+    EventColumn,
+    LevelsColumn,
+    NumberColumn,
+    TimeColumn,
+)
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import ProtocolStudy, Subgroups
 from causalveil.schemas.protocols.where import Condition
 from causalveil.schemas.studies import STUDIES
-from causalveil.schemas.study import UNRECORDED, EffectStudy, Missing, Others, Study
+from causalveil.schemas.study import UNRECORDED, EffectStudy, Missing, MissingTreatment, Others, Study
 
 # Stands for the unit where no contract is at hand, as when a study is planned or pooled.
 UNKNOWN_UNIT = "(the contract's unit)"
@@ -92,6 +101,8 @@ def completed(
         document["data"]["select"] = None
     if isinstance(asked, EffectStudyFile):
         document |= _effect(asked, contract, problems)
+    elif isinstance(asked, SurvivalStudyFile):
+        document |= _survival(asked, contract, problems)
     elif isinstance(asked, ProtocolStudyFile):
         document |= _protocol(asked, contract, problems)
     elif isinstance(asked, DirectionStudyFile):
@@ -116,6 +127,8 @@ def asks_for(asked: StudyFile, study: Study) -> bool:
         return _within(asked.pair.x, study.pair.x) and _within(asked.pair.y, study.pair.y)
     if isinstance(asked, ProtocolStudyFile) and isinstance(study, ProtocolStudy):
         return _asks_for_protocol(asked, study)
+    if isinstance(asked, SurvivalStudyFile) and isinstance(study, SurvivalStudy):
+        return _asks_for_times(asked, study)
     if not (isinstance(asked, EffectStudyFile) and isinstance(study, EffectStudy)):
         return False
     effect = (asked.treatment, asked.missing or Missing.refuse, asked.estimand, asked.confidence)
@@ -125,6 +138,15 @@ def asks_for(asked: StudyFile, study: Study) -> bool:
         and asked.covariates.keys() == study.covariates.keys()
         and _within(asked.outcome, study.outcome)
         and all(_within(one, study.covariates[name]) for name, one in asked.covariates.items())
+    )
+
+
+def _asks_for_times(asked: SurvivalStudyFile, study: SurvivalStudy) -> bool:
+    keys = ("treatment", "measure", "intervals", "estimand", "confidence")
+    return (
+        all(getattr(asked, key) == getattr(study, key) for key in keys)
+        and (asked.missing_treatment or MissingTreatment.refuse) == study.missing_treatment
+        and all(getattr(study.outcome, key) == value for key, value in asked.outcome if value is not None)
     )
 
 
@@ -149,9 +171,9 @@ def _asks_for_protocol(asked: ProtocolStudyFile, study: ProtocolStudy) -> bool:
     )
 
 
-def _unrecorded(asked: EffectStudyFile | ProtocolStudyFile) -> dict[str, str]:
+def _unrecorded(asked: EffectStudyFile | ProtocolStudyFile | SurvivalStudyFile) -> dict[str, str]:
     """What a study says of units without a treatment or an outcome; where it says nothing, they are refused."""
-    return {key: getattr(asked, key) or "refuse" for key in UNRECORDED}
+    return {key: getattr(asked, key, None) or "refuse" for key in UNRECORDED}
 
 
 def _levels_of(groups: Subgroups) -> tuple[str | int, ...] | None:
@@ -178,21 +200,10 @@ def _within(asked: Clipping, found: Any) -> bool:
 def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
     """Treatment, outcome and covariates in full."""
     document: dict[str, Any] = {
-        "treatment": asked.treatment,
         "missing": asked.missing or Missing.refuse,
         **_unrecorded(asked),
-        "estimand": asked.estimand,
-        "confidence": asked.confidence,
+        **_two_arms(asked, contract, problems),
     }
-    column = _declared(asked.treatment, "treatment", contract, problems)
-    if isinstance(column, CodesColumn):
-        document["treatment_codes"] = column.codes
-    elif column is not None:
-        problems.append(
-            f"'treatment': column '{asked.treatment}' is no pair of codes in the contract; a treatment is declared as "
-            "{codes: {control: 0, treated: 1}}"
-        )
-    _nulls_counted(column, "treatment", asked.treatment, asked, problems)
     outcome = asked.outcome
     number = _number(outcome.name, "outcome", outcome, contract, problems)
     number.pop("nulls", None)
@@ -208,6 +219,59 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
                 problems.append(
                     f"'missing': the contract says that '{name}' may hold nulls; remove 'missing' or write 'indicator'"
                 )
+    return document
+
+
+def _two_arms(
+    asked: EffectStudyFile | SurvivalStudyFile, contract: Contract | None, problems: Problems
+) -> dict[str, Any]:
+    """Treatment in full, and what is asked of it."""
+    document: dict[str, Any] = {key: getattr(asked, key) for key in ("treatment", "estimand", "confidence")}
+    column = _declared(asked.treatment, "treatment", contract, problems)
+    if isinstance(column, CodesColumn):
+        document["treatment_codes"] = column.codes
+    elif column is not None:
+        problems.append(
+            f"'treatment': column '{asked.treatment}' is no pair of codes in the contract; a treatment is declared as "
+            "{codes: {control: 0, treated: 1}}"
+        )
+    _nulls_counted(column, "treatment", asked.treatment, asked, problems)
+    return document
+
+
+def _survival(asked: SurvivalStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
+    """Treatment, times and events in full."""
+    document = {key: getattr(asked, key) for key in ("measure", "intervals", "expect")}
+    document |= {"missing_treatment": _unrecorded(asked)["missing_treatment"], **_two_arms(asked, contract, problems)}
+    times = asked.outcome
+    if contract is None:
+        problems.append("'outcome': no contract is at hand, and only a contract declares times and events")
+        return document
+    time = _declared(times.time, "outcome.time", contract, problems)
+    event = _declared(times.event, "outcome.event", contract, problems)
+    if time is not None and not isinstance(time, TimeColumn):
+        problems.append(
+            f"'outcome.time': column '{times.time}' is no time in the contract; its owner declares it as "
+            f"{times.time}: {{time: {{upper: .., origin: ..}}}}"
+        )
+    if event is not None and not isinstance(event, EventColumn):
+        problems.append(
+            f"'outcome.event': column '{times.event}' has no events in the contract; its owner declares it as "
+            f"{times.event}: {{event: {{censored: 0, NAME: 1}}}}"
+        )
+    if isinstance(time, TimeColumn) and isinstance(event, EventColumn):
+        document["outcome"] = {
+            "time": times.time,
+            "event": times.event,
+            "of": times.of or tuple(name for name in event.event if name != event.censoring),
+            "horizon": times.horizon,
+            "unit_of_measure": time.unit_of_measure,
+            **time.time.model_dump(),
+            "codes": event.codes,
+            "censoring": event.censoring,
+            "time_nulls": time.nulls,
+            "event_nulls": event.nulls,
+        }
     return document
 
 
@@ -316,7 +380,11 @@ _COUNTED = {
 
 
 def _nulls_counted(
-    column: Declared | None, place: str, name: str, asked: EffectStudyFile | ProtocolStudyFile, problems: Problems
+    column: Declared | None,
+    place: str,
+    name: str,
+    asked: EffectStudyFile | ProtocolStudyFile | SurvivalStudyFile,
+    problems: Problems,
 ) -> None:
     """Ask for what a treatment or an outcome that may be null counts as: nobody's row is left out for it."""
     key, says = _COUNTED[place.removesuffix("s")]
@@ -329,6 +397,13 @@ def _number(name: str, place: str, asked: Clipping, contract: Contract | None, p
     column = _declared(name, place, contract, problems)
     if isinstance(column, LevelsColumn):
         problems.append(f"'{place}': column '{name}' has levels in the contract; name a column with a range or codes")
+        return {}
+    if isinstance(column, TimeColumn | EventColumn):
+        what = "a time to an event" if isinstance(column, TimeColumn) else "what ended follow-up"
+        problems.append(
+            f"'{place}': column '{name}' is {what} in the contract, and no plain number; estimator 'survival' reads "
+            "it, as 'outcome: {time: .., event: .., horizon: ..}'"
+        )
         return {}
     ends: Mapping[str, Any] = {}
     extra: dict[str, Any] = {}

@@ -20,6 +20,7 @@ from causalveil.schemas.asked.one_question import as_protocol
 from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.estimators.ipw import with_free_penalty
+from causalveil.schemas.estimators.survival import MOST_INTERVALS, Expected, Measure
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import AskedOf, Gates
 from causalveil.schemas.studies import STUDIES, model_for
@@ -181,6 +182,55 @@ class EffectStudyFile(StudyFile):
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
 
 
+class AskedTimes(Frozen):
+    """The time to an event: its two columns, the events that count (all without ``of``), and until when."""
+
+    time: Name
+    event: Name
+    of: Annotated[
+        tuple[Name, ...] | None, BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)
+    ] = None
+    horizon: Annotated[Finite, Field(gt=0)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_the_origin(cls, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            for key in ("entry", "start", "start_time", "time2"):
+                if key in value:
+                    raise ValueError(
+                        f"'{key}': everybody is followed from the origin; people who entered later cannot be compared"
+                    )
+        return value
+
+
+class SurvivalStudyFile(StudyFile):
+    """Asks for the effect of a treatment on the time to an event."""
+
+    kind: Literal["effect"]
+    treatment: Name
+    outcome: AskedTimes
+    measure: Annotated[
+        tuple[Measure, ...],
+        Field(min_length=1, max_length=2),
+        BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    ] = (Measure.risk, Measure.rmst)
+    intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
+    missing_treatment: CountedAs | None = None
+    estimand: Estimand = Estimand.ATE
+    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+    expect: Annotated[Expected, Field(description="what `plan` expects; it changes no release")] = Expected()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _arms_as_they_are(cls, document: Any) -> Any:
+        if isinstance(document, Mapping) and "covariates" in document:
+            raise ValueError(
+                "'covariates': estimator 'survival' compares the arms as they are and adjusts for nothing; remove them"
+            )
+        return document
+
+
 class AskedOutcome(AskedNumber, AskedOf):
     """An outcome of a protocol: a column by name, perhaps a narrower range, its role and its importance."""
 
@@ -232,9 +282,13 @@ BASES: dict[str, type[StudyFile]] = {
 }
 
 
+# Estimators whose studies say more, or less, than others of their kind.
+OWN_BASES: dict[str, type[StudyFile]] = {"survival": SurvivalStudyFile}
+
+
 def _model(kind: str, name: str) -> type[StudyFile]:
     """The model of a study file that names one estimator."""
-    base = BASES[kind]
+    base = OWN_BASES.get(name, BASES[kind])
     estimator: Any = STUDIES[kind][name].model_fields["estimator"].annotation
     fields: dict[str, Any] = {"estimator": (estimator, ...)}
     return create_model(f"{base.__name__}_{name}", __base__=base, __doc__=base.__doc__, **fields)

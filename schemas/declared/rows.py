@@ -14,7 +14,14 @@ from typing import Annotated
 from pydantic import Field
 
 from causalveil.schemas.asked.numbers import sane_range
-from causalveil.schemas.declared.columns import CodesColumn, Declared, LevelsColumn, NumberColumn
+from causalveil.schemas.declared.columns import (
+    CodesColumn,
+    Declared,
+    EventColumn,
+    LevelsColumn,
+    NumberColumn,
+    TimeColumn,
+)
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Name
 
@@ -125,8 +132,12 @@ def offered(rows: RowsPerUnit | None, columns: Mapping[str, Declared]) -> dict[s
     return result
 
 
+# Of these a unit has the value of one of her rows: a sum or a mean of two follow-ups is no follow-up.
+_TAKEN_WHOLE = (LevelsColumn, TimeColumn, EventColumn)
+
+
 def _allowed(column: Declared) -> tuple[Aggregate, ...]:
-    if isinstance(column, LevelsColumn):
+    if isinstance(column, _TAKEN_WHOLE):
         return _OF_ORDER
     return _OF_CODES if isinstance(column, CodesColumn) else _OF_NUMBERS
 
@@ -137,7 +148,7 @@ def _range(rows: RowsPerUnit, name: str, column: Declared) -> tuple[float, float
     The sum of j values in [l, u], 1 <= j <= k, lies in [min(l, k l), max(u, k u)].
     """
     aggregate = rows.aggregate(name)
-    if isinstance(column, LevelsColumn) or (
+    if isinstance(column, _TAKEN_WHOLE) or (
         isinstance(column, CodesColumn) and aggregate not in (Aggregate.sum, Aggregate.mean)
     ):
         return 0, 0
@@ -152,7 +163,7 @@ def _reduced(rows: RowsPerUnit, name: str, column: Declared) -> Declared:
     lower, upper = _range(rows, name, column)
     if isinstance(column, NumberColumn):
         return column.model_copy(update={"lower": lower, "upper": upper})
-    if (lower, upper) == (0, 0):
+    if (lower, upper) == (0, 0) or isinstance(column, _TAKEN_WHOLE):
         return column
     return NumberColumn(lower=lower, upper=upper, nulls=column.nulls, description=column.description)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         TooFewBlocks,
     )
     from causalveil.schemas.plan import Plan
-    from causalveil.schemas.release import DirectionRelease, EffectRelease, ProtocolRelease, Release
+    from causalveil.schemas.release import DirectionRelease, EffectRelease, ProtocolRelease, Release, SurvivalRelease
     from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease
     from causalveil.schemas.study import Study
 
@@ -68,6 +68,7 @@ __all__ = [
     "Study",
     "StudyError",
     "StudyPlan",
+    "SurvivalRelease",
     "TooFewBlocks",
     "load_release",
     "load_study",

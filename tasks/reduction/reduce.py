@@ -14,7 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from causalveil.schemas.declared.columns import CodesColumn, Declared, LevelsColumn, NumberColumn
+from causalveil.schemas.declared.columns import (
+    CodesColumn,
+    Declared,
+    EventColumn,
+    LevelsColumn,
+    NumberColumn,
+    TimeColumn,
+)
 from causalveil.schemas.declared.rows import Aggregate, Keep, RowsPerUnit
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
@@ -108,7 +115,7 @@ def _kept(groups: Groups, keep: Keep, at_most: int) -> BoolArray:
 
 def _reduced(values: pl.Series, name: str, column: Declared, aggregate: Aggregate, groups: Groups) -> pl.Series:
     """One value per unit."""
-    if aggregate in (Aggregate.first, Aggregate.last) or isinstance(column, LevelsColumn):
+    if aggregate in (Aggregate.first, Aggregate.last) or isinstance(column, LevelsColumn | TimeColumn | EventColumn):
         keep = Keep.first if aggregate is Aggregate.first else Keep.last
         return values.gather(groups.picked(keep))
     numbers, there = _numbers(values, name, column)

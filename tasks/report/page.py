@@ -249,7 +249,12 @@ def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[t
     """Everything that the study declared instead of reading it off the data: (role, column, bounds)."""
     rows = []
     outcome = specification.get("outcome")
-    if outcome:
+    if outcome and "horizon" in outcome:
+        rows.append(
+            ("time", outcome["time"], f"0 to {figure(outcome['upper'])}, compared until {outcome['horizon']:g}")
+        )
+        rows.append(("event", outcome["event"], f"{', '.join(outcome['of'])}; censored: {outcome['censoring']}"))
+    elif outcome:
         rows.append(("outcome", outcome["name"], _range(outcome)))
     for one in specification.get("outcomes") or ():
         rows.append((one["role"].replace("_", " "), one["name"], _range(one)))

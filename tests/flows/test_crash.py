@@ -28,6 +28,7 @@ from tests.direction_help import doses, write_direction
 from tests.ledger_help import audit_lines
 from tests.matching_help import matching_changes
 from tests.studies import merge, people, write_study
+from tests.survival_help import write_survival
 
 CAPS = {level: {"epsilon": 1000, "delta": "1e-2"} for level in ("sample", "label")}
 AIPW = {
@@ -71,6 +72,10 @@ def direction(folder: Path, study: dict[str, Any]) -> Path:
     return write_direction(folder, frame=doses(400), study=merge(both, study), contract={"caps": CAPS})
 
 
+def times(folder: Path, study: dict[str, Any]) -> Path:
+    return write_survival(folder, study=study, contract={"caps": CAPS})
+
+
 # Every estimator in the form that draws most, and the one whose models are fitted again by a resumed run.
 STUDIES: dict[str, tuple[str, Write]] = {
     "ipw": effect("ipw", {}),
@@ -83,6 +88,7 @@ STUDIES: dict[str, tuple[str, Write]] = {
         "difference_in_means", {"estimator": {"name": "difference_in_means", "penalty": ...}}
     ),
     "direction": ("direction", direction),
+    "survival": ("survival", times),
 }
 
 

@@ -22,12 +22,15 @@ from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.sizes import sizes_of
 from tests.studies import RESOLVED, merge, write_study
+from tests.survival_help import make_survival
 
 # Every estimator of an effect that this site knows; each expects a half-width.
 ESTIMATORS = sorted(STUDIES["effect"])
 
 
 def study_of(name: str, **privacy: Any) -> Study:
+    if name == "survival":
+        return make_survival(**privacy)
     level = "label" if name == "balancing" else "sample"
     changes = {"estimator": {"name": name}, "privacy": {"epsilon": "1.0", "delta": "1e-6", "level": level, **privacy}}
     plain = {key: value for key, value in RESOLVED.items() if key != "estimator"}

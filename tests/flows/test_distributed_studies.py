@@ -22,6 +22,7 @@ from causalveil.schemas.release import Release
 from causalveil.schemas.studies import estimator_names
 from causalveil.tasks.machine.distribute import distributing_by, gathered, worker_part, worker_parts
 from tests.studies import people, write_study
+from tests.survival_help import patients, write_survival
 
 SEED = 3
 DIRECTION: dict[str, Any] = {
@@ -63,13 +64,11 @@ def test_sent_away_or_not_gives_one_release(name: str, tmp_path: Path) -> None:
     change = CHANGES.get(name, {}) | {
         "estimator": {"name": name, "penalty": ...} | CHANGES.get(name, {}).get("estimator", {})
     }
-    path = write_study(
-        tmp_path / "study",
-        frame=people(2000),
-        partitions=5,
-        study=change,
-        contract={"estimators": [name], "guarantees": ["finite_sample", "asymptotic"]},
-    )
+    contract = {"estimators": [name], "guarantees": ["finite_sample", "asymptotic"]}
+    if name == "survival":
+        path = write_survival(tmp_path / "study", frame=patients(2000), partitions=5, contract=contract)
+    else:
+        path = write_study(tmp_path / "study", frame=people(2000), partitions=5, study=change, contract=contract)
     away = SendingEngine()
     assert released(path, tmp_path / "a", away) == released(path, tmp_path / "b", DirectEngine())
     assert {"causalveil.tasks.enclave.normalise"} <= set(away.sent)

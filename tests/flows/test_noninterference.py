@@ -24,12 +24,14 @@ from causalveil.flows.api import run_study
 from causalveil.tasks.privacy.keys import site_secret
 from tests.neighbours import neighbour_table
 from tests.studies import STUDY, merge, people, write_study
+from tests.survival_help import STUDY as TIMES
+from tests.survival_help import patients, write_survival
 
 SEED = 5
 # How often both tables are run before what Prefect stores of one alone counts as a difference.
 ATTEMPTS = 4
 # The only fields of a release that may depend on the data: declared noisy values and their post-processing.
-NOISY = {"estimate", "interval", "variance", "details", "scores", "verdict"}
+NOISY = {"estimate", "interval", "variance", "details", "scores", "verdict", "measures", "curves"}
 # Columns of Prefect's database that hold times, durations or counters of them.
 TIMING = re.compile(r"time|created|updated|occurred|received|duration|heartbeat|resource_id_?$|follows|version_id")
 UUID = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
@@ -167,7 +169,8 @@ def observe(
     folder = tmp_path / f"study-{estimator}"
     asked = document or STUDIES[estimator]
     allowed = {"estimators": [asked["estimator"]["name"]], "guarantees": ["finite_sample", "asymptotic"]}
-    path = write_study(folder, frame=frame, contract=allowed)
+    write = write_survival if estimator == "survival" else write_study
+    path = write(folder, frame=frame, contract=allowed)
     path.write_text(yaml.safe_dump(asked, sort_keys=False))
     out = tmp_path / "out"
     # What the first admission and the first key of a home leave there is there for both.
@@ -216,6 +219,21 @@ def test_direct_engine_shows_nothing_of_the_data(
     name: str, neighbours: tuple[pl.DataFrame, pl.DataFrame], tmp_path: Path, home: Path, capfd: Any, caplog: Any
 ) -> None:
     seen = see_both(neighbours, name, tmp_path, home, capfd, caplog)
+    noisy = [run.pop("noisy") for run in seen]
+    assert noisy[0] != noisy[1], "the data did differ"
+    assert noisy[0]["details"].keys() == noisy[1]["details"].keys()
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("filled", [False, True])
+def test_times_to_an_event_are_not_seen(filled: bool, tmp_path: Path, home: Path, capfd: Any, caplog: Any) -> None:
+    """One person's whole row is replaced; or the only control by a treated person."""
+    one = patients(600)
+    if filled:
+        one = one.with_columns(treated=pl.Series([place != 17 for place in range(600)]))
+    person = {"person": 987654321, "treated": not one["treated"][17], "days": 9999.0, "status": 1}
+    frames = one, neighbour_table(one, 17, person)
+    seen = [observe(frame, tmp_path, home, "direct", capfd, caplog, "survival", TIMES) for frame in frames]
     noisy = [run.pop("noisy") for run in seen]
     assert noisy[0] != noisy[1], "the data did differ"
     assert noisy[0]["details"].keys() == noisy[1]["details"].keys()

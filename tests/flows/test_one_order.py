@@ -15,18 +15,20 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence.rehearse import rehearse, rehearse_effect
-from causalveil.schemas.release import DirectionRelease, EffectRelease
+from causalveil.schemas.release import DirectionRelease, EffectRelease, SurvivalRelease
 from causalveil.schemas.studies import estimator_names
 from causalveil.tasks.aipw_asymptotic.stages import SEED_LABEL
 from causalveil.tasks.direction.pairs import scaled
-from causalveil.tasks.enclave.enclave import MemoryEnclave
+from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.rows import HashArray
 from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
 from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.survival.stages import follow_up
 from tests.studies import STUDY, merge, people, resolved, write_study
+from tests.survival_help import patients, write_survival
 
 SEED, RUN, PEOPLE = 5, "twin", people(900)
 PAIR: dict[str, Any] = {
@@ -147,8 +149,25 @@ def test_directions_have_one_order(name: str, tmp_path: Path) -> None:
     assert {name: getattr(release, name) for name in found.fields(made.study)} == found.fields(made.study)
 
 
+def test_times_have_one_order(tmp_path: Path) -> None:
+    path = write_survival(tmp_path, frame=patients(900), partitions=3)
+    study = resolved(path)
+    frames = [pl.read_parquet(file) for file in sorted(tmp_path.glob("*.parquet"))]
+    parts = [follow_up(study, frame["days"], frame["status"]) for frame in frames]
+    enclave = MemoryEnclave(
+        [
+            {"t": frame["treated"].cast(pl.UInt8).to_numpy(), "u": time, "k": kind, "h": ranks(frame.height)}
+            for frame, (time, kind) in zip(frames, parts, strict=True)
+        ]
+    )
+    release = run_study(path, out=tmp_path / "out", run_id=RUN, simulate=SEED, engine="direct").release
+    found = rehearse(study, enclave, RehearsalBudget(SEED))
+    assert isinstance(release, SurvivalRelease)
+    assert {name: getattr(release, name) for name in found.fields(study)} == found.fields(study)
+
+
 def test_every_estimator_has_a_twin() -> None:
-    asked = {merge(STUDY, changes)["estimator"]["name"] for changes in EFFECTS.values()} | {"direction"}
+    asked = {merge(STUDY, changes)["estimator"]["name"] for changes in EFFECTS.values()} | {"direction", "survival"}
     assert asked == set(estimator_names())
 
 

@@ -41,6 +41,7 @@ SHARP = {
     "difference at label level": ("effect",),
     "balancing": ("effect",),
     "direction": ("iqr",),
+    "survival": ("cells",),
 }
 # What docs/privacy.md says of sensitivities: of which case and release, with which numbers. m and n are public sizes.
 _JOINT = "sqrt(6 + (4 p + 0.72 h)/(p + 1))"
@@ -59,6 +60,8 @@ DOCUMENTED = [
     ("aipw, slopes without delta", "slopes-1", "2 + w^2 = 2.09", {"w": 0.3}),
     ("ipw, hajek, sample, delta 1e-6", "effect", "sqrt(4 + 6 c^2)", {"c": 0.35}),
     ("ipw, horvitz_thompson, label, delta 1e-6", "effect", "sqrt(4 + c^2)", {"c": 1}),
+    ("survival, delta 1e-6", "cells", "L2: sqrt(2)", {}),
+    ("survival, delta 0", "cells", "L1 without a delta: 2", {}),
     ("direction, test-scores-ours, penalty 1.0", "kendall", "4/m", {"m": 12}),
     ("direction, test-scores-ours, penalty 1.0", "spearman", "6/(m + 1)", {"m": 12}),
     ("direction, test-scores-ours, penalty 1.0", "hsic", "3m/(2(m - 1)^2)", {"m": 12}),

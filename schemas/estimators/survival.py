@@ -1,0 +1,264 @@
+"""Time to event of two arms: survival curves, risks, restricted mean times (``docs/proofs/survival.md``)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.estimators.regression import Unadjusted
+from causalveil.schemas.privacy import Frozen, Level
+from causalveil.schemas.study import (
+    ZERO_ONE,
+    Code,
+    Codes,
+    Estimand,
+    EstimatorSettings,
+    Finite,
+    Missing,
+    MissingTreatment,
+    Name,
+    Study,
+)
+
+# Most intervals of a grid: the proof's search goes so far (tests/unit/test_survival_strategy.py).
+MOST_INTERVALS = 100
+# Without a delta each cell has noise of its own, and a curve adds up as many of them as there are intervals.
+MOST_WITHOUT_DELTA = 12
+
+
+class Measure(StrEnum):
+    """What is compared between the arms: the risk until the horizon, or the restricted mean survival time."""
+
+    risk = "risk"
+    rmst = "rmst"
+
+
+class TimeToEvent(Frozen):
+    """The outcome in full: two columns, the events that count, and how far follow-up is looked at.
+
+    Attributes:
+        time, event: the two columns.
+        of: the events that count, together; all others but censoring compete with them.
+        unit_of_measure: of the times, as the contract names it.
+        horizon: until when, in that unit.
+        upper, origin, step: as the contract declares the times.
+        codes: of every event and of censoring, by name.
+        censoring: its name.
+        time_nulls, event_nulls: whether a column may hold nulls; who has one is censored in the first interval.
+    """
+
+    time: Name
+    event: Name
+    unit_of_measure: str | None = None
+    of: Annotated[tuple[Name, ...], Field(min_length=1)]
+    horizon: Annotated[Finite, Field(gt=0)]
+    upper: Annotated[Finite, Field(gt=0)]
+    origin: str
+    step: Annotated[Finite, Field(gt=0)]
+    codes: Annotated[dict[Name, Code], Field(min_length=2)]
+    censoring: Name
+    time_nulls: Missing = Missing.refuse
+    event_nulls: Missing = Missing.refuse
+
+    @model_validator(mode="after")
+    def _within_the_contract(self) -> Self:
+        if self.horizon > self.upper:
+            raise ValueError(
+                f"'horizon' is {self.horizon:g}, and the contract's times end at {self.upper:g}; ask for an earlier one"
+            )
+        if self.horizon < self.step:
+            raise ValueError(f"'horizon' is {self.horizon:g}, less than one step of the times, which is {self.step:g}")
+        known = ", ".join(f"'{name}'" for name in self.codes if name != self.censoring)
+        for name in self.of:
+            if name == self.censoring:
+                raise ValueError(f"'of' names '{name}', which is censoring and no event; events are {known}")
+            if name not in self.codes:
+                raise ValueError(f"'of' names '{name}', which is no event of '{self.event}'; events are {known}")
+        if len(set(self.of)) < len(self.of):
+            raise ValueError("'of' names an event twice; write it once")
+        return self
+
+    @property
+    def competing(self) -> tuple[str, ...]:
+        """The events that do not count, after which none of those that count is looked for."""
+        return tuple(name for name in self.codes if name not in (*self.of, self.censoring))
+
+    @property
+    def kinds(self) -> tuple[tuple[str, ...], ...]:
+        """Kinds of events that curves tell apart: those that count, and those that compete with them, if any."""
+        return (self.of, self.competing) if self.competing else (self.of,)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """What each kind is called."""
+        return tuple(" or ".join(kind) for kind in self.kinds)
+
+
+class SurvivalEstimator(EstimatorSettings):
+    """Curves of the arms as they are: no covariate is used.
+
+    ``trial``: treatment was randomised, so that nothing confounds. Otherwise the estimate says that it is unadjusted,
+    and its interval allows for the confounding that ``unadjusted`` declares.
+    """
+
+    name: Literal["survival"]
+    trial: bool = False
+    unadjusted: Unadjusted = Unadjusted()
+
+    @property
+    def allowed(self) -> float:
+        """The bias by confounding that is allowed for, in standard deviations of the outcome within arms."""
+        return 0.0 if self.trial else self.unadjusted.bias()
+
+
+class Expected(Frozen):
+    """What the reader of a plan expects of everybody until the horizon: the risk, and the share lost to follow-up."""
+
+    risk: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
+    lost: Annotated[Finite, Field(ge=0, lt=1)] = 0.3
+
+
+class SurvivalStudy(Study):
+    """The effect of a treatment on the time to an event. ``expect`` is for `plan` and changes nothing else."""
+
+    kind: Literal["effect"]
+    estimator: SurvivalEstimator
+    treatment: Name
+    treatment_codes: Codes = ZERO_ONE
+    outcome: TimeToEvent
+    measure: Annotated[tuple[Measure, ...], Field(min_length=1, max_length=2)] = (Measure.risk, Measure.rmst)
+    intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
+    missing_treatment: MissingTreatment = MissingTreatment.refuse
+    estimand: Estimand = Estimand.ATE
+    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+    expect: Expected = Expected()
+
+    @model_validator(mode="after")
+    def _one_role_each(self) -> Self:
+        columns = [*self.columns, *([] if self.data.blocks is None else [self.data.blocks])]
+        twice = sorted({column for column in columns if columns.count(column) > 1})
+        if twice:
+            raise ValueError(f"column {twice[0]!r} has two roles; each column has one")
+        if len(set(self.measure)) < len(self.measure):
+            raise ValueError("'measure' names one twice; write it once")
+        return self
+
+    @model_validator(mode="after")
+    def _provable(self) -> Self:
+        if self.privacy.level is not Level.sample:
+            raise ValueError("estimator 'survival' protects whole rows: declare level 'sample'")
+        if self.estimand is not Estimand.ATE:
+            raise ValueError("estimator 'survival' compares the arms as they are: use estimand 'ATE'")
+        if self.intervals is None:
+            return self
+        if self.outcome.horizon / self.intervals < self.outcome.step:
+            most = int(self.outcome.horizon / self.outcome.step)
+            raise ValueError(
+                f"'intervals' is {self.intervals}, which makes each shorter than one step of the times "
+                f"({self.outcome.step:g}); at most {most} fit into the horizon"
+            )
+        if self.privacy.delta == 0 and self.intervals > MOST_WITHOUT_DELTA:
+            raise ValueError(
+                f"'intervals' is {self.intervals}, more than the {MOST_WITHOUT_DELTA} that noise without a delta "
+                "leaves anything of; declare 'privacy.delta', as 1.0e-6, or fewer intervals"
+            )
+        return self
+
+    def specification(self) -> dict[str, Any]:
+        """As of every study, without what a plan expects."""
+        return {key: value for key, value in super().specification().items() if key != "expect"}
+
+    @property
+    def roles(self) -> dict[str, Column]:
+        """Unit, treatment, time and event."""
+        arm = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
+        time, event = (
+            Nulls.welcome if one is Missing.indicator else Nulls.undeclared
+            for one in (self.outcome.time_nulls, self.outcome.event_nulls)
+        )
+        codes = tuple(one if isinstance(one, str) else int(one) for one in self.outcome.codes.values())
+        return {
+            self.data.unit: Column(holds=Holds.unit),
+            self.treatment: Column(holds=Holds.binary, codes=self.treatment_codes.pair, nulls=arm),
+            self.outcome.time: Column(holds=Holds.number, nulls=time),
+            self.outcome.event: Column(holds=Holds.level, levels=codes, nulls=event, admitted=codes),
+        }
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Unit, treatment, time, event."""
+        return (self.data.unit, self.treatment, self.outcome.time, self.outcome.event)
+
+    @property
+    def release_kind(self) -> str:
+        """A release of curves."""
+        return "survival"
+
+    @property
+    def question(self) -> str:
+        """Which measures of which event until when."""
+        return f"{' and '.join(self.measure)} of {self.outcome.labels[0]} until {self.outcome.horizon:g}"
+
+
+class ArmCurve(Frozen):
+    """Curves of one arm at the ends of intervals, and how many are at risk where these begin; noisy, all of it.
+
+    Attributes:
+        arm: the treatment's code.
+        survival: chance of no event of any kind, never rising.
+        lower, upper: a band that holds both arms' curves at once, with the study's confidence.
+        incidence: cumulative incidence of each kind of event, never falling.
+        at_risk: with noise, 0 or more.
+        at_risk_error: the standard deviation of that noise.
+    """
+
+    arm: str
+    survival: tuple[Finite, ...]
+    lower: tuple[Finite, ...]
+    upper: tuple[Finite, ...]
+    incidence: dict[str, tuple[Finite, ...]]
+    at_risk: tuple[Finite, ...]
+    at_risk_error: tuple[Finite, ...]
+
+
+class HazardRatio(Frozen):
+    """Mantel and Haenszel's ratio of the treated's hazard to the controls', with its interval."""
+
+    estimate: Annotated[Finite, Field(gt=0)]
+    lower: Annotated[Finite, Field(ge=0)]
+    upper: Annotated[Finite, Field(gt=0)]
+
+
+class LogRankTest(Frozen):
+    """The log-rank test of the events that count: a standard normal number where nothing differs."""
+
+    statistic: Finite
+    p_value: Annotated[Finite, Field(ge=0, le=1)]
+    hazard_ratio: Annotated[HazardRatio | None, Field(description="null: noise hides the events of an arm")] = None
+
+
+class Curves(Frozen):
+    """Both arms from the origin to the horizon.
+
+    Attributes:
+        horizon, unit, origin: until when, in which unit of the times, from when.
+        events: what counts, and what competes with it.
+        times: the ends of intervals.
+        arms: control, then treated.
+        seen_until: the last time at which people of both arms are seen at risk through noise; 0: at none.
+        log_rank: null where they are seen at none.
+        grid_bracket: between which values the difference of risks without a grid lies; null where events compete.
+    """
+
+    horizon: Finite
+    unit: str | None
+    origin: str
+    events: tuple[str, ...]
+    times: tuple[Finite, ...]
+    arms: tuple[ArmCurve, ArmCurve]
+    seen_until: Annotated[Finite, Field(ge=0)]
+    log_rank: LogRankTest | None
+    grid_bracket: tuple[Finite, Finite] | None

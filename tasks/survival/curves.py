@@ -1,0 +1,97 @@
+"""Curves of one arm as functions of its cells: people at risk, survival, cumulative incidence, restricted mean.
+
+All are homogeneous of degree 0 in the cells but counts, take any leading axes, and end in the cells of an arm. Those
+who were censored within an interval are at risk for half of it (the actuarial estimate of Kaplan-Meier's curve).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.optimize import isotonic_regression
+
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.survival.grid import Grid
+
+# Numbers at risk are held above this where they are divided by.
+LEAST = 1e-9
+Curve = Callable[[FloatArray], FloatArray]
+
+
+def events(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return events by kind and interval, shape (..., K, J)."""
+    return cells[..., : grid.kinds * grid.intervals].reshape(*cells.shape[:-1], grid.kinds, grid.intervals)
+
+
+def censored(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return those who were censored within each interval, shape (..., J)."""
+    return cells[..., grid.kinds * grid.intervals : -1]
+
+
+def at_risk(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return people at risk where intervals begin, shape (..., J)."""
+    left = events(cells, grid).sum(axis=-2) + censored(cells, grid)
+    return np.asarray(cells.sum(axis=-1, keepdims=True) - np.cumsum(left, axis=-1) + left)
+
+
+def hazards(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the chance of each kind of event within each interval of those at risk, shape (..., K, J)."""
+    exposed = at_risk(cells, grid) - censored(cells, grid) / 2
+    return events(cells, grid) / np.maximum(exposed, LEAST)[..., None, :]
+
+
+def survival(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the chance of no event of any kind until each interval's end, shape (..., J)."""
+    return np.cumprod(1 - hazards(cells, grid).sum(axis=-2), axis=-1)
+
+
+def incidence(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the chance of each kind of event until each interval's end (Aalen and Johansen), shape (..., K, J)."""
+    after = survival(cells, grid)
+    before = np.concatenate([np.ones_like(after[..., :1]), after[..., :-1]], axis=-1)
+    return np.cumsum(before[..., None, :] * hazards(cells, grid), axis=-1)
+
+
+def risk(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the chance of an event that counts until the horizon, shape (...)."""
+    return incidence(cells, grid)[..., 0, -1]
+
+
+def restricted_mean(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the mean time without an event until the horizon: the area under the curve by trapezoids, shape (...)."""
+    after = survival(cells, grid)
+    step = grid.horizon / grid.intervals
+    return np.asarray(step * (0.5 + after[..., :-1].sum(axis=-1) + after[..., -1] / 2))
+
+
+def spread_of_times(cells: FloatArray, grid: Grid) -> float:
+    """Return the variance of the time without an event until the horizon, by trapezoids; of an arm's tidied cells."""
+    after = np.concatenate([[1.0], survival(cells, grid)])
+    times = np.concatenate([[0.0], grid.ends])
+    return max(2 * float(np.trapezoid(times * after, times)) - float(restricted_mean(cells, grid)) ** 2, 0.0)
+
+
+def gradient(function: Curve, cells: FloatArray) -> FloatArray:
+    """Return the derivative by each cell, by central differences, shape (cells, ...)."""
+    step = 1e-5 * cells.sum()
+    moves = step * np.eye(len(cells))
+    return np.asarray((function(cells + moves) - function(cells - moves)) / (2 * step))
+
+
+def never_falling(values: FloatArray) -> FloatArray:
+    """Return the nearest sequence that does not fall (pool adjacent violators)."""
+    return np.asarray(isotonic_regression(values).x)
+
+
+def tidied(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return cells of an arm that people could make up: cumulated counts never fall, and one at least is at risk last.
+
+    Variances are taken at these; estimates are not, since tidying has a bias.
+    """
+    total = max(float(cells.sum()), 2.0)
+    blocks = cells[:-1].reshape(grid.kinds + 1, grid.intervals)
+    sums = [np.clip(never_falling(np.cumsum(block)), 0, total) for block in blocks]
+    found = np.concatenate([np.diff(one, prepend=0.0) for one in sums])
+    found = found * min(1.0, (total - 1) / max(float(found.sum()), LEAST))
+    return np.append(found, max(total - float(found.sum()), 1.0))

@@ -1,0 +1,148 @@
+"""From noisy cells to what the release says: measures with intervals, curves with bands, the log-rank test."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from causalveil.schemas.estimators.survival import ArmCurve, Curves, HazardRatio, LogRankTest, SurvivalStudy
+from causalveil.schemas.privacy import Coverage
+from causalveil.schemas.release import Interval, MeasuredEffect, Variance
+from causalveil.tasks.inference.assemble import NOISY
+from causalveil.tasks.inference.confounding import COVERS_DECLARED, NOT_COVERED_DECLARED, RANDOMISED, UNADJUSTED
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.survival import curves
+from causalveil.tasks.survival.effects import Bands, Comparison, Contrast, LogRank
+from causalveil.tasks.survival.grid import ARMS
+from causalveil.tasks.survival.strategy import NoisyCells
+
+CENSORING = "censoring that depends on when the event would come, within an arm"
+TRIAL = "confounding: the arms are taken as randomised"
+
+
+@dataclass(frozen=True)
+class SurvivalFindings:
+    """What a study of times found; the first measure is its answer."""
+
+    measures: tuple[MeasuredEffect, ...]
+    curves: Curves
+    details: dict[str, float | int | str | bool]
+
+    @property
+    def estimate(self) -> float:
+        """Of the first measure."""
+        return self.measures[0].estimate
+
+    @property
+    def interval(self) -> Interval:
+        """Of the first measure."""
+        return self.measures[0].interval
+
+    def fields(self, study: SurvivalStudy) -> dict[str, Any]:
+        """Return what a ``SurvivalRelease`` has beside the fields of every release."""
+        return {
+            "estimand": study.estimand,
+            "estimate": self.estimate,
+            "interval": self.interval,
+            "variance": self.measures[0].variance,
+            "measures": self.measures,
+            "curves": self.curves,
+            "details": self.details,
+        }
+
+
+def findings(study: SurvivalStudy, cells: NoisyCells) -> SurvivalFindings:
+    """Read everything off the cells.
+
+    Args:
+        study: the study.
+        cells: as they were released.
+    """
+    both = Comparison(cells)
+    contrasts = [both.contrast(one, study.confidence, study.estimator.allowed) for one in study.measure]
+    measures = tuple(
+        MeasuredEffect(
+            measure=measure,
+            treated=found.treated,
+            control=found.control,
+            estimate=found.estimate,
+            interval=_interval(study, found),
+            variance=Variance(sampling=found.sampling, noise=found.noise),
+        )
+        for measure, found in zip(study.measure, contrasts, strict=True)
+    )
+    confounding = TRIAL if study.estimator.trial else NOT_COVERED_DECLARED
+    details: dict[str, float | int | str | bool] = {
+        "intervals": cells.grid.intervals,
+        "noise_standard_error": math.sqrt(contrasts[0].noise),
+        "sampling_standard_error": math.sqrt(contrasts[0].sampling),
+        "adjustment": RANDOMISED if study.estimator.trial else UNADJUSTED,
+        "not_covered": f"{confounding}; {CENSORING}; the grid of {cells.grid.intervals} intervals",
+    }
+    return SurvivalFindings(measures, _curves(study, both), details)
+
+
+def _interval(study: SurvivalStudy, found: Contrast) -> Interval:
+    """The interval of a measure, and what it covers: cells have noise, and no variance was released with its own."""
+    covers = tuple(one for one in NOISY if one != "variance noise")
+    return Interval(
+        lower=found.lower,
+        upper=found.upper,
+        confidence=study.confidence,
+        covers=(*covers, COVERS_DECLARED) if study.estimator.allowed > 0 else covers,
+        coverage=Coverage.normal_approximation,
+        whole_range=found.whole_range,
+        bias=found.bias,
+    )
+
+
+def _curves(study: SurvivalStudy, both: Comparison) -> Curves:
+    """Both arms, as figures show them."""
+    grid, outcome = both.grid, study.outcome
+    bands = both.bands(study.confidence)
+    arms = [_arm(study, both, bands, arm) for arm in range(ARMS)]
+    return Curves(
+        horizon=outcome.horizon,
+        unit=outcome.unit_of_measure,
+        origin=outcome.origin,
+        events=outcome.labels,
+        times=_numbers(grid.ends),
+        arms=(arms[0], arms[1]),
+        seen_until=float(grid.ends[both.seen - 1]) if both.seen else 0.0,
+        log_rank=_test(both.log_rank(study.confidence)),
+        grid_bracket=both.grid_bracket(),
+    )
+
+
+def _arm(study: SurvivalStudy, both: Comparison, bands: Bands, arm: int) -> ArmCurve:
+    rising = curves.incidence(both.cells.counts[arm], both.grid)
+    return ArmCurve(
+        arm=str(study.treatment_codes.pair[arm]),
+        survival=_numbers(bands.survival[arm]),
+        lower=_numbers(bands.lower[arm]),
+        upper=_numbers(bands.upper[arm]),
+        incidence={
+            label: _numbers(np.clip(curves.never_falling(row), 0, 1))
+            for label, row in zip(study.outcome.labels, rising, strict=True)
+        },
+        at_risk=_numbers(np.maximum(both.at_risk[arm], 0.0)),
+        at_risk_error=_numbers(both.at_risk_error[arm]),
+    )
+
+
+def _test(found: LogRank | None) -> LogRankTest | None:
+    if found is None:
+        return None
+    ratio = None
+    if found.ratio is not None and found.lower is not None and found.upper is not None:
+        ratio = HazardRatio(estimate=found.ratio, lower=found.lower, upper=found.upper)
+    chance = math.erfc(abs(found.statistic) / math.sqrt(2))
+    return LogRankTest(statistic=found.statistic, p_value=chance, hazard_ratio=ratio)
+
+
+def _numbers(values: FloatArray) -> tuple[float, ...]:
+    """Numbers of a figure: what is beyond six decimals is noise in any case."""
+    return tuple(np.round(values, 6).tolist())

@@ -1,0 +1,127 @@
+"""The stages of a study of times: rows, the one release of cells, and the answers read off it."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+
+from causalveil.schemas.errors import DataError
+from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.plan import Layout, Sizes
+from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.enclave.normalise import binary, hashed_order, nulls_as_reference, write_segments
+from causalveil.tasks.enclave.segments import LoadedSegment
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
+from causalveil.tasks.machine.arrays_on_disk import save_array
+from causalveil.tasks.machine.distribute import distribute
+from causalveil.tasks.machine.named import values_of
+from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.survival.findings import SurvivalFindings, findings
+from causalveil.tasks.survival.grid import ARMS, Grid, grid_of
+from causalveil.tasks.survival.strategy import SLOT, measured, mechanism, read_cells
+
+# Rows whose cells are in memory at a time.
+CHUNK_ROWS = 1 << 18
+
+
+def normalise_survival_stage(
+    study: SurvivalStudy,
+    folder: DataFolder,
+    layout: Layout,
+    scratch: Path,
+    run_id: str,
+    seed: int | None = None,
+) -> None:
+    """Write arm, time and event of every partition into ``scratch/enclave``; arguments as of ``normalise_stage``.
+
+    Raises:
+        DataError: a file was changed since it was validated.
+    """
+    write_segments(partial(normalise_times, study), study, folder, layout, scratch, run_id, seed)
+
+
+def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
+    """Write t.npy, u.npy, k.npy and h.npy of one segment: arm, time, kind of event; rows ascending by keyed hash.
+
+    Raises:
+        DataError: a value that admission refuses.
+    """
+    frame = segment.frame
+    order = hashed_order(values_of(frame, study.data.unit), place, key)
+    series = values_of(frame, study.treatment)
+    arms = nulls_as_reference(study.missing_treatment, series, binary(series, study.treatment_codes))
+    if arms.null_count():
+        raise DataError(f"column '{study.treatment}' holds something that is not one of its two codes")
+    save_array(place / "t.npy", arms.to_numpy()[order])
+    time, kind = follow_up(study, values_of(frame, study.outcome.time), values_of(frame, study.outcome.event))
+    save_array(place / "u.npy", time[order])
+    save_array(place / "k.npy", kind[order])
+
+
+def follow_up(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tuple[FloatArray, ByteArray]:
+    """Return each person's time within [0, upper], and her kind of event, 0 for censored; shapes (n,).
+
+    Who has no time, a negative one, or no event is censored at 0, which is in the first interval.
+
+    Raises:
+        DataError: a code that the contract does not declare, or nulls where it declares none.
+    """
+    outcome = study.outcome
+    for name, series, nulls in (
+        (outcome.time, times, outcome.time_nulls),
+        (outcome.event, events, outcome.event_nulls),
+    ):
+        if series.null_count() and nulls != "indicator":
+            raise DataError(f"column '{name}' holds nulls")
+    text = isinstance(next(iter(outcome.codes.values())), str)
+    of_code = {
+        (code if isinstance(code, str) else int(code)): place + 1
+        for place, kind in enumerate(outcome.kinds)
+        for code in (outcome.codes[name] for name in kind)
+    }
+    censoring = outcome.codes[outcome.censoring]
+    of_code[censoring if isinstance(censoring, str) else int(censoring)] = 0
+    coded = events.cast(pl.String() if text else pl.Int64(), strict=False)
+    kinds = coded.replace_strict(of_code, default=None, return_dtype=pl.UInt8)
+    if kinds.null_count() != events.null_count():
+        raise DataError(f"column '{outcome.event}' holds a code that is not declared")
+    number = times.cast(pl.Float64(), strict=False).fill_nan(None)
+    known = (number.is_not_null() & (number >= 0).fill_null(value=False) & kinds.is_not_null()).to_numpy()
+    time = np.where(known, np.clip(number.fill_null(0.0).to_numpy(), 0.0, outcome.upper), 0.0)
+    return time, np.where(known, kinds.fill_null(0).to_numpy(), 0).astype(np.uint8)
+
+
+def count_cells(enclave: Enclave, grid: Grid, workers: int) -> IntArray:
+    """Return how many people are in each cell, exact, shape (2 cells,): a sum over partitions, one chunk in memory."""
+    size = ARMS * grid.cells
+
+    def of_segment(index: int) -> list[int]:
+        t, u, k = (enclave.load(name, index) for name in ("t", "u", "k"))
+        found = np.zeros(size, dtype=np.int64)
+        for first in range(0, len(t), CHUNK_ROWS):
+            part = slice(first, first + CHUNK_ROWS)
+            found += np.bincount(grid.cell(t[part], u[part], k[part]), minlength=size)
+        counts: list[int] = found.tolist()
+        return counts
+
+    parts = distribute(of_segment, enclave.segments, workers)
+    total: IntArray = np.array(parts, dtype=np.int64).reshape(-1, size).sum(axis=0)
+    return total
+
+
+def release_stage(study: SurvivalStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
+    """Release the cells of all people, shape (2 cells,)."""
+    grid = grid_of(study, sizes.units)
+    counts = count_cells(enclave, grid, study.execution.workers)
+    exact = measured(counts, grid, plain=study.privacy.delta == 0)
+    return mechanism(study).release(exact, SLOT, budget)
+
+
+def answer_stage(study: SurvivalStudy, sizes: Sizes, released: FloatArray) -> SurvivalFindings:
+    """Read curves, effects and the test off the released cells and public facts; reads no row."""
+    grid = grid_of(study, sizes.units)
+    return findings(study, read_cells(released, grid, sizes.units, mechanism(study)))

@@ -1,0 +1,119 @@
+"""What is released of the cells: square roots of suffix sums, kind by kind, and what it says of the counts.
+
+A curve is made of running sums of cells. Noise on each cell would add up in them; noise on each running sum would need
+a sensitivity that grows with their number. Half of the way in between, R of R R = suffix sums, both stay small (Bennett
+1977; Henzinger and Upadhyay 2025): here columns are scaled to length 1 at most, so that two people are never farther
+apart than sqrt(2). Proof: ``docs/proofs/survival.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.linalg import block_diag, toeplitz
+
+from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.privacy import Norm, Scope
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
+from causalveil.tasks.survival.grid import ARMS, Grid
+
+SLOT = Slot(name="cells", scope=Scope.all)
+# Entries are multiples of 2^-BITS, so that sums over up to 2^35 people are exact in float64.
+BITS = 18
+
+
+def mechanism(study: SurvivalStudy) -> Mechanism:
+    """Return what the cells are released by: Gaussian noise on their square root, without a delta Laplace's on them."""
+    if study.privacy.delta > 0:
+        return vector_mechanism(Sensitivity(math.sqrt(2), Norm.l2, "sqrt(2)"), study.privacy.cost)
+    return Laplace(Sensitivity(2.0, Norm.l1, "2"), study.privacy.cost)
+
+
+@lru_cache(maxsize=16)
+def _block(length: int) -> IntArray:
+    """The square root of suffix sums, columns of length 1 at most, in units of 2^-BITS; shape (length, length).
+
+    Raises:
+        CausalveilError: a column is longer, which rounding towards 0 excludes.
+    """
+    entries = np.cumprod([1.0, *((2 * k - 1) / (2 * k) for k in range(1, length))])
+    root = toeplitz(np.eye(1, length)[0], entries)
+    whole: IntArray = np.trunc(root / np.linalg.norm(root, axis=0) * 2**BITS).astype(np.int64)
+    if int((whole * whole).sum(axis=0).max()) > 4**BITS:
+        raise CausalveilError("a column of the strategy is longer than 1; report this")
+    return whole
+
+
+@lru_cache(maxsize=16)
+def strategy(grid: Grid, plain: bool) -> IntArray:
+    """Return what is released of the cells of one arm, in units of 2^-BITS; shape (cells, cells).
+
+    Args:
+        grid: the grid.
+        plain: the cells themselves, for noise that is Laplace's.
+    """
+    if plain:
+        return np.eye(grid.cells, dtype=np.int64) << BITS
+    blocks = [_block(grid.intervals)] * grid.kinds + [_block(grid.intervals + 1)]
+    return np.asarray(block_diag(*blocks), dtype=np.int64)
+
+
+def measured(counts: IntArray, grid: Grid, plain: bool) -> FloatArray:
+    """Return the exact numbers that noise is added to, shape (2 cells,), of exact counts of both arms."""
+    whole = counts.reshape(ARMS, grid.cells) @ strategy(grid, plain).T
+    return np.asarray(whole.reshape(-1) / 2**BITS)
+
+
+@dataclass(frozen=True)
+class NoisyCells:
+    """What is known of the cells of both arms once they were released.
+
+    Attributes:
+        grid: the grid.
+        units: n.
+        counts: estimates without bias, shape (2, cells), which add up to n; they may be negative.
+        noise: the covariance of their noise, shape (2 cells, 2 cells).
+    """
+
+    grid: Grid
+    units: int
+    counts: FloatArray
+    noise: FloatArray
+
+    def part(self, arm: int, other: int | None = None) -> FloatArray:
+        """Return the covariance of the noise of one arm's cells, or of theirs with another's."""
+        size = self.grid.cells
+        beside = arm if other is None else other
+        return self.noise[arm * size : (arm + 1) * size, beside * size : (beside + 1) * size]
+
+
+def read_cells(released: FloatArray, grid: Grid, units: int, draw: Mechanism) -> NoisyCells:
+    """Return unbiased counts and the covariance of their noise; n is public, so they add up to it.
+
+    Args:
+        released: shape (2 cells,).
+        grid: the grid.
+        units: n.
+        draw: what the noise was drawn by.
+    """
+    plain = isinstance(draw, Laplace)
+    back = np.linalg.inv(strategy(grid, plain) / 2**BITS)
+    variance = draw.known_scale**2 * (2 if plain else 1)
+    counts = (released.reshape(ARMS, grid.cells) @ back.T).reshape(-1)
+    noise = np.kron(np.eye(ARMS), back @ back.T) * variance
+    together = noise.sum(axis=1)
+    shares = together / together.sum()
+    counts -= shares * (counts.sum() - units)
+    noise -= np.outer(shares, together)
+    return NoisyCells(grid, units, counts.reshape(ARMS, grid.cells), noise)
+
+
+def exact_cells(counts: FloatArray, grid: Grid) -> NoisyCells:
+    """Return counts without noise, as if they had been released so; shape (2, cells)."""
+    size = ARMS * grid.cells
+    return NoisyCells(grid, round(float(counts.sum())), np.asarray(counts, np.float64), np.zeros((size, size)))

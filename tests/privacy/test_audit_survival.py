@@ -1,0 +1,86 @@
+"""The release of cells audited from outside on neighbouring tables, with mutants that must be caught.
+
+It is drawn thousands of times on two tables that differ in one person; the likelihood ratio bounds epsilon from below
+(``audit.epsilon_lower_bound``, wrong with probability at most 1e-6 a case). Noise is seeded. Delta is large, since no
+audit by counting sees a loss that 1e-6 hides.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.noise import SeededNoise
+from causalveil.tasks.survival import strategy
+from causalveil.tasks.survival.grid import ARMS, Grid
+from causalveil.tasks.survival.stages import count_cells
+from tests.audit import OpenBudget, caught, epsilon_lower_bound
+from tests.survival_help import People, make_survival
+
+RUNS, EPSILON, DELTA = 20_000, 3.0, 0.01
+GRID = Grid(50, 2, 365.0)
+
+
+def table(arm: int, time: float, kind: int) -> People:
+    """Twenty ordinary people, and one."""
+    arms, kinds = np.array([0, 1] * 10 + [arm], np.uint8), np.array([0, 1, 2, 0] * 5 + [kind], np.uint8)
+    return People(arms, np.append(np.linspace(1, 400, 20), time), kinds)
+
+
+def statistics(study: SurvivalStudy, values: list[FloatArray], seed: int, runs: int) -> tuple[FloatArray, FloatArray]:
+    """The likelihood ratio of draws on both tables."""
+    draw, budget = strategy.mechanism(study), OpenBudget(SeededNoise(seed))
+    away = values[0] - values[1]
+    scale = draw.known_scale
+
+    def ratios(drawn: FloatArray) -> FloatArray:
+        if study.privacy.delta > 0:
+            return np.asarray(drawn @ away)
+        return np.asarray((np.abs(drawn - values[1]) - np.abs(drawn - values[0])).sum(axis=1) / scale)
+
+    # Numbers in which the tables agree say nothing, and noise of each number is drawn by itself: many runs at once.
+    tell = np.flatnonzero(away)
+    values, away = [one[tell] for one in values], away[tell]
+    first, second = (draw.release(np.tile(one, runs), strategy.SLOT, budget).reshape(runs, -1) for one in values)
+    return ratios(first), ratios(second)
+
+
+def values_of(study: SurvivalStudy) -> list[FloatArray]:
+    """A death among the treated, or a control who is lost in the same interval: cells without a common entry."""
+    plain = study.privacy.delta == 0
+    pair = (table(1, 12.0, 1), table(0, 12.0, 0))
+    return [strategy.measured(count_cells(one.enclave(), GRID, 1), GRID, plain) for one in pair]
+
+
+@pytest.mark.parametrize("delta", ["0.01", "0"])
+def test_the_release_keeps_its_promise(delta: str) -> None:
+    study = make_survival(epsilon="3", delta=delta)
+    found = epsilon_lower_bound(*statistics(study, values_of(study), 1, RUNS), float(delta), 1 - 1e-6)
+    assert 0.4 * EPSILON < found <= EPSILON
+
+
+@pytest.mark.parametrize("mutant", ["columns as they are", "noise for one column", "counted twice"])
+def test_mutants_are_caught(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = make_survival(epsilon="3", delta="0.01")
+    values = values_of(study)
+    if mutant == "columns as they are":
+        # As long as the last column is where none is scaled.
+        entries = np.cumprod([1.0, *((2 * k - 1) / (2 * k) for k in range(1, 51))])
+        values = [one * float(np.linalg.norm(entries)) for one in values]
+    elif mutant == "counted twice":
+        values = [one * 2 for one in values]
+    else:
+        monkeypatch.setattr(strategy.math, "sqrt", lambda _: 0.8)
+    seeds = itertools.count(7)
+    found = caught(lambda runs: statistics(study, values, next(seeds), runs), 200_000, EPSILON, DELTA, 1 - 1e-6)
+    assert found is not None
+
+
+def test_a_replaced_person_changes_one_cell_of_each_table() -> None:
+    counts = [count_cells(one.enclave(), GRID, 1) for one in (table(1, 12.0, 1), table(0, 9999.0, 2))]
+    assert np.abs(counts[0] - counts[1]).sum() == ARMS
+    assert counts[0].sum() == counts[1].sum() == 21

@@ -1,0 +1,294 @@
+"""Times to an event: curves against lifelines where there is no noise, what rows become, what is refused and how."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+
+from causalveil.flows.estimators.survival import SURVIVAL
+from causalveil.flows.sequence.study import load
+from causalveil.schemas.asked.resolve import asks_for
+from causalveil.schemas.asked.study_file import load_study_file
+from causalveil.schemas.contract import load_contract
+from causalveil.schemas.errors import ContractError, DataError, StudyError
+from causalveil.schemas.estimators.survival import Measure
+from causalveil.schemas.plan import StandIn
+from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.survival import curves
+from causalveil.tasks.survival.effects import Comparison
+from causalveil.tasks.survival.findings import findings
+from causalveil.tasks.survival.grid import Grid
+from causalveil.tasks.survival.stages import follow_up
+from causalveil.tasks.survival.strategy import exact_cells
+from tests.survival_help import People, make_survival, write_survival
+
+# lifelines 0.30.3 on ``staggered()``: KaplanMeierFitter, its event table's Greenwood variance,
+# restricted_mean_survival_time and AalenJohansenFitter at 105; logrank_test on the same with all times at the middles
+# of intervals.
+LIFELINES: dict[str, tuple[float, float]] = {
+    "survival": (0.3498395756872319, 0.43699751013357035),
+    "greenwood": (0.0018054026218637497, 0.0024499921107389066),
+    "rmst": (71.1113916178711, 76.07240613840088),
+    "first kind": (0.32176772936199405, 0.2793739121036589),
+    "second kind": (0.3283926949507738, 0.2836285777627704),
+}
+CHI_SQUARE, P_VALUE = 0.9006565117413023, 0.3426057372151185
+GRID = Grid(21, 2, 105.0)
+
+
+def staggered() -> People:
+    """Intervals of 5 days: events of one kind alone, of the other, people lost, in turn; evenly spread within each.
+
+    So the actuarial estimate is Kaplan-Meier's, and the area by trapezoids is that below the steps.
+    """
+    rows: list[tuple[int, float, int]] = []
+    for arm in (0, 1):
+        for place in range(21):
+            many = 3 + (7 * (place + 1) + 5 * arm) % 4 + (2 if arm == 0 else 0)
+            kind = (1, 2, 0)[place % 3]
+            rows += [(arm, place * 5 + 5 * (i + 0.5) / many, kind) for i in range(many)]
+        rows += [(arm, 300.0, 0)] * (30 + 5 * arm)
+    arms, times, kinds = zip(*rows, strict=True)
+    return People(np.array(arms, np.uint8), np.array(times), np.array(kinds, np.uint8))
+
+
+def test_without_noise_curves_are_those_of_lifelines() -> None:
+    both = Comparison(exact_cells(staggered().counts(GRID), GRID))
+    for arm in (0, 1):
+        cells = both.cells.counts[arm]
+        assert both.tidy[arm] == pytest.approx(cells, abs=1e-9), "people can make up what people made up"
+        assert curves.survival(cells, GRID)[-1] == pytest.approx(LIFELINES["survival"][arm], abs=1e-12)
+        assert curves.restricted_mean(cells, GRID) == pytest.approx(LIFELINES["rmst"][arm], abs=1e-9)
+        first, second = curves.incidence(cells, GRID)[:, -1]
+        assert first == pytest.approx(LIFELINES["first kind"][arm], abs=1e-12)
+        assert second == pytest.approx(LIFELINES["second kind"][arm], abs=1e-12)
+        slope = curves.gradient(lambda one: curves.survival(one, GRID)[..., -1], cells)
+        assert cells @ slope**2 == pytest.approx(LIFELINES["greenwood"][arm], rel=1e-6)
+    found = both.log_rank(0.95)
+    assert found is not None
+    assert found.statistic**2 == pytest.approx(CHI_SQUARE, rel=1e-6)
+    assert found.statistic < 0, "the treated have fewer"
+
+
+def test_the_findings_say_the_same() -> None:
+    study = make_survival(outcome={"horizon": 105}, intervals=21)
+    found = findings(study, exact_cells(staggered().counts(GRID), GRID))
+    risk, mean = found.measures
+    assert (risk.control, risk.treated) == pytest.approx(LIFELINES["first kind"], abs=1e-12)
+    assert mean.estimate == pytest.approx(LIFELINES["rmst"][1] - LIFELINES["rmst"][0], abs=1e-9)
+    assert mean.interval.lower < mean.estimate < mean.interval.upper
+    test = found.curves.log_rank
+    assert test is not None
+    assert test.p_value == pytest.approx(P_VALUE, rel=1e-5)
+    assert test.hazard_ratio is not None
+    assert test.hazard_ratio.lower < test.hazard_ratio.estimate < test.hazard_ratio.upper
+    assert found.curves.seen_until == 105
+    for arm in found.curves.arms:
+        assert list(arm.survival) == sorted(arm.survival, reverse=True)
+        assert all(a <= b <= c for a, b, c in zip(arm.lower, arm.survival, arm.upper, strict=True))
+        assert arm.at_risk_error == (0.0,) * 21
+    assert found.curves.grid_bracket is None, "events compete"
+
+
+def test_the_grid_bracket_holds_every_order_within_intervals() -> None:
+    """Risks of 20 random orders of each interval's events and losses lie in it; both ends are attained."""
+    random, grid = np.random.default_rng(5), Grid(4, 1, 4.0)
+    counts = np.array([[5.0, 3, 4, 2, 3, 6, 2, 4, 20], [6, 6, 3, 1, 2, 2, 5, 3, 30]])
+    bracket = Comparison(exact_cells(counts, grid)).grid_bracket()
+    assert bracket is not None
+
+    def risk(arm: int, order: str) -> float:
+        left, survive = counts[arm].sum(), 1.0
+        for place in range(4):
+            steps = [1] * int(counts[arm, place]) + [0] * int(counts[arm, 4 + place])
+            steps = sorted(steps) if order == "lost first" else sorted(steps, reverse=True)
+            if order == "random":
+                random.shuffle(steps)
+            for step in steps:
+                survive *= 1 - step / left
+                left -= 1
+        return 1 - survive
+
+    lower, upper = bracket
+    for _ in range(20):
+        assert lower - 1e-12 <= risk(1, "random") - risk(0, "random") <= upper + 1e-12
+    assert risk(1, "events first") - risk(0, "lost first") == pytest.approx(lower, abs=1e-9)
+    assert risk(1, "lost first") - risk(0, "events first") == pytest.approx(upper, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        np.zeros((2, 42)),
+        np.eye(1, 84, 41).reshape(2, 42) * 500,
+        np.eye(1, 84, 83).reshape(2, 42) * 500,
+        np.repeat([0.0, 50.0, 0.0], 28).reshape(2, 42),
+        np.full((2, 42), -7.0),
+    ],
+    ids=["nobody", "no controls lost", "nobody among the controls", "all lost", "noise alone"],
+)
+def test_whatever_was_released_there_is_an_honest_answer(counts: np.ndarray) -> None:
+    """Nobody, an empty arm, all lost, negative counts: finite numbers, and the whole range where nobody is seen."""
+    grid, study = Grid(20, 1, 365.0), make_survival(competing=False, intervals=20)
+    cells = np.concatenate([counts[:, :20], counts[:, 20:40], counts[:, 41:]], axis=1)
+    found = findings(study, exact_cells(cells, grid))
+    for one in found.measures:
+        span = 1.0 if one.measure is Measure.risk else 365.0
+        assert np.isfinite([one.estimate, one.variance.sampling, one.variance.noise]).all()
+        assert one.interval.whole_range
+        assert (one.interval.lower, one.interval.upper) == (-span, span)
+    for arm in found.curves.arms:
+        assert np.isfinite([arm.survival, arm.lower, arm.upper, arm.at_risk]).all()
+    assert found.curves.seen_until < 365
+
+
+def test_rows_become_times_and_kinds() -> None:
+    nulls = {"time_nulls": "indicator", "event_nulls": "indicator"}
+    study = make_survival(outcome=nulls)
+    times = pl.Series([10.0, None, -3.0, 9999.0, 40.0, float("nan"), 0.0])
+    events = pl.Series([2, 2, 1, 2, None, 1, 1])
+    time, kind = follow_up(study, times, events)
+    # No time, a negative one, no event: censored at once. Death counts, relapse competes with it.
+    assert time.tolist() == [10, 0, 0, 3650, 0, 0, 0]
+    assert kind.tolist() == [1, 0, 0, 1, 0, 0, 2]
+    with pytest.raises(DataError, match="holds nulls"):
+        follow_up(make_survival(), times, events)
+    with pytest.raises(DataError, match="not declared"):
+        follow_up(study, pl.Series([1.0]), pl.Series([7]))
+
+
+def test_codes_may_be_text_or_booleans() -> None:
+    text = make_survival(outcome={"codes": {"alive": "A", "relapse": "R", "death": "D"}})
+    time, kind = follow_up(text, pl.Series([1, 2, 3]), pl.Series(["D", "A", "R"]))
+    assert (time.tolist(), kind.tolist()) == ([1, 2, 3], [1, 0, 2])
+    logical = make_survival(outcome={"codes": {"alive": False, "death": True, "relapse": ...}})
+    assert follow_up(logical, pl.Series([1, 2]), pl.Series([True, False]))[1].tolist() == [1, 0]
+
+
+# What a contract and a study may not say of times; the last is what the one line has to say.
+CONTRACTS: list[tuple[dict[str, Any], str]] = [
+    ({"days": {"time": {"upper": 0, "origin": "x"}}}, "greater than 0"),
+    ({"days": {"time": {"upper": 100}}}, "missing key 'columns.days.time.origin'"),
+    ({"days": {"time": {"upper": 1, "origin": "x", "step": 2}}}, "'step'"),
+    ({"status": {"event": {"alive": 1, "death": 2}}}, "censored: NAME"),
+    ({"status": {"event": {"alive": 0, "death": 0}}}, "a level stands twice"),
+    ({"status": {"event": {"alive": 0, "death": "D"}}}, "all text or all integers"),
+    ({"status": {"event": {"alive": 0}}}, "at least 2"),
+    ({"status": {"event": {"alive": 0, "death": 1}, "censored": "lost"}}, "none of the names"),
+]
+
+
+@pytest.mark.parametrize(("columns", "told"), CONTRACTS)
+def test_contracts_that_are_refused(columns: dict[str, Any], told: str, tmp_path: Path) -> None:
+    write_survival(tmp_path)
+    file = tmp_path / "dataset.yaml"
+    document = yaml.safe_load(file.read_text())
+    document["columns"] |= columns
+    file.write_text(yaml.safe_dump(document))
+    with pytest.raises(ContractError) as refusal:
+        load_contract(file)
+    assert told in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+STUDIES: list[tuple[dict[str, Any], str]] = [
+    ({"outcome": {"horizon": 4000}}, "times end at 3650"),
+    ({"outcome": {"horizon": 0.5}}, "less than one step"),
+    ({"outcome": {"horizon": 0}}, "greater than 0"),
+    ({"outcome": {"of": ["cured"]}}, "no event of 'status'; events are 'relapse', 'death'"),
+    ({"outcome": {"of": ["alive"]}}, "which is censoring"),
+    ({"outcome": {"of": ["death", "death"]}}, "twice"),
+    ({"outcome": {"entry": "start"}}, "followed from the origin"),
+    ({"outcome": {"time": "status"}}, "'outcome.time': column 'status' is no time"),
+    ({"outcome": {"event": "days"}}, "'outcome.event': column 'days' has no events"),
+    ({"outcome": {"time": "nothing"}}, "declares no column 'nothing'"),
+    ({"treatment": "days"}, "no pair of codes"),
+    ({"intervals": 100, "outcome": {"horizon": 50}}, "at most 50 fit"),
+    ({"intervals": 101}, "less than or equal to 100"),
+    ({"intervals": 13, "privacy": {"delta": 0}}, "declare 'privacy.delta'"),
+    ({"privacy": {"level": "label"}}, "level 'sample'"),
+    ({"estimand": "ATT"}, "estimand 'ATE'"),
+    ({"covariates": ["age"]}, "adjusts for nothing"),
+    ({"measure": ["risk", "risk"]}, "twice"),
+    ({"measure": ["hazard"]}, "'risk' or 'rmst'"),
+]
+
+
+@pytest.mark.parametrize(("changes", "told"), STUDIES)
+def test_studies_that_are_refused(changes: dict[str, Any], told: str, tmp_path: Path) -> None:
+    path = write_survival(tmp_path, study=changes, contract={"estimators": ["survival", "difference_in_means"]})
+    with pytest.raises((StudyError, ContractError)) as refusal:
+        load(path)
+    assert told in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_time_is_no_plain_number(tmp_path: Path) -> None:
+    study = {
+        "estimator": {"name": "regression", "trial": ...},
+        "outcome": {"name": "days", "time": ..., "event": ..., "of": ..., "horizon": ...},
+        "covariates": ["status"],
+    }
+    path = write_survival(tmp_path, study=study, contract={"estimators": ["regression"]})
+    with pytest.raises(StudyError) as refusal:
+        load(path)
+    assert "'outcome': column 'days' is a time to an event in the contract, and no plain number" in str(refusal.value)
+    assert "'covariates.status': column 'status' is what ended follow-up" in str(refusal.value)
+
+
+def test_a_study_in_full_is_what_its_file_asks_for(tmp_path: Path) -> None:
+    path = write_survival(tmp_path)
+    study, asked = load(path).study, load_study_file(path)
+    assert asks_for(asked, study)
+    assert not asks_for(asked, make_survival(outcome={"horizon": 300}))
+    other = write_survival(tmp_path / "other", study={"expect": {"risk": 0.1}})
+    assert load(other).study.digest == study.digest, "what a plan expects changes no question"
+    every = write_survival(tmp_path / "every", study={"outcome": {"of": ...}})
+    assert load(every).study.outcome.of == ("relapse", "death")
+
+
+def test_rows_may_be_reduced_by_order_alone(tmp_path: Path) -> None:
+    rows = {"order": "days", "keep": "first", "at_most": 1}
+    path = write_survival(tmp_path, contract={"rows": {**rows, "aggregates": {"days": "mean"}}})
+    with pytest.raises(ContractError, match="first, last"):
+        load_contract(path.with_name("dataset.yaml"))
+    write_survival(tmp_path, contract={"rows": rows})
+    assert load(path).study.outcome.time == "days"
+
+
+def test_the_plan_is_what_releases_come_to() -> None:
+    """Half-widths that `plan` expects, against means of 40 releases of such people; seed 6, within a tenth."""
+    from causalveil.tasks.survival.expected import expected_contrasts
+    from tests.survival_help import found_of
+
+    study = make_survival(competing=False, expect={"risk": 0.4, "lost": 0.3})
+    random, n = np.random.default_rng(6), 3_000
+    _, planned = expected_contrasts(study, sizes_of(study, n), StandIn())
+    halves = []
+    for seed in range(40):
+        event, lost = (random.exponential(365 / -np.log1p(-share), n) for share in (0.4, 0.3))
+        people = People((np.arange(n) % 2).astype(np.uint8), np.minimum(event, lost), (event <= lost).astype(np.uint8))
+        found = found_of(study, people, seed)
+        halves.append([(one.interval.upper - one.interval.lower) / 2 for one in found.measures])
+    expected = [(one.upper - one.lower) / 2 for one in planned]
+    assert np.mean(halves, axis=0) == pytest.approx(expected, rel=0.1)
+    said = SURVIVAL.expected(study, sizes_of(study, n), StandIn(), 0.1)
+    assert said["half_width"] == expected[0]
+    assert said["half_widths"] == {"risk": expected[0], "rmst": expected[1]}
+    assert any("intervals of" in sentence for sentence in said["sentences"])
+
+
+def test_a_plan_warns_where_nobody_would_be_seen() -> None:
+    study = make_survival(epsilon="0.05", expect={"lost": 0.9})
+    said = SURVIVAL.expected(study, sizes_of(study, 500), StandIn(), None)
+    assert said["whole_range"]
+    assert any("earlier horizon" in one for one in said["warnings"])
+    unadjusted = make_survival(trial=False)
+    told = SURVIVAL.expected(unadjusted, sizes_of(unadjusted, 5_000), StandIn(), None)
+    trial = SURVIVAL.expected(make_survival(), sizes_of(unadjusted, 5_000), StandIn(), None)
+    assert told["half_width"] > trial["half_width"] + 0.2, "the declared confounding is allowed for"
