@@ -28,6 +28,7 @@ MOST_MODULES = 15
 RANDOM = {
     "flows/sequence/study.py": {"secrets"},  # run ids
     "replication/src/causalveil_replication/accuracy/populations.py": {"np.random"},  # synthetic data
+    "tasks/survival/effects.py": {"np.random"},  # critical values of bands, by a fixed seed
     "replication/src/causalveil_replication/accuracy/later.py": {"np.random"},  # synthetic data
     "replication/src/causalveil_replication/accuracy/public_data.py": {
         "np.random"
