@@ -20,7 +20,7 @@ from causalveil.schemas.asked.one_question import as_protocol
 from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.documents import read_yaml, validate
 from causalveil.schemas.estimators.ipw import with_free_penalty
-from causalveil.schemas.estimators.survival import MOST_INTERVALS, Expected, Measure
+from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import AskedOf, Gates
 from causalveil.schemas.studies import STUDIES, model_for
@@ -219,7 +219,7 @@ class SurvivalStudyFile(StudyFile):
     missing_treatment: CountedAs | None = None
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
-    expect: Annotated[Expected, Field(description="what `plan` expects; it changes no release")] = Expected()
+    expect: Annotated[ExpectedTimes, Field(description="what `plan` expects; it changes no release")] = ExpectedTimes()
 
     @model_validator(mode="before")
     @classmethod

@@ -114,7 +114,7 @@ class SurvivalEstimator(EstimatorSettings):
         return 0.0 if self.trial else self.unadjusted.bias()
 
 
-class Expected(Frozen):
+class ExpectedTimes(Frozen):
     """What the reader of a plan expects of everybody until the horizon: the risk, and the share lost to follow-up."""
 
     risk: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
@@ -134,7 +134,7 @@ class SurvivalStudy(Study):
     missing_treatment: MissingTreatment = MissingTreatment.refuse
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
-    expect: Expected = Expected()
+    expect: ExpectedTimes = ExpectedTimes()
 
     @model_validator(mode="after")
     def _one_role_each(self) -> Self:

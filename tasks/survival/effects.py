@@ -29,7 +29,7 @@ DRAWS, SEED = 4_000, 0
 
 
 @dataclass(frozen=True)
-class Contrast:
+class Compared:
     """A measure in both arms, their difference, and the interval of that.
 
     Attributes:
@@ -83,7 +83,7 @@ class LogRank:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TwoArms:
     """Both arms as they were released, tidied where variances are taken, and how far people are seen at risk."""
 
     cells: NoisyCells
@@ -117,7 +117,7 @@ class Comparison:
         short = np.flatnonzero((self.at_risk < least).any(axis=0))
         return int(short[0]) if len(short) else self.grid.intervals
 
-    def contrast(self, measure: Measure, confidence: float, allowed: float) -> Contrast:
+    def contrast(self, measure: Measure, confidence: float, allowed: float) -> Compared:
         """Compare the arms by one measure.
 
         Args:
@@ -137,7 +137,7 @@ class Comparison:
         bias = allowed * math.sqrt(within)
         whole = self.seen < self.grid.intervals
         half = Noise(math.sqrt(noise)).critical(1 - confidence, bias, sampling)
-        return Contrast(
+        return Compared(
             treated=min(max(treated, 0.0), span),
             control=min(max(control, 0.0), span),
             estimate=estimate,

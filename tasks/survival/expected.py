@@ -10,7 +10,7 @@ from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Laplace
-from causalveil.tasks.survival.effects import Comparison, Contrast
+from causalveil.tasks.survival.effects import Compared, TwoArms
 from causalveil.tasks.survival.grid import ARMS, Grid, grid_of
 from causalveil.tasks.survival.strategy import NoisyCells, measured, mechanism, read_cells
 
@@ -44,7 +44,7 @@ def _shares(study: SurvivalStudy, grid: Grid) -> FloatArray:
     return shares
 
 
-def expected_contrasts(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> tuple[Comparison, list[Contrast]]:
+def expected_contrasts(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> tuple[TwoArms, list[Compared]]:
     """Return both arms as they are expected, and each measure's comparison."""
-    both = Comparison(expected_cells(study, sizes, stand_in))
+    both = TwoArms(expected_cells(study, sizes, stand_in))
     return both, [both.contrast(one, study.confidence, study.estimator.allowed) for one in study.measure]

@@ -15,7 +15,7 @@ from causalveil.tasks.inference.assemble import NOISY
 from causalveil.tasks.inference.confounding import COVERS_DECLARED, NOT_COVERED_DECLARED, RANDOMISED, UNADJUSTED
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.effects import Bands, Comparison, Contrast, LogRank
+from causalveil.tasks.survival.effects import Bands, Compared, LogRank, TwoArms
 from causalveil.tasks.survival.grid import ARMS
 from causalveil.tasks.survival.strategy import NoisyCells
 
@@ -61,7 +61,7 @@ def findings(study: SurvivalStudy, cells: NoisyCells) -> SurvivalFindings:
         study: the study.
         cells: as they were released.
     """
-    both = Comparison(cells)
+    both = TwoArms(cells)
     contrasts = [both.contrast(one, study.confidence, study.estimator.allowed) for one in study.measure]
     measures = tuple(
         MeasuredEffect(
@@ -85,7 +85,7 @@ def findings(study: SurvivalStudy, cells: NoisyCells) -> SurvivalFindings:
     return SurvivalFindings(measures, _curves(study, both), details)
 
 
-def _interval(study: SurvivalStudy, found: Contrast) -> Interval:
+def _interval(study: SurvivalStudy, found: Compared) -> Interval:
     """The interval of a measure, and what it covers: cells have noise, and no variance was released with its own."""
     covers = tuple(one for one in NOISY if one != "variance noise")
     return Interval(
@@ -99,7 +99,7 @@ def _interval(study: SurvivalStudy, found: Contrast) -> Interval:
     )
 
 
-def _curves(study: SurvivalStudy, both: Comparison) -> Curves:
+def _curves(study: SurvivalStudy, both: TwoArms) -> Curves:
     """Both arms, as figures show them."""
     grid, outcome = both.grid, study.outcome
     bands = both.bands(study.confidence)
@@ -117,7 +117,7 @@ def _curves(study: SurvivalStudy, both: Comparison) -> Curves:
     )
 
 
-def _arm(study: SurvivalStudy, both: Comparison, bands: Bands, arm: int) -> ArmCurve:
+def _arm(study: SurvivalStudy, both: TwoArms, bands: Bands, arm: int) -> ArmCurve:
     rising = curves.incidence(both.cells.counts[arm], both.grid)
     return ArmCurve(
         arm=str(study.treatment_codes.pair[arm]),

@@ -20,7 +20,7 @@ from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.survival import curves
-from causalveil.tasks.survival.effects import Comparison
+from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.findings import findings
 from causalveil.tasks.survival.grid import Grid
 from causalveil.tasks.survival.stages import follow_up
@@ -58,7 +58,7 @@ def staggered() -> People:
 
 
 def test_without_noise_curves_are_those_of_lifelines() -> None:
-    both = Comparison(exact_cells(staggered().counts(GRID), GRID))
+    both = TwoArms(exact_cells(staggered().counts(GRID), GRID))
     for arm in (0, 1):
         cells = both.cells.counts[arm]
         assert both.tidy[arm] == pytest.approx(cells, abs=1e-9), "people can make up what people made up"
@@ -99,7 +99,7 @@ def test_the_grid_bracket_holds_every_order_within_intervals() -> None:
     """Risks of 20 random orders of each interval's events and losses lie in it; both ends are attained."""
     random, grid = np.random.default_rng(5), Grid(4, 1, 4.0)
     counts = np.array([[5.0, 3, 4, 2, 3, 6, 2, 4, 20], [6, 6, 3, 1, 2, 2, 5, 3, 30]])
-    bracket = Comparison(exact_cells(counts, grid)).grid_bracket()
+    bracket = TwoArms(exact_cells(counts, grid)).grid_bracket()
     assert bracket is not None
 
     def risk(arm: int, order: str) -> float:
