@@ -119,8 +119,19 @@ class DeltaSource(Frozen):
     version: Annotated[int | None, Field(ge=0)] = None
 
 
+class IcebergSource(Frozen):
+    """An Iceberg table, read by pyiceberg through a catalog that the operator configured under a name.
+
+    Without ``version``, a snapshot's id, an extract takes the rows that the table holds when it begins.
+    """
+
+    kind: Literal["iceberg"]
+    table: Annotated[str, Field(pattern=r"^[^\s.]+(\.[^\s.]+)+$", max_length=200, description="NAMESPACE.TABLE")]
+    catalog: Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,60}$")] = "default"
+    version: Annotated[int | None, Field(ge=0)] = None
+
+
 Files = ParquetFiles | CsvFiles
-OpenTable = DeltaSource
 
 
 class Key(Frozen):
@@ -173,7 +184,9 @@ class Source(Frozen):
 
     name: Slug
     dataset: Slug
-    source: Annotated[Warehouse | DuckDb | ParquetFiles | CsvFiles | DeltaSource, Field(discriminator="kind")]
+    source: Annotated[
+        Warehouse | DuckDb | ParquetFiles | CsvFiles | DeltaSource | IcebergSource, Field(discriminator="kind")
+    ]
     key: Key | None = None
     columns: Annotated[dict[Name, Kind | TextReading], Field(min_length=1)]
     required: tuple[Name, ...] = ()
@@ -261,7 +274,7 @@ class Manifest(Frozen):
         return dict(found)
 
     def snapshots(self, blocks: Collection[str] | None = None) -> tuple[TableSnapshot, ...]:
-        """Return the states of open tables that blocks (None: all) were taken from, each once, oldest first."""
+        """Return the states of open tables that blocks (None: all) were taken from, each once."""
         found = {one.snapshot for one in self.blocks if blocks is None or one.block in blocks}
         return tuple(sorted(filter(None, found), key=lambda one: (one.format, one.table, one.version)))
 

@@ -16,9 +16,10 @@ _DELTA = "_delta_log"
 # What to do instead, by the kind of table.
 _INSTEAD = {
     "a Delta table": "read it as a table: causalveil init FOLDER, or kind: delta in source.yaml and causalveil extract",
+    "an Iceberg table": "read it through its catalog: causalveil init iceberg:CATALOG/NAMESPACE.TABLE, or kind: "
+    "iceberg in source.yaml and causalveil extract",
     "a Hudi table": "write the rows that it holds today as plain Parquet into another folder, and use that",
 }
-_INSTEAD["an Iceberg table"] = _INSTEAD["a Hudi table"]
 
 
 def is_delta(folder: Path) -> bool:

@@ -17,9 +17,19 @@ from typing import TYPE_CHECKING, Any
 from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.readings import Kind
-from causalveil.schemas.warehouse import CsvFiles, DeltaSource, DuckDb, Key, ParquetFiles, Source, Warehouse
+from causalveil.schemas.warehouse import (
+    CsvFiles,
+    DeltaSource,
+    DuckDb,
+    IcebergSource,
+    Key,
+    ParquetFiles,
+    Source,
+    Warehouse,
+)
 from causalveil.tasks.machine.arrow_frames import plain
 from causalveil.tasks.warehouse.delta import delta_batches, delta_snapshot, quoted
+from causalveil.tasks.warehouse.iceberg import iceberg_batches, iceberg_snapshot
 from causalveil.tasks.warehouse.intervals import KeyInterval
 from causalveil.tasks.warehouse.kinds import converted, holds
 from causalveil.tasks.warehouse.read_files import file_batches
@@ -53,7 +63,12 @@ def snapshot_of(source: Source, place: Path) -> TableSnapshot | None:
         DataError: the table cannot be read, or has no such state.
         CausalveilError: the library that reads it is not installed.
     """
-    return delta_snapshot(source.source, place) if isinstance(source.source, DeltaSource) else None
+    match source.source:
+        case DeltaSource() as table:
+            return delta_snapshot(table, place)
+        case IcebergSource() as listed:
+            return iceberg_snapshot(listed)
+    return None
 
 
 def batches(
@@ -145,6 +160,8 @@ def _open(
         case DeltaSource() as table if snapshot is not None:
             wanted = set(source.found_as.values())
             return delta_batches(table, place, snapshot, wanted, _condition(source.key, interval), source.key)
+        case IcebergSource() as listed if snapshot is not None:
+            return iceberg_batches(listed, snapshot, set(source.found_as.values()), source.key, interval)
         case ParquetFiles() | CsvFiles() as files:
             return file_batches(source, files, place, target_schema(source), interval)
         case DuckDb() as database:

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
+from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
-from causalveil.schemas.warehouse import Credential, CsvFiles, DeltaSource, DuckDb, ParquetFiles, Warehouse
+from causalveil.schemas.warehouse import (
+    Credential,
+    CsvFiles,
+    DeltaSource,
+    DuckDb,
+    IcebergSource,
+    ParquetFiles,
+    Warehouse,
+)
 from causalveil.tasks.machine.arrow_frames import frame_of, polars_types
 from causalveil.tasks.machine.named import named
 from causalveil.tasks.machine.open_tables import is_delta, refuse_open_table
 from causalveil.tasks.warehouse.delta import delta_batches, delta_schema, delta_snapshot
 from causalveil.tasks.warehouse.dialect import dialect_of
 from causalveil.tasks.warehouse.footer import csv_input, sums_of, without_footer
+from causalveil.tasks.warehouse.iceberg import iceberg_batches, iceberg_schema, iceberg_snapshot
+from causalveil.tasks.warehouse.intervals import EVERYTHING
 from causalveil.tasks.warehouse.read_files import csv_options, paths_of
 from causalveil.tasks.warehouse.read_sql import adbc_batches, cause, duckdb_batches
 
@@ -25,7 +38,7 @@ if TYPE_CHECKING:
 MOST_ROWS = 1_000_000
 # The variable that a drafted source names: a URL holds a password, and has no place in a file.
 URL_VARIABLE = "CAUSALVEIL_SOURCE_URL"
-_DELTA = "delta:"
+_DELTA, _ICEBERG = "delta:", "iceberg:"
 _DATABASES = ("postgresql://", "postgres://", "postgresql+psycopg://")
 
 
@@ -42,7 +55,7 @@ class Sample:
     """
 
     frame: pl.DataFrame
-    source: CsvFiles | ParquetFiles | DuckDb | Warehouse | DeltaSource
+    source: CsvFiles | ParquetFiles | DuckDb | Warehouse | DeltaSource | IcebergSource
     left_out: dict[str, str]
     whole: bool
     footer: int = 0
@@ -55,7 +68,7 @@ def sample_of(
 
     Args:
         where: a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, a Delta table (``delta:`` before its
-            path or URL where it is no folder that shows it), or a PostgreSQL URL.
+            path or URL where it is no folder that shows it), ``iceberg:CATALOG/NAMESPACE.TABLE``, or a PostgreSQL URL.
         table: of a database; needed where it has several.
         encoding: of a CSV file, where it is known.
         delimiter: of a CSV file, where it is known.
@@ -69,6 +82,8 @@ def sample_of(
         return _postgres(where, table)
     if where.startswith(_DELTA):
         return _delta(where.removeprefix(_DELTA))
+    if where.startswith(_ICEBERG):
+        return _iceberg(where.removeprefix(_ICEBERG))
     path = Path(where).expanduser().resolve()
     if not path.exists():
         raise StudyError(f"{where}: no such file or folder; give a CSV, Parquet or DuckDB file, or a postgresql:// URL")
@@ -94,6 +109,34 @@ def _delta(where: str) -> Sample:
     first = f"1 = 1 LIMIT {MOST_ROWS + 1}"
     frame, _ = _queried(lambda: delta_batches(source, Path(), snapshot, names, first))
     return _of_table(frame, source, PurePath(where).name, nested)
+
+
+def _iceberg(where: str) -> Sample:
+    """The newest snapshot of ``CATALOG/NAMESPACE.TABLE``; nested columns are not read."""
+    catalog, _, table = where.rpartition("/")
+    source = validate(
+        IcebergSource, {"kind": "iceberg", "table": table} | ({"catalog": catalog} if catalog else {}), "iceberg:"
+    )
+    snapshot = iceberg_snapshot(source)
+    names, nested = _single(polars_types(iceberg_schema(source, snapshot)))
+    frame, _ = _queried(lambda: _first(iceberg_batches(source, snapshot, names, None, EVERYTHING)))
+    return _of_table(frame, source, table, nested)
+
+
+@contextmanager
+def _first(opened: AbstractContextManager[Iterator[pa.RecordBatch]]) -> Iterator[Iterator[pa.RecordBatch]]:
+    """The first batches, with one row more than a draft is made of."""
+
+    def some(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = 0
+        for batch in batches:
+            yield batch
+            rows += batch.num_rows
+            if rows > MOST_ROWS:
+                return
+
+    with opened as batches:
+        yield some(batches)
 
 
 def _kind(path: Path) -> str:

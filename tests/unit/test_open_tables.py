@@ -24,7 +24,7 @@ MARKS = {
 INSTEAD = {
     "D": r"causalveil init FOLDER, or kind: delta in source\.yaml",
     "H": "plain Parquet into another folder",
-    "I": "plain Parquet into another folder",
+    "I": r"causalveil init iceberg:CATALOG/NAMESPACE\.TABLE, or kind: iceberg in source\.yaml",
 }
 DOORS = {
     "run": lambda folder: list_partitions(DataFolder(folder), None),

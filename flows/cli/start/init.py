@@ -22,7 +22,8 @@ def init(
         str,
         typer.Argument(
             metavar="FILE|FOLDER|URL",
-            help="a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, a Delta table, or postgresql://...",
+            help="a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, a Delta table, "
+            "iceberg:CATALOG/NAMESPACE.TABLE, or postgresql://...",
             show_default=False,
         ),
     ],
@@ -100,8 +101,9 @@ def init(
         seen, unit = numbered(seen), ROW
     known = {"data_class": data_class, "unit": unit, "treatment": treatment, "outcome": outcome}
     answers = wizard.asked(seen, known) if sys.stdin.isatty() and not json_ else wizard.said(seen, known)
-    place = source.removeprefix("delta:")
-    name = name or slug(table or (Path(place).stem if "://" not in place else "data"))
+    place = source.removeprefix("delta:").rpartition("iceberg:")[2]
+    stem = place.rpartition(".")[2] if source.startswith("iceberg:") else Path(place).stem
+    name = name or slug(table or (stem if "://" not in place else "data"))
     wishes = Wishes(
         name=slug(name),
         data_class=wizard.data_class(answers["data_class"]),
