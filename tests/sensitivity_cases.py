@@ -10,6 +10,7 @@ from typing import Any
 
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.studies import parse_study
+from tests.adjustment_help import make_adjustment
 from tests.aipw_help import make_aipw, make_difference
 from tests.balancing_help import make_balancing
 from tests.direction_help import OPTIONS, make_direction, option_name
@@ -82,6 +83,26 @@ def _regressions() -> Iterator[Case]:
     yield of("an event", outcome={"name": "score", "lower": 0, "upper": 1, "codes": {"control": 0, "treated": 1}})
     for delta in ("1e-6", "0"):
         yield Case(f"regression, of few, delta {delta}", make_regression(2, delta=delta), 20, 5)
+
+
+def _adjustments() -> Iterator[Case]:
+    def of(said: str, covariates: Covariates = MIXED, epsilon: str = "50", **more: Any) -> Case:
+        return Case(f"adjustment, {said}", make_adjustment(0, covariates=covariates, epsilon=epsilon, **more), 100, 200)
+
+    for name, covariates in SETS.items():
+        yield of(name, covariates)
+        yield of(f"{name}, without delta", covariates, delta="0")
+    for epsilon in ("1", "1000"):
+        yield of(f"epsilon {epsilon}", epsilon=epsilon)
+    for estimand in ("ATT", "ATC"):
+        yield of(estimand, estimand=estimand)
+    yield of("a trial", trial=True)
+    yield Case("adjustment, skewed", of("").study, 100, 200, skewed=True)
+    yield of("an event", outcome={"name": "score", "lower": 0, "upper": 1, "codes": {"control": 0, "treated": 1}})
+    shares = {"scales": "0.2", "lines": "0.2", "screen": "0.2", "refit": "0.2", "scores": "0.2"}
+    for delta in ("1e-6", "0"):
+        yield of(f"even parts, delta {delta}", parts=shares, delta=delta)
+        yield Case(f"adjustment, of few, delta {delta}", make_adjustment(2, delta=delta), 20, 5)
 
 
 def _protocols() -> Iterator[Case]:
@@ -222,6 +243,11 @@ SHORT = (
     "regression, linear, epsilon 1",
     "regression, a trial",
     "regression, of few, delta 0",
+    "adjustment, missing number",
+    "adjustment, other missing levels, without delta",
+    "adjustment, skewed",
+    "adjustment, ATT",
+    "adjustment, of few, delta 0",
     "protocol, number: 1 outcomes, 2 groups, 2 arms",
     "protocol, other missing levels: 1 outcomes, 2 groups, 2 arms",
     "protocol, linear: 2 outcomes, 2 groups, 3 arms",
@@ -267,6 +293,7 @@ def cases() -> dict[str, Case]:
     """All of them by name."""
     parts = (
         _regressions,
+        _adjustments,
         _protocols,
         _label_protocols,
         _aipw,

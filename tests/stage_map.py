@@ -10,6 +10,7 @@ from typing import Any
 
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.studies import parse_study
+from tests.adjustment_help import make_adjustment
 from tests.aipw_help import make_aipw, make_difference
 from tests.balancing_help import make_balancing
 from tests.direction_help import make_direction
@@ -29,6 +30,7 @@ def studies() -> dict[str, Any]:
     """One study for each order of stages that there is."""
     return {
         "`regression`": make_regression(2),
+        "`adjustment`": make_adjustment(2),
         "`aipw`": make_aipw(2, folds=2),
         "`aipw`, guarantee `asymptotic`": make_aipw(
             2, folds=2, guarantee="asymptotic", outcome_model={"model": "kernel_ridge"}

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.estimators.adjustment import AdjustmentStudy
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
@@ -73,6 +74,13 @@ def _regression() -> Estimator[RegressionStudy]:
     from causalveil.flows.estimators.regression import REGRESSION
 
     return REGRESSION
+
+
+@_entry(AdjustmentStudy)
+def _adjustment() -> Estimator[AdjustmentStudy]:
+    from causalveil.flows.estimators.adjustment import ADJUSTMENT
+
+    return ADJUSTMENT
 
 
 @_entry(BalancingStudy)

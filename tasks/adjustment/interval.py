@@ -30,6 +30,7 @@ class AdjustedEffect:
     value: float
     intervals: tuple[tuple[float, float], ...]
     standard_error: float
+    sampling: float
     adjusted_share: float
     kept_curves: tuple[str, ...]
     left_out: tuple[str, ...]
@@ -95,5 +96,11 @@ def found_of(
     )
     confounds = float(learnt.error.std()) / max(expected, 1e-9)
     return AdjustedEffect(
-        estimate, tuple(intervals), float(total.std()) * arms.spread, 1 - min(confounds**2, 1.0), names, left_out
+        estimate,
+        tuple(intervals),
+        float(total.std()) * arms.spread,
+        sampling * arms.spread,
+        1 - min(confounds**2, 1.0),
+        names,
+        left_out,
     )

@@ -55,6 +55,12 @@ EFFECTS: dict[str, dict[str, Any]] = {
         "privacy": {"epsilon": "90", "delta": 0},
     },
     "regression unadjusted": {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "0.2"}},
+    "adjustment": {"estimator": {"name": "adjustment", "penalty": ...}, "privacy": {"epsilon": "9"}},
+    "adjustment without delta": {
+        "estimator": {"name": "adjustment", "penalty": ...},
+        "privacy": {"epsilon": "90", "delta": 0},
+    },
+    "adjustment of lines": {"estimator": {"name": "adjustment", "penalty": ...}, "privacy": {"epsilon": "0.2"}},
     "balancing": {"estimator": {"name": "balancing", "penalty": ...}, "privacy": {"delta": 0, "level": "label"}},
     "difference": {"estimator": {"name": "difference_in_means", "penalty": ...}},
     "aipw": {"estimator": {"name": "aipw", "penalty": ...}},

@@ -106,6 +106,15 @@ BASES: dict[str, dict[str, Any]] = {
             {},
         ),
         ("regression", {"name": "regression", "unadjusted": {"outcome": 0.5, "distance": 1.0}}, {}),
+        (
+            "adjustment",
+            {
+                "name": "adjustment",
+                "confounding_prior": {"outcome_r2": 0.5, "distance": 1.0},
+                "parts": {"scales": "0.2", "lines": "0.2", "screen": "0.2", "refit": "0.2", "scores": "0.2"},
+            },
+            {},
+        ),
         ("difference", {"name": "difference_in_means", "unadjusted": {"outcome": 0.5, "distance": 1.0}}, {}),
         ("balancing", {"name": "balancing", "allowance": 0.5}, {"privacy": {"level": "label", "delta": 0}}),
         ("matching", {**MATCHING, "budget_shares": FOUR}, PURE),

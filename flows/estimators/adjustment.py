@@ -1,0 +1,83 @@
+"""Covariate adjustment from noisy moments: five releases on all units, read by one posterior that knows their noise.
+
+    1  arms' sums, histograms of covariates and outcome                                   scales
+    2  cross moments of lines with outcome and treatment, and their Gram matrices by arm        lines
+       slopes, balancing weights, candidates of curves                                     learn, public
+    3  cross moments of candidates with what lines leave of outcome and treatment             screen
+       which are kept                                                                  choose, public
+    4  as 2, of lines and kept curves                                                    refit
+       slopes, weights, and where scores are cut                                         learn again, public
+    5  sums of scores and of their squares                                               scores
+       estimate and interval                                                           interval, public
+
+Where public facts say that no curve could be seen there are no releases 3 and 4. Proofs: ``docs/proofs/adjustment.md``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from causalveil.flows.estimators.estimator import Estimator
+from causalveil.flows.estimators.shared import ENTRY, EVERYBODY
+from causalveil.flows.estimators.stage import Stage, StageRun, recalled
+from causalveil.flows.planning.adjustment import expected
+from causalveil.schemas.estimators.adjustment import AdjustmentStudy
+from causalveil.tasks.adjustment.flow import FiveReleases
+from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.adjustment.releases import recipe, stages
+from causalveil.tasks.enclave.folds import Folds
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.privacy.mechanisms import Slot
+
+plan = recalled(recipe.recipe)
+Step = StageRun[AdjustmentStudy]
+
+
+def _charges(slot: Slot) -> Any:
+    return lambda study, sizes: [(slot, plan(study, sizes).mechanism(slot))]
+
+
+def _drawn(step: Step) -> stages.Drawn:
+    pieces = Folds.open(step.enclave).fold(0)
+    return stages.Drawn(plan(step.study, step.sizes), pieces, step.budget, step.study.execution.workers)
+
+
+SCALES = Stage[AdjustmentStudy, ReleasedScales](
+    "scales", lambda step: _drawn(step).scales(), charges=_charges(recipe.SCALES), reads=(EVERYBODY,)
+)
+LINES = Stage[AdjustmentStudy, ReleasedMoments](
+    "lines",
+    lambda step: _drawn(step).lines(stages.begun(plan(step.study, step.sizes), step[SCALES])),
+    charges=_charges(recipe.LINES),
+    reads=(EVERYBODY, SCALES),
+)
+LEARN = Stage[AdjustmentStudy, FiveReleases](
+    "learn",
+    lambda step: stages.with_lines(plan(step.study, step.sizes), step[SCALES], step[LINES]),
+    reads=(SCALES, LINES),
+)
+SCREEN = Stage[AdjustmentStudy, ReleasedScreen | None](
+    "screen", lambda step: _drawn(step).screen(step[LEARN]), charges=_charges(recipe.SCREEN), reads=(EVERYBODY, LEARN)
+)
+CHOOSE = Stage[AdjustmentStudy, FiveReleases](
+    "choose", lambda step: stages.with_screen(step[LEARN], step[SCREEN]), reads=(LEARN, SCREEN)
+)
+REFIT = Stage[AdjustmentStudy, ReleasedMoments | None](
+    "refit", lambda step: _drawn(step).refit(step[CHOOSE]), charges=_charges(recipe.REFIT), reads=(EVERYBODY, CHOOSE)
+)
+AGAIN = Stage[AdjustmentStudy, FiveReleases](
+    "learn again", lambda step: stages.with_refit(step[CHOOSE], step[REFIT]), reads=(CHOOSE, REFIT)
+)
+SCORES = Stage[AdjustmentStudy, ReleasedScores](
+    "scores", lambda step: _drawn(step).scores(step[AGAIN]), charges=_charges(recipe.SCORES), reads=(EVERYBODY, AGAIN)
+)
+INTERVAL = Stage[AdjustmentStudy, EffectFindings](
+    "interval", lambda step: stages.findings(step.study, step[AGAIN], step[SCORES]), reads=(AGAIN, SCORES)
+)
+
+ADJUSTMENT = Estimator(
+    AdjustmentStudy,
+    (*ENTRY, EVERYBODY, SCALES, LINES, LEARN, SCREEN, CHOOSE, REFIT, AGAIN, SCORES, INTERVAL),
+    expected,
+    slow=True,
+)

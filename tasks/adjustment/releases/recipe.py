@@ -1,0 +1,105 @@
+"""What a study spends on each of its releases: decided before a row is read, from public facts alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from causalveil.schemas.estimators.adjustment import AdjustmentStudy
+from causalveil.schemas.plan import Sizes
+from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
+from causalveil.tasks.adjustment import parts
+from causalveil.tasks.adjustment.parts import MOST_CANDIDATES, parts_of
+from causalveil.tasks.adjustment.released import Prior, Public
+from causalveil.tasks.adjustment.releases import sums
+from causalveil.tasks.adjustment.releases.rows import Encoding
+from causalveil.tasks.adjustment.releases.sums import ScaleSums
+from causalveil.tasks.adjustment.screen import MOST_KEPT
+from causalveil.tasks.models.lattice_sums import sums_sensitivity
+from causalveil.tasks.privacy.division import divide, mu_of
+from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
+
+SCALES = Slot(name="scales", scope=Scope.all)
+LINES = Slot(name="lines", scope=Scope.all)
+SCREEN = Slot(name="screen", scope=Scope.all)
+REFIT = Slot(name="refit", scope=Scope.all)
+SCORES = Slot(name="scores", scope=Scope.all)
+# An unknown number of units is taken for a large one.
+UNKNOWN = 10**9
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Every draw of a study.
+
+    Attributes:
+        public: what is known before a row is read.
+        encoding: of its rows.
+        pure: there is no delta.
+        known: whether the number of units is.
+        costs: by release; screen and refit are missing where no curve is looked for.
+    """
+
+    public: Public
+    encoding: Encoding
+    pure: bool
+    known: bool
+    costs: dict[str, PrivacyCost]
+
+    @property
+    def by_arm(self) -> bool:
+        """Whether moments are released by arm."""
+        return not self.pure
+
+    @property
+    def scale_sums(self) -> ScaleSums:
+        """Release 1."""
+        return ScaleSums(self.encoding, self.pure)
+
+    @property
+    def most_features(self) -> int:
+        """No release 2 or 4 has more features beside the constant."""
+        return len(self.public.columns) + MOST_KEPT
+
+    @property
+    def _moments(self) -> float:
+        return parts.MOMENTS if self.by_arm else sums.MOMENTS_ALIKE
+
+    def mechanism(self, slot: Slot) -> Mechanism | None:
+        """The mechanism of a release; None where there is none."""
+        cost = self.costs.get(slot.name)
+        if cost is None:
+            return None
+        numbers, size, in_l1 = {
+            SCALES: (self.scale_sums.numbers, parts.SCALES, sums.SCALES_L1),
+            LINES: (sums.moment_numbers(self.most_features, self.by_arm), self._moments, None),
+            SCREEN: (2 * MOST_CANDIDATES, parts.SCREEN, None),
+            REFIT: (sums.moment_numbers(self.most_features, self.by_arm), self._moments, None),
+            SCORES: (2, parts.SCORES, sums.SCORES_L1),
+        }[slot]
+        units = self.public.units if self.known else None
+        if not self.pure or in_l1 is None:
+            return vector_mechanism(sums_sensitivity(numbers, units, size), cost)
+        # The L1 norm of a rounding error is up to the root of the numbers larger than its length.
+        rounded = sums_sensitivity(numbers**2, units, in_l1)
+        return Laplace(Sensitivity(rounded.value, Norm.l1, rounded.formula), cost)
+
+
+def recipe(study: AdjustmentStudy, sizes: Sizes | None) -> Recipe:
+    """Return every draw of a study. One whose number of units is unknown is taken for a large one.
+
+    Raises:
+        StudyError: a budget of so many digits that it cannot be divided exactly.
+    """
+    total, encoding = study.privacy.cost, Encoding.of(study)
+    pure, prior = total.delta == 0, study.estimator.confounding_prior
+    public = Public(
+        units=UNKNOWN if sizes is None else sizes.units,
+        columns=encoding.columns,
+        estimand=str(study.estimand),
+        trial=study.estimator.trial,
+        prior=Prior(prior.outcome_r2, prior.distance),
+        mu=float(total.epsilon) / 2 if pure else float(mu_of(total)),
+    )
+    asked = study.estimator.parts
+    shares = vars(parts_of(public)) if asked == "auto" else asked.model_dump()
+    return Recipe(public, encoding, pure, sizes is not None, divide(total, shares))

@@ -1,0 +1,171 @@
+"""The five releases of an adjustment, and what its last stage says; what is decided between them is of ``flow.py``."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from causalveil.schemas.errors import ChargesDiffer
+from causalveil.schemas.estimators.adjustment import AdjustmentStudy
+from causalveil.schemas.release import Variance
+from causalveil.tasks.adjustment.features import FeatureMap
+from causalveil.tasks.adjustment.flow import FiveReleases
+from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.adjustment.releases.recipe import LINES, REFIT, SCALES, SCORES, SCREEN, Recipe
+from causalveil.tasks.adjustment.releases.sums import MomentSums, ScoreSums, ScreenSums
+from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.assemble import EffectFindings, Noise, around
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models.lattice_sums import exact_sums
+from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Slot
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Sums(Protocol[R_co]):
+    """What one release sums over rows, and what its noisy sums say."""
+
+    @property
+    def numbers(self) -> int:
+        """How many there are."""
+
+    @property
+    def weights(self) -> FloatArray:
+        """By what each is multiplied, shape (numbers,)."""
+
+    def of(self, rows: Rows) -> FloatArray:
+        """Those of some rows, before their weights, shape (numbers,)."""
+
+    def read(self, released: FloatArray, units: int, noise: Noise) -> R_co:
+        """What they say with noise."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """All that a release needs beside what it sums.
+
+    Attributes:
+        recipe: costs and sizes.
+        pieces: all units.
+        budget: of the stage that draws.
+        workers: threads; no sum depends on it.
+        times: of rehearsals on fewer people than there are units: how many each stands for.
+    """
+
+    recipe: Recipe
+    pieces: Pieces
+    budget: Budget
+    workers: int = 1
+    times: float = 1.0
+
+    def scales(self) -> ReleasedScales:
+        """Release 1."""
+        return _drawn(self._release(SCALES, self.recipe.scale_sums))
+
+    def lines(self, asked: FiveReleases) -> ReleasedMoments:
+        """Release 2."""
+        return _drawn(self._release(LINES, self._moments(asked, asked.lines_asked)))
+
+    def screen(self, asked: FiveReleases) -> ReleasedScreen | None:
+        """Release 3; None where public facts say that no curve could be seen."""
+        return self._release(SCREEN, ScreenSums(self.recipe.encoding, asked.screen_asked))
+
+    def refit(self, asked: FiveReleases) -> ReleasedMoments | None:
+        """Release 4; None likewise."""
+        return self._release(REFIT, self._moments(asked, asked.refit_asked))
+
+    def scores(self, asked: FiveReleases) -> ReleasedScores:
+        """Release 5."""
+        return _drawn(self._release(SCORES, ScoreSums(self.recipe.encoding, asked.scores_asked)))
+
+    def _moments(self, asked: FiveReleases, features: FeatureMap) -> MomentSums:
+        return MomentSums(self.recipe.encoding, features, asked.found_scales.arms, self.recipe.by_arm)
+
+    def _release(self, slot: Slot, sums: Sums[R]) -> R | None:
+        mechanism, numbers = self.recipe.mechanism(slot), sums.numbers
+        if mechanism is None:
+            return None
+        exact = exact_sums(self.pieces, sums.of, numbers, self.workers) * sums.weights * self.times
+        # One number that is 0 where nothing is asked for: what is declared is drawn.
+        released = mechanism.release(exact if numbers else np.zeros(1), slot, self.budget)[:numbers]
+        noise = Noise.of(mechanism, max(numbers, 1))
+        # Independent Laplace noise on each number is that of one dimension.
+        noise = Noise(noise.scale, 1.0) if isinstance(mechanism, Laplace) else noise
+        return sums.read(released, self.recipe.public.units, noise)
+
+
+def _drawn(released: R | None) -> R:
+    """Return what a release that every study has said.
+
+    Raises:
+        ChargesDiffer: it was not made.
+    """
+    if released is None:
+        raise ChargesDiffer("an adjustment lacks a release that every study has; report this")
+    return released
+
+
+def begun(recipe: Recipe, scales: ReleasedScales) -> FiveReleases:
+    """Return what release 1 decides."""
+    return FiveReleases(recipe.public, scales)
+
+
+def with_lines(recipe: Recipe, scales: ReleasedScales, lines: ReleasedMoments) -> FiveReleases:
+    """Return what releases 1 and 2 decide.
+
+    Here and below all is decided at once and not where it is first read: its random numbers are those of the releases
+    that there are.
+    """
+    return _decided(FiveReleases(recipe.public, scales, lines), "first", "screen_asked")
+
+
+def with_screen(asked: FiveReleases, screen: ReleasedScreen | None) -> FiveReleases:
+    """Return which curves release 3 keeps."""
+    found = copy(asked)
+    found.screen = screen
+    return _decided(found, "kept")
+
+
+def with_refit(asked: FiveReleases, refit: ReleasedMoments | None) -> FiveReleases:
+    """Return what release 5 sums."""
+    found = copy(asked)
+    found.refit = refit
+    return _decided(found, "second", "scores_asked")
+
+
+def _decided(asked: FiveReleases, *names: str) -> FiveReleases:
+    for name in names:
+        getattr(asked, name)
+    return asked
+
+
+def findings(study: AdjustmentStudy, asked: FiveReleases, scores: ReleasedScores) -> EffectFindings:
+    """Estimate and interval, in outcome units."""
+    last = copy(asked)
+    last.scores = scores
+    found, half = last.found((study.confidence,)), study.outcome.width / 2
+    (low, high), arms = found.intervals[0], last.found_scales.arms
+    value, interval = around(found.value * half, 0.0, study.confidence, (-2 * half, 2 * half))
+    whole = low <= -2 and high >= 2
+    interval = interval.model_copy(update={"lower": low * half, "upper": high * half, "whole_range": whole})
+    sampling = (found.sampling * half) ** 2
+    noise = max((found.standard_error * half) ** 2 - sampling, 0.0)
+    details: dict[str, float | int | str | bool] = {
+        "adjustment": "not adjusted: treatment was randomised" if study.estimator.trial else "adjusted by moments",
+        "noise_standard_error": noise**0.5,
+        "sampling_standard_error": sampling**0.5,
+        "treated_share": arms.share,
+        "mean_treated": study.outcome.middle + half * arms.means[0],
+        "mean_control": study.outcome.middle + half * arms.means[1],
+        "spread": half * arms.spread,
+        "features": last.refit_asked.count,
+        "confounding_adjusted_for": found.adjusted_share,
+        "curves": ", ".join(found.kept_curves) or "none",
+        "left_out": ", ".join(found.left_out) or "none",
+    }
+    return EffectFindings(value, interval, Variance(sampling=sampling, noise=noise), details)

@@ -1,0 +1,130 @@
+"""Sensitivities of adjustment: constructed pairs of rows attain them, and what their proofs rest on.
+
+`test_every_sensitivity.py` searches for pairs that break them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from causalveil.tasks.adjustment import parts
+from causalveil.tasks.adjustment.features import ArmScales, Curve, FeatureMap, Scores, Screen, Shape, feature_values
+from causalveil.tasks.adjustment.releases import sums
+from causalveil.tasks.adjustment.releases.rows import BLOCK, features_of
+from causalveil.tasks.adjustment.releases.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models.lattice_sums import exact_sums
+from tests.adjustment_help import Design, make_adjustment
+from tests.aipw_help import in_memory
+
+KINDS: dict[str, Any] = {
+    "age": {"lower": 0, "upper": 80, "nulls": "indicator"},
+    "group": {"levels": ["a", "b", "c"]},
+    "half": {"levels": ["a", "b"]},
+    "smoker": {"lower": 0, "upper": 1, "codes": {"control": "no", "treated": "yes"}},
+    "weight": {"lower": 0, "upper": 1},
+}
+
+
+def design(**changes: Any) -> Design:
+    return Design(make_adjustment(0, covariates=KINDS, **changes))
+
+
+def row(made: Design, z: list[float], t: int, u: float) -> Rows:
+    """A row of x by the columns z: age, missing, three levels, the second of two, a flag, weight."""
+    x = np.zeros(10)
+    x[list(made.encoding.places)] = z
+    # Flags and numbers are -1 to 1 in x.
+    x[made.encoding.places[6]] = 2 * z[6] - 1
+    return Rows((x * made.encoding.span)[None], np.array([t], np.uint8), np.array([u]))
+
+
+def moved(one: Any, *pair: Rows) -> FloatArray:
+    values = [exact_sums(in_memory([rows]), one.of, one.numbers, 1) * one.weights for rows in pair]
+    found: FloatArray = values[0] - values[1]
+    return found
+
+
+def test_scales_attain_their_bounds() -> None:
+    for delta, order, bound in (("1e-6", 2, parts.SCALES), ("0", 1, sums.SCALES_L1)):
+        made = design(delta=delta)
+        one = ScaleSums(made.encoding, pure=delta == "0")
+        here = row(made, [1.0, 0, 1, 0, 0, 0, 0, 1.0], 1, 1.0)
+        # In L1 the other arm's outcome is half way.
+        there = row(made, [0.0, 1, 0, 0, 1, 1, 1, -1.0], 0, -1.0 if order == 2 else -0.5)
+        assert np.linalg.norm(moved(one, here, there), order) == pytest.approx(bound, abs=1e-4)
+        assert one.numbers == len(one.weights) == len(one.of(here))
+
+
+def test_every_row_is_in_one_cell_of_each_histogram() -> None:
+    """Whatever it holds: 4,000 rows, a quarter of them at the corners, seed 1."""
+    made, random = design(), np.random.default_rng(1)
+    one = ScaleSums(made.encoding, pure=False)
+    for _ in range(40):
+        z = random.choice([-1.0, 0.0, 1.0, random.uniform(-1, 1)], size=2)
+        level = random.integers(3)
+        gone = int(random.integers(2))
+        levels = [int(level == place) for place in range(3)]
+        u = float(random.uniform(-1, 1))
+        rows = row(made, [0.0 if gone else z[0], gone, *levels, *random.integers(2, size=2), z[1]], 1, u)
+        counts = np.split(one.of(rows)[sums.ARM_NUMBERS :], np.cumsum(one.widths)[:-1])
+        age, missing, *of_group, _, _, weight, outcome = (float(part.sum()) for part in counts)
+        assert (age + missing, sum(of_group), weight, outcome) == (1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("by_arm", [True, False])
+def test_moments_attain_their_bounds(by_arm: bool) -> None:
+    # One steep line, beside which the constant is nothing: rows turn around.
+    steep = Design(make_adjustment(1), steep=1e6)
+    features = FeatureMap(steep.lines, (), 1.0)
+    ends = [
+        Rows(np.array([[z, 1.0]]) * steep.encoding.span, np.array([t], np.uint8), np.array([u]))
+        for z, t, u in (((1.0, 1, 1.0), (1.0, 0, -1.0)) if by_arm else ((1.0, 1, 1.0), (-1.0, 1, 1.0)))
+    ]
+    # An arm's share of one half makes tau as long in either.
+    one = MomentSums(steep.encoding, features, ArmScales(0.5, (0.0, 0.0), 0.2, 0.6), by_arm)
+    bound = parts.MOMENTS if by_arm else sums.MOMENTS_ALIKE
+    assert np.linalg.norm(moved(one, *ends)) == pytest.approx(bound, abs=1e-4)
+
+
+def test_the_screen_and_scores_attain_their_bounds() -> None:
+    made = Design(make_adjustment(2))
+    arms, none = ArmScales(0.5, (0.0, 0.0), 0.1, 0.2), np.zeros(2)
+    second = Curve(Shape.bend, 1, 1, np.array([-1.0, 1.0]), np.array([-2.0, 2.0]), 0.0, none, 1.0)
+    # The first line leaves as much of treatment as there can be, the second turns the curve around.
+    screen = Screen(arms, made.lines, (second,), 1.0, none, none, np.zeros((2, 2)), np.array([-0.5, 0.0]))
+    one, treated = ScreenSums(made.encoding, screen), np.array([1], np.uint8)
+    here, there = (Rows(np.array([[1, z, 1.0]]) * made.encoding.span, treated, np.ones(1)) for z in (1.0, -1.0))
+    assert np.linalg.norm(moved(one, here, there)) == pytest.approx(parts.SCREEN, abs=1e-4)
+    scores = Scores(
+        arms, FeatureMap(made.lines, (), 10.0), (0.5, 0.5), none, none, np.zeros((2, 2)), np.zeros((2, 2)), none, 1.0
+    )
+    scored = ScoreSums(made.encoding, scores)
+    assert np.linalg.norm(moved(scored, here, Rows(here.x, here.t, -here.u))) == pytest.approx(parts.SCORES, abs=1e-4)
+    # A score of -1/2: an outcome half a cut below its arm's mean.
+    half = Rows(here.x, here.t, np.array([-0.5 * arms.spread * arms.share]))
+    assert np.linalg.norm(moved(scored, here, half), 1) == pytest.approx(sums.SCORES_L1, abs=1e-4)
+
+
+def test_a_row_has_the_same_features_wherever_it_stands() -> None:
+    """To the last bit, alone and at 40 places of blocks of other rows; seed 2."""
+    made, random = design(), np.random.default_rng(2)
+    x = random.uniform(-1, 1, size=(BLOCK + 300, 10)) * made.encoding.span
+    values = [features_of(made.features, block)[:, : part.stop - part.start] for part, block in made.encoding.blocks(x)]
+    whole = np.concatenate([np.array(part) for part in values], axis=1)
+    for place in random.integers(len(x), size=40):
+        (_, alone), *_ = made.encoding.blocks(x[place : place + 1])
+        assert (features_of(made.features, alone)[:, 0] == whole[:, place]).all()
+
+
+def test_rows_are_as_their_descriptions_say() -> None:
+    """The two readings of a design, this on rows and that of the posterior, differ by the lattice alone; seed 3."""
+    made, random = design(), np.random.default_rng(3)
+    x = random.uniform(-1, 1, size=(500, 10)) * made.encoding.span
+    (_, z), *_ = made.encoding.blocks(x)
+    mine = features_of(made.features, z)[:, :500] * made.features.radius
+    assert np.abs(mine - feature_values(made.features, z[:, :500].T).T).max() < 2.0**-16 * made.features.radius
