@@ -15,19 +15,31 @@ Where public facts say that no curve could be seen there are no releases 3 and 4
 
 from __future__ import annotations
 
+import math
 from typing import Any
+
+import numpy as np
 
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.shared import ENTRY, EVERYBODY
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
-from causalveil.flows.planning.adjustment import expected
+from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.adjustment import AdjustmentStudy
+from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.adjustment.flow import FiveReleases
 from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
 from causalveil.tasks.adjustment.releases import recipe, stages
+from causalveil.tasks.adjustment.releases.rehearsed import rehearsed
 from causalveil.tasks.enclave.folds import Folds
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.mechanisms import Slot
+
+# Draws of noise of which a plan says the median.
+DRAWS = 3
+NO_CURVES = (
+    "at this size and budget no curve of a covariate could be seen: the estimate is adjusted for lines alone, and its "
+    "interval allows for few curves."
+)
 
 plan = recalled(recipe.recipe)
 Step = StageRun[AdjustmentStudy]
@@ -74,6 +86,37 @@ SCORES = Stage[AdjustmentStudy, ReleasedScores](
 INTERVAL = Stage[AdjustmentStudy, EffectFindings](
     "interval", lambda step: stages.findings(step.study, step[AGAIN], step[SCORES]), reads=(AGAIN, SCORES)
 )
+
+
+def expected(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+    """Expected half-width and its parts; sentences for people, numbers for scripts.
+
+    Args:
+        study: the study.
+        sizes: its sizes.
+        stand_in: the population that the reader assumes.
+        effect: an effect in outcome units that the reader hopes to see.
+    """
+    found = [rehearsed(study, sizes, stand_in, seed) for seed in range(DRAWS)]
+    widths = [(one.interval.upper - one.interval.lower) / 2 for one in found]
+    numbers: dict[str, Any] = {
+        "treated": stand_in.treated,
+        "half_width": float(np.median(widths)),
+        "noise_standard_error": math.sqrt(float(np.median([one.variance.noise for one in found]))),
+        "sampling_standard_error": math.sqrt(float(np.median([one.variance.sampling for one in found]))),
+        "whole_range": sum(one.interval.whole_range for one in found) * 2 > DRAWS,
+    }
+    sentences = [
+        say_interval(study, numbers),
+        f"Median of {DRAWS} draws of noise, from ± {min(widths):.3g} to ± {max(widths):.3g}. Assumed is a correlation "
+        f"of {stand_in.correlation:g}, and that covariates explain {stand_in.explained:.0%} of the outcome.",
+    ]
+    screened = "screen" in plan(study, sizes).costs
+    warnings = [] if screened or study.estimator.trial else [NO_CURVES]
+    if effect is not None:
+        say_effect(effect, numbers, sentences, warnings)
+    return {**numbers, "sentences": sentences, "warnings": warnings}
+
 
 ADJUSTMENT = Estimator(
     AdjustmentStudy,

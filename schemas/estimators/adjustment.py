@@ -23,7 +23,7 @@ class ConfoundingPrior(Frozen):
     distance: Annotated[Finite, Field(ge=0, le=10)] = 1.0
 
 
-class Parts(Frozen):
+class BudgetParts(Frozen):
     """How the budget is divided: of mu^2 where there is a delta, else of epsilon; the parts add up to 1.
 
     Without ``screen`` and ``refit`` no curve is looked for; one of them alone has no use.
@@ -53,7 +53,7 @@ class AdjustmentEstimator(EstimatorSettings):
     name: Literal["adjustment"]
     trial: bool = False
     confounding_prior: ConfoundingPrior = ConfoundingPrior()
-    parts: Literal["auto"] | Parts = "auto"
+    parts: Literal["auto"] | BudgetParts = "auto"
 
 
 class AdjustmentStudy(EffectStudy):

@@ -31,7 +31,7 @@ LONG = Effort(many=300, rounds=4, few=24, climbs=3, tables=3, slots=4)
 # Of these the short search finds pairs that a sensitivity of a hundredth less would be broken by.
 SHARP = {
     "regression": ("scales", "moments", "effect"),
-    "adjustment": ("scales", "lines", "refit", "scores"),
+    "adjustment": ("scales", "lines", "scores"),
     "protocol": ("scales", "moments", "effect"),
     "label protocol": ("effect",),
     "aipw": ("arms", "slopes", "propensity", "effect"),

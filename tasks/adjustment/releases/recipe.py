@@ -28,7 +28,7 @@ UNKNOWN = 10**9
 
 
 @dataclass(frozen=True)
-class Recipe:
+class AdjustmentRecipe:
     """Every draw of a study.
 
     Attributes:
@@ -84,7 +84,7 @@ class Recipe:
         return Laplace(Sensitivity(rounded.value, Norm.l1, rounded.formula), cost)
 
 
-def recipe(study: AdjustmentStudy, sizes: Sizes | None) -> Recipe:
+def recipe(study: AdjustmentStudy, sizes: Sizes | None) -> AdjustmentRecipe:
     """Return every draw of a study. One whose number of units is unknown is taken for a large one.
 
     Raises:
@@ -102,4 +102,4 @@ def recipe(study: AdjustmentStudy, sizes: Sizes | None) -> Recipe:
     )
     asked = study.estimator.parts
     shares = vars(parts_of(public)) if asked == "auto" else asked.model_dump()
-    return Recipe(public, encoding, pure, sizes is not None, divide(total, shares))
+    return AdjustmentRecipe(public, encoding, pure, sizes is not None, divide(total, shares))

@@ -14,7 +14,7 @@ from causalveil.schemas.release import Variance
 from causalveil.tasks.adjustment.features import FeatureMap
 from causalveil.tasks.adjustment.flow import FiveReleases
 from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
-from causalveil.tasks.adjustment.releases.recipe import LINES, REFIT, SCALES, SCORES, SCREEN, Recipe
+from causalveil.tasks.adjustment.releases.recipe import LINES, REFIT, SCALES, SCORES, SCREEN, AdjustmentRecipe
 from causalveil.tasks.adjustment.releases.sums import MomentSums, ScoreSums, ScreenSums
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
@@ -57,7 +57,7 @@ class Drawn:
         times: of rehearsals on fewer people than there are units: how many each stands for.
     """
 
-    recipe: Recipe
+    recipe: AdjustmentRecipe
     pieces: Pieces
     budget: Budget
     workers: int = 1
@@ -110,12 +110,12 @@ def _drawn(released: R | None) -> R:
     return released
 
 
-def begun(recipe: Recipe, scales: ReleasedScales) -> FiveReleases:
+def begun(recipe: AdjustmentRecipe, scales: ReleasedScales) -> FiveReleases:
     """Return what release 1 decides."""
     return FiveReleases(recipe.public, scales)
 
 
-def with_lines(recipe: Recipe, scales: ReleasedScales, lines: ReleasedMoments) -> FiveReleases:
+def with_lines(recipe: AdjustmentRecipe, scales: ReleasedScales, lines: ReleasedMoments) -> FiveReleases:
     """Return what releases 1 and 2 decide.
 
     Here and below all is decided at once and not where it is first read: its random numbers are those of the releases
