@@ -13,13 +13,13 @@ from causalveil.flows.engine import settings
 settings.prepare()
 
 from prefect import flow  # noqa: E402  (settings must be in place first)
-from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.engine import Watcher  # noqa: E402
 from causalveil.flows.engine.guard import guarded  # noqa: E402
 from causalveil.flows.engine.limits import one_at_a_time  # noqa: E402
 from causalveil.flows.engine.prefect_engine import WATCHER, PrefectEngine, tagged  # noqa: E402
+from causalveil.flows.engine.serving import on_a_server  # noqa: E402
 from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.admit import admit_folder  # noqa: E402
 from causalveil.schemas.admission.manifest import Admission  # noqa: E402
@@ -39,7 +39,7 @@ def admit(folder: str) -> Admission:
 
 
 def admit_with_prefect(folder: Path, watch: Watcher) -> Admission:
-    """Run the flow in this process, on PREFECT_API_URL or on Prefect's temporary server.
+    """Run the flow in this process, on PREFECT_API_URL, the user's own server, or Prefect's temporary one.
 
     Raises:
         CausalveilError: the stage's own; or that Prefect's API cannot be reached.
@@ -48,7 +48,7 @@ def admit_with_prefect(folder: Path, watch: Watcher) -> Admission:
     watch("Prefect")
     failure = None
     try:
-        with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        with on_a_server():
             return admit(str(folder))
     except CausalveilError:
         raise

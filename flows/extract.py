@@ -14,7 +14,6 @@ from causalveil.flows.engine import settings
 settings.prepare()
 
 from prefect import State, flow  # noqa: E402  (settings must be in place first)
-from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.engine import Watcher  # noqa: E402
@@ -29,6 +28,7 @@ from causalveil.flows.engine.prefect_engine import (  # noqa: E402
     outcome_of,
     tagged,
 )
+from causalveil.flows.engine.serving import on_a_server  # noqa: E402
 from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.warehouse import Extracted, extract_source, late_line  # noqa: E402
 from causalveil.schemas.errors import CausalveilError  # noqa: E402
@@ -57,7 +57,7 @@ def extract(source: str) -> Extracted | State[Extracted]:
 
 
 def extract_with_prefect(path: Path, watch: Watcher) -> Extracted:
-    """Run the flow in this process, on PREFECT_API_URL or on Prefect's temporary server.
+    """Run the flow in this process, on PREFECT_API_URL, the user's own server, or Prefect's temporary one.
 
     Raises:
         CausalveilError: the stages' own; or that Prefect's API cannot be reached.
@@ -66,7 +66,7 @@ def extract_with_prefect(path: Path, watch: Watcher) -> Extracted:
     watch("Prefect")
     failure = None
     try:
-        with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        with on_a_server():
             outcome = outcome_of(lambda: extract(str(path)))
             if isinstance(outcome, Extracted):
                 return outcome

@@ -13,7 +13,6 @@ from causalveil.flows.engine import settings
 settings.prepare()
 
 from prefect import State, flow, runtime  # noqa: E402  (settings must be in place first)
-from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings  # noqa: E402
 
 from causalveil.flows.engine.authentication import refuse_open_server  # noqa: E402
 from causalveil.flows.engine.engine import Watcher  # noqa: E402
@@ -30,6 +29,7 @@ from causalveil.flows.engine.prefect_engine import (  # noqa: E402
     rename_flow_run,
     tagged,
 )
+from causalveil.flows.engine.serving import on_a_server  # noqa: E402
 from causalveil.flows.engine.shown import tags_by  # noqa: E402
 from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.finished import RunResult, find_stored, give_back  # noqa: E402
@@ -140,7 +140,7 @@ def _run(loaded: Loaded, out: str | None, run: str | None, simulate: int | None)
 def run_with_prefect(
     path: Path, out: str | Path | None, run_id: str, simulate: int | None, watch: Watcher
 ) -> RunResult:
-    """Run the flow in this process, on PREFECT_API_URL or on Prefect's temporary server.
+    """Run the flow in this process, on PREFECT_API_URL, the user's own server, or Prefect's temporary one.
 
     Raises:
         ReleaseHeld: the run is finished, and its release waits for the data's owner.
@@ -149,8 +149,7 @@ def run_with_prefect(
     token = WATCHER.set(watch)
     watch("Prefect")
     try:
-        # The heartbeat thread costs a second at the end of a flow that lasts a few.
-        with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        with on_a_server():
             named = study.with_options(flow_run_name=run_id)
             outcome = outcome_of(lambda: named(str(path), None if out is None else str(out), run_id, simulate))
     except CausalveilError:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from causalveil.flows.engine import settings
+from causalveil.flows.engine.serving import own_server
 from causalveil.schemas.oversight.trail import FlowRecord, PrefectTrail, StageRecord, StateRecord
 
 if TYPE_CHECKING:
@@ -17,12 +18,17 @@ PAGE = 200
 def prefect_trail(run_id: str) -> PrefectTrail:
     """What Prefect's API still knows of a run. A server that is gone is no error: the trail says so."""
     settings.prepare(quiet=True)
-    from prefect.settings import PREFECT_API_URL
+    from prefect.settings import PREFECT_API_URL, temporary_settings
 
-    if not PREFECT_API_URL.value():
-        return PrefectTrail(missing="PREFECT_API_URL names no server, so Prefect's record was not read")
+    own = own_server()
+    if not own and not PREFECT_API_URL.value():
+        return PrefectTrail(
+            missing="PREFECT_API_URL names no server and none of your own answers (causalveil server status), so "
+            "Prefect's record was not read"
+        )
     try:
-        runs = asyncio.run(_read(run_id))
+        with temporary_settings(own):
+            runs = asyncio.run(_read(run_id))
     except Exception as problem:
         return PrefectTrail(missing=f"Prefect's server could not be read ({type(problem).__name__})")
     if not runs:

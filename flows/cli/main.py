@@ -40,8 +40,9 @@ from causalveil.flows.cli.sites import bundle_app, pool
 from causalveil.flows.cli.start.check import check
 from causalveil.flows.cli.start.init import init
 from causalveil.flows.cli.start.ranges import ranges
+from causalveil.flows.cli.start.server import server_app
 from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_sigterm
-from causalveil.flows.engine import settings
+from causalveil.flows.engine import serving, settings
 from causalveil.flows.engine.guard import place
 from causalveil.schemas.errors import CausalveilError
 
@@ -55,6 +56,7 @@ app = typer.Typer(
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(owner_app, name="owner")
 app.add_typer(bundle_app, name="bundle")
+app.add_typer(server_app, name="server")
 app.command()(init)
 app.command()(check)
 app.command()(ranges)
@@ -298,6 +300,8 @@ def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None
     code = _exit_code(
         lambda: _in_plain_words(get_command(program))(words, standalone_mode=False), wants_json="--json" in words
     )
+    for note in serving.notes():
+        sys.stderr.write(f"{note}\n")
     if arguments is None and "duckdb" not in sys.modules:
         # The process ends here: Python would look through all that modules hold for garbage, a fifth of a run. DuckDB's
         # bindings would say on standard error that what is not looked through leaks.

@@ -174,7 +174,8 @@ def answering(doing: str, run: Reservation | None) -> Iterator[None]:
         # Prefect itself may not be able to record how the run ended: then this line is all that there is.
         go_on = "start it again" if run is None else f"start run id {run.run_id} again: what it drew is charged once"
         lost = EngineLost(
-            f"Prefect's server did not answer for {doing} ({failure}); once it is up again (PREFECT_API_URL), {go_on}"
+            f"Prefect's server did not answer for {doing} ({failure}); once it is up again (PREFECT_API_URL, "
+            f"causalveil server status), {go_on}"
         )
         _LOG.error(str(lost))
         raise lost

@@ -29,6 +29,10 @@ RELIED_ON = {
 # A temporary server lives for one run: no automation waits for its events.
 TEMPORARY_SERVER = {"PREFECT_SERVER_SERVICES_TRIGGERS_ENABLED": "false"}
 
+# Variables that name hosts to be called directly where a proxy is set, which Python and its libraries read by either.
+DIRECT = ("no_proxy", "NO_PROXY")
+PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+
 # On a terminal the release is the message, and an error is one line of ours: Prefect would print its traceback. Its own
 # lines still go to its API.
 QUIET_TERMINAL = {"PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL"}
@@ -60,6 +64,7 @@ def prepare(*, quiet: bool = False) -> None:
         settings |= QUIET_TERMINAL
     for name, value in settings.items():
         os.environ.setdefault(name, value)
+    _call_loopback_directly()
     # Prefect hands our lines on but sets no level, so that the root's WARNING would keep the audit trail out.
     ours = logging.getLogger("causalveil")
     if ours.level == logging.NOTSET:
@@ -67,3 +72,13 @@ def prepare(*, quiet: bool = False) -> None:
     for name in TELL_OF_ERRORS:
         # A filter that is there already is not added again.
         logging.getLogger(name).addFilter(ONE_LINE)
+
+
+def _call_loopback_directly() -> None:
+    """Keep calls of a server on this machine, and its password, from a proxy that the environment names."""
+    if not any(os.environ.get(name) or os.environ.get(name.upper()) for name in PROXIES):
+        return
+    for variable in DIRECT:
+        named = os.environ.get(variable) or os.environ.get(variable.upper(), "")
+        if "127.0.0.1" not in named.split(","):
+            os.environ[variable] = ",".join(filter(None, (named, "127.0.0.1")))

@@ -43,7 +43,7 @@ class FolderIdentity(NamedTuple):
     def of(cls, handle: int) -> FolderIdentity:
         """Read the identity of an open folder."""
         found = os.fstat(handle)
-        return cls(_machine(), found.st_dev, found.st_ino)
+        return cls(machine(), found.st_dev, found.st_ino)
 
     def same_as(self, other: FolderIdentity) -> bool:
         """Tell whether both are one folder; between machines that share a file system, as far as its own number tells.
@@ -54,7 +54,8 @@ class FolderIdentity(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _machine() -> str:
+def machine() -> str:
+    """Name this machine since its last start; by its host name where the system does not say."""
     try:
         return _BOOT.read_text(encoding="ascii").strip()
     except OSError:

@@ -1,0 +1,281 @@
+"""A Prefect server of the user's own, which `causalveil server start` leaves running for later runs.
+
+Prefect's temporary server costs each run most of its time. This one listens on loopback, has a database of its own in
+the state folder, and asks for a password that only the user's own processes can read. Its socket is bound before the
+server starts and handed to it: while the server lives, nobody else can answer at its address.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import http.client
+import json
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from causalveil.flows.engine.settings import RELIED_ON
+from causalveil.schemas.documents import parse_json, read_regular
+from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.machine.home import home, private_folder
+from causalveil.tasks.machine.open_folder import machine
+from causalveil.tasks.machine.write import write_whole
+
+FOLDER, RECORD, LOCK, LOG = "server", "server.json", "lock", "server.log"
+# A first start migrates a new database: 30 s on two cores that others keep busy.
+START_SECONDS = 120.0
+# A server that answers does so in milliseconds; one that is busy with other runs may take longer.
+ANSWER_SECONDS = 5.0
+STOP_SECONDS = 10.0
+# The server inherits these and nothing else: what flows need is none of its business, and it has settings of its own.
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
+# Waits for its record to be written; where whoever writes it dies before, the input ends and no server starts.
+LAUNCH = 'umask 077; read -r go && exec "$@" < /dev/null'
+
+
+@dataclass(frozen=True)
+class KeptServer:
+    """Where the user's server is, and which process it is.
+
+    Attributes:
+        pid: of the process.
+        started: when the process started, in ticks since the machine did: a number that is used again differs.
+        machine: which machine, between two of its starts.
+        host: the machine's name, for people.
+        port: on loopback.
+        credentials: user and password, as Prefect's basic authentication takes them.
+        prefect: version of Prefect that it runs.
+    """
+
+    pid: int
+    started: int
+    machine: str
+    host: str
+    port: int
+    credentials: str
+    prefect: str
+
+    @property
+    def url(self) -> str:
+        """Return the address of its API."""
+        return f"http://127.0.0.1:{self.port}/api"
+
+    def lives(self) -> bool:
+        """Tell whether this very process is running on this machine."""
+        return self.machine == machine() and _started(self.pid) == self.started
+
+    def answers(self, seconds: float = ANSWER_SECONDS) -> bool:
+        """Tell whether it answers a call that bears its password."""
+        bearing = {"Authorization": "Basic " + base64.b64encode(self.credentials.encode()).decode()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=seconds)
+        try:
+            connection.request("GET", "/api/admin/version", headers=bearing)
+            return connection.getresponse().status == http.client.OK
+        except (OSError, http.client.HTTPException):
+            return False
+        finally:
+            connection.close()
+
+
+def server_folder() -> Path:
+    """Return the folder of the server's record, database and log, with mode 0700.
+
+    Raises:
+        CausalveilError: it cannot be made, or other users may write to it.
+    """
+    folder = private_folder(home() / FOLDER, "delete it")
+    if folder.is_symlink() or folder.stat().st_mode & 0o077:
+        raise CausalveilError(f"{folder}: other users can open the server's folder; run: chmod 700 '{folder}'")
+    return folder
+
+
+def find() -> KeptServer | None:
+    """Return the user's server that is running on this machine; None if there is none."""
+    found = _recorded()
+    return found if found is not None and found.lives() else None
+
+
+def start() -> tuple[KeptServer, bool]:
+    """Start the user's server, unless it runs already, and wait until it answers.
+
+    Returns:
+        The server, and whether it was started just now.
+
+    Raises:
+        CausalveilError: it does not start, or one of this state folder runs on another machine.
+    """
+    with _alone() as folder:
+        found = _recorded()
+        if found is not None and found.machine != machine() and found.host != socket.gethostname():
+            raise CausalveilError(
+                f"your Prefect server was started on the machine '{found.host}': stop it there, or delete "
+                f"{folder / RECORD} if that machine is gone"
+            )
+        begun = None if found is not None and found.lives() else _launch(folder)
+        server = begun or found
+        if server is None:
+            raise CausalveilError("no server was started")
+        try:
+            _wait(server, folder)
+        except BaseException:
+            # Ctrl-C too: what was asked for is not there, so nothing stays.
+            _end(server)
+            (folder / RECORD).unlink(missing_ok=True)
+            raise
+        return server, begun is not None
+
+
+def stop() -> KeptServer | None:
+    """Stop the user's server and forget it; return which one it was, None if none was running here.
+
+    A process that merely has the number of a server that ended is left alone.
+    """
+    if not (home() / FOLDER).is_dir():
+        return None
+    with _alone() as folder:
+        found = _recorded()
+        if found is None or found.lives() or found.machine == machine() or found.host == socket.gethostname():
+            ended = found is not None and _end(found)
+            (folder / RECORD).unlink(missing_ok=True)
+            return found if ended else None
+        return None
+
+
+@contextmanager
+def _alone() -> Iterator[Path]:
+    """Hold the folder's lock, so that of two commands that start or stop the second sees what the first did."""
+    folder = server_folder()
+    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        os.close(handle)
+
+
+def _recorded() -> KeptServer | None:
+    """Return what the record says; None without one that this user wrote for no other to read."""
+    path = home() / FOLDER / RECORD
+    try:
+        about = path.lstat()
+        if about.st_uid != os.geteuid() or about.st_mode & 0o077:
+            return None
+        found = KeptServer(**parse_json(read_regular(path)))
+    except (OSError, ValueError, TypeError):
+        # Not there, or cut off by a power failure, which no server outlasts either.
+        return None
+    return found if isinstance(found.pid, int) and isinstance(found.port, int) else None
+
+
+def _launch(folder: Path) -> KeptServer:
+    """Start the process, write its record, then let it become the server."""
+    credentials = f"causalveil:{secrets.token_urlsafe(32)}"
+    command = [sys.executable, "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"]
+    with socket.create_server(("127.0.0.1", 0)) as listening, _log(folder) as log:
+        port = listening.getsockname()[1]
+        command += ["--fd", str(listening.fileno()), "--log-level", "error", "--lifespan", "on"]
+        child = subprocess.Popen(
+            ["/bin/sh", "-c", LAUNCH, "sh", *command],
+            env=_environment(folder, port, credentials),
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            pass_fds=[listening.fileno()],
+            start_new_session=True,
+        )
+    started, pipe = _started(child.pid), child.stdin
+    if started is None or pipe is None:
+        raise CausalveilError(_failed(folder))
+    server = KeptServer(child.pid, started, machine(), socket.gethostname(), port, credentials, version("prefect"))
+    with pipe:
+        write_whole(folder / RECORD, json.dumps(asdict(server)), private=True)
+        pipe.write(b"go\n")
+    return server
+
+
+def _environment(folder: Path, port: int, credentials: str) -> dict[str, str]:
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return {
+        **inherited,
+        **RELIED_ON,
+        # A database, profiles and pages of its own; files that it makes are for its user alone by its umask.
+        "PREFECT_HOME": str(folder),
+        "PREFECT_SERVER_UI_STATIC_DIRECTORY": str(folder / "pages"),
+        "PREFECT_SERVER_API_HOST": "127.0.0.1",
+        "PREFECT_SERVER_API_PORT": str(port),
+        "PREFECT_SERVER_API_AUTH_STRING": credentials,
+        # Pages of other origins may not read what the API answers.
+        "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://127.0.0.1:{port}",
+        "PREFECT__SERVER_FINAL": "1",
+    }
+
+
+@contextmanager
+def _log(folder: Path) -> Iterator[int]:
+    """Open the log of the server, for its user alone; what an earlier one wrote is gone."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    handle = os.open(folder / LOG, flags, 0o600)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _wait(server: KeptServer, folder: Path) -> None:
+    """Return once the server answers.
+
+    Raises:
+        CausalveilError: it ended before, or takes too long.
+    """
+    deadline = time.monotonic() + START_SECONDS
+    while not server.answers():
+        if not server.lives() or time.monotonic() > deadline:
+            raise CausalveilError(_failed(folder))
+        time.sleep(0.1)
+
+
+def _failed(folder: Path) -> str:
+    return f"Prefect's server did not start; what it said is in {folder / LOG}; runs go on with a temporary one"
+
+
+def _started(pid: int) -> int | None:
+    """Return when a process started, in ticks since the machine did; None if it does not run, or runs no more."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The name of the program stands in brackets and may hold spaces and brackets.
+    state, *fields = text.rpartition(")")[2].split()
+    # A process that ended and that its parent has not looked at yet still has its number.
+    return None if state in "ZX" else int(fields[18])
+
+
+def _end(server: KeptServer) -> bool:
+    """End the server's process, by force if it does not by itself; whether it was running."""
+    try:
+        handle = os.pidfd_open(server.pid)
+    except OSError:
+        return False
+    try:
+        # Only now: the handle is of the process that has the number at this moment, and stays its own.
+        if not server.lives():
+            return False
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            signal.pidfd_send_signal(handle, number)
+            if select.select([handle], [], [], STOP_SECONDS)[0]:
+                break
+        return True
+    finally:
+        os.close(handle)
