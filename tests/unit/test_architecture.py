@@ -26,6 +26,7 @@ MOST_MODULES = 15
 
 # Who may touch randomness outside tasks/privacy, and for what other than noise on a release.
 RANDOM = {
+    "flows/engine/server.py": {"secrets"},  # a password
     "flows/sequence/study.py": {"secrets"},  # run ids
     "replication/src/causalveil_replication/accuracy/populations.py": {"np.random"},  # synthetic data
     "tasks/survival/effects.py": {"np.random"},  # critical values of bands, by a fixed seed
