@@ -58,8 +58,9 @@ PREFECT = (
     "flows/engine/",
     "flows/cli/audit_prefect.py",
 )
-# Who makes files by other means than ``whole_file``: that itself, locks, and the ledger's database.
+# Who makes files by other means than ``whole_file``: that itself, locks, the log of a server, and the ledger's database.
 WRITES = {
+    "flows/engine/server.py",
     "tasks/machine/write.py",
     "tasks/machine/scratch.py",
     "tasks/machine/queue.py",
