@@ -58,7 +58,7 @@ PREFECT = (
     "flows/engine/",
     "flows/cli/audit_prefect.py",
 )
-# Who makes files by other means than ``whole_file``: that itself, locks, the log of a server, and the ledger's database.
+# Who makes files by other means than ``whole_file``: that itself, locks, a log, and the ledger's database.
 WRITES = {
     "flows/engine/server.py",
     "tasks/machine/write.py",
