@@ -13,6 +13,7 @@ from causalveil.tasks.regression.interval import CURVED, LINEAR, PARTLY, RICHER,
 from tests.pooled_help import call_of, hospitals
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import merge, write_study
+from tests.survival_help import patients, write_survival
 
 LONG = "a_column_with_a_name_that_goes_on_and_on_as_names_in_warehouses_do_" + "x" * 40
 # What a regression says it did.
@@ -38,6 +39,8 @@ def releases(folder: Path) -> Documents:
             contract={"dataset": "many", "estimators": ["regression"], "caps": {"sample": {"epsilon": 1000}}},
         )  # fmt: skip
         asked = json.loads(run_study(many, out=folder / "table", run_id="table", engine="direct").path.read_text())
+        times = write_survival(folder / "times", frame=patients(3_000), contract={"dataset": "times"})
+        survived = json.loads(run_study(times, out=folder / "curves", run_id="times", engine="direct").path.read_text())
     parties = {name: Party(name, folder / name, seed) for seed, name in enumerate(NAMES)}
     call = Call(folder / "coordinator", parties)
     call.write()
@@ -57,6 +60,15 @@ def releases(folder: Path) -> Documents:
     return {
         "effect": effect,
         "protocol": asked,
+        "survival": merge(survived, {"estimate": -0.2, "interval": {"lower": -0.3, "upper": -0.1}}),
+        "survival, hidden": merge(
+            survived,
+            {
+                "interval": {"lower": -1.0, "upper": 1.0, "whole_range": True},
+                "curves": {"seen_until": survived["curves"]["times"][20], "log_rank": {"hazard_ratio": None}},
+                **estimator(trial=False),
+            },
+        ),
         "pooled protocol": cells,
         "withheld": merge(
             asked,

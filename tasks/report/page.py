@@ -17,7 +17,7 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.protocols.where import said, where_words
-from causalveil.schemas.release import DirectionRelease, ProtocolRelease, Release
+from causalveil.schemas.release import DirectionRelease, ProtocolRelease, Release, SurvivalRelease
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, Published
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
 from causalveil.tasks.report.guidelines.fill import guidelines_context
@@ -34,6 +34,7 @@ from causalveil.tasks.report.numbers import (
 )
 from causalveil.tasks.report.pooled_protocol import pooled_context_of
 from causalveil.tasks.report.protocol import context_of
+from causalveil.tasks.report.times import times_context
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -176,6 +177,8 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
         context |= _direction(release)
     if isinstance(release, ProtocolRelease):
         context |= context_of(release)
+    if isinstance(release, SurvivalRelease):
+        context |= times_context(release)
     return context
 
 

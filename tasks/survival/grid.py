@@ -16,7 +16,7 @@ from causalveil.schemas.privacy import Norm
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, Sensitivity, vector_mechanism
 
-# J = n mu / PEOPLE within FEWEST and MOST: chosen on simulated trials of 1,000 to 5,000 people.
+# J = n mu / PEOPLE within FEWEST and MOST: chosen on the trials of docs/figures/survival.md, 1,000 to 5,000 people.
 # Late intervals of a finer grid hold fewer people at risk than noise; a curve hardly pays for more of them.
 PEOPLE, FEWEST, MOST = 12, 10, 50
 ARMS = 2

@@ -61,6 +61,17 @@ SAYS = {
         *("What is true of people in general", "20 to 60", "a, b, c", "by a factor of 2.7", "at this sample size"),
         *("It does not cover confounding", "ledger", "polars", "inverse probability weighting (hajek)"),
     ],
+    "survival": [
+        *(
+            "How does treated change the risk of death until 365 days after randomised?",
+            "lowers the risk of death by 0.2",
+        ),
+        *("People at risk, with noise", "Cumulative incidence among the treated, stacked: death", "relapse"),
+        *("Log-rank test: p =", "Hazard ratio", "Censoring tells nothing", "alive", "Kaplan-Meier’s"),
+    ],
+    "survival, hidden": [
+        *("Nothing can be said of 365 days.", "Faint: too few", "Noise hides the events", "Unadjusted: the arms"),
+    ],
     "raises": ["treated raises score by 2.00"],
     "open": ["its sign is open", "holds zero"],
     "drowned": ["Nothing can be said.", "the whole range that was declared"],

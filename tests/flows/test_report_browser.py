@@ -26,7 +26,18 @@ NAMES = (
         "pooled fixed",
         "pooled long",
     ),
-    *("balancing", "balance", "attenuated", "no scores", "as they are", "protocol", "withheld", "pooled protocol"),
+    *(
+        "balancing",
+        "balance",
+        "attenuated",
+        "no scores",
+        "as they are",
+        "protocol",
+        "survival",
+        "survival, hidden",
+        "withheld",
+        "pooled protocol",
+    ),
     *(f"regression {place}" for place in range(len(ADJUSTMENTS))),
 )
 

@@ -1,0 +1,127 @@
+"""Curves of a study of times, as a page draws them: steps with bands, areas of cumulative incidence, people at risk.
+
+Positions are percents of the figure's width and height: it is drawn in a box that is stretched to the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from causalveil.schemas.estimators.survival import ArmCurve, Curves, Measure
+from causalveil.schemas.release import SurvivalRelease
+from causalveil.tasks.report.figures import Axis, Line, axis_of
+from causalveil.tasks.report.numbers import beside, shortened, span
+
+# So many times fit below a figure on a narrow screen.
+TIMES_SHOWN = 5
+NAMES = ("control", "treated")
+WORDS = {Measure.risk: "Risk difference", Measure.rmst: "Difference of restricted mean survival times"}
+UNITS = {Measure.risk: "risk of the treated minus that of controls"}
+
+
+@dataclass(frozen=True)
+class Area:
+    """One kind of event in one arm: the area between two cumulative incidences, and what it comes to."""
+
+    label: str
+    path: str
+    last: float
+
+
+@dataclass(frozen=True)
+class DrawnArm:
+    """One arm: its curve as far as people are seen at risk, what follows, the band, areas by kind of event."""
+
+    name: str
+    code: str
+    seen: str
+    beyond: str
+    band: str
+    areas: tuple[Area, ...]
+    at_risk: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True)
+class Forest:
+    """One measure's line on an axis of its own."""
+
+    title: str
+    line: Line
+    axis: Axis
+    unit: str
+
+
+def times_context(release: SurvivalRelease) -> dict[str, Any]:
+    """Return what the page of a study of times speaks of beside what all pages do."""
+    curves = release.curves
+    places = _places(len(curves.times))
+    starts = [0.0, *curves.times[:-1]]
+    return {
+        "time_axis": Axis(0.0, curves.horizon),
+        "arms_drawn": tuple(_arm(curves, arm, name, places) for arm, name in zip(curves.arms, NAMES, strict=True)),
+        "risk_times": tuple(starts[place] for place in places),
+        "forests": tuple(_forest(release, place) for place in range(len(release.measures))),
+        "unit": curves.unit or "",
+        "competing": len(curves.events) > 1,
+    }
+
+
+def _places(intervals: int) -> list[int]:
+    """The intervals at whose beginnings people at risk are shown: evenly spread, the first and the last among them."""
+    shown = min(TIMES_SHOWN, intervals)
+    return sorted({round(place * (intervals - 1) / max(shown - 1, 1)) for place in range(shown)})
+
+
+def _arm(curves: Curves, arm: ArmCurve, name: str, places: Sequence[int]) -> DrawnArm:
+    axis, ends = Axis(0.0, curves.horizon), [0.0, *curves.times]
+    last = sum(end <= curves.seen_until for end in curves.times)
+    values = [1.0, *arm.survival]
+    lower, upper = [1.0, *arm.lower], [1.0, *arm.upper]
+    areas, below = [], [0.0] * len(ends)
+    for label, rising in arm.incidence.items():
+        above = [min(low + high, 1.0) for low, high in zip(below, [0.0, *rising], strict=True)]
+        areas.append(Area(label, _between(axis, ends, below, above), rising[-1]))
+        below = above
+    return DrawnArm(
+        name=name,
+        code=arm.arm,
+        seen=_steps(axis, ends[: last + 1], values[: last + 1]),
+        beyond=_steps(axis, ends[last:], values[last:]),
+        band=_between(axis, ends[: last + 1], lower[: last + 1], upper[: last + 1]),
+        areas=tuple(areas),
+        at_risk=tuple((arm.at_risk[place], arm.at_risk_error[place]) for place in places),
+    )
+
+
+def _steps(axis: Axis, times: Sequence[float], values: Sequence[float]) -> str:
+    """Return the path of a curve that changes at the ends of intervals; empty for a single point."""
+    return "M" + " L".join(_corners(axis, times, values)) if len(times) > 1 else ""
+
+
+def _between(axis: Axis, times: Sequence[float], lower: Sequence[float], upper: Sequence[float]) -> str:
+    """Return the path around what lies between two such curves."""
+    if len(times) < 2:
+        return ""
+    return "M" + " L".join([*_corners(axis, times, upper), *reversed(_corners(axis, times, lower))]) + " Z"
+
+
+def _corners(axis: Axis, times: Sequence[float], values: Sequence[float]) -> list[str]:
+    found = [_point(axis, times[0], values[0])]
+    for place in range(1, len(times)):
+        found += [_point(axis, times[place], values[place - 1]), _point(axis, times[place], values[place])]
+    return found
+
+
+def _point(axis: Axis, time: float, value: float) -> str:
+    return f"{axis.at(time):g},{100 * (1 - value):.4g}"
+
+
+def _forest(release: SurvivalRelease, place: int) -> Forest:
+    one = release.measures[place]
+    interval = one.interval.model_dump()
+    note = f"{beside(one.estimate, interval)} ({span(interval)})"
+    line = Line(shortened(one.measure), note, one.estimate, one.interval.lower, one.interval.upper, 0.4)
+    unit = UNITS.get(one.measure) or f"{release.curves.unit or 'time'} of the treated minus that of controls"
+    return Forest(WORDS[one.measure], line, axis_of([line]), unit)
