@@ -73,7 +73,22 @@ def delays() -> pl.DataFrame:
     ).drop_nulls()
 
 
+def colon() -> pl.DataFrame:
+    """colon of survival: 929 people after surgery, each with what came first: recurrence, death, or the end."""
+    source = pl.from_pandas(rdataset("survival", "colon"))
+    recurrence, death = (source.filter(pl.col("etype") == kind) for kind in (1, 2))
+    both = recurrence.join(death.select("id", until="time", died="status"), on="id")
+    first = pl.when(pl.col("status") == 1).then(1).when(pl.col("died") == 1).then(2).otherwise(0)
+    return both.select(
+        person_id=pl.col("id").cast(pl.Int64),
+        fluorouracil=(pl.col("rx") == "Lev+5FU"),
+        days=pl.min_horizontal("time", "until").cast(pl.Int32),
+        status=first.cast(pl.Int8),
+    )
+
+
 if __name__ == "__main__":
     write(fertility(), HERE / "fertility", 8)
     write(lalonde(), HERE / "lalonde", 2)
     write(delays(), HERE / "delays", 4)
+    write(colon(), HERE / "colon", 2)

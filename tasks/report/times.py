@@ -44,7 +44,7 @@ class DrawnArm:
 
 
 @dataclass(frozen=True)
-class Forest:
+class MeasureLine:
     """One measure's line on an axis of its own."""
 
     title: str
@@ -118,10 +118,10 @@ def _point(axis: Axis, time: float, value: float) -> str:
     return f"{axis.at(time):g},{100 * (1 - value):.4g}"
 
 
-def _forest(release: SurvivalRelease, place: int) -> Forest:
+def _forest(release: SurvivalRelease, place: int) -> MeasureLine:
     one = release.measures[place]
     interval = one.interval.model_dump()
     note = f"{beside(one.estimate, interval)} ({span(interval)})"
     line = Line(shortened(one.measure), note, one.estimate, one.interval.lower, one.interval.upper, 0.4)
     unit = UNITS.get(one.measure) or f"{release.curves.unit or 'time'} of the treated minus that of controls"
-    return Forest(WORDS[one.measure], line, axis_of([line]), unit)
+    return MeasureLine(WORDS[one.measure], line, axis_of([line]), unit)
