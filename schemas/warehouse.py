@@ -64,12 +64,30 @@ class Credential(Frozen):
         return self
 
 
+class AdbcDriver(StrEnum):
+    """A driver of Arrow Database Connectivity, by its module."""
+
+    postgresql = "adbc_driver_postgresql"
+    sqlite = "adbc_driver_sqlite"
+    duckdb = "adbc_driver_duckdb"
+    snowflake = "adbc_driver_snowflake"
+    bigquery = "adbc_driver_bigquery"
+    flightsql = "adbc_driver_flightsql"
+
+
 class Warehouse(Frozen):
-    """A database that answers SQL: over ADBC (Arrow batches, PostgreSQL) or SQLAlchemy (rows, any dialect)."""
+    """A database that answers SQL: over ADBC (Arrow batches, a driver by name) or SQLAlchemy (rows, any dialect)."""
 
     kind: Literal["adbc", "sqlalchemy"]
     url: Credential
     query: Annotated[str, Field(min_length=1)]
+    driver: AdbcDriver | None = None
+
+    @model_validator(mode="after")
+    def _driver_of_adbc(self) -> Warehouse:
+        if self.driver is not None and self.kind != "adbc":
+            raise ValueError("'driver' is for kind: adbc; a SQLAlchemy URL names its own")
+        return self
 
 
 class DuckDb(Frozen):

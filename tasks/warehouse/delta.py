@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.warehouse import DeltaSource, Key
+from causalveil.tasks.warehouse.adbc import written
 from causalveil.tasks.warehouse.kinds import check_key
 
 if TYPE_CHECKING:
@@ -82,14 +83,10 @@ def delta_batches(
         check_key(source.path, key, schema)
         # Whoever asks for columns that are not there is told so by name, from the first that is.
         chosen = [name for name in schema.names if name in columns] or schema.names[:1]
-        query = f"SELECT {', '.join(quoted(name) for name in chosen)} FROM source WHERE {condition}"
+        names = ", ".join(written(name, 0)[0] for name in chosen)
+        query = f"SELECT {names} FROM source WHERE {condition}"
         stream = QueryBuilder(_SESSION).register("source", table).execute(query)
         yield _read(source, pa.RecordBatchReader.from_stream(stream))
-
-
-def quoted(name: str) -> str:
-    """Return a name as SQL writes it."""
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _read(source: DeltaSource, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:

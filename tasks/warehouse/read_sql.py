@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.readings import Kind
 from causalveil.schemas.warehouse import (
+    AdbcDriver,
     CsvFiles,
     DeltaSource,
     DuckDb,
@@ -28,7 +28,8 @@ from causalveil.schemas.warehouse import (
     Warehouse,
 )
 from causalveil.tasks.machine.arrow_frames import plain
-from causalveil.tasks.warehouse.delta import delta_batches, delta_snapshot, quoted
+from causalveil.tasks.warehouse.adbc import adbc_batches, led, written
+from causalveil.tasks.warehouse.delta import delta_batches, delta_snapshot
 from causalveil.tasks.warehouse.iceberg import iceberg_batches, iceberg_snapshot
 from causalveil.tasks.warehouse.intervals import KeyInterval
 from causalveil.tasks.warehouse.kinds import converted, holds
@@ -167,22 +168,24 @@ def _open(
         case DuckDb() as database:
             return duckdb_batches(place / database.path, statement(source.key, database.query, interval))
         case Warehouse() as warehouse if url is not None:
-            read = adbc_batches if warehouse.kind == "adbc" else _sqlalchemy
-            return read(url, statement(source.key, warehouse.query, interval))
+            driver = warehouse.driver or AdbcDriver.postgresql
+            if warehouse.kind == "sqlalchemy":
+                return _sqlalchemy(url, statement(source.key, warehouse.query, interval))
+            return adbc_batches(url, statement(source.key, warehouse.query, interval, driver), driver)
     raise CausalveilError(f"source '{source.name}': no URL was found for its warehouse")
 
 
-def statement(key: Key | None, query: str, interval: KeyInterval | None) -> str:
+def statement(key: Key | None, query: str, interval: KeyInterval | None, driver: AdbcDriver | None = None) -> str:
     """The owner's query, cut to one block. The literals are dates and integers of the declared range."""
     # The bracket closes on a line of its own, since a query may end in a comment.
-    return f"SELECT * FROM (\n{_without_end(query)}\n) AS source WHERE {_condition(key, interval)}"
+    return f"SELECT * FROM (\n{_without_end(query)}\n) AS source WHERE {_condition(key, interval, driver)}"
 
 
-def _condition(key: Key | None, interval: KeyInterval | None) -> str:
+def _condition(key: Key | None, interval: KeyInterval | None, driver: AdbcDriver | None = None) -> str:
     """The rows of one block in SQL; None: no rows."""
     if interval is None or key is None:
         return "1 = 0" if interval is None else "1 = 1"
-    column, lower, upper = quoted(key.column), _literal(interval.lower), _literal(interval.upper)
+    (column, lower), (_, upper) = (written(key.column, one, driver) for one in (interval.lower, interval.upper))
     return f"{column} >= {lower} AND {column} < {upper}"
 
 
@@ -201,23 +204,6 @@ def _without_end(query: str) -> str:
     while tokens and tokens[-1][0] == ";":
         end = tokens.pop().start()
     return query[:end].strip()
-
-
-def _literal(edge: date | int) -> str:
-    return str(edge) if isinstance(edge, int) else f"DATE '{edge.isoformat()}'"
-
-
-@contextmanager
-def adbc_batches(url: str, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
-    """Arrow batches as PostgreSQL's COPY delivers them, some megabytes each."""
-    from adbc_driver_postgresql import dbapi
-
-    address = url.replace("postgresql+psycopg://", "postgresql://", 1)
-    with closing(dbapi.connect(address)) as connection, closing(connection.cursor()) as cursor:
-        cursor.execute("SET TIME ZONE 'UTC'")
-        cursor.execute(query)
-        reader = cursor.fetch_record_batch()
-        yield _led(reader.schema, reader)
 
 
 @contextmanager
@@ -242,7 +228,7 @@ def _sqlalchemy(url: str, query: str) -> Iterator[Iterator[pa.RecordBatch]]:
             while rows := streamed.fetchmany(BATCH_ROWS):
                 yield pa.record_batch([pa.array(column) for column in zip(*rows, strict=True)], names=names)
 
-        yield _led(pa.schema([(name, pa.null()) for name in names]), read())
+        yield led(pa.schema([(name, pa.null()) for name in names]), read())
 
 
 @contextmanager
@@ -254,15 +240,7 @@ def duckdb_batches(path: Path, query: str) -> Iterator[Iterator[pa.RecordBatch]]
         raise CausalveilError(f"{path}: no such DuckDB file")
     with closing(duckdb.connect(str(path), read_only=True)) as connection:
         reader = connection.sql(query).to_arrow_reader(BATCH_ROWS)
-        yield _led(reader.schema, reader)
-
-
-def _led(schema: pa.Schema, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A batch without rows goes ahead, so that drift is found in an empty block too."""
-    import pyarrow as pa
-
-    yield pa.record_batch([pa.array([], field.type) for field in schema], schema=schema)
-    yield from rest
+        yield led(reader.schema, reader)
 
 
 # Classes of SQLSTATE (PostgreSQL's documentation, appendix A), each in our words.
@@ -276,13 +254,17 @@ _STATES = {
     "57": "its server stopped or cancelled the query",
     "53": "its server has no room left",
 }
+# What drivers of ADBC say that know no SQLSTATE.
+_ADBC = {"INVALID_ARGUMENT": "42", "NOT_FOUND": "42", "UNAUTHENTICATED": "28", "UNAUTHORIZED": "42501"}
 _DUCKDB = {"CatalogException": "42", "BinderException": "42", "ParserException": "42", "ConversionException": "22"}
 
 
 def cause(problem: BaseException) -> str:
     """What went wrong, in our words."""
     told: Any = getattr(problem, "orig", None) or problem
-    state = getattr(told, "sqlstate", None) or _DUCKDB.get(type(told).__name__) or ""
+    status = getattr(getattr(told, "status_code", None), "name", "")
+    sqlstate = getattr(told, "sqlstate", None) or ""
+    state = sqlstate or _DUCKDB.get(type(told).__name__) or _ADBC.get(status) or ""
     found = next((words for key, words in sorted(_STATES.items(), reverse=True) if state.startswith(key)), None)
     if found is None and type(told).__name__ == "OperationalError":
         found = "its server cannot be reached, or refuses the user or password"
@@ -291,4 +273,5 @@ def cause(problem: BaseException) -> str:
         found = "its query fails on a value, or its files or connection on the way; the text of the failure is withheld"
     if found is None and isinstance(told, ModuleNotFoundError):
         found = "a driver is not installed; install causalveil[extract]"
-    return f"{found or 'it cannot be read'} ({type(told).__name__}{', SQLSTATE ' + state if len(state) == 5 else ''})"
+    code = f", SQLSTATE {sqlstate}" if len(sqlstate) == 5 else ""
+    return f"{found or 'it cannot be read'} ({type(told).__name__}{code})"

@@ -23,13 +23,14 @@ from causalveil.schemas.warehouse import (
 from causalveil.tasks.machine.arrow_frames import frame_of, polars_types
 from causalveil.tasks.machine.named import named
 from causalveil.tasks.machine.open_tables import is_delta, refuse_open_table
+from causalveil.tasks.warehouse.adbc import adbc_batches
 from causalveil.tasks.warehouse.delta import delta_batches, delta_schema, delta_snapshot
 from causalveil.tasks.warehouse.dialect import dialect_of
 from causalveil.tasks.warehouse.footer import csv_input, sums_of, without_footer
 from causalveil.tasks.warehouse.iceberg import iceberg_batches, iceberg_schema, iceberg_snapshot
 from causalveil.tasks.warehouse.intervals import EVERYTHING
 from causalveil.tasks.warehouse.read_files import csv_options, paths_of
-from causalveil.tasks.warehouse.read_sql import adbc_batches, cause, duckdb_batches
+from causalveil.tasks.warehouse.read_sql import cause, duckdb_batches
 
 if TYPE_CHECKING:
     import polars as pl
