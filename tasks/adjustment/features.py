@@ -14,7 +14,7 @@ import numpy as np
 from causalveil.tasks.machine.arrays import FloatArray
 
 # Curves are cut at so many deviations.
-CURVE_CUT = 3.0
+CURVE_CUT = 6.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Shape(StrEnum):
 
 @dataclass(frozen=True)
 class Curve:
-    """c = (raw - intercept - slopes'f)/size, cut to [-3, 3]; raw by shape, slopes over all lines."""
+    """c = (raw - intercept - slopes'f)/size, cut to [-6, 6]; raw by shape, slopes over all lines."""
 
     shape: Shape
     first: int

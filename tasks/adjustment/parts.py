@@ -12,6 +12,9 @@ from causalveil.tasks.adjustment.released import ColumnKind, Public
 SCALES, MOMENTS, SCREEN, SCORES, SCORES_L1 = math.sqrt(8), 3.0, math.sqrt(8), 2.0, 2.25
 # Candidates of a screen, at most; and noise of a candidate's part in treatment from which nothing is seen.
 MOST_CANDIDATES, BLIND = 150, 0.5
+# A row of d features is cut to a ball of so many times sqrt(d + 1): the first, or more as long as noise moves the
+# eigenvalues of the Gram matrix by less than the third number, up to twice as much (1.25 to 2 in today's regression).
+RADIUS, MOST_RADIUS, QUIET = 1.4, 2.8, 0.1
 # Candidates of each number: its square, a bend and steps.
 OF_A_NUMBER = 7
 
@@ -78,3 +81,10 @@ def scores_sd(public: Public) -> float:
     if public.pure:
         return math.sqrt(2) * SCORES_L1 / (float(part) * public.mu * public.units)
     return noise_sd(public, part, SCORES, 2)
+
+
+def radius_of(public: Public, count: int) -> float:
+    """Return the radius of the ball to which rows of ``count`` features and a constant are cut."""
+    edge = moments_sd(public) * math.sqrt(2 * max(count, 1)) * RADIUS**2 * (count + 1)
+    wider = min(max(math.sqrt(QUIET / edge), 1.0), MOST_RADIUS / RADIUS)
+    return RADIUS * wider * math.sqrt(count + 1)

@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from causalveil.tasks.adjustment.features import ArmScales, FeatureMap, LineFeature
-from causalveil.tasks.adjustment.parts import moments_sd
+from causalveil.tasks.adjustment.parts import moments_sd, radius_of
 from causalveil.tasks.adjustment.released import EDGES, ColumnKind, EncodedColumn, Public, ReleasedScales
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 
@@ -21,11 +21,13 @@ MIDDLE, WIDTH = (EDGES[1:] + EDGES[:-1]) / 2, np.diff(EDGES)
 WITHIN_CELL = MIDDLE**2 + WIDTH**2 / 12
 # Declared ranges are 7 deviations wide, times or over 2 (tuning tables; a range beyond all but 1 in 1,000 has 6.6).
 USUAL_DEVIATION, USUAL_RATIO = 2 / 7, 2.0
+# A shape's shares, mean and mean square are off by half a percent themselves.
+SHAPE_OFF = 0.005
 # A cell keeps what it shows from so many deviations of noise off the shapes.
 CLEAR_CELL = 3.0
-# A line is cut at so many deviations; a column of larger skewness has its normal score for a line, where the noise of
-# a cell is below the second number (tuning tables: logs and costs have 3 and more, an exponential has 2).
-LINE_CUT, SKEWED, SCORED_NOISE = 4.0, 1.2, 0.02
+# A line is cut at so many deviations: the ball has cut most rows before. A column of larger skewness has its normal
+# score for a line, where the noise of a cell is below the second number (logs and costs have 3, an exponential 2).
+LINE_CUT, SKEWED, SCORED_NOISE = 6.0, 1.2, 0.02
 # Tails that no shape has: relative doubt in an outcome's variance by its histogram.
 TAIL_DOUBT = 0.5
 # Two in a thousand who have a flag are too few to adjust for.
@@ -34,21 +36,25 @@ LEAST_SHARE = 0.002
 LEAST_VARIANCE = 1e-4
 # Least relative doubt in a variance and least doubt in a centre, in deviations: of a cell's width.
 LEAST_DOUBT, LEAST_CENTRE_SD = 0.1, 0.1
-# A row is cut to a ball of so many square roots of its length (tuning tables; 1.25 to 2 in today's regression).
-RADIUS = 1.4
 
 
 @lru_cache(maxsize=1)
 def _shapes() -> tuple[FloatArray, FloatArray]:
-    """Return shares in cells of normal shapes, of exponential and log-normal ones from either end, and variances."""
+    """Return shapes, shares in cells, and their variances.
+
+    Normal ones; exponential and log-normal ones from either end, these also with many at the end itself; two values.
+    """
     from scipy.special import ndtr
 
     normal = [np.diff(ndtr((EDGES - m) / s)) for m in np.linspace(-0.95, 0.95, 39) for s in np.geomspace(0.04, 1, 14)]
     from_end = np.maximum(EDGES + 1, 1e-12)
     one_sided = [np.diff(-np.exp(-from_end / s)) for s in np.geomspace(0.01, 1, 14)]
     scales = [(s, wide) for s in np.geomspace(0.01, 0.5, 20) for wide in (0.5, 0.75, 1.0)]
-    one_sided += [np.diff(ndtr(np.log(from_end / s) / wide)) for s, wide in scales]
-    found = np.array([*normal, *one_sided, *(one[::-1] for one in one_sided)])
+    costs = [np.diff(ndtr(np.log(from_end / s) / wide)) for s, wide in scales]
+    end = np.eye(len(MIDDLE))
+    one_sided += costs + [q * end[0] + (1 - q) * one / one.sum() for one in costs[1::6] for q in (0.25, 0.5, 0.75)]
+    two_valued = [q * end[0] + (1 - q) * end[-1] for q in np.linspace(0.05, 0.95, 19)]
+    found = np.array([*normal, *one_sided, *(one[::-1] for one in one_sided), *two_valued])
     found /= found.sum(axis=1, keepdims=True)
     return found, found @ WITHIN_CELL - (found @ MIDDLE) ** 2
 
@@ -77,16 +83,22 @@ class Margin:
         return float(self.shares @ ((MIDDLE - self.mean) / self.deviation) ** 3)
 
 
-def margin(seen: FloatArray, sd: float) -> Margin:
-    """Read a noisy histogram whose shares have noise of deviation ``sd``."""
+def margin(seen: FloatArray, sd: float, sums: tuple[float, float, float] | None = None) -> Margin:
+    """Read a noisy histogram whose shares have noise of deviation ``sd``.
+
+    ``sums``: mean and mean square where they are seen as well, and the deviation of their noise.
+    """
     shapes, variances = _shapes()
     coarse = seen @ _COARSE
     # A heap in an end's quarter is a skewed column or a flag: only fine cells tell.
     heap = max(coarse[0], coarse[-1]) > 0.5 + 2 * sd * math.sqrt(_COARSE[:, 0].sum())
     of, to, noise = (seen, shapes, sd) if heap else (coarse, shapes @ _COARSE, sd * np.sqrt(_COARSE.sum(axis=0)))
-    # A shape is off by half a percent itself.
-    misfit = ((of - to) ** 2 / (2 * np.maximum(noise, 0.005) ** 2)).sum(axis=1)
+    misfit = ((of - to) ** 2 / (2 * np.maximum(noise, SHAPE_OFF) ** 2)).sum(axis=1)
     misfit += 0.5 * (np.log(variances / USUAL_DEVIATION**2) / (2 * math.log(USUAL_RATIO))) ** 2
+    if sums is not None:
+        mean, square, noise_sd = sums
+        of_shapes = (shapes @ MIDDLE - mean) ** 2 / 2 + (shapes @ WITHIN_CELL - square) ** 2
+        misfit += of_shapes / (2 * (noise_sd**2 + SHAPE_OFF**2))
     weight = np.exp(misfit.min() - misfit)
     weight /= weight.sum()
     best, beyond = weight @ shapes, seen - weight @ shapes
@@ -95,11 +107,11 @@ def margin(seen: FloatArray, sd: float) -> Margin:
     mean = float(shares @ MIDDLE)
     # The average of shapes is wider than each of them, by the doubt in its place.
     place = float(weight @ (shapes @ MIDDLE) ** 2 - (best @ MIDDLE) ** 2)
-    variance = max(float(shares @ WITHIN_CELL) - mean**2 - max(place, 0.0), LEAST_VARIANCE)
-    doubt = math.sqrt(max(float(weight @ variances**2) / float(weight @ variances) ** 2 - 1, 0.0))
+    within_shape = float(weight @ variances)
+    variance = max(float(shares @ WITHIN_CELL) - mean**2 - max(place, 0.0), within_shape / 2, LEAST_VARIANCE)
+    doubt = math.sqrt(max(float(weight @ variances**2) / within_shape**2 - 1, 0.0))
     # Nobody knows where in a cell its units lie.
-    within = float(shares @ WIDTH**2) / 4 / variance
-    doubt = min(math.hypot(doubt, LEAST_DOUBT, within), 1.0)
+    doubt = min(math.hypot(doubt, LEAST_DOUBT, float(shares @ WIDTH**2) / 4 / variance), 1.0)
     return Margin(shares, mean, math.sqrt(max(place, 0.0)), variance, doubt)
 
 
@@ -140,7 +152,10 @@ class FoundScales:
 
 def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
     """Read release 1."""
-    outcome = margin(released.outcome, float(released.cells_sd[-1]))
+    total, others, _, square = released.arms.tolist()
+    outcome = margin(
+        released.outcome, float(released.cells_sd[-1]), (total + others, square, float(released.arms_sd[0]))
+    )
     arms, means_sd = _arms(public, released, outcome)
     places = range(len(public.columns))
     kept = [place for place in places if _varies(public.columns[place].kind, released, place)]
@@ -225,7 +240,7 @@ def _limit(public: Public, outcome: Margin, spread: float) -> float:
     an outcome of which covariates explain what the prior says.
     """
     d = len(public.columns)
-    noise = moments_sd(public) * RADIUS * math.sqrt(d + 1)
+    noise = moments_sd(public) * radius_of(public, d)
     y = np.abs(MIDDLE - outcome.mean) / spread
     limits = np.arange(1.5, max(2 / spread, 1.6), 0.25)
     taken = 1 - (outcome.shares * y) @ np.minimum(y[:, None], limits) / max(float(outcome.shares @ y**2), 1e-9)
@@ -265,7 +280,7 @@ def _commonest(columns: tuple[EncodedColumn, ...], released: ReleasedScales) -> 
 
 
 def lines_of(public: Public, scales: FoundScales) -> FeatureMap:
-    """Decide the lines of release 2: standardised columns, or normal scores of skewed ones, cut at four deviations."""
+    """Decide the lines of release 2: standardised columns, or normal scores of skewed ones, cut at six deviations."""
     missing = {
         column.covariate: place for place, column in enumerate(public.columns) if column.kind is ColumnKind.missing
     }
@@ -278,7 +293,7 @@ def lines_of(public: Public, scales: FoundScales) -> FeatureMap:
             at, to = EDGES, normal_scores(one.shares)
         own = missing.get(column.covariate) if one is not None else None
         lines.append(LineFeature(place, at, to, own))
-    return FeatureMap(tuple(lines), (), RADIUS * math.sqrt(len(lines) + 1))
+    return FeatureMap(tuple(lines), (), radius_of(public, len(lines)))
 
 
 def normal_scores(shares: FloatArray) -> FloatArray:

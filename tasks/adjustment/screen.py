@@ -13,9 +13,9 @@ import numpy as np
 from causalveil.tasks.adjustment.decide import Learnt, unit
 from causalveil.tasks.adjustment.features import Curve, FeatureMap, Screen, line_values
 from causalveil.tasks.adjustment.library import beside_lines, library, synthetic
-from causalveil.tasks.adjustment.parts import scores_sd
+from causalveil.tasks.adjustment.parts import radius_of, scores_sd
 from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScreen
-from causalveil.tasks.adjustment.scales import RADIUS, FoundScales
+from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
 # Deviations of (beta, eta) of a curve that is there, and what was counted before any was seen: 2 m candidates that are
@@ -148,7 +148,7 @@ def kept_of(
         free = free & (np.abs(correlation[:, place]) < SAME)
     curves: tuple[Curve, ...] = tuple(screen.curves[place] for place in chosen)
     lines = learnt.features.lines
-    features = FeatureMap(lines, curves, RADIUS * math.sqrt(len(lines) + len(curves) + 1))
+    features = FeatureMap(lines, curves, radius_of(public, len(lines) + len(curves)))
     return Kept(features, prior.draw(random, (y[free], t[free]), count))
 
 
