@@ -106,6 +106,9 @@ class Posterior:
         self.groups = (np.arange(d) >= moments.lines).astype(np.int64)
         self.prior = np.stack([prior_of(public, scales), np.diag([CURVE[0] ** 2, CURVE[0] ** 2, CURVE[1] ** 2])])
         self.prior[1, 0, 1] = self.prior[1, 1, 0] = ALIKE * CURVE[0] ** 2
+        # An indicator that noise hides has few; a number that noise hides may have too wide a range.
+        self.numbers = np.zeros(d, dtype=bool)
+        self.numbers[: moments.lines] = [one is not None for one in scales.margins]
         self.along = np.column_stack([moments.apart, moments.cross])[:, : min(2, d)]
         self.along += 1e-12 * np.eye(d)[:, : min(2, d)]
         within = moments.gram - self.between * np.outer(moments.apart, moments.apart)
@@ -166,6 +169,10 @@ class Posterior:
         gamma = (turned * relative[:, None, :]) @ turned.swapaxes(1, 2)
         return size, alike, alike + (1 - p) * gamma, alike - p * gamma
 
+    def _own(self, size: FloatArray) -> FloatArray:
+        """Return the unit of the prior, over a feature's deviation: of an indicator the one that release 1 says."""
+        return np.where(self.numbers, 1.0, size)
+
     def _slopes(
         self,
         size: FloatArray,
@@ -195,11 +202,12 @@ class Posterior:
         matrix[:, 1, :, 0] = matrix[:, 0, :, 1].swapaxes(1, 2)
         matrix[:, 1, :, 1] = back[1] @ ((of_cross + of_arm)[:, None] * control)
         matrix[:, 2, :, 2] = back[2] @ (of_apart[:, None] * gram)
-        matrix[:, :, places, :, places] += precision[:, self.groups].swapaxes(0, 1)
+        own = self._own(size)
+        matrix[:, :, places, :, places] += (precision[:, self.groups] / own[:, :, None, None] ** 2).swapaxes(0, 1)
         right = np.stack(
             [(m @ v[..., None])[..., 0] for m, v in zip(back, (q + r, q - r, difference), strict=True)], axis=1
         )
-        root = np.linalg.cholesky(precision)[:, self.groups]
+        root = np.linalg.cholesky(precision)[:, self.groups] / own[:, :, None, None]
         right += (root @ random.standard_normal((chains, d, 3, 1)))[..., 0].swapaxes(1, 2)
         solved = np.linalg.solve(matrix.reshape(chains, 3 * d, 3 * d), right.reshape(chains, 3 * d, 1))
         found: FloatArray = np.asarray(solved, dtype=np.float64).reshape(right.shape)
@@ -222,7 +230,7 @@ class Posterior:
                 size, *grams = self._grams(apart)
             errors = self.means_sd * self.random.standard_normal((sweeps.chains, 2))
             found = self._slopes(size, (grams[0], grams[1], grams[2]), apart, errors, precision)
-            precision = self._precision(found)
+            precision = self._precision(found / self._own(size)[:, None])
             apart = size * (grams[0] @ found[:, 2, :, None])[..., 0]
             if sweep >= 0:
                 outer = (size[:, :, None] * size[:, None, :])[:, None]

@@ -158,7 +158,7 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
     )
     arms, means_sd = _arms(public, released, outcome)
     places = range(len(public.columns))
-    kept = [place for place in places if _varies(public.columns[place].kind, released, place)]
+    kept = [place for place in places if _varies(public.columns, released, place)]
     hidden = [min(_hides(released, place) / 0.25, 1.0) for place in places if place not in kept]
     for level in _commonest(public.columns, released):
         kept = [place for place in kept if place != level]
@@ -248,10 +248,16 @@ def _limit(public: Public, outcome: Margin, spread: float) -> float:
     return min(float(limits[loss.argmin()]) * spread, 2.0)
 
 
-def _varies(kind: ColumnKind, released: ReleasedScales, place: int) -> bool:
-    """Return whether noise shows a column to vary: more than it hides lie out of its fullest cell."""
+def _varies(columns: tuple[EncodedColumn, ...], released: ReleasedScales, place: int) -> bool:
+    """Return whether noise shows a column to vary.
+
+    A number that lies in one cell is a constant, or its range is far too wide: that it is kept by chance would cost
+    what a hidden column may do, so three deviations of noise have to lie out of that cell.
+    """
     seen, hidden = released.columns[place], _hides(released, place)
-    return bool(hidden < seen[0] < 1 - hidden if kind is not ColumnKind.number else seen.max() < 1 - hidden)
+    if columns[place].kind is not ColumnKind.number:
+        return bool(hidden < seen[0] < 1 - hidden)
+    return bool(seen.max() < 1 - _missing_share(columns, released, place) - min(CLEAR_CELL * hidden, 0.5))
 
 
 def _hides(released: ReleasedScales, place: int) -> float:
