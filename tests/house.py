@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -41,7 +41,8 @@ class Module:
         roots = {name.split(".")[0] for name in self.imports}
         found = roots & {"random", "opendp", "secrets"}
         for node in ast.walk(self.tree):
-            if isinstance(node, ast.Attribute) and ast.unparse(node) in {"np.random", "os.urandom", "numpy.random"}:
+            named = isinstance(node, ast.Attribute) and node.attr in {"random", "urandom"}
+            if named and ast.unparse(node) in {"np.random", "os.urandom", "numpy.random"}:
                 found.add(ast.unparse(node))
         return found
 
@@ -82,9 +83,9 @@ def _imports(node: ast.AST) -> Iterator[str]:
 class House:
     """All modules of a tree with folders ``flows``, ``tasks`` and ``schemas``, and the replications beside them."""
 
-    def __init__(self, root: Path) -> None:
-        """Read every module below ``root``."""
-        self.modules: dict[str, Module] = {}
+    def __init__(self, root: Path, known: Mapping[str, Module] | None = None) -> None:
+        """Read every module below ``root``; ``known`` are those of another tree that need not be read again."""
+        self.modules: dict[str, Module] = dict(known or {})
         for floor in FLOORS:
             inside = "replication/src" if floor == "replication" else floor
             for path in sorted((root / inside).rglob("*.py")):

@@ -3,7 +3,8 @@
 Places are the start of every stage and the two sides of every commit to the ledger (``crash.py``); most lie between the
 first charge and the finish, where a value is spent and its release is not written yet. After each: what was stored is
 stored, every declared value stands once, only what was missing was drawn, the account holds one charge for each run.
-The gate divides the places among the two kinds of ledger and takes some through Prefect; ``-m long`` takes all on both.
+The gate divides the places among the two kinds of ledger for one estimator of each mechanism, kills each other one half
+way and with all drawn, and takes some through Prefect; ``-m long`` takes all places of all estimators on both.
 """
 
 from __future__ import annotations
@@ -127,6 +128,12 @@ def some(places: list[str], half: int) -> list[str]:
     return between + outside[: max(1, len(between) // 2)]
 
 
+def two(places: list[str]) -> list[str]:
+    """A place half way through the charges, where a resumed run draws and returns, and the last before the finish."""
+    between = [place for place in places if crash.phase(place, places) == PHASES[1]]
+    return [between[len(between) // 2], f"before:{FINISH}"]
+
+
 def crash_and_resume(places: Sequence[str], url: str, path: Path, home: Path, around: dict[str, str]) -> None:
     """Die at each place, each time in a run of its own; run it again in this process; look at the books."""
     for number, place in enumerate(places):
@@ -172,11 +179,22 @@ def check(
     return histogram
 
 
-@pytest.mark.parametrize("name", STUDIES)
+# One for each mechanism: Gaussian noise, Laplace noise of vectors, randomised responses and records.
+MECHANISMS = ("regression", "ipw", "matching")
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
 def test_killed_at_a_place_it_finds_what_it_had(name: str, ledger_url: str, home: Path, record_property: Any) -> None:
     half = int(ledger_url.startswith("postgresql"))
     histogram = check(name, partial(some, half=half), ledger_url, home, record_property)
     assert histogram[PHASES[1]] * 3 >= histogram.total() * 2
+
+
+@pytest.mark.parametrize("name", [name for name in STUDIES if name not in MECHANISMS])
+def test_killed_half_way_and_with_all_drawn(name: str, home: Path, record_property: Any) -> None:
+    """Each estimator goes on from values of every shape that it stores."""
+    histogram = check(name, two, f"sqlite:///{home / 'ledger.db'}", home, record_property)
+    assert histogram == Counter({PHASES[1]: 2})
 
 
 @pytest.mark.long
