@@ -21,6 +21,7 @@ from causalveil.tasks.start.doubts import Doubts, as_read, doubts
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 from causalveil.tasks.start.roles import Cast, Wishes, cast, resolved
+from causalveil.tasks.start.times import times_in_doubt
 from causalveil.tasks.warehouse.sample import Sample, sample_of
 
 STUDY_FILE = "study.yaml"
@@ -136,7 +137,7 @@ def _that_count(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Survey, Cast
     """
     needed = [parts.unit]
     if wishes.data_class is not DataClass.sensitive:
-        needed += [parts.treatment, parts.outcome]
+        needed += [parts.treatment, parts.outcome, *([] if parts.event is None else [parts.event])]
     needed = [one for one in needed if one.nulls]
     if not needed:
         return seen, parts
@@ -173,12 +174,22 @@ def parts_of(seen: Survey, wishes: Wishes) -> Cast:
 
 def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
     """Columns that nobody asked for by name and that no study should adjust for unless somebody does."""
-    if wishes.covariates is not None:
+    if parts.event is not None:
         return Doubts({}, {}, {})
+    timed = times_in_doubt(
+        one for one in seen.found.values() if one.name not in (parts.unit.name, parts.treatment.name)
+    )
+    told = {name: why for name, why in timed.items() if name == parts.outcome.name}
+    if wishes.covariates is not None:
+        return Doubts({}, {}, told)
     chosen = parts.covariates
-    return doubts(
+    found = doubts(
         seen.sample.frame, chosen, parts.unit, parts.treatment, parts.outcome, wishes.data_class, wishes.levels
     )
+    # A time that everybody has comes after treatment, and so does what ended it.
+    later = {one.name: timed[one.name] for one in chosen if one.name in timed and one.name not in found.left_out}
+    asked = {name: why for name, why in found.asked.items() if name not in later}
+    return Doubts(found.left_out, found.decide | later, asked | told)
 
 
 def _without(parts: Cast, doubtful: Doubts, wishes: Wishes) -> Cast:
@@ -188,7 +199,7 @@ def _without(parts: Cast, doubtful: Doubts, wishes: Wishes) -> Cast:
         StudyError: none is left.
     """
     covariates = tuple(one for one in parts.covariates if one.name not in doubtful.left_out | doubtful.decide)
-    if not covariates:
+    if not covariates and parts.event is None:
         why = "; ".join(f"'{name}': {one}" for name, one in (doubtful.left_out | doubtful.decide).items())
         raise StudyError(f"no column is left to adjust for ({why}); name those that count by --covariates")
     barred = set(doubtful.left_out) | {name for name in wishes.without if name in {one.name for one in parts.usable}}

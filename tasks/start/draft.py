@@ -19,6 +19,7 @@ from causalveil.tasks.start.doubts import Doubts
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
 from causalveil.tasks.start.roles import USABLE, Cast, Value, Wishes
 from causalveil.tasks.start.spellings import AFTER
+from causalveil.tasks.start.times import asked_times, declared_event, declared_time
 from causalveil.tasks.start.yaml_text import comment, entry, flow, scalar
 
 PER_UNIT = "rows"
@@ -80,7 +81,7 @@ def draft(
     open_ranges = [name for name, value in declared.items() if value is None and found[name].looks is Looks.number]
     open_levels = [name for name, value in declared.items() if value is None and name not in open_ranges]
     kept = [one for one in parts.covariates if one.name not in open_levels]
-    roles = (parts.unit, parts.treatment, parts.outcome)
+    roles = (parts.unit, parts.treatment, parts.outcome, *([] if parts.event is None else [parts.event]))
     unused = {one.name: _why_unused(one) for one in found.values() if one.looks not in USABLE and one not in roles}
     unused |= doubtful.left_out | {name: "--not says so" for name in wishes.without}
     counted = _counted(parts, wishes)
@@ -125,18 +126,26 @@ def _counted(parts: Cast, wishes: Wishes) -> tuple[str, ...]:
     """
     if wishes.data_class is not DataClass.sensitive:
         return ()
-    return tuple(one.name for one in (parts.treatment, parts.outcome) if one.name not in wishes.recorded)
+    asked = (parts.treatment, parts.outcome, *([] if parts.event is None else [parts.event]))
+    return tuple(one.name for one in asked if one.name not in wishes.recorded)
 
 
 def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any], tuple[str, ...]] | None:
     """What the contract says of a column, and notes; None where only the owner can say it."""
-    asked = one.name in (parts.treatment.name, parts.outcome.name)
+    asked = one.name in (parts.treatment.name, parts.outcome.name) or one == parts.event
     may = one.name in _counted(parts, wishes) if asked else bool(one.nulls)
     nulls = {"nulls": "indicator"} if may else {}
     if one.name == parts.treatment.name:
         if parts.arms:
             return {"levels": list(parts.arms)} | nulls, ("the arms",)
         return {"codes": _coded(parts.codes)} | nulls, ("who was treated",)
+    if parts.event is not None and one.name == parts.outcome.name:
+        upper = wishes.ranges[one.name][1] if one.name in wishes.ranges else wishes.horizon
+        return declared_time(upper, trial=wishes.trial) | nulls, ("longer times count as its upper end",)
+    if parts.event is not None and one.name == parts.event.name:
+        known = wishes.levels.get(one.name)
+        codes = declared_event(one, wishes.censored, known, secret=wishes.data_class is DataClass.sensitive)
+        return codes | nulls, ("what ended the times",)
     if one.name == parts.outcome.name and parts.outcome_codes is not None:
         return {"codes": _coded(parts.outcome_codes)} | nulls, (f"{flow(parts.outcome_codes[1])} counts as 1",)
     if one.looks is Looks.binary and set(one.values) in ({0, 1}, {"yes", "no"}):
@@ -254,13 +263,8 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
         *comment("What the analyst asks. Drafted by `causalveil init`."),
         f"kind: {'protocol' if parts.arms else 'effect'}",
         f"name: {scalar(name)}",
-        *_asked(parts),
-        *comment(
-            "What was known before treatment and bears on both treatment and outcome. Take out whatever treatment may "
-            "have changed: to adjust for it hides part of the effect."
-        ),
-        f"covariates: {flow(names)}",
-        *(line for one, why in doubtful.decide.items() for line in comment(f"Decide yourself: {scalar(one)}: {why}.")),
+        *_asked(parts, wishes),
+        *_covariates(names, doubtful, parts),
         *_unrecorded(parts, counted),
         "estimand: ATE",
         *_estimator(parts, wishes),
@@ -270,9 +274,26 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
     return "\n".join(lines) + "\n"
 
 
-def _asked(parts: Cast) -> list[str]:
+def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
+    """What is adjusted for; nothing where times are compared."""
+    if parts.event is not None:
+        return []
+    return [
+        *comment(
+            "What was known before treatment and bears on both treatment and outcome. Take out whatever treatment may "
+            "have changed: to adjust for it hides part of the effect."
+        ),
+        f"covariates: {flow(names)}",
+        *(line for one, why in doubtful.decide.items() for line in comment(f"Decide yourself: {scalar(one)}: {why}.")),
+    ]
+
+
+def _asked(parts: Cast, wishes: Wishes) -> list[str]:
     """Treatment and outcome, as a study or a protocol names them."""
     treatment, outcome = scalar(parts.treatment.name), scalar(parts.outcome.name)
+    if parts.event is not None:
+        lines = asked_times(parts.outcome.name, parts.event.name, wishes.horizon)
+        return [f"treatment: {treatment}  # {flow(parts.codes[1])} means treated", *lines]
     if parts.arms:
         return [
             f"treatment: {treatment}",
@@ -286,6 +307,9 @@ def _asked(parts: Cast) -> list[str]:
 def _estimator(parts: Cast, wishes: Wishes) -> list[str]:
     if parts.arms:
         return [f"estimator: {flow({'name': 'regression'} | ({'trial': True} if wishes.trial else {}))}"]
+    if parts.event is not None:
+        drawn = [] if wishes.trial else comment("Drawn by lot: {name: survival, trial: true}.")
+        return [*drawn, f"estimator: {flow({'name': 'survival'} | ({'trial': True} if wishes.trial else {}))}"]
     how = {"known": wishes.chance} if wishes.chance is not None else {"trial": True} if wishes.trial else {}
     words = "Public facts choose; `causalveil plan` says which and why."
     lot = "" if how else " Drawn by lot: {name: auto, trial: true}."
@@ -298,6 +322,8 @@ def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:
     if parts.treatment.name in counted:
         lines += comment("Who has no treatment counts as not treated: the answer is of being recorded as treated.")
         lines.append("missing_treatment: control")
+    if parts.event is not None:
+        return [*lines, *comment("Who has no time or no event counts as censored at once.")] if counted else lines
     if parts.outcome.name in counted:
         lines += comment(
             "Who has no outcome counts with the middle of its declared range (or `lower`, `upper`), and nobody is told "
@@ -310,7 +336,7 @@ def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:
 def _source(found: dict[str, Found], parts: Cast, wishes: Wishes, source: dict[str, Any]) -> str:
     taken = [one for one in found.values() if one.looks in _READ or one == parts.unit]
     counted = _counted(parts, wishes)
-    needed = (parts.unit, parts.treatment, parts.outcome)
+    needed = (parts.unit, parts.treatment, parts.outcome, *([] if parts.event is None else [parts.event]))
     required = [one.name for one in needed if one.nulls and one.name not in counted]
     lines = [
         *comment("How the data are read. Drafted by `causalveil init`; `causalveil extract` reads them again."),

@@ -33,6 +33,8 @@ class Wishes:
         arms: whether the treatment has arms, which a protocol compares with ``reference``.
         ranges: of numbers, by column.
         levels: of categories, by column.
+        event: the column that says what ended the times of ``outcome``; None: the outcome is no time.
+        horizon: until when times are compared; ``censored``: which value of ``event`` means that no event was seen.
         recorded: columns of which anybody may know whether they hold a value: rows without may be left out.
         epsilon, delta: of the study.
     """
@@ -51,6 +53,9 @@ class Wishes:
     reference: str | None = None
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     levels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    event: str | None = None
+    horizon: float = 0.0
+    censored: str | None = None
     recorded: tuple[str, ...] = ()
     epsilon: str = "1.0"
     delta: str = "1.0e-6"
@@ -67,6 +72,7 @@ class Cast:
         covariates: the columns that are adjusted for.
         arms: of a treatment of several arms, the reference first; empty where it has two codes.
         usable: all columns that a contract can declare, in the order of the source.
+        event: what ended the times of the outcome; None: it is no time.
     """
 
     unit: Found
@@ -77,6 +83,7 @@ class Cast:
     covariates: tuple[Found, ...]
     usable: tuple[Found, ...]
     arms: tuple[Value, ...] = ()
+    event: Found | None = None
 
 
 def unit_candidates(found: Mapping[str, Found]) -> list[str]:
@@ -103,13 +110,34 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
         raise StudyError("--unit, --treatment and --outcome name one column twice; each has one part")
     if unit.looks is Looks.empty:
         raise StudyError(f"--unit: column '{unit.name}' holds no value; name a column of ids")
+    event = None if wishes.event is None else _event(found, wishes, (unit, treatment, outcome))
     arms = _arms(treatment, wishes) if wishes.arms else ()
     codes = _codes(treatment, wishes.treated) if not arms else (arms[0], arms[1])
+    usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
+    if event is not None:
+        return Cast(unit, treatment, outcome, codes, None, (), usable, (), event)
     outcome_codes = _outcome_codes(outcome)
     taken = {unit.name, treatment.name, outcome.name}
-    usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
     covariates = _covariates(found, wishes, taken, usable)
     return Cast(unit, treatment, outcome, codes, outcome_codes, covariates, usable, arms)
+
+
+def _event(found: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]) -> Found:
+    """The column that says what ended the times of the outcome."""
+    event, outcome = _column(found, wishes.event or "", "--event"), others[-1]
+    if event.name in {one.name for one in others}:
+        raise StudyError(f"--event: column '{event.name}' has another part already; name what ended the times")
+    if wishes.arms:
+        raise StudyError("--arms: times are compared between two arms; leave --arms or --event out")
+    if outcome.looks is not Looks.number:
+        raise StudyError(
+            f"--outcome: column '{outcome.name}' holds {outcome.looks}; with --event it is a time, a number"
+        )
+    if wishes.horizon <= 0:
+        raise StudyError("--horizon: say until when times are compared, as in --horizon 365")
+    if event.looks not in USABLE:
+        raise StudyError(f"--event: column '{event.name}' holds {event.looks}; name a column of a few codes")
+    return event
 
 
 def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:

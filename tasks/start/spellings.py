@@ -59,3 +59,12 @@ CODE_NAME = (
     r"province|district|ward|clinic|site|hospital|dept|department|occupation|occ|job|industry|sector|branch|race|ethnic\w*|"
     r"religion|status|cause|reason|education|educ|insurance|payer|provider|center|centre|school|sex|gender)(?=$|[\W_\d])"
 )
+# Names of times to an event, and of what says how they ended.
+FOLLOWED_NAME = (
+    r"(?i)(^|[\W_])(time|times|days?|weeks?|months?|years?|futime|stime|survtime|surv(ival)?[ _-]?time|duration|"
+    r"tte|os|pfs|dfs|follow[ _-]?up|fu)(?=$|[\W_\d])"
+)
+EVENT_NAME = (
+    r"(?i)(^|[\W_])(status|fustat|events?|cens(or(ed|ing)?)?|died|dead|deaths?|deceased|relapsed?|recurr\w*|fail(ed|ure)?|vital)"
+    r"(?=$|[\W_\d])"
+)

@@ -41,6 +41,15 @@ def init(
     ] = False,
     treatment: Annotated[str | None, typer.Option(metavar="COLUMN", help="who was treated: two values")] = None,
     outcome: Annotated[str | None, typer.Option(metavar="COLUMN", help="a number, or one of two values")] = None,
+    event: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="the outcome is a time, and this column says what ended it")
+    ] = None,
+    horizon: Annotated[
+        float, typer.Option(metavar="NUMBER", help="until when times are compared", show_default=False)
+    ] = 0.0,
+    censored: Annotated[
+        str | None, typer.Option(metavar="VALUE", help="which value of --event means that no event was seen")
+    ] = None,
     treated: Annotated[
         str | None, typer.Option(metavar="VALUE", help="which value means treated, if words do not tell")
     ] = None,
@@ -101,6 +110,8 @@ def init(
         seen, unit = numbered(seen), ROW
     known = {"data_class": data_class, "unit": unit, "treatment": treatment, "outcome": outcome}
     answers = wizard.asked(seen, known) if sys.stdin.isatty() and not json_ else wizard.said(seen, known)
+    if event is None and sys.stdin.isatty() and not json_:
+        event, horizon = wizard.times(seen, answers["outcome"], horizon)
     place = source.removeprefix("delta:").rpartition("iceberg:")[2]
     stem = place.rpartition(".")[2] if source.startswith("iceberg:") else Path(place).stem
     name = name or slug(table or (stem if "://" not in place else "data"))
@@ -119,6 +130,9 @@ def init(
         reference=reference,
         ranges=dict(_range(one) for one in range_ or ()),
         levels=dict(_levels(one) for one in levels or ()),
+        event=event,
+        horizon=horizon,
+        censored=censored,
         recorded=_listed(recorded or ""),
         epsilon=f"{epsilon:g}",
     )

@@ -69,6 +69,21 @@ def asked(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str]:
     return answers
 
 
+def times(seen: Survey, outcome: str, horizon: float) -> tuple[str | None, float]:
+    """Ask whether the outcome is a time that another column ends, and until when times are compared; else None."""
+    from causalveil.tasks.start.times import times_among
+
+    event = times_among(seen.found.values()).get(outcome)
+    if event is None:
+        return None, horizon
+    typer.echo(f"  '{outcome}' looks like a time to an event, which '{event}' names", err=True)
+    answer = typer.prompt("Compare times until when? Nothing: it is a plain number", default="", err=True).strip()
+    try:
+        return event, float(answer)
+    except ValueError:
+        return None, horizon
+
+
 def complete(seen: Survey, wishes: Wishes) -> Wishes:
     """Ask for ranges and levels of sensitive data that no option named; an empty answer leaves one open."""
     from causalveil.flows.sequence.start import parts_of
@@ -81,7 +96,8 @@ def complete(seen: Survey, wishes: Wishes) -> Wishes:
         return wishes
     parts, wishes = parts_of(seen, wishes), resolved(seen.found, wishes)
     ranges, levels = dict(wishes.ranges), dict(wishes.levels)
-    for one in (parts.outcome, *parts.covariates):
+    # Times have their horizon for a range.
+    for one in (*([parts.outcome] if parts.event is None else []), *parts.covariates):
         if one.looks is Looks.number and one.name not in ranges:
             answer = typer.prompt(f"Range of '{one.name}' from public knowledge, LOW:HIGH", default="", err=True)
             low, _, high = answer.partition(":")

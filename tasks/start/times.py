@@ -1,0 +1,117 @@
+"""Times to an event among the columns of a file: which they are, and what contract and study say of them.
+
+A time and what ended it are two columns. Each by itself is no outcome that a mean can be taken of: who was lost has a
+short time as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from causalveil.schemas.errors import StudyError
+from causalveil.tasks.start.recognise import Found, Looks
+from causalveil.tasks.start.spellings import EVENT_NAME, FOLLOWED_NAME, NO
+from causalveil.tasks.start.yaml_text import comment, flow, scalar
+
+# More codes than this are no list of what ended follow-up.
+MOST_EVENTS = 6
+# Fewer different values than this are no times.
+FEWEST_TIMES = 10
+
+
+def times_among(found: Iterable[Found]) -> dict[str, str]:
+    """Return the names of columns that look like times, each with the column that seems to say what ended them.
+
+    Args:
+        found: all columns of a file.
+    """
+    columns = tuple(found)
+    ended = [one.name for one in columns if _ends(one)]
+    if not ended:
+        return {}
+    times = (
+        one.name
+        for one in columns
+        if one.looks is Looks.number
+        and one.lower >= 0
+        and one.distinct >= FEWEST_TIMES
+        and re.search(FOLLOWED_NAME, one.name)
+        and one.name not in ended
+    )
+    return {name: ended[0] for name in times}
+
+
+def _ends(one: Found) -> bool:
+    """Whether a column may say what ended follow-up: a few codes, 0 or a word for no among them."""
+    if not re.search(EVENT_NAME, one.name) or one.looks not in (Looks.binary, Looks.category, Looks.number):
+        return False
+    values = one.values or one.levels
+    return 2 <= len(values) <= MOST_EVENTS and any(_none_came(value) for value in values)
+
+
+def _none_came(value: Any) -> bool:
+    return value == 0 if not isinstance(value, str) else value.casefold() in NO | {"censored", "alive"}
+
+
+def times_in_doubt(found: Iterable[Found]) -> dict[str, str]:
+    """Return what to say of columns that look like a time and its event, by their names."""
+    told: dict[str, str] = {}
+    for time, event in times_among(found).items():
+        way = f"--outcome '{time}' --event '{event}' --horizon N compares times"
+        told[time] = f"it looks like a time to an event, which '{event}' names: {way}"
+        told.setdefault(event, f"it looks like what ended '{time}': {way}")
+    return told
+
+
+def declared_event(
+    event: Found, censored: str | None, known: tuple[str, ...] | None, *, secret: bool
+) -> dict[str, Any]:
+    """Return what the contract says of what ended the times.
+
+    Args:
+        event: the column.
+        censored: the value that means censored, if somebody said so.
+        known: its values, if somebody said them.
+        secret: of sensitive data no list of codes is read off the rows; two codes are what a column is.
+
+    Raises:
+        StudyError: it has no few values, or none of them is known to be censoring; says what to do.
+    """
+    values = tuple(event.values or event.levels)
+    if known is not None:
+        values = tuple(int(one) if event.looks is Looks.number else one for one in known)
+    elif secret and len(values) > 2:
+        raise StudyError(f"--levels: say which codes '{event.name}' may hold, as in --levels '{event.name}=0,1,2'")
+    if not 2 <= len(values) <= MOST_EVENTS:
+        raise StudyError(f"--event: column '{event.name}' has no 2 to {MOST_EVENTS} values; name what ended the times")
+    if censored is not None:
+        chosen = [one for one in values if str(one).casefold() == censored.strip().casefold()]
+    else:
+        chosen = [one for one in values if _none_came(one)]
+    if len(chosen) != 1:
+        raise StudyError(f"--censored: say which value of column '{event.name}' means that no event was seen")
+    codes: dict[str, str | int] = {}
+    for value in sorted(values, key=str):
+        code = int(value) if isinstance(value, bool) else value
+        word = code if isinstance(code, str) else "censored" if value == chosen[0] else f"event {code}"
+        codes[word] = code
+    name = next(word for word, code in codes.items() if code == chosen[0])
+    return {"event": codes} | ({} if codes[name] == 0 else {"censored": name})
+
+
+def declared_time(upper: float, *, trial: bool) -> dict[str, Any]:
+    """Return what the contract says of the times: those beyond ``upper`` count as that."""
+    end = int(upper) if float(upper).is_integer() else upper
+    return {"time": {"upper": end, "origin": "randomised" if trial else "start of treatment"}}
+
+
+def asked_times(time: str, event: str, horizon: float) -> list[str]:
+    """Return the lines of a study that ask for the time to an event."""
+    shown = f"{horizon:g}"
+    return [
+        *comment("`of: [NAME]` would count some of the events; the others then compete with them."),
+        f"outcome: {{time: {scalar(time)}, event: {scalar(event)}, horizon: {shown}}}",
+        f"measure: {flow(['risk', 'rmst'])}",
+    ]

@@ -1,0 +1,108 @@
+"""What `init` makes of times to an event: it names them, and drafts a contract and a study that run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+
+from causalveil.flows.api import run_study
+from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.start import Begun, begin, survey
+from causalveil.flows.sequence.study import load
+from causalveil.schemas.contract import DataClass
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.release import SurvivalRelease
+from causalveil.tasks.start.roles import Wishes
+from tests.survival_help import patients
+
+N = 300
+
+
+def begun(folder: Path, frame: pl.DataFrame, **wishes: Any) -> Begun:
+    folder.mkdir(parents=True, exist_ok=True)
+    frame.write_csv(folder / "in.csv")
+    asked = {"name": "a", "data_class": DataClass.synthetic, "unit": "person", "treatment": "treated"}
+    asked |= {"outcome": "days", "trial": True}
+    return begin(survey(str(folder / "in.csv")), Wishes(**(asked | wishes)), folder / "out", DirectEngine())
+
+
+def trial(**columns: Any) -> pl.DataFrame:
+    return patients(N).with_columns(age=np.random.default_rng(3).integers(20, 80, N), **columns)
+
+
+def test_a_time_that_is_taken_for_a_number_is_warned_of(tmp_path: Path) -> None:
+    told = "\n".join(begun(tmp_path / "a", trial(), covariates=("age",)).draft.decide)
+    assert "'days': it looks like a time to an event, which 'status' names: --outcome 'days' --event 'status'" in told
+    told = "\n".join(begun(tmp_path / "b", trial()).draft.decide)
+    assert "'status': it looks like what ended 'days'" in told
+    found = begun(tmp_path / "c", trial(score=np.arange(N) % 17), outcome="score")
+    assert found.draft.taken == ("age",), "neither time nor event was known before treatment"
+    assert {"'days'", "'status'"} <= {one.split(":")[0] for one in found.draft.decide}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"days": pl.col("days").alias("visits"), "status": pl.col("status") + 5},
+        {"status": pl.lit(None, pl.Int64)},
+        {"days": pl.col("days") % 5},
+    ],
+    ids=["no code is 0", "nothing ended", "few values"],
+)
+def test_what_is_no_time_is_not_warned_of(columns: dict[str, Any], tmp_path: Path) -> None:
+    found = begun(tmp_path, trial(**columns), covariates=("age",))
+    assert "time to an event" not in " ".join(found.draft.decide)
+
+
+def test_a_draft_runs(tmp_path: Path, home: Path) -> None:
+    del home
+    found = begun(tmp_path, trial(), event="status", horizon=365.0)
+    contract = yaml.safe_load((found.folder / "dataset.yaml").read_text())
+    assert contract["columns"]["days"] == {"time": {"upper": 365, "origin": "randomised"}}
+    assert contract["columns"]["status"] == {"event": {"censored": 0, "event 1": 1, "event 2": 2}}
+    study = load(found.folder / "study.yaml").study
+    assert study.estimator.trial
+    release = run_study(found.folder / "study.yaml", out=tmp_path / "release", engine="direct").release
+    assert isinstance(release, SurvivalRelease)
+    assert release.curves.events == ("event 1 or event 2",)
+
+
+def test_words_and_sensitive_data(tmp_path: Path) -> None:
+    words = pl.col("status").replace_strict({0: "alive", 1: "relapse", 2: "death"}, return_dtype=pl.String)
+    found = begun(tmp_path / "words", trial(status=words), event="status", horizon=365.0)
+    contract = yaml.safe_load((found.folder / "dataset.yaml").read_text())
+    events = {"event": {"alive": "alive", "death": "death", "relapse": "relapse"}, "censored": "alive"}
+    assert contract["columns"]["status"] == events
+    assert load(found.folder / "study.yaml").study.outcome.censoring == "alive"
+    secret = {"data_class": DataClass.sensitive, "event": "status", "horizon": 365.0, "ranges": {"age": (18, 100)}}
+    with pytest.raises(StudyError, match="--levels"):
+        begun(tmp_path / "secret", trial(), **secret)
+    found = begun(tmp_path / "known", trial(), levels={"status": ("0", "1", "2", "3")}, **secret)
+    contract = yaml.safe_load((found.folder / "dataset.yaml").read_text())
+    assert contract["columns"]["days"]["nulls"] == contract["columns"]["status"]["nulls"] == "indicator"
+    assert contract["columns"]["status"]["event"]["event 3"] == 3, "what rows hold decides nothing"
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"event": "nothing", "horizon": 365.0}, "no column 'nothing'"),
+    ({"event": "status"}, "--horizon"),
+    ({"event": "days", "horizon": 365.0}, "another part"),
+    ({"event": "age", "horizon": 365.0}, "2 to 6 values"),
+    ({"event": "status", "horizon": 365.0, "censored": "lost"}, "--censored"),
+    ({"event": "status", "horizon": 365.0, "outcome": "word"}, "with --event it is a time"),
+    ({"event": "status", "horizon": 365.0, "arms": True, "reference": "0"}, "--arms"),
+]
+
+
+@pytest.mark.parametrize(("wishes", "told"), REFUSED)
+def test_what_cannot_be_drafted_is_said(wishes: dict[str, Any], told: str, tmp_path: Path) -> None:
+    word = pl.col("person").cast(pl.String).str.slice(3, 1).replace_strict({}, default="word", return_dtype=pl.String)
+    with pytest.raises(StudyError) as refusal:
+        begun(tmp_path, trial(word=word), **wishes)
+    assert told in str(refusal.value)
+    assert "\n" not in str(refusal.value)
