@@ -136,7 +136,6 @@ def run(
             watch=watch,
             announce=announce,
         )
-    remaining = show.remaining(outcome)
     bundle = None
     if site is not None and round_ is not None:
         from causalveil.flows.sequence.sites import leave_bundle
@@ -154,11 +153,11 @@ def run(
                 "granted": outcome.granted,
                 "admitted": outcome.admitted,
                 "release": outcome.release.model_dump(mode="json"),
-                "remaining": remaining,
+                "remaining": show.remaining(outcome),
             }
         )
     else:
-        show.outcome(outcome, remaining)
+        show.outcome(outcome)
         if bundle is not None:
             show.line(f"Bundle: {bundle}")
     check_gates(outcome.release)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
-from causalveil.flows.cli.protocols.show import protocol
+from causalveil.flows.cli import panel
 
 # Schemas are imported where they are shown: `--help` must not pay for pydantic.
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from causalveil.schemas.ledger import Account
     from causalveil.schemas.plan import Plan
     from causalveil.schemas.privacy import Charge
-    from causalveil.schemas.release import AnsweredEffect, DirectionRelease, SurvivalRelease
     from causalveil.schemas.study import Study
 
 PATIENCE_SECONDS = 2.0
@@ -132,129 +132,25 @@ def remaining(outcome: RunResult) -> list[dict[str, Any]]:
     ]
 
 
-def _effect(release: AnsweredEffect) -> str:
-    interval = release.interval
-    drowned = "\n[yellow]Noise drowned the estimate: the interval is the whole declared range.[/yellow]"
-    robust = float(release.details.get("robustness_value", 0))
-    done = str(release.details.get("adjustment", ""))
-    return (
-        f"[bold]{release.estimate:,.4g}[/bold]   {interval.confidence:.0%} interval "
-        f"[bold][{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]\n"
-        + (f"[yellow]{done}[/yellow]\n" if done and not done.startswith("adjusted, ") else "")
-        + (_attenuated(release.details) if release.details.get("attenuation_corrected") is False else "")
-        + f"covers {', '.join(interval.covers)} ({interval.coverage.replace('_', ' ')})\n"
-        f"does not cover {release.details['not_covered']}"
-        + (f"\nwould reach 0 if confounding left out explained {robust:.1%} of outcome and treatment" if robust else "")
-        + (drowned if interval.whole_range else "")
-    )
+def _line(text: str) -> RenderableType:
+    """Return a line of a panel; one of a list wraps below its own first word."""
+    if not text.startswith("- "):
+        return Text.from_markup(text)
+    row = Table.grid(padding=(0, 1, 0, 0))
+    row.add_row("-", text[2:])
+    return row
 
 
-def _survival(release: SurvivalRelease) -> str:
-    """Every measure with its interval, the test, and until when people are seen; then what an effect says."""
-    curves = release.curves
-    unit = f" {curves.unit}" if curves.unit else ""
-    head = [f"{curves.events[0]} until {curves.horizon:g}{unit} after {curves.origin}"]
-    for one in release.measures[1:]:
-        span = f"[{one.interval.lower:,.4g}, {one.interval.upper:,.4g}]"
-        head.append(f"{one.measure}: {one.estimate:,.4g}   {one.interval.confidence:.0%} interval {escape(span)}")
-    if curves.log_rank is not None:
-        head.append(f"log-rank p = {curves.log_rank.p_value:.3g}")
-        ratio = curves.log_rank.hazard_ratio
-        if ratio is not None:
-            head.append(f"hazard ratio {ratio.estimate:.3g} {escape(f'[{ratio.lower:.3g}, {ratio.upper:.3g}]')}")
-    if curves.seen_until < curves.horizon:
-        head.append(f"[yellow]people of both arms are seen at risk until {curves.seen_until:.4g}{unit} alone[/yellow]")
-    return f"{release.measures[0].measure}: {_effect(release)}\n" + "\n".join(head)
-
-
-def _attenuated(details: Mapping[str, Any]) -> str:
-    factor = float(details["attenuation_factor"])
-    return f"[yellow]attenuated: noise on treatments leaves about {factor:.3g} of the effect in it[/yellow]\n"
-
-
-def _direction(release: DirectionRelease) -> str:
-    names = {
-        "x_to_y": f"{release.pair.x.name} → {release.pair.y.name}",
-        "y_to_x": f"{release.pair.y.name} → {release.pair.x.name}",
-    }
-    verdict = release.verdict
-    lines = [
-        f"[bold]{names[verdict.favours]}[/bold]   weight {verdict.weight:+.2f}" if verdict.favours else "no verdict"
-    ]
-    for score in release.scores:
-        if score.margin is None or score.order_kept is None:
-            lines.append(f"{score.score}: no answer")
-            continue
-        favoured = names[score.favours] if score.favours else "neither"
-        kept = f"noise kept the order with probability {score.order_kept:.3f}"
-        lines.append(f"{score.score}: {favoured}, margin {abs(score.margin):.4g}; {kept}")
-    return "\n".join(lines)
-
-
-# How each kind of release reads; without an entry only its charges are shown.
-ANSWERS: dict[str, Callable[[Any], str]] = {
-    "effect": _effect,
-    "survival": _survival,
-    "protocol": protocol,
-    "direction": _direction,
-}
-
-
-def outcome(result: RunResult, left: list[dict[str, Any]]) -> None:
-    """The release of a run, readable."""
-    from causalveil.schemas.amounts import amount_text
-
+def outcome(result: RunResult) -> None:
+    """Print the release of a run, readable."""
     release, console = result.release, Console()
-    question = getattr(release, "estimand", release.kind)
-    answer = ANSWERS.get(release.kind, lambda _: "")(release)
-    body = f"{release.study}: {question} by {release.estimator}, {release.units:,} units of {release.dataset}\n{answer}"
-    if release.headline is not None:
-        body = f"[bold red]{release.headline}[/bold red]\n{body}"
-    console.print(Panel(body, title="not for release" if release.not_for_release else "release", title_align="left"))
-    privacy = release.privacy
-    console.print(
-        f"Guarantee: ({amount_text(privacy.epsilon)}, {amount_text(privacy.delta)})-differential privacy, "
-        f"{privacy.neighbours.replace('_', ' ')}, level {privacy.level}, unit {privacy.unit}; "
-        f"{release.guarantee} proof{'' if release.headline is None else ', which holds for no number of units'}.",
-        highlight=False,
-    )
-    for sentence in release.warnings:
-        console.print(f"[yellow]Warned by plan: {sentence}[/yellow]", highlight=False)
-    for sentence in privacy.unprotected:
-        console.print(f"[yellow]Not protected: {sentence}[/yellow]", highlight=False)
-    if privacy.blocks.key is not None:
-        console.print(privacy.blocks.statement, highlight=False)
-    console.print(charge_table(privacy.charges, title="Charges"))
-    if result.admitted:
-        console.print("All rows of this public or synthetic dataset were held to its contract: it admitted itself.")
-    if result.granted:
-        console.print("First run on this public or synthetic dataset: the cap of its contract was granted.")
-    if result.returned is None:
-        console.print("This run was finished before: its release came from the ledger; nothing ran or was charged.")
-    elif result.resumed:
-        total = len(privacy.charges)
-        console.print(
-            f"This run was begun before: {result.returned} of its {total} charges were in the ledger, and their values "
-            f"were returned; {total - result.returned} were drawn and charged now."
-        )
-    for row in left:
-        if row["rho"] is not None:
-            used = row["granted"]["epsilon"] - row["remaining"]["epsilon"]
-            console.print(
-                f"Spent of the budget of {release.dataset} at level {row['level']}, block {row['block']}: epsilon "
-                f"{used:g} of {row['granted']['epsilon']:g} at delta {row['granted']['delta']:g}; "
-                f"{row['share_left']:.1%} is left.",
-                highlight=False,
-            )
-            continue
-        console.print(
-            f"Left of the budget of {release.dataset} at level {row['level']}, block {row['block']}: "
-            f"epsilon {row['remaining']['epsilon']:g} of {row['granted']['epsilon']:g}, "
-            f"delta {row['remaining']['delta']:g} of {row['granted']['delta']:g}.",
-            highlight=False,
-        )
+    title = "not for release" if release.not_for_release else "release"
+    lines = [_line(text) for text in (*panel.answer(release), *panel.cost(result))]
+    console.print(Panel(Group(*lines), title=title, title_align="left"))
+    for sentence in panel.notes(result):
+        console.print(sentence, highlight=False)
     console.print(f"Release: {result.path}", highlight=False, soft_wrap=True)
-    console.print(f"Ledger: {release.ledger.identity}, entry {release.ledger.entry_hash[:16]}", highlight=False)
+    console.print(f"Report:  causalveil report {result.path}", highlight=False, soft_wrap=True)
 
 
 def plan(study: Study, declared: Plan, expected: Mapping[str, Any]) -> None:

@@ -104,7 +104,7 @@ def test_what_a_release_says_has_one_kind_each() -> None:
     assert kind("adjusted, with squares and products") == kind("adjusted by balancing weights") == "adjusted"
     assert kind("adjusted linearly") == "linearly"
     assert kind("partly adjusted, linearly") == "partly"
-    assert kind("unadjusted after all: the released moments are too noisy") == "unadjusted"
+    assert kind("unadjusted: the noise was too large for this many people and this budget") == "unadjusted"
     assert kind("refused: p > n") == "refused"
     row = {"population": "normals2", "runs": 40, "coverage_95": 0.84}
     assert short(row)

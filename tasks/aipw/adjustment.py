@@ -27,9 +27,7 @@ from causalveil.tasks.inference.confounding import (
 
 _MODELS = "clipping, misspecification and shrinkage of the nuisance models, noise of a propensity model"
 NOT_COVERED = f"confounding; {_MODELS}"
-NOT_COVERED_EFFECTS = (
-    f"confounding; effects that differ with covariates, where noise hides slopes of each arm; {_MODELS}"
-)
+NOT_COVERED_EFFECTS = f"confounding; effect modification, where noise hides the slopes of each arm; {_MODELS}"
 NOT_COVERED_BEYOND = "confounding, clipping, misspecification and shrinkage that leave more than the declared shares"
 NOT_COVERED_KNOWN = "treatment that was not randomised as the known propensity says"
 BOTH = "adjusted by a model of treatment, and linearly"

@@ -32,7 +32,7 @@ from causalveil.tasks.inference.confounding import (
 from causalveil.tasks.inference.variance_allowance import allowance
 from causalveil.tasks.machine.arrays import FloatArray
 
-COVERS_OPEN = "what cuts and noisy second moments leave of the adjustment"
+COVERS_OPEN = "confounding that clipping and noisy second moments leave"
 COVERS = "noise of the outcome model and the treated share, to first order"
 
 

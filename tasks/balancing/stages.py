@@ -9,7 +9,7 @@ from causalveil.schemas.privacy import Scope
 from causalveil.tasks.balancing.weights import Balance, open_units
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, words_of_public
+from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, words_of_public
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
 from causalveil.tasks.weighted.interval import weighted_findings
@@ -18,8 +18,8 @@ from causalveil.tasks.weighted.perturb import mechanism, sums
 SLOT = Slot(name="effect", scope=Scope.all)
 BALANCED = "adjusted by balancing weights"
 NOT_COVERED = (
-    "confounding by what nobody recorded, and what depends on covariates otherwise than by columns, squares, products, "
-    "cells of coarse covariates and the propensity index"
+    f"{UNMEASURED}; non-linear confounding beyond squares, products, joint cells of coarse covariates and the "
+    "propensity index"
 )
 
 

@@ -20,12 +20,10 @@ import numpy as np
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
 TOO_NARROW = (
-    "what people do beyond the declared range of {}, at whose ends most are (declare a wider one, or two values as"
-    " levels)"
+    "confounding by {} beyond the declared range, at whose limits most values lie (declare a wider range, or levels)"
 )
 NARROW = (
-    "what people do beyond the declared range of {}, near whose ends many are, unless as normal numbers would (declare"
-    " a wider one, or few values as levels)"
+    "confounding by {} beyond the declared range, near whose limits many values lie (declare a wider range, or levels)"
 )
 # Of numbers that vary so much of what their mean leaves possible most lie at an end of their declared range.
 CLIPPED = 0.8

@@ -19,15 +19,17 @@ from causalveil.tasks.inference.assemble import Estimate, Noise, variance_error
 from causalveil.tasks.privacy.gaussian import brent
 
 COVERS_CONFOUNDING = "confounding left out, up to the declared shares"
-COVERS_DECLARED = "confounding up to the declared size"
-COVERS_IMBALANCE = "what imbalance is left, up to the declared allowance"
-NOT_COVERED_DECLARED = "confounding beyond the declared size, by covariates or by what nobody recorded"
+COVERS_DECLARED = "confounding up to the size that `unadjusted` assumes"
+COVERS_IMBALANCE = "imbalance that is left, up to the declared allowance"
+# What no covariate holds is seen by no released number.
+UNMEASURED = "confounding by variables that are not among the covariates"
+NOT_COVERED_DECLARED = "confounding larger than the size that `unadjusted` assumes"
 
 # What was done about confounding, as ``details["adjustment"]`` says it.
 LINEAR = "adjusted linearly"
 PARTLY = "partly adjusted, linearly"
 UNADJUSTED = "unadjusted"
-SWITCHED = "unadjusted after all: the released moments are too noisy"
+SWITCHED = "unadjusted: the noise was too large for this many people and this budget"
 RANDOMISED = "not adjusted: treatment was randomised"
 # Of public weights that leave more than so much of what may confound, in deviations of the outcome, as is usual of
 # differences in covariates (Austin 2009).

@@ -29,7 +29,7 @@ from causalveil.tasks.balancing.weights import Balance, Balancer, open_units, sa
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, words_of_public
+from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, words_of_public
 from causalveil.tasks.ipw.interval import WEIGHTED
 from causalveil.tasks.ipw.perturb import LABEL_SLOT
 from causalveil.tasks.ipw.weights import CHUNK, weights
@@ -42,10 +42,7 @@ from causalveil.tasks.weighted.interval import weighted_findings
 from causalveil.tasks.weighted.perturb import mechanism, sums
 from causalveil.tasks.weighted.public_weights import check_arms, weigh_units
 
-NOT_COVERED = (
-    "confounding by what nobody recorded; what depends on covariates otherwise than by columns, squares, products and "
-    "the propensity index"
-)
+NOT_COVERED = f"{UNMEASURED}; non-linear confounding beyond squares, products and the propensity index"
 
 
 def has_public_scores(study: IpwStudy) -> bool:

@@ -21,6 +21,7 @@ from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
     COVERS_IMBALANCE,
     NOT_COVERED_DECLARED,
+    UNMEASURED,
     effect_in_twins,
     words_of_public,
 )
@@ -30,13 +31,13 @@ from causalveil.tasks.matching.scores import model
 from causalveil.tasks.matching.weights import Reuse
 
 Details = dict[str, float | int | str | bool]
-NOT_COVERED = "confounding; bias from caps, from far neighbours and from a misspecified score"
+NOT_COVERED = "confounding; bias from caps on reuse, distant matches and a misspecified score"
 PUBLIC_NOT_COVERED = (
-    "confounding by what nobody recorded; what depends on covariates otherwise than by columns, squares, products, "
-    "cells of coarse covariates and a propensity index"
+    f"{UNMEASURED}; non-linear confounding beyond squares, products, joint cells of coarse covariates and a propensity "
+    "index"
 )
-SAMPLE_NOT_COVERED = f"{NOT_COVERED}; the noise of scores, which leaves confounding unadjusted"
-ALLOWED_NOT_COVERED = f"{NOT_COVERED_DECLARED}; bias from caps"
+SAMPLE_NOT_COVERED = f"{NOT_COVERED}; confounding that noise on the scores leaves unadjusted"
+ALLOWED_NOT_COVERED = f"{NOT_COVERED_DECLARED}; bias from caps on reuse"
 # Of what is done about confounding, as other estimators say it.
 ON_SCORES = "adjusted by matching on scores that are linear in the covariates"
 ON_NOISY_SCORES = "partly adjusted, by matching on private scores"

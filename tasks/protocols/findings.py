@@ -8,7 +8,7 @@ from typing import Any
 
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
-from causalveil.tasks.inference.confounding import NOT_COVERED_DECLARED
+from causalveil.tasks.inference.confounding import NOT_COVERED_DECLARED, UNMEASURED
 from causalveil.tasks.protocols.adjusted import GroupAdjustment
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.gates import balance_of, gated, results
@@ -75,7 +75,7 @@ def not_covered(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[Group
         return TRIAL
     if joint.one.moments is None:
         return NOT_COVERED_DECLARED
-    parts = ["confounding by what nobody recorded"]
+    parts = [UNMEASURED]
     parts += undeclared(joint.one, [group.scales.of(0, 0) for group in groups])
     features = [None if group.contrast is None else group.contrast.features for group in groups]
     parts += too_narrow(features)
@@ -89,5 +89,5 @@ def not_covered(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[Group
     parts += varying(answers) if answers else []
     parts.append(BEYOND[joint.one.basis])
     if any(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes):
-        parts.append("what negative controls show, but in the calibrated intervals")
+        parts.append("bias that negative controls reveal (the calibrated intervals include it)")
     return "; ".join(parts)

@@ -24,6 +24,7 @@ from causalveil.tasks.inference.confounding import (
     PARTLY,
     SWITCHED,
     UNADJUSTED,
+    UNMEASURED,
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.features import Features
@@ -40,31 +41,23 @@ CLEAR = 2.0
 # Less than this part is not worth saying.
 LEAST_LEFT = 0.005
 COVERS_MODELS = "noise of slopes and weights"
-COVERS_HIDDEN = "what noise hides in directions of the covariates"
-COVERS_LINES = "what lines do not show of skewed columns"
-COVERS_DIFFERING = "what effects that are seen to differ with covariates leave where slopes serve both arms"
-COVERS_UNEVEN = "what slopes that serve both arms are seen to leave, in an arm that varies unlike the other"
-COVERS_RARE = "what values of covariates confound that hardly anybody has"
-COVERS_CHANCES = "chances of an outcome of two values, which follow no line"
+COVERS_HIDDEN = "confounding in combinations of covariates that noise hides"
+COVERS_LINES = "non-linear confounding by skewed covariates, as far as it is seen"
+COVERS_DIFFERING = "bias from effect modification, as far as it is seen"
+COVERS_UNEVEN = "bias from unequal variances of the covariates in the arms, as far as it is seen"
+COVERS_RARE = "confounding by rare categories"
+COVERS_CHANCES = "error of a linear model for a binary outcome"
 
 # What no released number shows, and the interval does not hold (proof, section 8).
-VARYING = "effects that differ with covariates, as far as the arms' covariances of them differ"
-VARYING_LEFT = "{:.0%} of what effects that differ with covariates do where slopes serve both arms"
-VARYING_PRODUCTS = "effects that differ with curves or products of covariates"
-UNDECLARED = "confounding by {}, of which most have a value that nobody declared (are its levels spelt as in the data?)"
+VARYING = "effect modification, as far as covariances of the covariates differ between arms"
+VARYING_LEFT = "about {:.0%} of the bias from effect modification, which was modelled only in part"
+VARYING_PRODUCTS = "modification of the effect by curves or products of covariates"
+UNDECLARED = "confounding by {}, most of whose values are not among the declared levels (check their spelling)"
 BEYOND = {
-    Basis.linear: "outcomes that depend on covariates otherwise than linearly, unless treatment does so linearly",
-    Basis.squares: (
-        "outcomes that depend on covariates otherwise than by lines and squares, unless treatment follows these"
-    ),
-    Basis.pairs: (
-        "outcomes that depend on covariates otherwise than by lines, squares and products, unless treatment follows"
-        " these"
-    ),
-    Basis.cubes: (
-        "outcomes that depend on covariates otherwise than by lines, squares, products and cubes, unless treatment"
-        " follows these"
-    ),
+    Basis.linear: "dependence of the outcome on covariates beyond linear terms, unless treatment is linear in them",
+    Basis.squares: "dependence of the outcome on covariates beyond lines and squares, unless treatment follows them",
+    Basis.pairs: "dependence of the outcome on covariates beyond squares and products, unless treatment follows them",
+    Basis.cubes: "dependence of the outcome on covariates beyond products and cubes, unless treatment follows them",
 }
 
 # What was done beside what any estimator says of it.
@@ -236,17 +229,18 @@ def not_covered(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRe
     narrow = too_narrow([found.features])
     if not found.choice.adjusted:
         return "; ".join([NOT_COVERED_DECLARED, *narrow])
-    parts = ["confounding by what nobody recorded", *undeclared(recipe, [found.scales]), *narrow]
+    parts = [UNMEASURED, *undeclared(recipe, [found.scales]), *narrow]
     parts.extend(varying([(found.features, found.choice)]))
     parts.append(BEYOND[used_basis(found)])
     wide = () if found.features is None else found.features.drowned
     if wide:
         parts.append(
-            f"curves and products of {', '.join(wide)}, whose declared ranges are too wide to see how they vary"
+            f"non-linear confounding by {', '.join(wide)}, whose declared ranges are too wide (declare narrower ones)"
         )
     floor = 0.0 if found.seen is None else found.seen.floor
     parts.append(
-        f"confounding in combinations of covariates that vary less than {floor:.1%} of what covariates do on average"
+        f"confounding in combinations of covariates with less than {floor:.1%} of the average variance (collinear, or "
+        "hidden by privacy noise)"
     )
     return "; ".join(parts)
 

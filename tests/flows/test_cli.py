@@ -51,7 +51,14 @@ def test_run_prints_what_it_must(tmp_path: Path, capfd: pytest.CaptureFixture[st
     path = write_study(tmp_path / "study")
     code, out, err = call(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "shown")
     assert code == 0, err
-    for words in ("small", "ATE", "95%", "differential privacy", "propensity", "gaussian", "train", "epsilon 9 of 10"):
+    for words in (
+        "small",
+        "ATE",
+        "95%",
+        "Differential privacy: epsilon 1",
+        "90.0% of the budget of small is left",
+        "9 more",
+    ):
         assert words in out
     assert str(tmp_path / "out" / "release.json") in out.replace("\n", "")
     assert "run shown" in err

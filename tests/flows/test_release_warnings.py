@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from causalveil.flows.api import report, run_study
-from causalveil.flows.cli import show
+from causalveil.flows.cli import panel, show
 from causalveil.flows.planning.expected import expected
 from causalveil.flows.sequence.study import plan_study
 from causalveil.schemas.plan import StandIn
@@ -51,11 +51,15 @@ def test_the_release_repeats_what_plan_warned_of(
     result = run_study(path, out=tmp_path / "out", engine="direct")
     assert list(result.release.warnings) == foreseen
     page = unescape(report(result).read_text())
-    show.outcome(result, [])
+    show.outcome(result)
     printed = capfd.readouterr().out
+    assert "`causalveil plan` warns of " in printed
     for sentence in foreseen:
         assert sentence in page
-        assert sentence in printed
+    lines = [*panel.answer(result.release), *panel.cost(result)]
+    assert len(lines) <= 12
+    assert all(len(line.split()) <= 25 for line in lines), lines
+    assert all(line in printed for line in lines if "[" not in line and not line.startswith("- ")), printed
 
 
 @pytest.mark.parametrize("level", ["sample", "label"])
@@ -71,11 +75,12 @@ def test_arms_as_they_are_are_called_so_unless_treatment_was_randomised(
     said = json.loads(result.path.read_text())
     assert said["details"]["adjustment"] == ("not adjusted: treatment was randomised" if trial else "unadjusted")
     assert (said["interval"]["bias"] > 0) is not trial
-    assert ("confounding up to the declared size" in said["interval"]["covers"]) is not trial
-    show.outcome(result, [])
+    assert ("confounding up to the size that `unadjusted` assumes" in said["interval"]["covers"]) is not trial
+    show.outcome(result)
     words = "Not adjusted</strong>: treatment was randomised" if trial else "Unadjusted</strong>"
     assert words in report(result).read_text()
-    assert said["details"]["adjustment"] in capfd.readouterr().out
+    done = said["details"]["adjustment"]
+    assert f"{done[0].upper()}{done[1:]}." in capfd.readouterr().out
     assert bool(said["warnings"]) is not trial
 
 

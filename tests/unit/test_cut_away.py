@@ -57,7 +57,7 @@ def test_what_ranges_cut_away_is_named_and_allowed_for(name: str) -> None:
     assert found.interval.upper - found.interval.lower < 4
     assert str(found.details["adjustment"]).startswith("partly adjusted")
     assert COVERS_IMBALANCE in found.interval.covers
-    assert "beyond the declared range of x0, x1, x2" in str(found.details["not_covered"])
+    assert "confounding by x0, x1, x2 beyond the declared range" in str(found.details["not_covered"])
 
 
 @pytest.mark.parametrize("name", ["balancing", "matching", "ipw", "regression", "aipw"])
@@ -89,7 +89,7 @@ def test_aipw_allows_for_what_ranges_cut_away() -> None:
     assert found.interval.lower <= TRUTH <= found.interval.upper
     assert found.interval.upper - found.interval.lower < 3
     assert str(found.details["adjustment"]).startswith("partly adjusted")
-    assert "at whose ends most are" in str(found.details["not_covered"])
+    assert "at whose limits most values lie" in str(found.details["not_covered"])
 
 
 @pytest.mark.parametrize("name", ["regression", "aipw", "balancing", "matching"])
@@ -102,4 +102,4 @@ def test_ranges_that_cut_many_people_do_not_leave_narrow_intervals(name: str, lo
     assert sum(one.interval.lower <= TRUTH <= one.interval.upper for one in found) >= 4
     for one in found:
         assert one.interval.upper - one.interval.lower < 0.8
-        assert "near whose ends many are" in str(one.details["not_covered"])
+        assert "near whose limits many values lie" in str(one.details["not_covered"])

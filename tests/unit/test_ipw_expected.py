@@ -208,11 +208,11 @@ def test_what_noisy_or_penalised_scores_leave_is_allowed_for() -> None:
     study = make_study(epsilon="1e6", delta="0", outcome={"lower": 0, "upper": 10})
     found = ipw_expected.expected_findings(study, sizes_of(study, 1_000_000), StandIn(deviation=2.0))
     assert found.interval.bias == pytest.approx(math.sqrt(0.5) * 2.0, rel=1e-3)
-    assert "confounding up to the declared size" in found.interval.covers
+    assert "confounding up to the size that `unadjusted` assumes" in found.interval.covers
     trial = make_study(unadjusted={"outcome": 0})
     randomised = ipw_expected.expected_findings(trial, sizes_of(trial, 1_000))
     assert randomised.interval.bias == 0
-    assert "confounding up to the declared size" not in randomised.interval.covers
+    assert "confounding up to the size that `unadjusted` assumes" not in randomised.interval.covers
 
 
 def test_noise_of_scores_moves_arms_no_further_than_weights_within_the_clip() -> None:

@@ -158,7 +158,7 @@ def test_private_scores_allow_for_all_that_is_declared() -> None:
     deviation /= np.sqrt(interval.largest_variance(REUSE))
     assert found.interval.bias == pytest.approx(np.sqrt(0.5) * min(deviation, 1.0), rel=0.05)
     assert found.interval.upper - found.interval.lower > none.interval.upper - none.interval.lower
-    assert "confounding up to the declared size" in found.interval.covers
+    assert "confounding up to the size that `unadjusted` assumes" in found.interval.covers
     assert str(found.details["adjustment"]).startswith("partly adjusted")
     assert found.estimate == none.estimate
     public = two_covariates(level="label", unadjusted={"outcome": 1, "distance": 10})

@@ -486,7 +486,7 @@ def test_products_of_correlated_columns_are_left_out_and_bend_no_line() -> None:
     assert auto.details["adjustment"] in (LINEAR, RICHER[Basis.squares])
     assert auto.details["features"] == products.details["features"] == 65
     left = str(auto.details["not_covered"])
-    assert "otherwise than by lines and squares" in left or "linearly" in left
+    assert "beyond lines and squares" in left or "linearly" in left
     widths = [found.interval.upper - found.interval.lower for found in (auto, products)]
     assert widths[0] < 0.95 * widths[1]
     assert auto.estimate == pytest.approx(0.625, abs=0.03)
@@ -502,7 +502,7 @@ def test_squares_are_adjusted_for_long_before_products() -> None:
     rows = in_rows(np.clip(x / 4, -1, 1), t, np.clip((t + s + random.normal(size=20_000)) / 10, -1, 1))
     squares, lines = (analysed(make_regression(12, epsilon="1", basis=basis), rows) for basis in ("auto", "linear"))
     assert squares.details["adjustment"] == RICHER[Basis.squares]
-    assert "otherwise than by lines and squares" in str(squares.details["not_covered"])
+    assert "beyond lines and squares" in str(squares.details["not_covered"])
     # 0.1 of u is 0.5 of the outcome's range of 10.
     assert squares.interval.lower < 0.5 < squares.interval.upper
     assert abs(lines.estimate - 0.5) > 4 * abs(squares.estimate - 0.5)
@@ -673,7 +673,7 @@ def test_effects_that_differ_beside_covariances_that_differ_need_slopes_by_arm()
     assert found.details["slopes_by_arm"] == 1
     left = str(found.details["not_covered"])
     assert "effects that differ" not in left
-    assert "otherwise than by lines, squares and products" in left
+    assert "beyond squares and products" in left
     # The same without noise, with and without the arms' own moments.
     columns = Columns.of(study)
     scales = scales_from(scale_sums(in_memory([rows]), columns), n, 1e-9, columns)

@@ -23,7 +23,7 @@ def pooled_protocol(release: PooledProtocolRelease) -> str:
             lines.append(f"[yellow]at {gate.site} gate {gate.gate} failed in {gate.group}, {gate.arm}[/yellow]")
     if release.calibration.controls:
         lines.append(release.calibration.statement)
-    return "\n".join([*lines, f"does not cover {release.not_covered}"])
+    return "\n".join([*lines, f"The intervals do not cover {release.not_covered}."])
 
 
 def _place(answer: PooledAnswer) -> str:

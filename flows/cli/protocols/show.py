@@ -44,7 +44,7 @@ def protocol(release: ProtocolRelease) -> str:
     lines += gate_lines(release.gates)
     if release.calibration.controls:
         lines.append(release.calibration.statement)
-    return "\n".join([*lines, f"does not cover {release.not_covered}"])
+    return "\n".join(lines)
 
 
 def gate_lines(gates: Sequence[GateResult]) -> list[str]:
