@@ -111,7 +111,7 @@ BASES: dict[str, dict[str, Any]] = {
             {
                 "name": "adjustment",
                 "confounding_prior": {"outcome_r2": 0.5, "distance": 1.0},
-                "parts": {"scales": "0.2", "lines": "0.2", "screen": "0.2", "refit": "0.2", "scores": "0.2"},
+                "parts": dict.fromkeys(("scales", "lines", "screen", "refit", "scores"), Decimal("0.2")),
             },
             {},
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from copy import copy
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -10,7 +11,8 @@ import numpy as np
 
 from causalveil.schemas.errors import ChargesDiffer
 from causalveil.schemas.estimators.adjustment import AdjustmentStudy
-from causalveil.schemas.release import Variance
+from causalveil.schemas.privacy import Coverage
+from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.adjustment.features import FeatureMap
 from causalveil.tasks.adjustment.flow import FiveReleases
 from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
@@ -18,10 +20,22 @@ from causalveil.tasks.adjustment.releases.recipe import LINES, REFIT, SCALES, SC
 from causalveil.tasks.adjustment.releases.sums import MomentSums, ScoreSums, ScreenSums
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.inference.assemble import EffectFindings, Noise, around
+from causalveil.tasks.inference.assemble import NOISY, EffectFindings, Noise
+from causalveil.tasks.inference.confounding import RANDOMISED, UNADJUSTED
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Slot
+
+# No effect is larger, in half ranges of the outcome.
+FARTHEST = 2.0
+# Less of the confounding that is expected is no adjustment, and more than the second number nearly all: words alone.
+LITTLE, MOST = 0.1, 0.9
+COVERS_MODELS = "noise of slopes and weights"
+COVERS_UNSEEN = ("confounding of the prior's size where noise hides it", "curves that were looked for and not kept")
+NOT_COVERED = (
+    "confounding by what nobody recorded; curves of covariates other than squares, bends, steps and products of two"
+)
+NOT_COVERED_TRIAL = "treatment that was not randomised"
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -150,15 +164,20 @@ def findings(study: AdjustmentStudy, asked: FiveReleases, scores: ReleasedScores
     last.scores = scores
     found, half = last.found((study.confidence,)), study.outcome.width / 2
     (low, high), arms = found.intervals[0], last.found_scales.arms
-    value, interval = around(found.value * half, 0.0, study.confidence, (-2 * half, 2 * half))
-    whole = low <= -2 and high >= 2
-    interval = interval.model_copy(update={"lower": low * half, "upper": high * half, "whole_range": whole})
+    interval = Interval(
+        lower=low * half,
+        upper=high * half,
+        confidence=study.confidence,
+        covers=(*NOISY[:2], COVERS_MODELS, *([] if study.estimator.trial else COVERS_UNSEEN)),
+        coverage=Coverage.normal_approximation,
+        whole_range=low <= -FARTHEST and high >= FARTHEST,
+    )
     sampling = (found.sampling * half) ** 2
     noise = max((found.standard_error * half) ** 2 - sampling, 0.0)
     details: dict[str, float | int | str | bool] = {
-        "adjustment": "not adjusted: treatment was randomised" if study.estimator.trial else "adjusted by moments",
-        "noise_standard_error": noise**0.5,
-        "sampling_standard_error": sampling**0.5,
+        "adjustment": RANDOMISED if study.estimator.trial else in_words(found.adjusted_share),
+        "noise_standard_error": math.sqrt(noise),
+        "sampling_standard_error": math.sqrt(sampling),
         "treated_share": arms.share,
         "mean_treated": study.outcome.middle + half * arms.means[0],
         "mean_control": study.outcome.middle + half * arms.means[1],
@@ -166,6 +185,14 @@ def findings(study: AdjustmentStudy, asked: FiveReleases, scores: ReleasedScores
         "features": last.refit_asked.count,
         "confounding_adjusted_for": found.adjusted_share,
         "curves": ", ".join(found.kept_curves) or "none",
-        "left_out": ", ".join(found.left_out) or "none",
+        "not_covered": NOT_COVERED_TRIAL if study.estimator.trial else NOT_COVERED,
     }
-    return EffectFindings(value, interval, Variance(sampling=sampling, noise=noise), details)
+    return EffectFindings(found.value * half, interval, Variance(sampling=sampling, noise=noise), details)
+
+
+def in_words(share: float) -> str:
+    """Return what was done about confounding; ``share``: of what the prior expects, which the releases took off."""
+    if share < LITTLE:
+        return UNADJUSTED
+    said = f"adjusted, for {share:.0%} of the confounding by these covariates that the prior expects"
+    return said if share >= MOST else f"partly {said}"
