@@ -7,6 +7,7 @@ who were censored within an interval are at risk for half of it (the actuarial e
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.optimize import isotonic_regression
@@ -16,7 +17,9 @@ from causalveil.tasks.survival.grid import Grid
 
 # Numbers at risk are held above this where they are divided by.
 LEAST = 1e-9
-Curve = Callable[[FloatArray], FloatArray]
+# Its square is nothing beside any count of people.
+STEP = 1e-40
+Curve = Callable[[Any], Any]
 
 
 def events(cells: FloatArray, grid: Grid) -> FloatArray:
@@ -36,9 +39,12 @@ def at_risk(cells: FloatArray, grid: Grid) -> FloatArray:
 
 
 def hazards(cells: FloatArray, grid: Grid) -> FloatArray:
-    """Return the chance of each kind of event within each interval of those at risk, shape (..., K, J)."""
+    """Return the chance of each kind of event within each interval of those at risk, shape (..., K, J).
+
+    Within [-1, 1]: noise may leave less than nobody at risk, and no product of such chances may leave the floats.
+    """
     exposed = at_risk(cells, grid) - censored(cells, grid) / 2
-    return events(cells, grid) / np.maximum(exposed, LEAST)[..., None, :]
+    return np.clip(events(cells, grid) / np.maximum(exposed, LEAST)[..., None, :], -1, 1)
 
 
 def survival(cells: FloatArray, grid: Grid) -> FloatArray:
@@ -65,6 +71,13 @@ def restricted_mean(cells: FloatArray, grid: Grid) -> FloatArray:
     return np.asarray(step * (0.5 + after[..., :-1].sum(axis=-1) + after[..., -1] / 2))
 
 
+def still_followed(cells: FloatArray, grid: Grid) -> FloatArray:
+    """Return the share whom censoring leaves until each interval's end, events and losses in each other's place."""
+    lost = censored(cells, grid)
+    exposed = at_risk(cells, grid) - events(cells, grid).sum(axis=-2) / 2
+    return np.asarray(np.cumprod(1 - np.clip(lost / np.maximum(exposed, LEAST), 0, 1), axis=-1))
+
+
 def spread_of_times(cells: FloatArray, grid: Grid) -> float:
     """Return the variance of the time without an event until the horizon, by trapezoids; of an arm's tidied cells."""
     after = np.concatenate([[1.0], survival(cells, grid)])
@@ -73,10 +86,13 @@ def spread_of_times(cells: FloatArray, grid: Grid) -> float:
 
 
 def gradient(function: Curve, cells: FloatArray) -> FloatArray:
-    """Return the derivative by each cell, by central differences, shape (cells, ...)."""
-    step = 1e-5 * cells.sum()
-    moves = step * np.eye(len(cells))
-    return np.asarray((function(cells + moves) - function(cells - moves)) / (2 * step))
+    """Return the derivative by each cell, shape (cells, ...): exact, by a step along the imaginary axis.
+
+    Squire and Trapp 1998: f(x + i h) = f(x) + i h f'(x) + O(h^2) has no difference that rounding could hide, however
+    few people a cell holds beside the others. Clips compare real parts.
+    """
+    moved = np.asarray(cells + 1j * STEP * np.eye(len(cells)))
+    return np.asarray(np.imag(function(moved)) / STEP)
 
 
 def never_falling(values: FloatArray) -> FloatArray:

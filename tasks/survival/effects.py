@@ -24,6 +24,8 @@ from causalveil.tasks.survival.strategy import NoisyCells
 
 # People at risk are seen where their noisy number is above so many deviations of its noise, and above so many people.
 SEEN_DEVIATIONS, SEEN_PEOPLE = 2.0, 5.0
+# No ratio of hazards is told that may be off by more than this factor to either side.
+MOST_RATIO = 1e3
 # Draws behind a band's critical value: its error is about .02 of a deviation.
 DRAWS, SEED = 4_000, 0
 
@@ -161,6 +163,10 @@ class TwoArms:
 
         return partial(curves.risk, grid=self.grid), 1.0, spread
 
+    def function(self, measure: Measure) -> curves.Curve:
+        """Return the measure as a function of an arm's cells."""
+        return self._measure(measure)[0]
+
     def bands(self, confidence: float) -> Bands:
         """Return the curves with simultaneous bands of both arms and all intervals where people are seen at risk."""
         steps, grid = self.grid.intervals, self.grid
@@ -199,6 +205,8 @@ class TwoArms:
         noise = self._noise_of(self._log_ratio, both)
         half = -float(ndtri((1 - confidence) / 2)) * math.sqrt(spread / (top * low) + noise)
         ratio = float(sides[1] / sides[0])
+        if half > math.log(MOST_RATIO):
+            return LogRank(statistic)
         return LogRank(statistic, ratio, ratio * math.exp(-half), ratio * math.exp(half))
 
     def _excess(self, cells: FloatArray) -> FloatArray:

@@ -22,9 +22,9 @@ from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.findings import findings
-from causalveil.tasks.survival.grid import Grid
+from causalveil.tasks.survival.grid import Grid, grid_of
 from causalveil.tasks.survival.stages import follow_up
-from causalveil.tasks.survival.strategy import exact_cells
+from causalveil.tasks.survival.strategy import exact_cells, measured, mechanism, read_cells
 from tests.survival_help import People, make_survival, write_survival
 
 # lifelines 0.30.3 on ``staggered()``: KaplanMeierFitter, its event table's Greenwood variance,
@@ -145,6 +145,33 @@ def test_whatever_was_released_there_is_an_honest_answer(counts: np.ndarray) -> 
     for arm in found.curves.arms:
         assert np.isfinite([arm.survival, arm.lower, arm.upper, arm.at_risk]).all()
     assert found.curves.seen_until < 365
+
+
+def test_no_noise_makes_a_release_fail() -> None:
+    """Sixty releases of few people, small budgets and fine grids, seed by seed: each is a finite answer."""
+    for seed in range(60):
+        random, epsilon = np.random.default_rng(seed), ("0.1", "1", "20")[seed % 3]
+        grid_size, trial = int(random.choice([10, 50, 100])), seed % 5 > 0
+        study = make_survival(competing=bool(seed % 2), epsilon=epsilon, intervals=grid_size, trial=trial)
+        n = int(random.choice([2, 20, 200, 2_000]))
+        grid, draw = grid_of(study, n), mechanism(study)
+        counts = random.multinomial(n, random.dirichlet(np.full(2 * grid.cells, 0.05)))
+        noisy = measured(counts, grid, plain=False) + random.normal(0, draw.known_scale, 2 * grid.cells)
+        found = findings(study, read_cells(noisy, grid, n, draw))
+        assert all(one.interval.lower <= one.estimate <= one.interval.upper for one in found.measures)
+
+
+def test_gradients_are_exact_where_few_of_many_are_at_risk() -> None:
+    """Seven people at risk of ten million: differences of a step in proportion to all of them would be nonsense."""
+    grid = Grid(2, 1, 2.0)
+    cells = np.array([4e6, 3.0, 6e6, 0.0, 4.0])
+    slope = curves.gradient(lambda one: curves.survival(one, grid)[..., -1], cells)
+    # S = (1 - d1/(n - c1/2)) (1 - d2/(d2 + left)): by the last cell, those at risk at the horizon.
+    n, d1, c1, d2, left = cells.sum(), *cells[[0, 2, 1, 4]]
+    first, second = 1 - d1 / (n - c1 / 2), left / (d2 + left)
+    expected = d1 / (n - c1 / 2) ** 2 * second + first * d2 / (d2 + left) ** 2
+    assert slope[-1] == pytest.approx(expected, rel=1e-9)
+    assert cells @ slope == pytest.approx(0, abs=1e-9), "no derivative along the cells themselves"
 
 
 def test_rows_become_times_and_kinds() -> None:
