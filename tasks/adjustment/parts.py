@@ -53,6 +53,8 @@ def candidates_of(public: Public) -> int:
 
 def parts_of(public: Public) -> Parts:
     """Decide the parts: no screen where a half treated would leave a candidate hidden by noise."""
+    if public.asked is not None:
+        return Parts(*public.asked)
     full, alone = (PURE, PURE_LINES_ALONE) if public.pure else (FULL, LINES_ALONE)
     count = candidates_of(public)
     if not count or public.trial:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
@@ -65,6 +66,7 @@ class Public:
         prior: confounding that is expected.
         mu: of all releases together, as Gaussian differential privacy counts; epsilon where ``pure``.
         pure: whether there is no delta.
+        asked: parts of the budget that the study asks for, in the order of releases.
     """
 
     units: int
@@ -74,6 +76,7 @@ class Public:
     prior: Prior = Prior()
     mu: float = 1.0
     pure: bool = False
+    asked: tuple[Decimal, ...] | None = None
 
     @property
     def covariates(self) -> int:

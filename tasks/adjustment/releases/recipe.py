@@ -34,26 +34,24 @@ class AdjustmentRecipe:
     Attributes:
         public: what is known before a row is read.
         encoding: of its rows.
-        pure: there is no delta.
         known: whether the number of units is.
         costs: by release; screen and refit are missing where no curve is looked for.
     """
 
     public: Public
     encoding: Encoding
-    pure: bool
     known: bool
     costs: dict[str, PrivacyCost]
 
     @property
     def by_arm(self) -> bool:
         """Whether moments are released by arm."""
-        return not self.pure
+        return not self.public.pure
 
     @property
     def scale_sums(self) -> ScaleSums:
         """Release 1."""
-        return ScaleSums(self.encoding, self.pure)
+        return ScaleSums(self.encoding, self.public.pure)
 
     @property
     def most_features(self) -> int:
@@ -77,7 +75,7 @@ class AdjustmentRecipe:
             SCORES: (2, parts.SCORES, sums.SCORES_L1),
         }[slot]
         units = self.public.units if self.known else None
-        if not self.pure or in_l1 is None:
+        if not self.public.pure or in_l1 is None:
             return vector_mechanism(sums_sensitivity(numbers, units, size), cost)
         # The L1 norm of a rounding error is up to the root of the numbers larger than its length.
         rounded = sums_sensitivity(numbers**2, units, in_l1)
@@ -90,7 +88,7 @@ def recipe(study: AdjustmentStudy, sizes: Sizes | None) -> AdjustmentRecipe:
     Raises:
         StudyError: a budget of so many digits that it cannot be divided exactly.
     """
-    total, encoding = study.privacy.cost, Encoding.of(study)
+    total, encoding, asked = study.privacy.cost, Encoding.of(study), study.estimator.parts
     pure, prior = total.delta == 0, study.estimator.confounding_prior
     public = Public(
         units=UNKNOWN if sizes is None else sizes.units,
@@ -98,8 +96,8 @@ def recipe(study: AdjustmentStudy, sizes: Sizes | None) -> AdjustmentRecipe:
         estimand=str(study.estimand),
         trial=study.estimator.trial,
         prior=Prior(prior.outcome_r2, prior.distance),
-        mu=float(total.epsilon) / 2 if pure else float(mu_of(total)),
+        mu=float(total.epsilon if pure else mu_of(total)),
+        pure=pure,
+        asked=None if asked == "auto" else tuple(asked.model_dump().values()),
     )
-    asked = study.estimator.parts
-    shares = vars(parts_of(public)) if asked == "auto" else asked.model_dump()
-    return AdjustmentRecipe(public, encoding, pure, sizes is not None, divide(total, shares))
+    return AdjustmentRecipe(public, encoding, sizes is not None, divide(total, vars(parts_of(public))))

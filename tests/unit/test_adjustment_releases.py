@@ -1,0 +1,131 @@
+"""Releases of adjustment say of rows on partitions what they say of arrays in memory, and noise is as planned."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.adjustment.parts import moments_sd, scores_sd
+from causalveil.tasks.adjustment.releases import stages
+from causalveil.tasks.adjustment.releases.recipe import LINES, SCORES, recipe
+from causalveil.tasks.adjustment.releases.sums import moment_numbers
+from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.normalise import columns, encode
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.noise import NoiseSource
+from tests.adjustment_help import make_adjustment
+from tests.benchmarks.adjust_in_memory import InMemory
+
+UNITS = 4_000
+COVARIATES: dict[str, Any] = {
+    "age": {"lower": 0, "upper": 80},
+    "bmi": {"lower": 10, "upper": 40, "nulls": "indicator"},
+    "cost": {"lower": 1, "upper": 1000, "scale": "log"},
+    "sex": {"levels": ["f", "m"]},
+    "smoker": {"lower": 0, "upper": 1, "codes": {"control": "no", "treated": "yes"}},
+    "ward": {"levels": ["a", "b", "c"]},
+}
+
+
+class Exact:
+    """A budget without noise: for comparisons of sums alone."""
+
+    def spend(self, charge: Charge, draw: Callable[[NoiseSource], FloatArray]) -> FloatArray:
+        del charge
+        return draw(self)  # type: ignore[arg-type]
+
+    spend_records = spend
+
+    def gaussian(self, value: FloatArray, scale: float) -> FloatArray:
+        del scale
+        return value
+
+    laplace = l2_laplace = gaussian
+
+
+def people(random: np.random.Generator) -> tuple[pl.DataFrame, FloatArray, FloatArray]:
+    z = random.normal(size=(UNITS, 3))
+    frame = pl.DataFrame(
+        {
+            "age": 40 + 12 * z[:, 0],
+            "bmi": np.where(random.random(UNITS) < 0.1, np.nan, 25 + 4 * z[:, 1]),
+            "cost": np.exp(3 + z[:, 2]),
+            "sex": random.choice(["f", "m"], UNITS),
+            "smoker": random.choice(["no", "yes"], UNITS, p=[0.7, 0.3]),
+            "ward": random.choice(["a", "b", "c"], UNITS, p=[0.5, 0.3, 0.2]),
+        }
+    )
+    frame = frame.with_columns(pl.col("bmi").fill_nan(None))
+    t = (random.random(UNITS) < 1 / (1 + np.exp(1 - z[:, 0] - z[:, 0] ** 2))).astype(np.float64)
+    return frame, t, np.clip(0.1 * t + 0.2 * z[:, 0] ** 2 + 0.15 * random.normal(size=UNITS), -1, 1)
+
+
+def apart(one: Any, other: Any) -> float:
+    """The largest difference between two releases, both the same where there is noise without end."""
+    found = 0.0
+    for field in fields(one):
+        pair = getattr(one, field.name), getattr(other, field.name)
+        if pair[0] is None or field.name.endswith("sd") or field.name in ("scale", "mixing"):
+            continue
+        for mine, theirs in zip(*pair, strict=True) if isinstance(pair[0], tuple) else [pair]:
+            found = max(found, float(np.abs(np.asarray(mine) - np.asarray(theirs)).max(initial=0)))
+    return found
+
+
+@pytest.mark.parametrize("delta", ["1e-6", "0"])
+def test_rows_say_what_arrays_in_memory_say(delta: str) -> None:
+    """Of all five releases, without noise: numbers, missing ones, logarithms, flags and levels; seed 4."""
+    random = np.random.default_rng(4)
+    study = make_adjustment(0, covariates=COVARIATES, epsilon="50", delta=delta)
+    frame, t, u = people(random)
+    rows = Rows(encode(study, columns(study, frame), slice(0, UNITS)), t.astype(np.uint8), u)
+    plan = recipe(study, sizes_of(study, UNITS))
+    (z,) = [np.concatenate([block[:, : part.stop - part.start].T for part, block in _blocks(plan, rows)])]
+    pieces = Pieces(lambda piece: rows[1_000 * piece : 1_000 * (piece + 1)], 4, UNITS)
+    drawn = stages.Drawn(plan, pieces, Exact())
+    memory = InMemory(z, t, u, replace(plan.public, mu=1e15), random)
+
+    scales = drawn.scales()
+    assert apart(scales, memory.scales(1)) < 1e-6
+    asked = stages.begun(plan, scales)
+    lines = drawn.lines(asked)
+    assert apart(lines, memory.moments(asked.lines_asked, asked.found_scales, 1)) < 1e-4
+    asked = stages.with_lines(plan, scales, lines)
+    screen = drawn.screen(asked)
+    assert len(asked.screen_asked.curves) > 10
+    assert apart(screen, memory.screen(asked.screen_asked, 1)) < 1e-4
+    asked = stages.with_screen(asked, screen)
+    refit = drawn.refit(asked)
+    assert asked.refit_asked.curves, "a square drives both"
+    assert apart(refit, memory.moments(asked.refit_asked, asked.found_scales, 1)) < 1e-4
+    asked = stages.with_refit(asked, refit)
+    assert apart(drawn.scores(asked), memory.scores(asked.scores_asked, 1)) < 1e-4
+
+
+def _blocks(plan: Any, rows: Rows) -> Any:
+    return [(part, np.array(block)) for part, block in plan.encoding.blocks(rows.x)]
+
+
+@pytest.mark.parametrize("delta", ["1e-6", "0"])
+@pytest.mark.parametrize("parts", ["auto", dict.fromkeys(("scales", "lines", "screen", "refit", "scores"), "0.2")])
+def test_noise_is_as_the_decisions_take_it(delta: str, parts: Any) -> None:
+    """What the posterior plans by is what the mechanisms draw, to the rounding of amounts."""
+    study = make_adjustment(0, covariates=COVARIATES, delta=delta, parts=parts)
+    plan = recipe(study, sizes_of(study, UNITS))
+    lines, scores = plan.mechanism(LINES), plan.mechanism(SCORES)
+    assert lines is not None
+    assert scores is not None
+    numbers = moment_numbers(len(plan.public.columns), plan.by_arm)
+    assert Noise.of(lines, numbers).deviation / UNITS == pytest.approx(moments_sd(plan.public), rel=1e-3)
+    scale = scores.known_scale * (math.sqrt(2) if delta == "0" else 1)
+    assert scale / UNITS == pytest.approx(scores_sd(plan.public), rel=1e-3)
