@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.hints.keys import hint
@@ -109,6 +109,50 @@ def _lines(node: yaml.Node | None, place: Place = ()) -> Iterator[tuple[Place, i
 
 class NotADocument(OSError):
     """A pipe, a device, a folder or a file beyond the limit stands where a document should; says which."""
+
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_STORES = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
+
+
+def refuse_url(path: str) -> str:
+    """Refuse a URL where a folder of this machine is meant.
+
+    Raises:
+        ValueError: it is one; says how rows get here from object storage.
+    """
+    if _URL.match(path):
+        raise ValueError(
+            "is a URL where a folder is meant; take rows over from object storage by causalveil extract (kind: "
+            "parquet, delta or iceberg), and copy releases there by a tool of the store"
+        )
+    return path
+
+
+def is_stored(path: str) -> bool:
+    """Tell whether a path is a URL of object storage.
+
+    Raises:
+        ValueError: it is a URL of something else, or has a password or options in it.
+    """
+    if not path.startswith(_STORES):
+        refuse_url(path)
+        return False
+    scheme, _, rest = path.partition("://")
+    place = rest.partition("/")[0]
+    if "?" in path or ":" in place or ("@" in place and not scheme.startswith("abfs")):
+        raise ValueError("has credentials or options in its URL; the operator sets them in the environment")
+    return True
+
+
+def _known_place(path: str) -> str:
+    is_stored(path)
+    return path
+
+
+LocalPath = Annotated[str, AfterValidator(refuse_url)]
+# A path of this machine, or a URL of object storage.
+AnyPath = Annotated[str, AfterValidator(_known_place)]
 
 
 def read_regular(path: Path, largest: int = MAX_DOCUMENT_BYTES) -> bytes:

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from causalveil.schemas.admission.snapshots import TableSnapshot
-from causalveil.schemas.documents import parse_json, read_regular, read_yaml, validate
+from causalveil.schemas.documents import AnyPath, LocalPath, parse_json, read_regular, read_yaml, validate
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.readings import Kind, TextReading
@@ -94,15 +94,18 @@ class DuckDb(Frozen):
     """A DuckDB file, opened read-only; ``path`` is relative to the source file."""
 
     kind: Literal["duckdb"]
-    path: str
+    path: LocalPath
     query: Annotated[str, Field(min_length=1)]
 
 
 class ParquetFiles(Frozen):
-    """A Parquet file, or a folder of them; ``path`` is relative to the source file. ``row_number`` as for CSV files."""
+    """A Parquet file, or a folder of them; ``path`` is relative to the source file, or a URL such as ``s3://...``.
+
+    ``row_number`` as for CSV files.
+    """
 
     kind: Literal["parquet"]
-    path: str
+    path: AnyPath
     row_number: Name | None = None
 
 
@@ -116,7 +119,7 @@ class CsvFiles(Frozen):
     """
 
     kind: Literal["csv"]
-    path: str
+    path: LocalPath
     encoding: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,40}$")] = "utf-8"
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     quote: Annotated[str, Field(max_length=1)] = '"'
@@ -133,7 +136,7 @@ class DeltaSource(Frozen):
     """
 
     kind: Literal["delta"]
-    path: str
+    path: AnyPath
     version: Annotated[int | None, Field(ge=0)] = None
 
 
@@ -208,7 +211,7 @@ class Source(Frozen):
     key: Key | None = None
     columns: Annotated[dict[Name, Kind | TextReading], Field(min_length=1)]
     required: tuple[Name, ...] = ()
-    to: str = "."
+    to: LocalPath = "."
     rows_per_file: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
 
     @model_validator(mode="after")

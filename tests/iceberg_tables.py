@@ -35,12 +35,14 @@ POSITIONS = pa.schema(
 )
 
 
-def catalog_here(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "local") -> Any:
-    """A catalog, configured as an operator does it."""
+def catalog_here(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str = "local", warehouse: str | None = None
+) -> Any:
+    """A catalog, configured as an operator does it; its tables lie in its folder, or in another warehouse."""
     folder.mkdir()
     monkeypatch.setenv("PYICEBERG_HOME", str(folder))
     monkeypatch.setenv(f"PYICEBERG_CATALOG__{name.upper()}__URI", f"sqlite:///{folder}/catalog.db")
-    monkeypatch.setenv(f"PYICEBERG_CATALOG__{name.upper()}__WAREHOUSE", f"file://{folder}/warehouse")
+    monkeypatch.setenv(f"PYICEBERG_CATALOG__{name.upper()}__WAREHOUSE", warehouse or f"file://{folder}/warehouse")
     catalog = load_catalog(name, **(Config().get_catalog_config(name) or {}))
     catalog.create_namespace("clinic")
     return catalog

@@ -11,6 +11,7 @@ from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.shown import committed_line
 from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
+from causalveil.schemas.documents import refuse_url
 from causalveil.schemas.errors import RunConflict, StudyError
 from causalveil.schemas.release import RELEASE_FILE, ProtocolRelease, Release, load_release_text
 from causalveil.schemas.studies import parse_study
@@ -118,7 +119,15 @@ def deliver(
 
 
 def folder_of(out: str | Path | None, run_id: str) -> Path:
-    """Where a run's release goes: by default ``releases/<run id>`` below the working directory."""
+    """Where a run's release goes: by default ``releases/<run id>`` below the working directory.
+
+    Raises:
+        StudyError: it is a URL.
+    """
+    try:
+        refuse_url(str(out or ""))
+    except ValueError as problem:
+        raise StudyError(f"--out: {problem}") from None
     return Path(out) if out is not None else Path("releases") / run_id
 
 

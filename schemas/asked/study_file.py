@@ -18,7 +18,7 @@ from causalveil.schemas.asked.eligible import AskedWhere
 from causalveil.schemas.asked.numbers import sane_range
 from causalveil.schemas.asked.one_question import as_protocol
 from causalveil.schemas.asked.scale import NumberScale
-from causalveil.schemas.documents import read_yaml, validate
+from causalveil.schemas.documents import LocalPath, read_yaml, validate
 from causalveil.schemas.estimators.ipw import with_free_penalty
 from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
 from causalveil.schemas.privacy import Frozen
@@ -95,7 +95,7 @@ class AskedPair(Frozen):
 class AskedData(Frozen):
     """Where the data lie, relative to the study file, and which blocks to read."""
 
-    path: str = "."
+    path: LocalPath = "."
     select: Select | None = None
 
 

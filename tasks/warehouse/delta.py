@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.admission.snapshots import TableSnapshot
+from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.warehouse import DeltaSource, Key
 from causalveil.tasks.warehouse.adbc import written
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 BATCH_ROWS = 65_536
+# A store that does not answer is told within half a minute, where the library alone goes on for three.
+_PATIENCE = {"max_retries": "3", "retry_timeout": "30s"}
 _MAPPING = "delta.columnMapping.mode"
 # One partition: rows come in one order, and one row group is in memory at a time.
 _SESSION = {"datafusion.execution.target_partitions": "1", "datafusion.execution.batch_size": str(BATCH_ROWS)}
@@ -105,8 +108,9 @@ def _table(source: DeltaSource, place: Path, version: int | None) -> DeltaTable:
     """
     from deltalake import DeltaTable
 
-    where = source.path if "://" in source.path else str(place / source.path)
-    table = DeltaTable(where, version=version)
+    stored = is_stored(source.path)
+    where = source.path if stored else str(place / source.path)
+    table = DeltaTable(where, version=version, storage_options=_PATIENCE if stored else None)
     if table.metadata().configuration.get(_MAPPING) == "id":
         raise DataError(
             f"{source.path}: is a Delta table whose columns are mapped by id, which its reader would find empty; let "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.readings import TextReading
 from causalveil.schemas.warehouse import CsvFiles, Files, Source, Step
@@ -16,6 +17,7 @@ from causalveil.tasks.machine.open_tables import refuse_log_in, refuse_open_tabl
 from causalveil.tasks.warehouse.footer import csv_input
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
 from causalveil.tasks.warehouse.kinds import holds
+from causalveil.tasks.warehouse.stores import StoredFile, arrow_place, opened, stored_files
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,16 +46,17 @@ def file_batches(
     """
     import pyarrow as pa
 
-    paths = paths_of(files, place)
+    paths = files_of(files, place)
     if not paths:
-        raise CausalveilError(f"source '{source.name}': no {files.kind} file in {place / files.path}")
+        where = files.path if is_stored(files.path) else place / files.path
+        raise CausalveilError(f"source '{source.name}': no {files.kind} file in {where}")
     found = [_file_schema(source, files, path) for path in paths]
     read = [_read_schema(source, files, schema, one) for one in found]
     empty = pa.record_batch([pa.array([], field.type) for field in read[0]], schema=read[0])
     if interval is None:
         yield iter([empty])
     elif isinstance(files, CsvFiles):
-        yield _after(empty, _csv_batches(files, paths, read[0], _chosen(source, read[0], interval)))
+        yield _after(empty, _csv_batches(files, paths_of(files, place), read[0], _chosen(source, read[0], interval)))
     elif files.row_number is None:
         yield _after(empty, _parquet_batches(dict(zip(paths, read, strict=True)), source, interval))
     else:
@@ -65,15 +68,16 @@ def file_batches(
 
 
 def _parquet_batches(
-    files: Mapping[Path, pa.Schema], source: Source, interval: KeyInterval | None
+    files: Mapping[Path | StoredFile, pa.Schema], source: Source, interval: KeyInterval | None
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one file after the other, each in the types that it stores them in; None: of all blocks."""
     import pyarrow.dataset as ds
 
     for path, schema in files.items():
-        data = ds.dataset(str(path), schema=schema, format="parquet")
-        chosen = None if interval is None else _chosen(source, schema, interval)
-        yield from data.scanner(filter=chosen, batch_size=BATCH_ROWS, use_threads=False).to_batches()
+        with opened(path):
+            data = ds.dataset(**arrow_place(path), schema=schema, format="parquet")
+            chosen = None if interval is None else _chosen(source, schema, interval)
+            yield from data.scanner(filter=chosen, batch_size=BATCH_ROWS, use_threads=False).to_batches()
 
 
 def _chosen(source: Source, schema: pa.Schema, interval: KeyInterval) -> pc.Expression | None:
@@ -132,6 +136,16 @@ def _numbered(batch: pa.RecordBatch, field: pa.Field, before: int) -> pa.RecordB
     return batch.append_column(field, numbers.cast(field.type))
 
 
+def files_of(files: Files, place: Path) -> Sequence[Path | StoredFile]:
+    """The files of a source, here or in object storage, as :func:`paths_of`.
+
+    Raises:
+        DataError: they are an open table's.
+        CausalveilError: a store does not answer, or has nothing there.
+    """
+    return stored_files(files.path, files.kind) if is_stored(files.path) else paths_of(files, place)
+
+
 def paths_of(files: Files, place: Path) -> list[Path]:
     """The files of a source in the order of their names: the file that it names, or those in the folder.
 
@@ -153,13 +167,15 @@ def _after(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa
     yield from rest
 
 
-def _file_schema(source: Source, files: Files, path: Path) -> pa.Schema:
+def _file_schema(source: Source, files: Files, path: Path | StoredFile) -> pa.Schema:
     """The columns of one file, from its footer or its header line; all that the extract needs are there."""
     import pyarrow.csv
     import pyarrow.parquet
 
-    if not isinstance(files, CsvFiles):
-        schema = pyarrow.parquet.read_schema(path)
+    if not isinstance(files, CsvFiles) or isinstance(path, StoredFile):
+        where = arrow_place(path)
+        with opened(path):
+            schema = pyarrow.parquet.read_schema(where["source"], filesystem=where["filesystem"])
     else:
         reading, parsing = csv_options(files)
         with pyarrow.csv.open_csv(csv_input(path, files), read_options=reading, parse_options=parsing) as reader:
@@ -179,7 +195,7 @@ def _file_schema(source: Source, files: Files, path: Path) -> pa.Schema:
     return schema
 
 
-def _check_kinds(source: Source, path: Path, schema: pa.Schema) -> None:
+def _check_kinds(source: Source, path: Path | StoredFile, schema: pa.Schema) -> None:
     """Files may store a column in different types, each of which must hold what is declared."""
     for name, kind in source.kinds.items():
         if schema.get_field_index(source.found_as[name]) < 0:

@@ -29,8 +29,9 @@ from causalveil.tasks.warehouse.dialect import dialect_of
 from causalveil.tasks.warehouse.footer import csv_input, sums_of, without_footer
 from causalveil.tasks.warehouse.iceberg import iceberg_batches, iceberg_schema, iceberg_snapshot
 from causalveil.tasks.warehouse.intervals import EVERYTHING
-from causalveil.tasks.warehouse.read_files import csv_options, paths_of
+from causalveil.tasks.warehouse.read_files import csv_options, files_of, paths_of
 from causalveil.tasks.warehouse.read_sql import cause, duckdb_batches
+from causalveil.tasks.warehouse.stores import StoredFile, arrow_place
 
 if TYPE_CHECKING:
     import polars as pl
@@ -68,7 +69,8 @@ def sample_of(
     """Read the start of a file, a folder or a database.
 
     Args:
-        where: a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, a Delta table (``delta:`` before its
+        where: a CSV, Parquet or DuckDB file, a folder of CSV or Parquet files, a URL of Parquet files in
+            object storage, a Delta table (``delta:`` before its
             path or URL where it is no folder that shows it), ``iceberg:CATALOG/NAMESPACE.TABLE``, or a PostgreSQL URL.
         table: of a database; needed where it has several.
         encoding: of a CSV file, where it is known.
@@ -85,6 +87,9 @@ def sample_of(
         return _delta(where.removeprefix(_DELTA))
     if where.startswith(_ICEBERG):
         return _iceberg(where.removeprefix(_ICEBERG))
+    if "://" in where:
+        # A scheme that is none of object storage is refused by the declaration.
+        return _parquet(validate(ParquetFiles, {"kind": "parquet", "path": where}, where))
     path = Path(where).expanduser().resolve()
     if not path.exists():
         raise StudyError(f"{where}: no such file or folder; give a CSV, Parquet or DuckDB file, or a postgresql:// URL")
@@ -95,7 +100,11 @@ def sample_of(
     try:
         if kind == "duckdb":
             return _duckdb(path, table)
-        return _parquet(path) if kind == "parquet" else _csv(path, encoding, delimiter)
+        return (
+            _parquet(ParquetFiles(kind="parquet", path=str(path)))
+            if kind == "parquet"
+            else _csv(path, encoding, delimiter)
+        )
     except PermissionError:
         raise StudyError(f"{where}: cannot be read by this user; mend its permissions") from None
 
@@ -238,29 +247,29 @@ def _frame(table: pa.Table, left_out: dict[str, str]) -> pl.DataFrame:
     return frame.head(MOST_ROWS)
 
 
-def _parquet(path: Path) -> Sample:
-
-    files = ParquetFiles(kind="parquet", path=str(path))
+def _parquet(files: ParquetFiles) -> Sample:
+    name = PurePath(files.path).name
     frames: list[pl.DataFrame] = []
     left_out: dict[str, str] = {}
-    for file in paths_of(files, Path()):
+    for file in files_of(files, Path()):
         rows = sum(frame.height for frame in frames)
         if rows > MOST_ROWS:
             break
         frames.append(_parquet_rows(file, left_out, MOST_ROWS + 1 - rows))
     # A file without rows says nothing of its columns.
     full = [frame for frame in frames if frame.height] or frames[:1]
-    return _of_table(_as_one(full, left_out, path.name), files, path.name, left_out)
+    return _of_table(_as_one(full, left_out, name), files, name, left_out)
 
 
-def _parquet_rows(path: Path, left_out: dict[str, str], most: int) -> pl.DataFrame:
+def _parquet_rows(path: Path | StoredFile, left_out: dict[str, str], most: int) -> pl.DataFrame:
     """The first rows of a file: numbers without a fraction by their type as whole, whatever writer they are of."""
     import polars as pl
     import pyarrow.parquet as pq
 
     frame, problem = None, f"{path.name}: not readable as Parquet (truncated, damaged or encrypted?); write it again"
     try:
-        with pq.ParquetFile(path) as file:
+        where = arrow_place(path)
+        with pq.ParquetFile(where["source"], filesystem=where["filesystem"]) as file:
             types = polars_types(file.schema_arrow)
             nested = {
                 name: "holds lists, records or other nested values" for name, t in types.items() if t == pl.Unknown
