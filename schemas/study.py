@@ -33,7 +33,7 @@ Slug = Annotated[str, Field(max_length=80, pattern=f"^{SLUG.pattern}$")]
 # What a study says of units without a treatment or an outcome.
 UNRECORDED = ("missing_treatment", "missing_outcome")
 # Keys that came later: a study that does not use them has the digest that it had before.
-LATER = ("where",)
+LATER: Mapping[str, list[Any]] = {"where": [], "measure": ["difference"]}
 UNPROTECTED = {
     Level.sample: (),
     Level.label: ("every covariate and the treatment of every unit: public by declaration, no noise covers them",),
@@ -339,8 +339,8 @@ class Study(Frozen):
         for key in UNRECORDED:
             if document.get(key) == "refuse":
                 del document[key]
-        for key in LATER:
-            if not document.get(key, True):
+        for key, unused in LATER.items():
+            if key in document and document[key] == unused:
                 del document[key]
         return document
 

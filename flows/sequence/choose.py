@@ -10,14 +10,14 @@ from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.asked.auto import AutoEstimator, options
 from causalveil.schemas.asked.resolve import resolve
-from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile
+from causalveil.schemas.asked.study_file import STUDY_FILES, ProtocolStudyFile, StudyFile
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.protocols.study import EffectMeasure, ProtocolStudy
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import EffectStudy, Study
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -42,9 +42,12 @@ def candidates(
     """
     if not isinstance(asked.estimator, AutoEstimator):
         return [resolve(asked, contract, where, execution)]
-    found = [one for one in options(asked.estimator, asked.privacy) if one[0]["name"] in STUDIES[asked.kind]]
+    found = [one for one in options(asked.estimator, asked.privacy) if _answers(asked, one[0]["name"])]
     if not found:
-        raise StudyError(f"{where}: 'auto' takes no estimator that answers a protocol here; use level 'sample'")
+        raise StudyError(
+            f"{where}: 'auto' takes no estimator that answers this; subgroups and 'where' take level 'sample' or "
+            "'label', a 'measure' beside the difference {name: auto, trial: true} at level 'sample'"
+        )
     allowed = [one for one in found if contract is None or one[0]["name"] in contract.estimators]
     if not allowed:
         names = ", ".join(f"'{one[0]['name']}'" for one in found)
@@ -58,6 +61,14 @@ def candidates(
         for settings, privacy in allowed
     ]
     return [resolve(file, contract, where, execution) for file in files]
+
+
+def _answers(asked: StudyFile, name: str) -> bool:
+    """Whether an estimator answers what the file asks: a protocol, and ratios by those that release arm means."""
+    if name not in STUDIES[asked.kind]:
+        return False
+    ratios = isinstance(asked, ProtocolStudyFile) and any(one is not EffectMeasure.difference for one in asked.measure)
+    return not ratios or getattr(STUDIES[asked.kind][name], "ARM_MEANS", False)
 
 
 def chosen(studies: list[Study], asked: StudyFile, units: int | None) -> Study:

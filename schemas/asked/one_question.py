@@ -1,12 +1,12 @@
 """A plain study that asks what only a protocol answers becomes the protocol of one question.
 
-Subgroups and eligibility are counted privately, which the joint releases of a protocol do; so whoever
-adds such a key to a plain study has not to write it anew.
+Subgroups and eligibility are counted privately, and ratios need the means of both arms, which the joint releases of a
+protocol have. An analyst who adds such a key to a plain study need not write it anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from causalveil.schemas.documents import Document
@@ -14,7 +14,9 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.studies import STUDIES
 
 # Keys of a plain study that make it a protocol.
-MAKE_A_PROTOCOL = ("where", "subgroups")
+MAKE_A_PROTOCOL = ("where", "subgroups", "measure")
+# What a plain study answers already.
+PLAIN = ("difference", ["difference"])
 
 
 def as_protocol(document: Mapping[str, Any], where: str = "study") -> Mapping[str, Any]:
@@ -25,17 +27,16 @@ def as_protocol(document: Mapping[str, Any], where: str = "study") -> Mapping[st
     """
     if document.get("kind") != "effect":
         return document
-    asked = [key for key in MAKE_A_PROTOCOL if document.get(key)]
-    if not asked:
-        return _without(document, MAKE_A_PROTOCOL)
     estimator = document.get("estimator")
     name = estimator.get("name") if isinstance(estimator, Mapping) else None
+    # An estimator whose own study has such a key means something else by it.
+    own = STUDIES["effect"][name].model_fields if isinstance(name, str) and name in STUDIES["effect"] else {}
+    keys = tuple(key for key in MAKE_A_PROTOCOL if key not in own)
+    asked = [key for key in keys if document.get(key) and document[key] not in PLAIN]
+    if not asked:
+        return _without(document, [key for key in keys if not document.get(key) or document[key] in PLAIN])
     if isinstance(name, str) and name in STUDIES["effect"] and name not in STUDIES["protocol"]:
-        raise StudyError(
-            f"{where}: '{asked[0]}': estimator '{name}' answers of everybody alone; use 'regression' or "
-            "'difference_in_means' at level 'sample', 'balancing' or 'matching' at level 'label'. Or let the data's "
-            "owner extract a table of the eligible alone: a 'query' with WHERE in source.yaml"
-        )
+        raise StudyError(f"{where}: '{asked[0]}': {_instead(asked[0], name)}")
     made = Document({"kind": "protocol"} | {key: value for key, value in document.items() if key != "kind"})
     if "outcome" in made:
         outcome = made.pop("outcome")
@@ -46,11 +47,26 @@ def as_protocol(document: Mapping[str, Any], where: str = "study") -> Mapping[st
     return made
 
 
+def _instead(key: str, name: str) -> str:
+    """Say which estimators answer what another does not."""
+    if key == "measure":
+        return (
+            f"estimator '{name}' does not release arm means with their errors; in a randomised trial use "
+            "{name: difference_in_means, trial: true} at level 'sample', else leave 'measure' out"
+        )
+    said = (
+        f"estimator '{name}' answers of everybody alone; use 'regression' or 'difference_in_means' at level 'sample', "
+        "'balancing' or 'matching' at level 'label'"
+    )
+    owner = "a table of the eligible alone: a 'query' with WHERE in source.yaml"
+    return f"{said}. Or let the data's owner extract {owner}" if key == "where" else said
+
+
 def _moved(place: tuple[str | int, ...]) -> tuple[str | int, ...]:
     return ("outcomes", 0, *place[1:]) if place[:1] == ("outcome",) else place
 
 
-def _without(document: Mapping[str, Any], keys: tuple[str, ...]) -> Mapping[str, Any]:
+def _without(document: Mapping[str, Any], keys: Collection[str]) -> Mapping[str, Any]:
     """Leave out keys that say nothing."""
     if not any(key in document for key in keys):
         return document

@@ -166,6 +166,7 @@ def _asks_for_protocol(asked: ProtocolStudyFile, study: ProtocolStudy) -> bool:
         and (arms is None) == (study.arms is None)
         and (arms is None or study.arms is None or arms.reference == study.arms.reference)
         and (arms is None or study.arms is None or arms.levels in (None, study.arms.levels))
+        and asked.measure == study.measure
         and len(asked.where) == len(study.where)
         and all(one.is_asked_by(found) for one, found in zip(asked.where, study.where, strict=True))
     )
@@ -278,7 +279,7 @@ def _survival(asked: SurvivalStudyFile, contract: Contract | None, problems: Pro
 def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
     """Treatment, arms, outcomes, subgroups and covariates in full."""
     document: dict[str, Any] = {
-        key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "gates")
+        key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "gates", "measure")
     } | {"missing": asked.missing or Missing.refuse, **_unrecorded(asked)}
     column = _declared(asked.treatment, "treatment", contract, problems)
     _nulls_counted(column, "treatment", asked.treatment, asked, problems)

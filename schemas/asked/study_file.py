@@ -22,7 +22,7 @@ from causalveil.schemas.documents import LocalPath, read_yaml, validate
 from causalveil.schemas.estimators.ipw import with_free_penalty
 from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.protocols.study import AskedOf, Gates
+from causalveil.schemas.protocols.study import AskedOf, EffectMeasure, Gates
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import (
     Code,
@@ -152,6 +152,16 @@ ImputedAs = Annotated[
 ]
 
 
+AskedMeasures = Annotated[
+    tuple[EffectMeasure, ...],
+    Field(min_length=1, description="how arms are compared; of outcomes of two values in a trial also by ratios"),
+    BeforeValidator(
+        lambda value: (value,) if isinstance(value, str) else value,
+        json_schema_input_type=list[EffectMeasure] | EffectMeasure,
+    ),
+]
+
+
 class AskedGroups(Frozen):
     """The column whose levels are subgroups; ``levels``: some of them, the others then count as one."""
 
@@ -180,6 +190,7 @@ class EffectStudyFile(StudyFile):
     missing_outcome: ImputedAs | None = None
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+    measure: AskedMeasures = (EffectMeasure.difference,)
 
 
 class AskedTimes(Frozen):
@@ -266,6 +277,7 @@ class ProtocolStudyFile(StudyFile):
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
     gates: Gates | None = None
+    measure: AskedMeasures = (EffectMeasure.difference,)
 
 
 class DirectionStudyFile(StudyFile):

@@ -70,6 +70,7 @@ class DifferenceProtocol(ProtocolStudy):
     """Many effects by differences of arm means, of a randomised trial or unadjusted."""
 
     SINGLE: ClassVar[type[EffectStudy]] = DifferenceStudy
+    ARM_MEANS: ClassVar[bool] = True
 
     estimator: DifferenceEstimator
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.protocols.study import OutcomeRole
+from causalveil.schemas.protocols.study import EffectMeasure, OutcomeRole
 from causalveil.schemas.study import Finite
 
 
@@ -32,14 +32,34 @@ class Limits(Frozen):
     upper: Finite
 
 
+class MeasureAnswer(Frozen):
+    """A ratio of two arms' risks, or of their odds, with its own interval at the release's confidence.
+
+    ``estimate`` is None where noise leaves nothing to divide by; ``upper`` where no upper end can be told.
+    """
+
+    measure: EffectMeasure
+    estimate: Finite | None
+    lower: Finite
+    upper: Finite | None
+
+    @property
+    def words(self) -> str:
+        """How a person reads it."""
+        name = {"ratio": "risk ratio", "odds_ratio": "odds ratio"}.get(self.measure, str(self.measure))
+        estimate = "not told apart from none" if self.estimate is None else f"{self.estimate:,.4g}"
+        end = f"to {self.upper:,.4g}" if self.upper is not None else "and above: noise leaves no upper end"
+        return f"{name} {estimate}  {self.lower:,.4g} {end}"
+
+
 class ProtocolAnswer(Frozen):
     """One row of the table: the effect of an arm against the reference on an outcome in a subgroup.
 
     ``noise_error`` and ``sampling_error`` are standard errors in outcome units; ``bias`` is what the intervals allow
     for to either side. All simultaneous intervals of the release hold together with the declared confidence.
     ``calibrated`` is the single interval widened and moved by what the negative controls show. ``spread`` is the
-    released standard deviation of the outcome within arms, in which systematic error is measured. A withheld answer
-    has no numbers.
+    released standard deviation of the outcome within arms, in which systematic error is measured. ``measures``: ratios
+    that the study asked for. A withheld answer has no numbers.
     """
 
     outcome: str
@@ -57,6 +77,7 @@ class ProtocolAnswer(Frozen):
     sampling_error: Annotated[Finite | None, Field(ge=0)]
     bias: Annotated[Finite | None, Field(ge=0)]
     spread: Annotated[Finite | None, Field(ge=0)]
+    measures: tuple[MeasureAnswer, ...] = ()
 
 
 class GateVerdict(StrEnum):

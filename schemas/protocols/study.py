@@ -52,6 +52,14 @@ class OutcomeRole(StrEnum):
     negative_control = "negative_control"
 
 
+class EffectMeasure(StrEnum):
+    """How arms are compared: by the difference of means; of an outcome of two values, by ratios of risks or odds."""
+
+    difference = "difference"
+    ratio = "ratio"
+    odds_ratio = "odds_ratio"
+
+
 class AskedOf(Frozen):
     """What a protocol says of an outcome beside its range: its role, and its part of the budget.
 
@@ -64,6 +72,11 @@ class AskedOf(Frozen):
 
 class ProtocolOutcome(Outcome, AskedOf):
     """An outcome with its declared range, its role and its importance."""
+
+    @property
+    def counts_events(self) -> bool:
+        """Whether its mean is a share of units, so that ratios of risks and odds mean something."""
+        return self.two_valued and (self.lower, self.upper) == (0, 1)
 
 
 class Subgroups(Frozen):
@@ -147,6 +160,8 @@ class ProtocolStudy(Study):
 
     SINGLE: ClassVar[type[EffectStudy]]
     LEVEL: ClassVar[Level] = Level.sample
+    # Whether means of arms are released with their errors, so that ratios follow.
+    ARM_MEANS: ClassVar[bool] = False
 
     kind: Literal["protocol"]
     treatment: Name
@@ -162,6 +177,38 @@ class ProtocolStudy(Study):
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
     gates: Gates | None = None
+    measure: Annotated[tuple[EffectMeasure, ...], Field(min_length=1)] = (EffectMeasure.difference,)
+
+    @model_validator(mode="after")
+    def _measures_that_are_released(self) -> Self:
+        if len(set(self.measure)) < len(self.measure):
+            raise ValueError("'measure' names one twice")
+        if not self.ratios:
+            return self
+        wanted = self.ratios[0]
+        if not self.ARM_MEANS:
+            raise ValueError(
+                f"'measure: {wanted}' needs arm means with their errors, which estimator '{self.estimator.name}' does "
+                "not release; in a randomised trial use {name: difference_in_means, trial: true} at level 'sample', "
+                "else leave 'measure' out"
+            )
+        if not getattr(self.estimator, "trial", False):
+            raise ValueError(
+                f"'measure: {wanted}' has an interval in a randomised trial alone, as the allowance for confounding "
+                "is a difference; write 'trial: true' in 'estimator' where treatment was drawn by lot, else leave "
+                "'measure' out"
+            )
+        if not any(outcome.counts_events for outcome in self.outcomes):
+            raise ValueError(
+                f"'measure: {wanted}' compares shares of an outcome of two values, and none here is one; leave it out, "
+                "or name an outcome that the contract declares with codes"
+            )
+        if self.missing_outcome is MissingOutcome.middle:
+            raise ValueError(
+                f"'measure: {wanted}' counts events, and 'missing_outcome: middle' is half of one; write 'lower' or "
+                "'upper'"
+            )
+        return self
 
     @model_validator(mode="after")
     def _one_role_each(self) -> Self:
@@ -228,6 +275,11 @@ class ProtocolStudy(Study):
     def groups(self) -> tuple[str, ...]:
         """The subgroups, or one of everybody."""
         return (EVERYBODY,) if self.subgroups is None else self.subgroups.labels
+
+    @property
+    def ratios(self) -> tuple[EffectMeasure, ...]:
+        """The measures beside the difference, which every answer has."""
+        return tuple(one for one in self.measure if one is not EffectMeasure.difference)
 
     @property
     def answered_groups(self) -> tuple[str, ...]:

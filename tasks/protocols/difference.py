@@ -22,6 +22,7 @@ from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.cells import check_cells
 from causalveil.tasks.protocols.findings import ProtocolFindings
+from causalveil.tasks.protocols.measures import Risks
 from causalveil.tasks.protocols.parts import Part, table, with_everybody
 from causalveil.tasks.protocols.sums import by_block, one_hot
 from causalveil.tasks.trial.difference import words
@@ -76,17 +77,19 @@ def sums(study: DifferenceProtocol, enclave: Enclave) -> FloatArray:
 def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> ProtocolFindings:
     """The table from released sums.
 
-    The mean of a cell is off by (e_sum - mean e_count)/count for the noisy count; its second moment's noise enters the
-    sampling variance, of which a deviation of noise is added.
+    The mean of a cell is off by (e_sum - mean e_count)/count for the noisy count, so two arms whose counts share noise
+    have errors that depend on each other; a second moment's noise enters the sampling variance, of which a deviation of
+    noise is added.
     """
     q, groups, arms = len(study.outcomes), len(study.groups), len(study.arm_names)
     noise = mechanism(study, sizes).known_scale
     blocks = released.reshape(groups, 2 * q + 1, arms) / weights(study)
-    counts, count_noise = blocks[:, -1, :], noise / HALF
+    counts, in_counts = blocks[:, -1, :], (noise / HALF) ** 2 * np.eye(arms)
     if groups == 1 and not study.where:
-        # The arms add up to what is public.
+        # The arms add up to what is public: what one has too much the others have too little.
         counts = counts + (sizes.units - counts.sum()) / arms
-        count_noise *= math.sqrt((arms - 1) / arms)
+        in_counts -= (noise / HALF) ** 2 / arms
+    count_noise = math.sqrt(in_counts[0, 0])
     clear = counts >= FLOOR_DEVIATIONS * count_noise
     safe = np.maximum(counts, 1.0)
     parts, said = [], words(study.estimator)
@@ -98,9 +101,15 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
             square_noise = math.hypot(noise / weight / HALF, 2 * noise / weight)
             within = np.maximum(squares - means**2, LEAST_VARIANCE) + square_noise / safe[group]
             variance = np.minimum(within, 1.0) / safe[group]
-            errors = ((noise / weight) ** 2 + (means * count_noise) ** 2) / safe[group] ** 2
+            errors = (noise / weight) ** 2 * np.eye(arms) + in_counts * np.outer(means, means)
+            errors /= np.outer(safe[group], safe[group])
             for arm in range(1, arms):
-                both = [0, arm]
+                both, own = [0, arm], np.ix_([arm, 0], [arm, 0])
+                risks = None
+                if study.ratios and study.outcomes[outcome].counts_events:
+                    shares = study.outcomes[outcome].middle + half * means
+                    of_both = (errors[own] + np.diag(variance[[arm, 0]])) * half**2
+                    risks = Risks((float(shares[arm]), float(shares[0])), of_both)
                 spread = math.sqrt(float(np.minimum(within[both], 1.0).mean())) * half
                 parts.append(
                     Part(
@@ -110,10 +119,11 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
                         answered=bool(clear[group][both].all()),
                         value=float(means[arm] - means[0]) * half,
                         sampling=float(variance[both].sum()) * half**2,
-                        noise=float(errors[both].sum()) * half**2,
+                        noise=float(errors[arm, arm] + errors[0, 0] - 2 * errors[arm, 0]) * half**2,
                         bias=study.estimator.allowed * spread,
                         spread=spread,
                         adjustment=said["adjustment"],
+                        risks=risks,
                     )
                 )
     sizes_of = dict.fromkeys(study.arm_names[1:], safe.sum(axis=1).tolist())

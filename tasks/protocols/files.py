@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from causalveil.schemas.protocols.study import EffectMeasure
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.tasks.machine.spreadsheet import csv_text
 from causalveil.tasks.machine.write import write_whole
@@ -20,13 +21,17 @@ NUMBERS = ("noise_error", "sampling_error", "bias", "spread")
 
 def rows_of(release: ProtocolRelease) -> list[dict[str, Any]]:
     """A flat row per answer; an interval is two columns, ``interval_lower`` and ``interval_upper``."""
-    rows = []
+    rows, asked = [], any(answer.measures for answer in release.answers)
     for answer in release.model_dump(mode="json")["answers"]:
         row: dict[str, Any] = {key: answer[key] for key in TEXTS} | {"estimate": answer["estimate"]}
         for name in INTERVALS:
             for end in ("lower", "upper"):
                 row[f"{name}_{end}"] = None if answer[name] is None else answer[name][end]
-        rows.append(row | {key: answer[key] for key in NUMBERS})
+        row |= {key: answer[key] for key in NUMBERS}
+        for one in (EffectMeasure.ratio, EffectMeasure.odds_ratio) if asked else ():
+            found: dict[str, Any] = next((given for given in answer["measures"] if given["measure"] == one), {})
+            row |= {str(one): found.get("estimate")} | {f"{one}_{end}": found.get(end) for end in ("lower", "upper")}
+        rows.append(row)
     return rows
 
 

@@ -144,7 +144,7 @@ def gated(
         if not any((group, arm) in failed for group in groups for arm in arms):
             found.append(answer)
         elif withhold:
-            found.append(answer.model_copy(update={"state": State.withheld, **dict.fromkeys(NUMBERS)}))
+            found.append(answer.model_copy(update={"state": State.withheld, "measures": (), **dict.fromkeys(NUMBERS)}))
         else:
             found.append(answer.model_copy(update={"state": State.marked}))
     return tuple(found)

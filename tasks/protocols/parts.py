@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from causalveil.schemas.protocols.answers import Limits, ProtocolAnswer, State
+from causalveil.schemas.protocols.answers import Limits, MeasureAnswer, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
 from causalveil.tasks.inference.assemble import Noise, around
+from causalveil.tasks.protocols.measures import Risks, over_all
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Part:
         adjustment: what was adjusted for, in words.
         laplace: whether the noise is Laplace, or a mean of Laplace noises; else normal.
         hidden: why nothing is answered, where that is so.
+        risks: of both arms, where ratios are asked for and the outcome has two values.
     """
 
     outcome: int
@@ -42,6 +44,7 @@ class Part:
     adjustment: str
     laplace: bool = False
     hidden: str = "noise hides an arm"
+    risks: Risks | None = None
 
 
 def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: float, units: float, width: float) -> Part:
@@ -63,11 +66,15 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
     hidden = [count for part, count in zip(parts, counts, strict=True) if not part.answered]
     most = math.fsum(max(count, 0.0) + 3 * count_error for count in hidden) / max(units, 1.0)
     if not told or total <= 0 or most >= 1:
-        return replace(first, group=EVERYBODY, answered=False, value=0.0, sampling=0.0, noise=0.0, bias=0.0)
+        nothing = dict.fromkeys(("value", "sampling", "noise", "bias"), 0.0)
+        return replace(first, group=EVERYBODY, answered=False, risks=None, **nothing)  # type: ignore[arg-type]
     shares = [(part, count / total) for part, count in told]
     value = math.fsum(share * part.value for part, share in shares)
     sizes = math.fsum((count_error / total * (part.value - value)) ** 2 for part, _ in shares)
     words = dict.fromkeys(part.adjustment for part, _ in shares)
+    # What a subgroup that noise hides would do to a ratio has no bound.
+    known = [(part.risks, count) for part, count in told if part.risks is not None]
+    risks = over_all(known, count_error) if len(known) == len(parts) else None
     return Part(
         outcome=first.outcome,
         group=EVERYBODY,
@@ -80,6 +87,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
         spread=math.sqrt(math.fsum(share * part.spread**2 for part, share in shares)),
         adjustment=next(iter(words)) if len(words) == 1 else "differently by subgroup",
         laplace=first.laplace,
+        risks=risks,
     )
 
 
@@ -119,9 +127,17 @@ def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[ProtocolAnswer, 
                 sampling_error=math.sqrt(part.sampling),
                 bias=part.bias,
                 spread=part.spread,
+                measures=_measures(study, part),
             )
         )
     return tuple(rows)
+
+
+def _measures(study: ProtocolStudy, part: Part) -> tuple[MeasureAnswer, ...]:
+    """The ratios that the study asks for."""
+    if not part.answered or part.risks is None:
+        return ()
+    return tuple(part.risks.answer(measure, study.confidence) for measure in study.ratios)
 
 
 def with_everybody(

@@ -98,6 +98,7 @@ def context_of(release: ProtocolRelease) -> dict[str, Any]:
         "forests": forests(release),
         "loves": love_plots(release.balance),
         "adjustments": list(dict.fromkeys(answer.adjustment for answer in release.answers)),
+        "measured": any(answer.measures for answer in release.answers),
         "calibrated": any(answer.calibrated is not None for answer in release.answers),
         "several": len({answer.arm for answer in release.answers}) > 1,
         "not_covered": release.not_covered,

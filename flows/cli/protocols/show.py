@@ -41,6 +41,7 @@ def protocol(release: ProtocolRelease) -> str:
             role = "" if answer.role == "secondary" else f" ({answer.role.replace('_', ' ')})"
             lines.append(f"[bold]{outcome}[/bold]{role}, {answer.adjustment}")
         lines.append(f"  {_place(answer):<{width}}  {_numbers(answer)}")
+        lines += [f"  {'':<{width}}  {one.words}" for one in answer.measures]
     lines += gate_lines(release.gates)
     if release.calibration.controls:
         lines.append(release.calibration.statement)

@@ -71,7 +71,7 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
             f"{one['name']} ({one['role'].replace('_', ' ')}), {bounds_text(one)}" for one in outcomes
         )
         + ".",
-        "contrast": f"{estimand}: {measure}, over {WHOM[estimand]}. No relative measure is released.",
+        "contrast": f"{estimand}: {measure}, over {WHOM[estimand]}. {_relative(spec)}",
         "covariates": f"Adjusted for: {', '.join(spec['covariates'])}."
         if spec.get("covariates")
         else "No covariates were declared.",
@@ -84,6 +84,18 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
         "bounds": _bounds_text(release),
         "clipped": "Numbers enter as they are, clipped to their declared bounds; levels enter as indicators.",
     }
+
+
+def _relative(spec: Mapping[str, Any]) -> str:
+    """Which relative measures are released beside the difference."""
+    named = [
+        name for name, key in (("the risk ratio", "ratio"), ("the odds ratio", "odds_ratio")) if key in _measures(spec)
+    ]
+    return f"Beside it {' and '.join(named)}, by Fieller's interval." if named else "No relative measure is released."
+
+
+def _measures(spec: Mapping[str, Any]) -> list[str]:
+    return list(spec.get("measure") or ())
 
 
 def _bounds_text(release: Mapping[str, Any]) -> str:
