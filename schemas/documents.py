@@ -322,9 +322,9 @@ def _take_out(document: Any, place: Place) -> bool:
     """Remove what stands at a place; False if it is the document itself or is gone already."""
     if not place:
         return False
-    for part in place[:-1]:
-        document = document[part]
     try:
+        for part in place[:-1]:
+            document = document[part]
         del document[place[-1]]
     except (KeyError, IndexError, TypeError):
         return False

@@ -126,6 +126,27 @@ def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
+# What names the two columns of a time to an event and how far it is looked at.
+_OF_TIMES = ("time", "event", "horizon")
+
+
+def _outcome(value: Any) -> Any:
+    """An outcome that has a name; a time to an event is another estimator's."""
+    if isinstance(value, Mapping) and any(key in value for key in _OF_TIMES):
+        raise ValueError(
+            "a time to an event is asked for by 'estimator: {name: survival}'; any other outcome is one column, as "
+            "{name: COLUMN}"
+        )
+    return _named(value)
+
+
+def _two_columns(value: Any) -> Any:
+    """A time to an event is two columns and a horizon."""
+    if not isinstance(value, Mapping | AskedTimes):
+        raise ValueError("estimator 'survival' asks for a time to an event: {time: COLUMN, event: COLUMN, horizon: N}")
+    return value
+
+
 def _all_named(value: Any) -> Any:
     return tuple(_named(one) for one in value) if isinstance(value, list | tuple) else value
 
@@ -177,7 +198,7 @@ class EffectStudyFile(StudyFile):
 
     kind: Literal["effect"]
     treatment: Name
-    outcome: Annotated[AskedNumber, BeforeValidator(_named, json_schema_input_type=Name | AskedNumber)]
+    outcome: Annotated[AskedNumber, BeforeValidator(_outcome, json_schema_input_type=Name | AskedNumber)]
     covariates: Annotated[
         dict[Name, AskedCovariate],
         Field(min_length=1),
@@ -220,7 +241,7 @@ class SurvivalStudyFile(StudyFile):
 
     kind: Literal["effect"]
     treatment: Name
-    outcome: AskedTimes
+    outcome: Annotated[AskedTimes, BeforeValidator(_two_columns, json_schema_input_type=AskedTimes)]
     measure: Annotated[
         tuple[Measure, ...],
         Field(min_length=1, max_length=2),

@@ -109,6 +109,14 @@ def test_types_in_the_footers_and_the_budget_are_looked_at(tmp_path: Path) -> No
     assert "ancient" not in found, "no row is read"
 
 
+def test_a_key_in_another_spelling_is_missing_and_unknown(tmp_path: Path) -> None:
+    """A mapping that lacks a key goes as a whole, and with it the places of its other mistakes."""
+    path = write_study(tmp_path, study={"outcome": {"name": ..., "nme": "score", "lowr": 1}})
+    told = "\n".join(map(str, check(path)))
+    assert "missing key 'outcome.name'" in told
+    assert "unknown key 'outcome.nme'" in told
+
+
 def test_no_file_and_no_yaml_are_one_problem_each(tmp_path: Path) -> None:
     assert lines(tmp_path) == ["study.yaml: no such file", f"dataset.yaml: no contract; {WHO}"]
     write(tmp_path, "a: [", "kind: effect\nkind: effect")

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from causalveil.flows.estimators.survival import SURVIVAL
+from causalveil.flows.sequence.check import check
 from causalveil.flows.sequence.study import load
 from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
@@ -243,6 +244,9 @@ STUDIES: list[tuple[dict[str, Any], str]] = [
     ({"covariates": ["age"]}, "adjusts for nothing"),
     ({"measure": ["risk", "risk"]}, "twice"),
     ({"measure": ["hazard"]}, "'risk' or 'rmst'"),
+    ({"outcome": "days"}, "{time: COLUMN, event: COLUMN, horizon: N}"),
+    ({"estimator": {"name": "auto", "trial": ...}, "covariates": ["x"]}, "'estimator: {name: survival}'"),
+    ({"estimator": {"name": "regression", "trial": ...}, "covariates": ["x"]}, "'estimator: {name: survival}'"),
 ]
 
 
@@ -253,6 +257,8 @@ def test_studies_that_are_refused(changes: dict[str, Any], told: str, tmp_path: 
         load(path)
     assert told in str(refusal.value)
     assert "\n" not in str(refusal.value)
+    # `check` lists what `load` refuses.
+    assert any(told in str(problem) for problem in check(path))
 
 
 def test_a_time_is_no_plain_number(tmp_path: Path) -> None:
