@@ -29,13 +29,13 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.adjustment.flow import FiveReleases
 from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
 from causalveil.tasks.adjustment.releases import recipe, stages
-from causalveil.tasks.adjustment.releases.rehearsed import rehearsed
+from causalveil.tasks.adjustment.releases.rehearsed import formula, rehearsed
 from causalveil.tasks.enclave.folds import Folds
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.mechanisms import Slot
 
 # Draws of noise of which a plan says the median.
-DRAWS = 3
+DRAWS = 5
 NO_CURVES = (
     "at this size and budget no curve of a covariate could be seen: the estimate is adjusted for lines alone, and its "
     "interval allows for few curves."
@@ -111,16 +111,24 @@ def expected(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn, effect: fl
         f"Median of {DRAWS} draws of noise, from ± {min(widths):.3g} to ± {max(widths):.3g}. Assumed is a correlation "
         f"of {stand_in.correlation:g}, and that covariates explain {stand_in.explained:.0%} of the outcome.",
     ]
-    screened = "screen" in plan(study, sizes).costs
-    warnings = [] if screened or study.estimator.trial else [NO_CURVES]
+    warnings = warned(study, sizes, stand_in)
     if effect is not None:
         say_effect(effect, numbers, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+def warned(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
+    """The warnings of :func:`expected` without an effect: they need no rehearsal."""
+    del stand_in
+    return [] if "screen" in plan(study, sizes).costs or study.estimator.trial else [NO_CURVES]
 
 
 ADJUSTMENT = Estimator(
     AdjustmentStudy,
     (*ENTRY, EVERYBODY, SCALES, LINES, LEARN, SCREEN, CHOOSE, REFIT, AGAIN, SCORES, INTERVAL),
     expected,
+    formula,
+    warned,
+    wide=lambda study, sizes, stand_in: float(expected(study, sizes, stand_in, None)["half_width"]),
     slow=True,
 )

@@ -23,6 +23,7 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, Noise
 from causalveil.tasks.inference.confounding import RANDOMISED, UNADJUSTED
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.models.lattice_sums import exact_sums
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Slot
 
@@ -153,8 +154,10 @@ def with_refit(asked: FiveReleases, refit: ReleasedMoments | None) -> FiveReleas
 
 
 def _decided(asked: FiveReleases, *names: str) -> FiveReleases:
-    for name in names:
-        getattr(asked, name)
+    # Small matrices: threads of BLAS would wait for each other, and its sums would depend on how many there are.
+    with one_thread():
+        for name in names:
+            getattr(asked, name)
     return asked
 
 
@@ -162,7 +165,8 @@ def findings(study: AdjustmentStudy, asked: FiveReleases, scores: ReleasedScores
     """Estimate and interval, in outcome units."""
     last = copy(asked)
     last.scores = scores
-    found, half = last.found((study.confidence,)), study.outcome.width / 2
+    with one_thread():
+        found, half = last.found((study.confidence,)), study.outcome.width / 2
     (low, high), arms = found.intervals[0], last.found_scales.arms
     interval = Interval(
         lower=low * half,
