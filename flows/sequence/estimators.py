@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any, TypeVar, cast
 
 from causalveil.flows.estimators.estimator import Estimator
-from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.estimators.adjustment import AdjustmentStudy
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.estimators.balancing import BalancingStudy
@@ -41,6 +42,16 @@ def _entry(study: type[S]) -> Callable[[Callable[[], Estimator[S]]], Callable[[]
     return register
 
 
+def _need(library: str, extra: str) -> None:
+    """Refuse an estimator whose library is not installed, before a row is read and anything is reserved.
+
+    Raises:
+        StudyError: names the extra that has it.
+    """
+    if find_spec(library) is None:
+        raise StudyError(f"this estimator needs {library}, which is not installed; install causalveil[{extra}]")
+
+
 @_entry(IpwStudy)
 def _ipw() -> Estimator[IpwStudy]:
     from causalveil.flows.estimators.ipw import IPW
@@ -50,6 +61,7 @@ def _ipw() -> Estimator[IpwStudy]:
 
 @_entry(MatchingStudy)
 def _matching() -> Estimator[MatchingStudy]:
+    _need("numba", "matching")
     from causalveil.flows.estimators.matching import MATCHING
 
     return MATCHING
@@ -127,6 +139,7 @@ def _balancing_protocol() -> Estimator[BalancingProtocol]:
 
 @_entry(MatchingProtocol)
 def _matching_protocol() -> Estimator[MatchingProtocol]:
+    _need("numba", "matching")
     from causalveil.flows.estimators.protocol import MATCHING
 
     return MATCHING
