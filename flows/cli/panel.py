@@ -101,7 +101,9 @@ def _survival(release: SurvivalRelease) -> list[str]:
     """Return every measure with its interval, the test, and until when people are seen."""
     curves = release.curves
     unit = f" {curves.unit}" if curves.unit else ""
-    lines = [f"{release.measures[0].measure}, {curves.events[0]} until {curves.horizon:g}{unit} after {curves.origin}"]
+    lines = [
+        f"{release.measures[0].measure}, {curves.events[0]} until {curves.horizon:g}{unit} (origin: {curves.origin})"
+    ]
     first, *rest = _effect(release)
     lines.append(first)
     for one in release.measures[1:]:

@@ -71,7 +71,7 @@ class FollowUp(Frozen):
 
 
 class TimeColumn(DeclaredColumn):
-    """The time from an origin to an event or to the end of follow-up. Longer times count as ``upper``."""
+    """The time from an origin to an event or to the end of follow-up; nothing is asked of what came after ``upper``."""
 
     time: FollowUp
 

@@ -141,7 +141,7 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any
         return {"codes": _coded(parts.codes)} | nulls, ("who was treated",)
     if parts.event is not None and one.name == parts.outcome.name:
         upper = wishes.ranges[one.name][1] if one.name in wishes.ranges else wishes.horizon
-        return declared_time(upper, trial=wishes.trial) | nulls, ("longer times count as its upper end",)
+        return declared_time(upper, trial=wishes.trial) | nulls, ("who was followed longer is at risk to the end",)
     if parts.event is not None and one.name == parts.event.name:
         known = wishes.levels.get(one.name)
         codes = declared_event(one, wishes.censored, known, secret=wishes.data_class is DataClass.sensitive)

@@ -102,7 +102,7 @@ def declared_event(
 
 
 def declared_time(upper: float, *, trial: bool) -> dict[str, Any]:
-    """Return what the contract says of the times: those beyond ``upper`` count as that."""
+    """Return what the contract says of the times, of which nothing is asked beyond ``upper``."""
     end = int(upper) if float(upper).is_integer() else upper
     return {"time": {"upper": end, "origin": "randomised" if trial else "start of treatment"}}
 

@@ -63,9 +63,10 @@ def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, k
 
 
 def follow_up(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tuple[FloatArray, ByteArray]:
-    """Return each person's time within [0, upper], and her kind of event, 0 for censored; shapes (n,).
+    """Return each person's time and her kind of event, 0 for censored; shapes (n,).
 
-    Who has no time, a negative one, or no event is censored at 0, which is in the first interval.
+    Who has no time, a negative one, or no event is censored at 0, which is in the first interval. Who was followed for
+    longer than ``upper`` has the next float above it: she is at risk to the end, whatever came later.
 
     Raises:
         DataError: a code that the contract does not declare, or nulls where it declares none.
@@ -91,7 +92,8 @@ def follow_up(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tupl
         raise DataError(f"column '{outcome.event}' holds a code that is not declared")
     number = times.cast(pl.Float64(), strict=False).fill_nan(None)
     known = (number.is_not_null() & (number >= 0).fill_null(value=False) & kinds.is_not_null()).to_numpy()
-    time = np.where(known, np.clip(number.fill_null(0.0).to_numpy(), 0.0, outcome.upper), 0.0)
+    longest = float(np.nextafter(outcome.upper, np.inf))
+    time = np.where(known, np.clip(number.fill_null(0.0).to_numpy(), 0.0, longest), 0.0)
     return time, np.where(known, kinds.fill_null(0).to_numpy(), 0).astype(np.uint8)
 
 

@@ -63,7 +63,7 @@ SAYS = {
     ],
     "survival": [
         *(
-            "How does treated change the risk of death until 365 days after randomised?",
+            "How does treated change the risk of death until 365 days (origin: randomised)?",
             "lowers the risk of death by 0.2",
         ),
         *("People at risk, with noise", "Cumulative incidence among the treated, stacked: death", "relapse"),

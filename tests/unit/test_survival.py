@@ -182,12 +182,20 @@ def test_rows_become_times_and_kinds() -> None:
     events = pl.Series([2, 2, 1, 2, None, 1, 1])
     time, kind = follow_up(study, times, events)
     # No time, a negative one, no event: censored at once. Death counts, relapse competes with it.
-    assert time.tolist() == [10, 0, 0, 3650, 0, 0, 0]
+    assert time.tolist() == [10, 0, 0, np.nextafter(3650, 9999), 0, 0, 0]
     assert kind.tolist() == [1, 0, 0, 1, 0, 0, 2]
     with pytest.raises(DataError, match="holds nulls"):
         follow_up(make_survival(), times, events)
     with pytest.raises(DataError, match="not declared"):
         follow_up(study, pl.Series([1.0]), pl.Series([7]))
+
+
+def test_who_outlives_the_contract_has_no_event_in_its_last_interval() -> None:
+    """The horizon is the end of what the contract admits: events at it count, later ones do not."""
+    study = make_survival(outcome={"upper": 365, "horizon": 365}, intervals=10)
+    time, kind = follow_up(study, pl.Series([365.0, 365.5, 4000.0, 1e308]), pl.Series([2, 2, 2, 0]))
+    grid = Grid(10, 2, 365.0)
+    assert grid.cell(np.zeros(4, np.uint8), time, kind).tolist() == [9, 30, 30, 30]
 
 
 def test_codes_may_be_text_or_booleans() -> None:
