@@ -6,6 +6,7 @@ not know it refuses, and so does this: no file of a table is ever read past its 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 BATCH_ROWS = 65_536
 # A store that does not answer is told within half a minute, where the library alone goes on for three.
 _PATIENCE = {"max_retries": "3", "retry_timeout": "30s"}
+_ENCODED = re.compile("%[0-9A-Fa-f]{2}")
+_NAMED = "'version' in source.yaml, or init delta:PATH@VERSION"
 _MAPPING = "delta.columnMapping.mode"
 # One partition: rows come in one order, and one row group is in memory at a time.
 _SESSION = {"datafusion.execution.target_partitions": "1", "datafusion.execution.batch_size": str(BATCH_ROWS)}
@@ -110,6 +113,10 @@ def _table(source: DeltaSource, place: Path, version: int | None) -> DeltaTable:
 
     stored = is_stored(source.path)
     where = source.path if stored else str(place / source.path)
+    if _ENCODED.search(where):
+        raise DataError(
+            f"{source.path}: deltalake reads the percent sign in this path as another folder's name; rename the folder"
+        )
     table = DeltaTable(where, version=version, storage_options=_PATIENCE if stored else None)
     if table.metadata().configuration.get(_MAPPING) == "id":
         raise DataError(
@@ -140,11 +147,14 @@ def _why(error: Any, source: DeltaSource) -> str:
     text, name = str(error).replace(source.path.strip("/"), ""), type(error).__name__
     if "nsupported" in text or "not supported" in text or name == "DeltaProtocolError":
         return "it has features that deltalake does not read; let the tool that wrote it write it as plain Parquet"
-    if name == "TableNotFoundError":
+    if name == "TableNotFoundError" and source.version is None:
         return "no log of one lies there; check 'path'"
-    if "LogSegment" in text or "commit files" in text:
+    if name == "TableNotFoundError" or "LogSegment" in text or "commit files" in text:
         what = "the log" if source.version is None else f"the log of version {source.version}"
-        return f"{what} is not whole, or has no such version any more; name one that it has by 'version'"
+        return f"{what} is not whole, or has no such version any more; name one that it has: {_NAMED}"
     if "not found" in text.lower() or "No such file" in text:
-        return "its log names files that are not there (cleaned up, or not copied yet); name a version that is whole"
+        return (
+            "its log names files that are not there (cleaned up, or not copied yet); name a version that is whole: "
+            + _NAMED
+        )
     return f"its log or its files are damaged, or may not be read by this user ({name})"

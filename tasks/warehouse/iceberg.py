@@ -172,8 +172,8 @@ def _schema(source: IcebergSource, table: Table, snapshot: TableSnapshot) -> Sch
     found = table.snapshot_by_id(snapshot.version)
     if found is None:
         raise DataError(
-            f"{source.table}: its catalog has no snapshot {snapshot.version} any more; name one that it has by "
-            "'version', or leave that out to read the newest"
+            f"{source.table}: its catalog has no snapshot {snapshot.version} any more; name one that it has "
+            "by 'version' in source.yaml (init: TABLE@SNAPSHOT), or leave that out to read the newest"
         )
     then = found.schema_id
     return table.schema() if source.version is None or then is None else table.schemas()[then]

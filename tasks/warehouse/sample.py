@@ -110,10 +110,11 @@ def sample_of(
 
 
 def _delta(where: str) -> Sample:
-    """The newest version of a Delta table; nested columns are not read."""
+    """The newest version of a Delta table, or the one after an ``@``; nested columns are not read."""
+    where, version = (where, {}) if Path(where).exists() else _at(where)
     if "://" not in where:
         where = str(Path(where).expanduser().resolve())
-    source = DeltaSource(kind="delta", path=where)
+    source = validate(DeltaSource, {"kind": "delta", "path": where} | version, where)
     snapshot = delta_snapshot(source, Path())
     names, nested = _single(polars_types(delta_schema(source, Path(), snapshot)))
     first = f"1 = 1 LIMIT {MOST_ROWS + 1}"
@@ -121,12 +122,18 @@ def _delta(where: str) -> Sample:
     return _of_table(frame, source, PurePath(where).name, nested)
 
 
+def _at(where: str) -> tuple[str, dict[str, str]]:
+    """A table and the state of it that is asked for by ``@NUMBER``."""
+    table, _, version = where.rpartition("@")
+    return (table, {"version": version}) if table and version.isdecimal() else (where, {})
+
+
 def _iceberg(where: str) -> Sample:
-    """The newest snapshot of ``CATALOG/NAMESPACE.TABLE``; nested columns are not read."""
+    """The newest snapshot of ``CATALOG/NAMESPACE.TABLE``, or the one after an ``@``; nested columns are not read."""
+    where, version = _at(where)
     catalog, _, table = where.rpartition("/")
-    source = validate(
-        IcebergSource, {"kind": "iceberg", "table": table} | ({"catalog": catalog} if catalog else {}), "iceberg:"
-    )
+    named = {"catalog": catalog} if catalog else {}
+    source = validate(IcebergSource, {"kind": "iceberg", "table": table} | named | version, "iceberg:")
     snapshot = iceberg_snapshot(source)
     names, nested = _single(polars_types(iceberg_schema(source, snapshot)))
     frame, _ = _queried(lambda: _first(iceberg_batches(source, snapshot, names, None, EVERYTHING)))

@@ -23,6 +23,7 @@ from causalveil.flows.sequence.warehouse import extract_source, fill
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.warehouse import Manifest
+from causalveil.tasks.report.page import report_html
 from causalveil.tasks.start.roles import Wishes
 from tests.delta_tables import delta_by_hand, with_feature
 from tests.studies import CONTRACT, STUDY, merge
@@ -261,6 +262,32 @@ def test_blocks_end_at_midnight(zone: str | None, tmp_path: Path) -> None:
     assert [one.rows for one in take(source(tmp_path, table(tmp_path / "table", frame))).blocks] == [0, 1, 1, 0]
 
 
+def test_init_reads_the_version_that_is_asked_for(tmp_path: Path) -> None:
+    folder = table(tmp_path / "table@7", visits().drop("day"))
+    DeltaTable(folder).delete("person < 1400")
+    assert survey(f"delta:{folder}").sample.frame.height == 600
+    begun = begin(survey(f"delta:{folder}@0"), WISHES, tmp_path / "out", DirectEngine())
+    assert begun.units == 1000
+    assert yaml.safe_load((tmp_path / "out/source.yaml").read_text())["source"]["version"] == 0
+
+
+def test_a_checkpoint_stands_for_the_log_before_it(tmp_path: Path) -> None:
+    folder = table(tmp_path / "a table#1", visits(), configuration={"delta.logRetentionDuration": "interval 0 days"})
+    DeltaTable(folder).delete("person < 1100")
+    DeltaTable(folder).create_checkpoint()
+    DeltaTable(folder).cleanup_metadata()
+    assert take(source(tmp_path, folder)).rows == 900
+    with pytest.raises(DataError, match="the log of version 0 is not whole, or has no such version any more"):
+        take(source(tmp_path, folder, version=0, to="old"))
+
+
+def test_a_folder_whose_name_would_be_read_as_another_is_refused(tmp_path: Path) -> None:
+    table(tmp_path / "a table", visits())
+    shutil.copytree(tmp_path / "a table", tmp_path / "a%20table")
+    with pytest.raises(DataError, match="percent sign in this path as another folder's name; rename the folder"):
+        take(source(tmp_path, tmp_path / "a%20table"))
+
+
 @pytest.mark.parametrize("spelled", ["{}", "delta:{}"])
 def test_init_reads_a_table_by_its_log(spelled: str, tmp_path: Path) -> None:
     frame = visits().drop("day").with_columns(pl.struct(a="age").alias("nested"), pl.col("person").alias('a"b.c'))
@@ -272,3 +299,5 @@ def test_init_reads_a_table_by_its_log(spelled: str, tmp_path: Path) -> None:
     assert yaml.safe_load((tmp_path / "out/source.yaml").read_text())["source"] == {"kind": "delta", "path": "../table"}
     release = run_study(tmp_path / "out/study.yaml", out=tmp_path / "answer", engine="direct").release
     assert (release.units, [one.version for one in release.snapshots]) == (600, [1])
+    page = report_html(release)
+    assert f"delta table <code>{DeltaTable(folder).metadata().id}</code>, version 1" in page
