@@ -14,7 +14,6 @@ if __name__ == "__main__" and not __package__:
     # Before the imports, which fail with a traceback where nothing is installed.
     sys.exit("causalveil: this file is part of a package; install it and run `causalveil` or `python -m causalveil`")
 
-import gc
 import json
 import logging
 from collections.abc import Callable
@@ -45,9 +44,6 @@ from causalveil.flows.cli.stop import code_of, saying_what_is_held, unwind_on_si
 from causalveil.flows.engine import serving, settings
 from causalveil.flows.engine.guard import place
 from causalveil.schemas.errors import CausalveilError
-
-# New objects after which Python looks for garbage.
-GARBAGE_AFTER = 400_000
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -292,8 +288,6 @@ def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None
         program: the commands; another distribution hands in its own.
     """
     words = sys.argv[1:] if arguments is None else arguments
-    # Imports make objects that stay; to look for garbage among them every 700 takes a tenth of a small study's time.
-    gc.set_threshold(GARBAGE_AFTER)
     logging.getLogger("causalveil").setLevel(logging.INFO)
     unwind_on_sigterm()
     code = _exit_code(
@@ -301,10 +295,6 @@ def main(arguments: list[str] | None = None, program: typer.Typer = app) -> None
     )
     for note in serving.notes():
         sys.stderr.write(f"{note}\n")
-    if arguments is None and "duckdb" not in sys.modules:
-        # The process ends here: Python would look through all that modules hold for garbage, a fifth of a run. DuckDB's
-        # bindings would say on standard error that what is not looked through leaks.
-        gc.freeze()
     sys.exit(code)
 
 

@@ -11,7 +11,7 @@ import polars as pl
 from causalveil.flows.planning.outlook import book_of, budget_of
 from causalveil.flows.sequence.study import SEVERAL_BLOCKS, data_folder, declare, known_units, load_study
 from causalveil.schemas.admission.casts import Types
-from causalveil.schemas.admission.cohort import contract_roles
+from causalveil.schemas.admission.cohort import contract_roles, wrong_types
 from causalveil.schemas.admission.manifest import Finding
 from causalveil.schemas.asked.auto import AutoEstimator
 from causalveil.schemas.asked.one_question import as_protocol
@@ -23,7 +23,7 @@ from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import Study
 from causalveil.tasks.admission.kept import kept_admission
-from causalveil.tasks.admission.rows import Rules
+from causalveil.tasks.admission.rows import Rules, type_findings
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.manifest import check_manifest
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout
@@ -195,16 +195,16 @@ def _columns(contract: Contract, study: Study, folder: DataFolder) -> Iterator[s
     asked = study.roles if contract.rows is None else {}
     alone = {name: role for name, role in asked.items() if name not in declared}
     first: dict[str, pl.DataType] = {}
-    rules = Rules(declared | alone)
-    wrong = dict[tuple[str | None, str], list[str]]()
+    roles = declared | alone
+    found = dict[tuple[str | None, str], list[str]]()
     for partition in list_partitions(folder, None if contract.blocks is None else contract.blocks.key).partitions:
         types = column_types(folder, partition)
         first = first or (types if partition.rows else {})
         exact = contract.rows is not None
-        for one in rules.of_types(partition, types, first, exact=exact):
+        for one in type_findings(roles, wrong_types(roles, types), partition, types, first, exact=exact):
             told = _told(one, types)
-            wrong.setdefault((one.column, told), []).append(partition.path)
-    for (name, told), paths in wrong.items():
+            found.setdefault((one.column, told), []).append(partition.path)
+    for (name, told), paths in found.items():
         more = f" (and {len(paths) - 1} more)" if len(paths) > 1 else ""
         yield f"{paths[0]}{more}: column '{name}' {told}"
 

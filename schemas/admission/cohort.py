@@ -6,7 +6,7 @@ pandera schema of all of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
 
@@ -152,6 +152,15 @@ def type_rule(role: Column) -> Rule:
             return Rule.number_type
         case Holds.order:
             return Rule.order_type
+
+
+def wrong_types(roles: Mapping[str, Column], types: Mapping[str, pl.DataType]) -> dict[str, Rule]:
+    """Return what the pandera schema says of a footer, for commands that read no row and do not wait for pandera."""
+    return {
+        name: type_rule(role) if name in types else Rule.missing
+        for name, role in roles.items()
+        if name not in types or not accepts(role, types[name])
+    }
 
 
 def accepts(role: Column, stored: pl.DataType) -> bool:

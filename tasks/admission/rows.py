@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.admission.casts import Roles, Types, families_differ
@@ -31,21 +32,9 @@ class Rules:
         self.contract = ContractSchema(roles)
 
     def of_types(self, partition: Partition, types: Types, first: Types, *, exact: bool) -> list[Finding]:
-        """Find columns that are missing, of a wrong type, or not to be read as one with the first partition's.
-
-        Args:
-            partition: a file; one without rows holds nothing of a wrong type.
-            types: of its columns, from its footer: no row is read.
-            first: of the first partition that has rows.
-            exact: whether whole numbers must have one type too, as where rows are written anew.
-        """
-        if not partition.rows:
-            return []
-        wrong = self.contract.wrong(types)
-        for name, role in self._roles.items():
-            if name not in wrong and name in first and families_differ(role, types[name], first[name], exact=exact):
-                wrong[name] = Rule.same_type
-        return [Finding(path=partition.path, column=name, rule=wrong[name]) for name in self._roles if name in wrong]
+        """Find columns whose types are wrong; arguments as of :func:`type_findings`."""
+        wrong = self.contract.wrong(types) if partition.rows else {}
+        return type_findings(self._roles, wrong, partition, types, first, exact=exact)
 
     def keep(self, frame: pl.DataFrame) -> bool:
         """Check that every row of a frame, as it is read, keeps every rule of the columns that it has."""
@@ -66,6 +55,29 @@ class Rules:
         stored = types[name]
         fractions = self._roles[name].holds is Holds.unit and stored.is_numeric() and not stored.is_integer()
         return Rule.null_unit if rule is Rule.null and fractions else rule
+
+
+def type_findings(
+    roles: Roles, wrong: Mapping[str, Rule], partition: Partition, types: Types, first: Types, *, exact: bool
+) -> list[Finding]:
+    """Find columns that are missing, of a wrong type, or not to be read as one with the first partition's.
+
+    Args:
+        roles: what each column must hold.
+        wrong: the columns that by themselves break a rule of types.
+        partition: a file; one without rows holds nothing of a wrong type.
+        types: of its columns, from its footer: no row is read.
+        first: of the first partition that has rows.
+        exact: whether whole numbers must have one type too, as where rows are written anew.
+    """
+    found = list[Finding]()
+    for name, role in roles.items() if partition.rows else ():
+        rule = wrong.get(name)
+        if rule is None and name in first and families_differ(role, types[name], first[name], exact=exact):
+            rule = Rule.same_type
+        if rule is not None:
+            found.append(Finding(path=partition.path, column=name, rule=rule))
+    return found
 
 
 def row_findings(partition: Partition, counts: Counter[tuple[str, Rule]]) -> list[Finding]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Partition
 from causalveil.tasks.enclave.partitions import other_count, parquet_errors, unreadable
@@ -12,7 +15,6 @@ from causalveil.tasks.machine.arrow_frames import frame_of, plain, polars_types
 
 if TYPE_CHECKING:
     import polars as pl
-    import pyarrow as pa
 
 
 class WholeFile:
@@ -24,9 +26,6 @@ class WholeFile:
         Raises:
             DataError: it does not parse.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         self._partition, file = partition, None
         try:
             file = pq.ParquetFile(pa.BufferReader(content))
@@ -63,6 +62,4 @@ class WholeFile:
 
 def joined(tables: Sequence[pa.Table], columns: Sequence[str]) -> pl.DataFrame:
     """The rows of some tables of one schema."""
-    import pyarrow as pa
-
     return frame_of(pa.concat_tables(tables), columns)

@@ -11,6 +11,8 @@ from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import expit, ndtri
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.balancing import BalancingStudy
@@ -45,9 +47,6 @@ class People(NamedTuple):
 @lru_cache(maxsize=64)
 def stand_in_people(treated: float, overlap: float) -> People:
     """People at the quantiles of a normal index; a share of treated that leaves an arm empty is moved inwards."""
-    from scipy.optimize import brentq
-    from scipy.special import expit, ndtri
-
     treated = min(max(treated, 2 / PEOPLE), 1 - 2 / PEOPLE)
     index: FloatArray = ndtri((np.arange(PEOPLE) + 0.5) / PEOPLE)
     constant = brentq(lambda a: float(np.mean(expit(a + overlap * index))) - treated, -40.0, 40.0)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import ndtr
 
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
@@ -257,7 +258,6 @@ def _of_cut_normals() -> Callable[[FloatArray, FloatArray], FloatArray]:
     By how many deviations of what is left its mean lies from either.
     """
     from scipy.interpolate import CloughTocher2DInterpolator, NearestNDInterpolator
-    from scipy.special import ndtr
 
     upper, lower = (found.ravel() for found in np.meshgrid(CUTS, CUTS))
     apart = (upper <= lower) & (upper + lower > LEAST_LENGTH)
@@ -289,8 +289,6 @@ def _of_cut_normals() -> Callable[[FloatArray, FloatArray], FloatArray]:
 
 def _cut_normal(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Of standard normal numbers that are cut to [lower, upper]: mean, covariance with what they were, variance."""
-    from scipy.special import ndtr
-
     below, above = ndtr(lower), ndtr(-upper)
     densities = [np.exp(-(cut**2) / 2) / math.sqrt(2 * math.pi) for cut in (lower, upper)]
     within = np.maximum(1 - below - above, np.finfo(np.float64).tiny)

@@ -10,6 +10,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from scipy.optimize import brentq
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy, Releases, Score
@@ -56,8 +57,6 @@ def order_kept(study: DirectionStudy, margin: float, scale: float) -> float:
 
 def sure_margin(study: DirectionStudy, draw: Draw, sure: float) -> float:
     """The margin whose order a draw of Laplace noise keeps with probability ``sure``, in [0.5, 1)."""
-    from scipy.optimize import brentq
-
     return float(brentq(lambda ratio: order_kept(study, ratio, 1.0) - sure, 0.0, 100.0)) * draw.mechanism.known_scale
 
 

@@ -7,7 +7,8 @@ where it costs nothing. A folder without a manifest was filled by hand and is ch
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.contract import CONTRACT_FILE, Contract
@@ -18,9 +19,6 @@ from causalveil.schemas.study import Study
 from causalveil.schemas.warehouse import Manifest
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import column_types
-
-if TYPE_CHECKING:
-    import polars as pl
 
 
 def check_manifest(study: Study, folder: DataFolder, layout: Layout) -> Manifest | None:
@@ -110,8 +108,6 @@ def _check_partitions(manifest: Manifest, layout: Layout) -> None:
 
 
 def _stored_as(kind: Kind) -> pl.DataType:
-    import polars as pl
-
     return {
         Kind.integer: pl.Int64(),
         Kind.number: pl.Float64(),

@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from causalveil.schemas.admission.casts import Roles, empty_frame, read_frame
 from causalveil.schemas.errors import DataError
@@ -17,9 +20,6 @@ from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.machine.arrow_frames import frame_of, polars_types
 from causalveil.tasks.machine.open_folder import OpenFile
 from causalveil.tasks.warehouse.unfinished import refuse_unfinished
-
-if TYPE_CHECKING:
-    import polars as pl
 
 WHOLE = "all"
 # Of each column, while it is decoded.
@@ -84,8 +84,6 @@ def column_types(folder: DataFolder, partition: Partition) -> dict[str, pl.DataT
 
 def types_of(file: OpenFile, partition: Partition) -> dict[str, pl.DataType]:
     """Return the same of a file that is open."""
-    import pyarrow.parquet as pq
-
     schema = None
     try:
         schema = pq.read_schema(file.place)
@@ -125,8 +123,6 @@ def rows_of(
     file: OpenFile, partition: Partition, columns: Roles, rows: int, *, widen: bool = True
 ) -> Iterator[pl.DataFrame]:
     """Read the rows of a file that is open, whatever its bytes are held to; ``widen`` as of :func:`read_frame`."""
-    import polars as pl
-
     batches = _batches(file, columns, rows, widen=widen)
     left, waiting = partition.rows, list[pl.DataFrame]()
     while True:
@@ -169,9 +165,6 @@ def opened(folder: DataFolder, path: str) -> OpenFile:
 
 def _batches(source: OpenFile, columns: Roles, rows: int, *, widen: bool) -> Iterator[pl.DataFrame]:
     """At most ``rows`` rows after each other; one frame without rows of a file without rows."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     # Pages are read as they are decoded: without a buffer the reader would hold a row group's whole column.
     bytes_at_hand = source.content
     place = source.place if bytes_at_hand is None else pa.BufferReader(bytes_at_hand)
@@ -185,9 +178,6 @@ def _batches(source: OpenFile, columns: Roles, rows: int, *, widen: bool) -> Ite
 
 def parquet_errors() -> tuple[type[BaseException], ...]:
     """What the two readers raise at a file that they cannot read."""
-    import polars as pl
-    import pyarrow as pa
-
     return (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, ValueError, KeyError)
 
 
@@ -221,8 +211,6 @@ def _natural_order(blocks: set[str]) -> list[str]:
 
 
 def _footer_rows(folder: DataFolder, path: str) -> int:
-    import pyarrow.parquet as pq
-
     rows: int | None = None
     with opened(folder, path) as file:
         try:

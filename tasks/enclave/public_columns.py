@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import numpy as np
 import polars as pl
+import pyarrow.parquet as pq
 
 from causalveil.schemas.admission.casts import Roles, read_frame
 from causalveil.schemas.errors import DataError
@@ -69,8 +70,6 @@ def _rows_of(study: EffectStudy, frame: pl.DataFrame) -> Rows:
 
 def _groups(folder: DataFolder, layout: Layout) -> list[tuple[Partition, int, int]]:
     """Partition, place and rows of the row groups to be read, in their order."""
-    import pyarrow.parquet as pq
-
     found = list[tuple[Partition, int, int]]()
     for partition in layout.partitions:
         failed = False
@@ -88,8 +87,6 @@ def _groups(folder: DataFolder, layout: Layout) -> list[tuple[Partition, int, in
 
 
 def _frames(folder: DataFolder, partition: Partition, group: int, roles: Roles) -> Iterator[pl.DataFrame]:
-    import pyarrow.parquet as pq
-
     problem = None
     try:
         with opened(folder, partition.path) as source, pq.ParquetFile(source.place) as file:

@@ -12,16 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import polars as pl
 
 from causalveil.schemas.admission.casts import Roles
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_rows
-
-if TYPE_CHECKING:
-    import polars as pl
 
 # 16 MB at 8 bytes a value: memory of that size is used again, and more would be taken afresh from the system.
 VALUES = 1 << 21
@@ -49,8 +47,6 @@ class LoadedSegment:
         Raises:
             DataError: a column cannot be read as one in all of them.
         """
-        import polars as pl
-
         # What a file without rows says of its columns counts for nothing.
         full = [(partition, part) for partition, part in self.parts if part.height] or list(self.parts[:1])
         first = full[0][1].schema

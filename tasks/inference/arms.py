@@ -7,6 +7,8 @@ Post-processing of released sums.
 
 from __future__ import annotations
 
+from scipy.special import ndtr, ndtri
+
 # What is believed of a mean falls so steeply around where half of it is.
 POWER = 8
 # Everybody's mean is half believed beside noise of this deviation, in half ranges: scores reach as far as it lies from
@@ -62,13 +64,9 @@ def chance_of_empty(share: float, error: float, confidence: float) -> float:
         error: standard deviation of the noise with which it is released, above 0.
         confidence: in [0.5, 1).
     """
-    from scipy.special import ndtr
-
     return min(sum(float(ndtr(_clear(confidence) - part / error)) for part in (share, 1 - share)), 1.0)
 
 
 def _clear(confidence: float) -> float:
     """Deviations of noise by which a share is clear of 0."""
-    from scipy.special import ndtri
-
     return float(ndtri(confidence))

@@ -14,12 +14,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr, ndtr, ndtri, roots_genlaguerre
 
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.gaussian import brent
 from causalveil.tasks.privacy.mechanisms import L2Laplace, Mechanism
 
 # What an interval of a noisy estimate covers; without noise the first alone.
@@ -31,8 +32,6 @@ VARIANCE_SHARE = 0.1
 @lru_cache(maxsize=32)
 def _gamma_rule(shape: float) -> tuple[FloatArray, FloatArray]:
     """Gauss-Laguerre nodes and shares of a Gamma(shape, 1) expectation."""
-    from scipy.special import roots_genlaguerre
-
     nodes, shares = roots_genlaguerre(96, shape - 1)
     return nodes, shares / shares.sum()
 
@@ -42,8 +41,6 @@ def laplace_tail(distance: float, deviation: float, scale: float) -> float:
 
     Closed form of the normal-Laplace law (Reed 2006), by logarithms, since its exponentials alone may overflow.
     """
-    from scipy.special import log_ndtr, ndtr
-
     if distance < 0:
         return 1 - laplace_tail(-distance, deviation, scale)
     if deviation == 0:
@@ -84,8 +81,6 @@ class Noise:
 
     def tail(self, distance: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
         """P(E > distance), E = N(0, sampling_variance) + factor * noise along a unit direction, independent."""
-        from scipy.special import ndtr
-
         if self.mixing is None or self.scale * factor == 0:
             deviation = math.hypot(math.sqrt(sampling_variance), self.scale * factor)
             return float(ndtr(-distance / deviation)) if deviation > 0 else (0.0 if distance >= 0 else 1.0)
@@ -97,8 +92,6 @@ class Noise:
 
     def quantile(self, tail: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
         """The distance that ``E`` of :meth:`tail` exceeds with probability ``tail``, 0 < tail <= 1/2."""
-        from scipy.special import ndtri
-
         deviation = math.hypot(math.sqrt(sampling_variance), self.deviation * factor)
         if self.mixing is None or deviation == 0:
             return -float(ndtri(tail)) * deviation
@@ -107,7 +100,7 @@ class Noise:
             replace(self, scale=self.scale * (factor / deviation)),
             sampling_variance / deviation / deviation,
         )
-        return brent(lambda q: part.tail(q, sampling) - tail, 0.0, 1 / math.sqrt(tail), 1e-12) * deviation
+        return float(brentq(lambda q: part.tail(q, sampling) - tail, 0.0, 1 / math.sqrt(tail), xtol=1e-12)) * deviation
 
     def outside(self, distance: float, bias: float, sampling_variance: float = 0.0, factor: float = 1.0) -> float:
         """P(|bias + E| > distance), E of :meth:`tail`."""
@@ -129,7 +122,7 @@ class Noise:
         # A bias that rounding swallows leaves no sign to bracket by; either end is right then, the further one safe.
         if excess(plain) <= 0 or excess(plain + bias) >= 0:
             return plain + bias
-        return brent(excess, plain, plain + bias, 1e-12 * (plain + bias))
+        return float(brentq(excess, plain, plain + bias, xtol=max(1e-12 * (plain + bias), math.ulp(0.0))))
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import ndtr
 
 from causalveil.tasks.inference.variance_allowance import (
     LARGEST,
@@ -28,7 +30,6 @@ from causalveil.tasks.inference.variance_allowance import (
     normal_rule,
 )
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.gaussian import brent
 
 Tails = Callable[[FloatArray, FloatArray], FloatArray]
 POINTS, HALVINGS, STEP = 240, 44, 1e-3
@@ -73,7 +74,7 @@ def _allowance(ratio: float, confidence: float, bias: float, laplace: bool) -> f
 
     if spare(0.0) >= 0:
         return 0.0
-    return brent(spare, 0.0, LARGEST, STEP) + STEP
+    return float(brentq(spare, 0.0, LARGEST, xtol=STEP)) + STEP
 
 
 def critical_values(tails: Tails, sampling: FloatArray, error: float, bias: float) -> FloatArray:
@@ -89,7 +90,5 @@ def critical_values(tails: Tails, sampling: FloatArray, error: float, bias: floa
 
 def _normal_tails(distance: FloatArray, deviation: FloatArray) -> FloatArray:
     """P(E > distance), E a normal of this deviation plus normal noise of variance 1."""
-    from scipy.special import ndtr
-
     found: FloatArray = ndtr(-distance / np.sqrt(1 + deviation**2))
     return found

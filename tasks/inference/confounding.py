@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import math
 
+from scipy.optimize import brentq
+
 from causalveil.schemas.estimators.aipw import OmittedConfounding
 from causalveil.tasks.inference.assemble import Estimate, Noise, variance_error
-from causalveil.tasks.privacy.gaussian import brent
 
 COVERS_CONFOUNDING = "confounding left out, up to the declared shares"
 COVERS_DECLARED = "confounding up to the size that `unadjusted` assumes"
@@ -108,5 +109,5 @@ def robustness_value(estimate: Estimate, noise: Noise, confidence: float, upper:
     if size == 0 or excess(0.0) >= 0:
         return 0.0
     # At a bias of the estimate's own size every second interval would hold 0.
-    share = brent(excess, 0.0, size, 2e-12) / math.sqrt(upper * units) if upper > 0 else 1.0
+    share = float(brentq(excess, 0.0, size)) / math.sqrt(upper * units) if upper > 0 else 1.0
     return min(share, 1.0)

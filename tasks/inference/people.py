@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import gammaincinv, ndtr, ndtri
 
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy, Study
@@ -182,8 +184,6 @@ def _within(normal: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:
     """
     if spread <= FITS:
         return np.clip(spread * normal, -1, 1), normal
-    from scipy.optimize import brentq
-    from scipy.special import ndtr, ndtri
 
     def deviation(end: float) -> float:
         density = math.exp(-(end**2) / 2) / math.sqrt(2 * math.pi)
@@ -196,8 +196,6 @@ def _within(normal: FloatArray, spread: float) -> tuple[FloatArray, FloatArray]:
 
 def _in_range(outcome: FloatArray, mean: float, deviation: float) -> FloatArray:
     """Outcomes in [-1, 1] of this mean and deviation, which rise with standard normal ones."""
-    from scipy.special import gammaincinv
-
     if deviation > TWO_VALUES:
         # A normal outcome of this deviation would not fit into the range; one of two values does.
         two = np.where(outcome > np.quantile(outcome, (1 - mean) / 2), 1.0, -1.0)
@@ -239,16 +237,12 @@ def _intercept(log_odds: FloatArray, share: float) -> float:
 
 
 def _uniform(normal: FloatArray) -> FloatArray:
-    from scipy.special import ndtr
-
     found: FloatArray = ndtr(normal)
     return found
 
 
 def _normal(count: int, dimensions: int, sample: int | None) -> FloatArray:
     """Standard normals, shape (count, dimensions): quasi-random, or those of a sample."""
-    from scipy.special import ndtri
-
     if sample is not None:
         return np.random.default_rng(sample).standard_normal((count, dimensions))
     steps = np.sqrt(np.array(_primes(dimensions), dtype=np.float64))

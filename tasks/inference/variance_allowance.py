@@ -15,6 +15,7 @@ import math
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import log_ndtr, ndtr, ndtri
 
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -60,8 +61,6 @@ def laplace_allowance(ratio: float, confidence: float) -> float:
 
 def laplace_tails(distance: FloatArray, deviation: FloatArray, scale: float) -> FloatArray:
     """P(E > distance) elementwise, E a normal of deviation above 0 plus Laplace noise of this scale (Reed 2006)."""
-    from scipy.special import log_ndtr, ndtr
-
     z, a = distance / deviation, deviation / scale
     above = np.exp(log_ndtr(z - a) + a * a / 2 - a * z)
     below = np.exp(log_ndtr(-z - a) + a * a / 2 + a * z)
@@ -95,8 +94,6 @@ def allowance(ratio: float, confidence: float) -> float:
         ratio: deviation m of the variance's noise over the noise variance of the estimate, >= 0.
         confidence: the level, in [0.5, 1).
     """
-    from scipy.special import ndtri
-
     if ratio == 0:
         return 0.0
     quantile = -float(ndtri((1 - confidence) / 2))
@@ -111,8 +108,6 @@ def allowance(ratio: float, confidence: float) -> float:
 
 def least_coverage(a: float, ratio: float, quantile: float) -> float:
     """The least coverage over the places where the sampling variance may be, when ``a`` deviations are allowed."""
-    from scipy.special import ndtr
-
     nodes, weights = normal_rule()
     # In units of m: the estimate's noise variance is 1/ratio.
     noise, true = 1 / ratio, PLACES[:, None]

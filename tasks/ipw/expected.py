@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import brentq
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
@@ -23,7 +24,6 @@ from causalveil.tasks.ipw import perturb, public_scores, weights
 from causalveil.tasks.ipw.interval import adjustment_share, findings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
-from causalveil.tasks.privacy.gaussian import brent
 from causalveil.tasks.weighted.interval import noise_of
 
 
@@ -93,7 +93,7 @@ def penalised_share(study: IpwStudy, share: float) -> float:
         return math.log(score / (1 - score)) - pull * (share - score)
 
     low, high = min(share, 0.5), max(share, 0.5)
-    return low if low == high else brent(excess, low, high, 2e-12)
+    return low if low == high else float(brentq(excess, low, high))
 
 
 def expected_findings(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:

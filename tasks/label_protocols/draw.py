@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+from scipy.special import ndtri
 
 from causalveil.schemas.estimators.matching import MatchingEstimator
 from causalveil.schemas.plan import Sizes
@@ -91,8 +92,6 @@ def mechanism(study: ProtocolStudy, sizes: Sizes | None) -> Mechanism:
     Raises:
         StudyError: more cells than the budget can serve.
     """
-    from scipy.special import ndtri
-
     draw = JointDraw.of(study)
     if sizes is not None:
         # With even weights an estimate in [-2, 2] has noise of 2/n of the draw's, n the units of an arm.

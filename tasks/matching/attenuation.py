@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import ndtri
 
 
 def attenuation(share: float, keep: float) -> float:
@@ -32,8 +33,6 @@ def treated_share(responses: int, units: int, keep: float, tail: float) -> tuple
         keep: the probability that a treatment is kept, in (1/2, 1).
         tail: in (0, 1/2].
     """
-    from scipy.special import ndtri
-
     contrast = 2 * keep - 1
     share = (responses / units - (1 - keep)) / contrast
     reach = -float(ndtri(tail)) * math.sqrt(keep * (1 - keep) / units) / contrast

@@ -22,6 +22,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
+from mpmath.ctx_mp import MPContext
+from scipy.special import erfcx
+
 from causalveil.schemas.amounts import SMALLEST, add, float_below, parse_amount, subtract
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.privacy import GaussianCost, PrivacyCost
@@ -49,8 +52,6 @@ _LOCAL = threading.local()
 def exact_arithmetic() -> Any:
     """400-bit arithmetic of this thread's own: mpmath's functions change the precision of their context as they go."""
     if not hasattr(_LOCAL, "mp"):
-        from mpmath.ctx_mp import MPContext
-
         _LOCAL.mp = MPContext()
         _LOCAL.mp.prec = 400
     return _LOCAL.mp
@@ -121,7 +122,6 @@ def epsilon_of(mu: Decimal, delta: Decimal) -> Decimal:
 
 def _float_epsilon(mu: float, delta: float) -> float:
     """The same in floats, by phi(u) (R(u) - R(u + mu)) with u = epsilon/mu - mu/2 and Mills' ratio R: no cancelling."""
-    from scipy.special import erfcx
 
     def log_delta(epsilon: float) -> float:
         u = epsilon / mu - mu / 2

@@ -6,11 +6,14 @@ Searches run in floats; what they find is checked, and rounded outward, by ``gau
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
+from mpmath.ctx_mp import MPContext
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
 
 from causalveil.schemas.errors import StudyError
 
@@ -27,8 +30,6 @@ def gaussian_delta(sigma: float, epsilon: float) -> float:
 
     Phi(1/2s - epsilon s) - exp(epsilon) Phi(-1/2s - epsilon s), in 400-bit arithmetic since the terms nearly cancel.
     """
-    from mpmath.ctx_mp import MPContext  # 60 ms, and only Gaussian noise needs it
-
     mp = MPContext()  # of its own: the global one is shared by all threads
     mp.prec = 400
     s, e = mp.mpf(sigma), mp.mpf(epsilon)
@@ -104,60 +105,11 @@ def _sigma_near(epsilon: float, delta: float) -> float:
         high, low = low, low / 10
     while excess(high) > 0:
         low, high = high, high * 10
-    return brent(excess, low, high, TOLERANCE)
+    return float(brentq(excess, low, high, xtol=TOLERANCE, maxiter=MOST_STEPS))
 
 
 def _log_delta(sigma: float, epsilon: float) -> float:
     """Logarithm of delta, Balle and Wang 2018, equation 6, without cancellation of small numbers."""
-    from scipy.special import log_ndtr  # 0.2 s, and only Gaussian noise needs it
-
     middle = epsilon * sigma + 1 / (2 * sigma)
     first, second = log_ndtr(1 / sigma - middle), epsilon + log_ndtr(-middle)
     return float(first + np.log1p(-np.exp(second - first))) if second <= first else -math.inf
-
-
-def brent(function: Callable[[float], float], low: float, high: float, tolerance: float) -> float:
-    """A root between ``low`` and ``high``, where the function's signs differ (Brent 1973, chapter 4).
-
-    The same steps as ``scipy.optimize.brentq``, to the bit; that import alone takes longer than a small study.
-
-    Raises:
-        ValueError: the signs at both ends are the same, or a thousand steps are not enough.
-    """
-    before, here, other = low, high, 0.0
-    f_before, f_here, f_other = function(before), function(here), 0.0
-    if f_before == 0:
-        return before
-    if f_here == 0:
-        return here
-    if (f_before < 0) == (f_here < 0):
-        raise ValueError("the function has one sign at both ends")
-    last_step = step = 0.0
-    for _ in range(MOST_STEPS):
-        if f_before != 0 and (f_before < 0) != (f_here < 0):
-            other, f_other = before, f_before
-            last_step = step = here - before
-        if abs(f_other) < abs(f_here):
-            before, here, other = here, other, here
-            f_before, f_here, f_other = f_here, f_other, f_here
-        least = (tolerance + 4 * math.ulp(1.0) * abs(here)) / 2
-        bisection = (other - here) / 2
-        if f_here == 0 or abs(bisection) < least:
-            return here
-        trial = math.inf
-        if abs(last_step) > least and abs(f_here) < abs(f_before):
-            if before == other:
-                trial = -f_here * (here - before) / (f_here - f_before)
-            else:
-                slope = (f_before - f_here) / (before - here)
-                across = (f_other - f_here) / (other - here)
-                bend = across * slope * (f_other - f_before)
-                trial = -f_here * (f_other * across - f_before * slope) / bend if bend != 0 else math.inf
-        if 2 * abs(trial) < min(abs(last_step), 3 * abs(bisection) - least):
-            last_step, step = step, trial
-        else:
-            last_step = step = bisection
-        before, f_before = here, f_here
-        here += step if abs(step) > least else math.copysign(least, bisection)
-        f_here = function(here)
-    raise ValueError(f"no root after {MOST_STEPS} steps")

@@ -7,6 +7,8 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
 
+from mpmath.ctx_mp import MPContext
+
 from causalveil.schemas.errors import StudyError
 from causalveil.tasks.privacy.gaussian import WIDENING, unit_sigma
 from causalveil.tasks.privacy.noise import opendp_laplace_loss
@@ -65,8 +67,6 @@ def lattice_scale(sensitivity: float, epsilon: float) -> float:
 @lru_cache(maxsize=256)
 def keep_probability(epsilon: float) -> float:
     """The largest float p with p/(1 - p) <= exp(epsilon), and below 1."""
-    from mpmath.ctx_mp import MPContext
-
     mp = MPContext()
     mp.prec = 400
     odds = mp.exp(mp.mpf(epsilon))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.enclave.unit_hash import keyed_hash
@@ -37,8 +38,6 @@ def spread(frame: pl.DataFrame, unit: str, key: bytes, buckets: int, path: Path)
     Raises:
         CausalveilError: the disk is full or fails.
     """
-    import pyarrow as pa
-
     numbers = bucket_of(values_of(frame, unit), key, buckets)
     order = np.argsort(numbers, kind="stable")
     ends = np.searchsorted(numbers[order], np.arange(buckets + 1))
@@ -56,8 +55,6 @@ def spread(frame: pl.DataFrame, unit: str, key: bytes, buckets: int, path: Path)
 
 def gather(paths: Sequence[Path], bucket: int) -> Iterator[pl.DataFrame]:
     """The rows of one bucket, a frame from each of the files that :func:`spread` wrote."""
-    import pyarrow as pa
-
     for path in paths:
         with pa.memory_map(str(path)) as file:
             found = pl.from_arrow(pa.Table.from_batches([pa.ipc.open_file(file).get_batch(bucket)]))
@@ -68,8 +65,6 @@ def gather(paths: Sequence[Path], bucket: int) -> Iterator[pl.DataFrame]:
 
 def _batch(table: object) -> object:
     """A table of one chunk per column, or of none, as one record batch."""
-    import pyarrow as pa
-
     if not isinstance(table, pa.Table):
         raise TypeError("not a table")
     found = table.combine_chunks().to_batches()

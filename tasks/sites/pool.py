@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.optimize import brentq
+from scipy.special import chdtrc, ndtri, stdtrit
 
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.privacy import Coverage
@@ -147,9 +149,6 @@ class _Table:
 
     def _deviation(self, half: float, bias: float) -> float:
         """The standard deviation with which a normal error beside this bias asks for this half-width."""
-        from scipy.optimize import brentq
-        from scipy.special import ndtri
-
         error, most = 1 - self.confidence, half / float(ndtri((1 + self.confidence) / 2))
         if bias == 0 or half <= bias:
             return most
@@ -196,8 +195,6 @@ class _Table:
         modification of Knapp and Hartung 2003: without it, sites that agree by chance would give an interval narrower
         than the fixed one).
         """
-        from scipy.special import stdtrit
-
         weights = self.random_weights
         centre = float(weights @ self.estimates)
         between = float(weights @ (self.estimates - centre) ** 2) / (self.size - 1)
@@ -208,8 +205,6 @@ class _Table:
 
     def heterogeneity(self) -> Heterogeneity:
         """Q, its p-value under equal effects, tau2 and I2 (Higgins and Thompson 2002)."""
-        from scipy.special import chdtrc
-
         degrees = self.size - 1
         excess = max(0.0, self.q - degrees)
         return Heterogeneity(

@@ -12,6 +12,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scipy.special import ndtri, stdtrit
+
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.protocols.answers import (
     BalanceRow,
@@ -166,8 +168,6 @@ def _calibrated(
 
 def _quantile(confidence: float, cell: _Cell, model: Model) -> float:
     """Of the declared model's interval: normal for fixed effects, Student's for random ones (Hartung and Knapp)."""
-    from scipy.special import ndtri, stdtrit
-
     upper = (1 + confidence) / 2
     return float(ndtri(upper) if model is Model.fixed else stdtrit(len(cell.weights) - 1, upper))
 

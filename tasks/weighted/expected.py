@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.special import ndtri
 
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.tasks.inference.assemble import EffectFindings
@@ -40,8 +41,6 @@ def weighted_expected(
 
 def _looks(cost: PrivacyCost) -> list[float]:
     """Noise at its quantiles, in scales."""
-    from scipy.special import ndtri
-
     places = (np.arange(LOOKS) + 0.5) / LOOKS
     if cost.delta > 0:
         return [float(value) for value in ndtri(places)]

@@ -21,7 +21,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 from bench_study import HERE, SCAN, measure, simulated
 
 OF_BOTH = """
-import gc; gc.set_threshold(400_000)
 import numpy, polars, pyarrow.parquet, sqlalchemy.dialects.sqlite, pydantic.main, yaml, typer, rich.table
 """
 ADMIT = OF_BOTH + "import blake3, cryptography.hazmat.primitives.ciphers\n"
@@ -48,8 +47,6 @@ for number in range(0, units, len(rows)):
     with open(pathlib.Path(sys.argv[2]) / str(number), 'xb', buffering=0) as scratch:
         scratch.write(rows)
 """
-# As a command of ours does, no script looks for garbage when it ends.
-END = "\nimport gc; gc.freeze()"
 GRAM = """
 import sys, numpy
 rows = numpy.random.default_rng(0).uniform(-1, 1, (8192, 231))
@@ -94,7 +91,7 @@ def floor(units: int, repeat: int) -> dict[str, float]:
             note("regression: gram", ["-c", GRAM, str(units)])
             for name, script in scripts.items():
                 with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                    note(name, ["-c", script + END, data, scratch])
+                    note(name, ["-c", script, data, scratch])
         return {"units": units, **{name: round(seconds, 2) for name, seconds in least.items()}}
 
 

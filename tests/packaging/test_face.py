@@ -88,7 +88,7 @@ HEAVY = (
 # Where hypothesis is installed, as for developers, pandera takes it along, and it pytest.
 TOO_HEAVY = (
     *("prefect", "alembic", "dp_accounting", "matplotlib", "sklearn", "numba", "opendp"),
-    *("jinja2", "scipy.optimize", "scipy.stats", "scipy.signal", "distributed", "ray", "fastapi"),
+    *("jinja2", "scipy.stats", "scipy.signal", "distributed", "ray", "fastapi"),
 )
 
 

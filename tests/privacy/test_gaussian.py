@@ -8,9 +8,8 @@ from itertools import product
 import mpmath
 import pytest
 from dp_accounting import get_epsilon_gaussian, get_sigma_gaussian
-from scipy.optimize import brentq
 
-from causalveil.tasks.privacy.gaussian import _sigma_near, brent, composed_epsilon, gaussian_delta, unit_sigma
+from causalveil.tasks.privacy.gaussian import _sigma_near, composed_epsilon, gaussian_delta, unit_sigma
 
 EPSILONS = (
     1e-9,
@@ -40,22 +39,6 @@ DELTAS = (1e-300, 1e-30, 1e-12, 1e-9, 2.5e-7, 1e-6, 1e-5, 3e-4, 0.01, 0.1, 0.3, 
 def test_root_is_that_of_dp_accounting_to_the_bit() -> None:
     for epsilon, delta in product(EPSILONS, DELTAS):
         assert _sigma_near(epsilon, delta) == float(get_sigma_gaussian(epsilon, delta)), (epsilon, delta)
-
-
-def test_brent_is_that_of_scipy_to_the_bit() -> None:
-    cases = [
-        (math.cos, 0.0, 3.0),
-        (lambda x: x**3 - 2 * x - 5, 0.0, 50.0),
-        (lambda x: math.exp(x) - 1e-7, -100.0, 3.0),
-        (lambda x: x**3, -1.0, 4.0),
-        (lambda x: math.atan(1e4 * (x - 0.3)), -5.0, 5.0),
-        (lambda x: -1.0 if x < 1 / 3 else 1.0, 0.0, 1.0),
-        (lambda x: x - 2.0, 2.0, 3.0),
-    ]
-    for (function, low, high), tolerance in product(cases, (1e-12, 1e-3)):
-        assert brent(function, low, high, tolerance) == brentq(function, low, high, xtol=tolerance, maxiter=1000)
-    with pytest.raises(ValueError, match="one sign"):
-        brent(math.exp, 0.0, 1.0, 1e-9)
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 20.0])

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from causalveil.schemas.admission import contract_schema
 from causalveil.schemas.admission.casts import read_frame
-from causalveil.schemas.admission.cohort import Rule, contract_roles, row_rules
+from causalveil.schemas.admission.cohort import Rule, contract_roles, row_rules, wrong_types
 from causalveil.schemas.admission.manifest import (
     ADMISSION_FILE,
     NotAdmitted,
@@ -452,3 +452,16 @@ def test_no_two_columns_share_a_name_in_the_schema(names: list[str]) -> None:
     assert schema.wrong(dict.fromkeys(names, pl.Float64())) == {}
     assert schema.wrong(dict.fromkeys(names[1:], pl.Float64())) == {names[0]: Rule.missing}
     assert schema.wrong({**dict.fromkeys(names, pl.Float64()), names[0]: pl.Unknown()}) == {names[0]: Rule.number_type}
+
+
+STORED = [
+    *(pl.Int64(), pl.UInt64(), pl.Int8(), pl.Float32(), pl.Float64(), pl.Decimal(20, 2), pl.Boolean(), pl.String()),
+    *(pl.Date(), pl.Time(), pl.Datetime("ns"), pl.Duration("ms"), pl.Null(), pl.Unknown()),
+]
+
+
+@given(st.dictionaries(st.sampled_from([UNIT, TREATMENT, OUTCOME, AGE, GROUP, "another"]), st.sampled_from(STORED)))
+def test_what_is_said_of_footers_without_pandera_is_what_pandera_says(types: dict[str, pl.DataType]) -> None:
+    for owner in (contract(), contract(missing="indicator")):
+        roles = contract_roles(owner)
+        assert wrong_types(roles, types) == contract_schema.ContractSchema(roles).wrong(types)
