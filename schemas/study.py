@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
@@ -42,6 +42,12 @@ UNPROTECTED = {
 # Beside them where weights of public columns say how an estimate was made.
 PUBLIC_WEIGHTS = (
     "sizes of weights, effective sample sizes and imbalances in this release: exact functions of those columns"
+)
+
+
+NOTHING_TO_ADJUST_FOR = (
+    "'covariates': none are named; where treatment was drawn by lot use estimator {name: auto, trial: true} or "
+    "{name: difference_in_means, trial: true} at level 'sample', else name what treatment and outcome both depend on"
 )
 
 
@@ -462,16 +468,25 @@ def _without(value: Any, keys: tuple[str, ...]) -> Any:
 class EffectStudy(Study):
     """A study of the effect of a binary treatment on a bounded outcome; each estimator narrows ``estimator``."""
 
+    # Whether the estimator adjusts for something; one that compares arms as they are may be given nothing.
+    ADJUSTS: ClassVar[bool] = True
+
     kind: Literal["effect"]
     treatment: Name
     treatment_codes: Codes = ZERO_ONE
     outcome: Outcome
-    covariates: Annotated[dict[Name, Covariate], Field(min_length=1)]
+    covariates: dict[Name, Covariate]
     missing: Missing = Missing.refuse
     missing_treatment: MissingTreatment = MissingTreatment.refuse
     missing_outcome: MissingOutcome = MissingOutcome.refuse
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+
+    @model_validator(mode="after")
+    def _adjusts_for_something(self) -> Self:
+        if self.ADJUSTS and not self.covariates:
+            raise ValueError(NOTHING_TO_ADJUST_FOR)
+        return self
 
     @model_validator(mode="after")
     def _columns_are_distinct(self) -> Self:

@@ -6,11 +6,13 @@ stand-in population at the study's own size and budget. No row is read.
 
 from __future__ import annotations
 
+from typing import Any
+
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.asked.auto import AutoEstimator, options
 from causalveil.schemas.asked.resolve import resolve
-from causalveil.schemas.asked.study_file import STUDY_FILES, ProtocolStudyFile, StudyFile
+from causalveil.schemas.asked.study_file import STUDY_FILES, EffectStudyFile, ProtocolStudyFile, StudyFile
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
@@ -19,7 +21,7 @@ from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import EffectMeasure, ProtocolStudy
 from causalveil.schemas.studies import STUDIES
-from causalveil.schemas.study import EffectStudy, Study
+from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, EffectStudy, Study
 from causalveil.tasks.enclave.sizes import sizes_of
 
 WHY = {
@@ -44,6 +46,8 @@ def candidates(
         return [resolve(asked, contract, where, execution)]
     found = [one for one in options(asked.estimator, asked.privacy) if _answers(asked, one[0]["name"])]
     if not found:
+        if isinstance(asked, EffectStudyFile | ProtocolStudyFile) and not asked.covariates:
+            raise StudyError(f"{where}: {NOTHING_TO_ADJUST_FOR}")
         raise StudyError(
             f"{where}: 'auto' takes no estimator that answers this; subgroups and 'where' take level 'sample' or "
             "'label', a 'measure' beside the difference {name: auto, trial: true} at level 'sample'"
@@ -67,8 +71,13 @@ def _answers(asked: StudyFile, name: str) -> bool:
     """Whether an estimator answers what the file asks: a protocol, and ratios by those that release arm means."""
     if name not in STUDIES[asked.kind]:
         return False
+    study: Any = STUDIES[asked.kind][name]
+    # A protocol adjusts as the study of one of its questions does.
+    adjusts = getattr(getattr(study, "SINGLE", study), "ADJUSTS", False)
+    if adjusts and isinstance(asked, EffectStudyFile | ProtocolStudyFile) and not asked.covariates:
+        return False
     ratios = isinstance(asked, ProtocolStudyFile) and any(one is not EffectMeasure.difference for one in asked.measure)
-    return not ratios or getattr(STUDIES[asked.kind][name], "ARM_MEANS", False)
+    return not ratios or getattr(study, "ARM_MEANS", False)
 
 
 def chosen(studies: list[Study], asked: StudyFile, units: int | None) -> Study:

@@ -201,7 +201,6 @@ class EffectStudyFile(StudyFile):
     outcome: Annotated[AskedNumber, BeforeValidator(_outcome, json_schema_input_type=Name | AskedNumber)]
     covariates: Annotated[
         dict[Name, AskedCovariate],
-        Field(min_length=1),
         BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
     ]
     where: AskedWhere = ()
@@ -289,7 +288,6 @@ class ProtocolStudyFile(StudyFile):
     where: AskedWhere = ()
     covariates: Annotated[
         dict[Name, AskedCovariate],
-        Field(min_length=1),
         BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
     ]
     missing: Missing | None = None

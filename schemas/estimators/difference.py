@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -30,6 +30,8 @@ class DifferenceEstimator(EstimatorSettings):
 
 class DifferenceStudy(EffectStudy):
     """A treatment effect by the difference of arm means."""
+
+    ADJUSTS: ClassVar[bool] = False
 
     estimator: DifferenceEstimator
 

@@ -18,6 +18,7 @@ from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.protocols.where import MOST_CONDITIONS, Condition, never_met
 from causalveil.schemas.study import (
+    NOTHING_TO_ADJUST_FOR,
     UNRECORDED,
     ZERO_ONE,
     CategoricalCovariate,
@@ -170,7 +171,7 @@ class ProtocolStudy(Study):
     outcomes: Annotated[tuple[ProtocolOutcome, ...], Field(min_length=1, max_length=MOST_OUTCOMES)]
     subgroups: Subgroups | None = None
     where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
-    covariates: Annotated[dict[Name, Covariate], Field(min_length=1)]
+    covariates: dict[Name, Covariate]
     missing: Missing = Missing.refuse
     missing_treatment: MissingTreatment = MissingTreatment.refuse
     missing_outcome: MissingOutcome = MissingOutcome.refuse
@@ -178,6 +179,12 @@ class ProtocolStudy(Study):
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
     gates: Gates | None = None
     measure: Annotated[tuple[EffectMeasure, ...], Field(min_length=1)] = (EffectMeasure.difference,)
+
+    @model_validator(mode="after")
+    def _adjusts_for_something(self) -> Self:
+        if self.SINGLE.ADJUSTS and not self.covariates:
+            raise ValueError(NOTHING_TO_ADJUST_FOR)
+        return self
 
     @model_validator(mode="after")
     def _measures_that_are_released(self) -> Self:

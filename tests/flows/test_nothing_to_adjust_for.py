@@ -1,0 +1,55 @@
+"""`covariates: []`: a randomised trial is compared as it is; any other study says what it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causalveil.flows.api import report, run_study
+from causalveil.flows.sequence.check import check
+from causalveil.flows.sequence.study import plan_study
+from causalveil.schemas.errors import StudyError
+from tests.studies import resolved, write_study
+
+CONTRACT: dict[str, Any] = {"estimators": ["regression", "difference_in_means", "ipw", "aipw", "balancing"]}
+TRIAL = {"name": "difference_in_means", "trial": True}
+
+
+def study_in(folder: Path, estimator: dict[str, Any], **changes: Any) -> Path:
+    asked = {"covariates": {"age": ..., "group": ...}, "estimator": {"penalty": ...} | estimator} | changes
+    path = write_study(folder, study=asked, contract=CONTRACT)
+    text = path.read_text()
+    assert "covariates: {}" in text
+    path.write_text(text.replace("covariates: {}", "covariates: []"))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("estimator", "changes"),
+    [
+        (TRIAL, {}),
+        ({"name": "auto", "trial": True}, {}),
+        (TRIAL, {"subgroups": "group", "privacy": {"epsilon": "10"}}),
+        (TRIAL, {"privacy": {"level": "label", "delta": 0}}),
+    ],
+    ids=["by name", "auto", "in subgroups", "label"],
+)
+def test_a_trial_needs_no_covariate(estimator: dict[str, Any], changes: dict[str, Any], tmp_path: Path) -> None:
+    path = study_in(tmp_path / "study", estimator, **changes)
+    assert check(path) == []
+    study, plan = plan_study(path)
+    assert study.estimator.name == "difference_in_means"
+    found = run_study(path, out=tmp_path / "out", engine="direct")
+    assert found.release.privacy.charges == plan.charges
+    assert report(found.path, out=tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("name", ["regression", "ipw", "aipw", "auto"])
+def test_what_adjusts_asks_for_covariates_and_says_what_needs_none(name: str, tmp_path: Path) -> None:
+    path = study_in(tmp_path / "study", {"name": name})
+    (problem,) = check(path)
+    assert "{name: difference_in_means, trial: true}" in problem.text
+    with pytest.raises(StudyError, match="'covariates': none are named"):
+        resolved(path)
