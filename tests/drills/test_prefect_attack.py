@@ -150,7 +150,7 @@ def test_pages_of_another_origin_read_nothing(api: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ATTACK))
-def test_a_deployment_and_a_run_name_no_command(operator: httpx.Client, name: str) -> None:
+def test_a_deployment_and_a_run_name_no_command(api: str, operator: httpx.Client, name: str) -> None:
     """With the password, too: the pool's template has no place for it, on the server and in the worker."""
     variables = {name: ATTACK[name]}
     flow = operator.post("/flows/", json={"name": "attack"}).raise_for_status().json()["id"]
@@ -162,12 +162,12 @@ def test_a_deployment_and_a_run_name_no_command(operator: httpx.Client, name: st
     assert refused.status_code == httpx.codes.UNPROCESSABLE_ENTITY
 
     # And were the server to let it pass: what would the worker run?
-    from prefect.settings import PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS, temporary_settings
+    from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
     from prefect.workers.process import ProcessJobConfiguration
 
     template = operator.get("/work_pools/causalveil").raise_for_status().json()["base_job_template"]
-    # A busy machine starts the server that Prefect asks for templates more slowly than Prefect waits.
-    with temporary_settings({PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS: 240}):
+    # Prefect asks a server for templates; without one it would start another.
+    with temporary_settings({PREFECT_API_URL: api, PREFECT_API_AUTH_STRING: PASSWORD}):
         found: Any = asyncio.run(ProcessJobConfiguration.from_template_and_values(template, variables, client=None))
     assert found.command is None
     assert found.working_dir is None
