@@ -162,8 +162,8 @@ class SurvivalStudy(Study):
             )
         if self.privacy.delta == 0 and self.intervals > MOST_WITHOUT_DELTA:
             raise ValueError(
-                f"'intervals' is {self.intervals}, more than the {MOST_WITHOUT_DELTA} that noise without a delta "
-                "leaves anything of; declare 'privacy.delta', as 1.0e-6, or fewer intervals"
+                f"'intervals' is {self.intervals}, more than the {MOST_WITHOUT_DELTA} that are served without a delta, "
+                "where each adds noise of its own; declare 'privacy.delta', as 1.0e-6, or fewer intervals"
             )
         return self
 

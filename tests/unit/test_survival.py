@@ -149,10 +149,10 @@ def test_whatever_was_released_there_is_an_honest_answer(counts: np.ndarray) -> 
 
 
 def test_no_noise_makes_a_release_fail() -> None:
-    """Sixty releases of few people, small budgets and fine grids, seed by seed: each is a finite answer."""
-    for seed in range(60):
+    """Thirty releases of few people, small budgets and fine grids, seed by seed: each is a finite answer."""
+    for seed in range(30):
         random, epsilon = np.random.default_rng(seed), ("0.1", "1", "20")[seed % 3]
-        grid_size, trial = int(random.choice([10, 50, 100])), seed % 5 > 0
+        grid_size, trial = int(random.choice([10, 50])), seed % 5 > 0
         study = make_survival(competing=bool(seed % 2), epsilon=epsilon, intervals=grid_size, trial=trial)
         n = int(random.choice([2, 20, 200, 2_000]))
         grid, draw = grid_of(study, n), mechanism(study)
