@@ -1,7 +1,7 @@
 """Judge an adjusting estimator beside another and beside least squares, on cells that were frozen before it was built.
 
 Run: python -m tests.benchmarks.bench_judging run ESTIMATORS FOLDER PART [RUNS [DATA [MINUTES]]]
-     python -m tests.benchmarks.bench_judging table FOLDER NEW [OLD]
+     python -m tests.benchmarks.bench_judging table FOLDER [NEW [OLD]]
 Needs the replications: `uv run --package causalveil-replication` comes before it.
 
 ESTIMATORS: some of ``ESTIMATORS`` or ``module:function``, with commas. PART is one of ``RUNS``: tables nobody chose,
@@ -33,11 +33,11 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
-from causalveil_replication.accuracy.cells import rows_of
 from causalveil_replication.accuracy.measure import at_every_confidence
 from causalveil_replication.accuracy.methods import CONFIDENCES
 from causalveil_replication.accuracy.populations import STAND_IN_RUN, KnownPopulation
@@ -131,7 +131,27 @@ def least_squares(one: Asked) -> Answer:
     return Answer(estimate, tuple((estimate - half, estimate + half) for half in halves))
 
 
-ESTIMATORS: Mapping[str, Callable[[Asked], Answer]] = {"today": today, "least-squares": least_squares}
+def adjusted(one: Asked) -> Answer:
+    """Return what the new adjusting estimator says, its releases drawn in memory."""
+    from tests.benchmarks.adjust_in_memory import adjust
+
+    declared: dict[str, dict[str, Any]] = {}
+    for name, kind in one.study.covariates.items():
+        known = {key: value for key, value in kind.model_dump(mode="json").items() if value is not None}
+        declared[name] = {key: value for key, value in known.items() if (key, value) != ("nulls", "refuse")}
+    x = one.frame.select(pl.col(name).cast(pl.Float64).fill_null(math.nan) for name in declared).to_numpy()
+    t, y = (one.frame[name].to_numpy().astype(np.float64) for name in ("t", "y"))
+    privacy, random = one.study.privacy, np.random.default_rng(one.seed)
+    span, trial = (one.study.outcome.lower, one.study.outcome.upper), one.study.estimator.trial
+    found = adjust(x, declared, t, y, span, float(privacy.epsilon), float(privacy.delta), random, trial=trial)
+    return Answer(float(found.estimate), tuple((float(low), float(high)) for low, high in found.intervals))
+
+
+ESTIMATORS: Mapping[str, Callable[[Asked], Answer]] = {
+    "today": today,
+    "adjusted": adjusted,
+    "least-squares": least_squares,
+}
 
 
 def estimator(name: str) -> Callable[[Asked], Answer]:
@@ -265,7 +285,12 @@ def asked(case: Case, number: int) -> Asked:
     if not isinstance(study, EffectStudy):
         raise TypeError("effects are judged")
     seed = zlib.crc32(f"{case.name} {number}".encode())
-    frame, rows = population.draw(case.units, number), rows_of(study, population, case.units, number)
+    frame = population.draw(case.units, number)
+    rows = Rows(
+        encode(study, columns(study, frame), np.arange(len(frame))),
+        frame["t"].to_numpy(),
+        scaled_outcome(study, frame["y"]),
+    )
     return Asked(study, rows, frame, _facts(case), population.truth_in(number), seed)
 
 
@@ -328,7 +353,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def show(folder: str, new: str, old: str = "today") -> None:
+def show(folder: str, new: str = "adjusted", old: str = "today") -> None:
     """Print the page of a new estimator beside an old one."""
     found = {name: lines(kept_in(folder, name)) for name in (new, old, "least-squares")}
     sys.stdout.write("\n".join(page(*found.values())) + "\n")

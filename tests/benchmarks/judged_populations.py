@@ -226,7 +226,11 @@ WRITTEN = {
 @lru_cache
 def population(name: str) -> KnownPopulation:
     """Return a written population, its truth measured of a million people."""
-    one = WRITTEN[name]
+    return known(name, WRITTEN[name])
+
+
+def known(name: str, one: Written) -> KnownPopulation:
+    """Return a population by what is written of it."""
     truths = []
     for step in range(STEPS):
         _, _, without, with_it = one.clipped(np.random.default_rng([SEED, *name.encode(), step]), PEOPLE)
