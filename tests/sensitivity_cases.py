@@ -246,7 +246,7 @@ SHORT = (
     "adjustment, missing number",
     "adjustment, other missing levels, without delta",
     "adjustment, skewed",
-    "adjustment, ATT",
+    "adjustment, many",
     "adjustment, of few, delta 0",
     "protocol, number: 1 outcomes, 2 groups, 2 arms",
     "protocol, other missing levels: 1 outcomes, 2 groups, 2 arms",

@@ -27,6 +27,8 @@ ESTIMATORS: dict[str, dict[str, Any]] = {
     "regression": {"estimator": {"name": "regression"}},
     "regression pure": {"estimator": {"name": "regression"}, "privacy": {"epsilon": 1, "delta": 0}},
     "regression ATT": {"estimator": {"name": "regression"}, "estimand": "ATT", "privacy": {"epsilon": 8}},
+    "adjustment pure": {"estimator": {"name": "adjustment"}, "privacy": {"epsilon": 1, "delta": 0}},
+    "adjustment ATT": {"estimator": {"name": "adjustment"}, "estimand": "ATT", "privacy": {"epsilon": 8}},
     "aipw": {"estimator": {"name": "aipw"}},
     "aipw pure": {"estimator": {"name": "aipw"}, "privacy": {"epsilon": 8, "delta": 0}},
     "ipw": {"estimator": {"name": "ipw"}},
