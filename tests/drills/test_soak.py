@@ -92,7 +92,7 @@ def time_of(seen: list[dict[str, Any]]) -> str:
 
 
 @pytest.mark.skipif(not PROCESS.exists(), reason="what a process holds open is counted in /proc")
-@pytest.mark.parametrize("runs", [18, pytest.param(500, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("runs", [12, pytest.param(500, marks=[pytest.mark.long, pytest.mark.timeout(3600)])])
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])
 def test_nothing_grows_with_the_number_of_runs(tmp_path: Path, kind: str, runs: int, record_property: Any) -> None:
     with ExitStack() as stack:

@@ -148,13 +148,13 @@ def test_eighth_powers_of_numbers_that_nothing_cuts_say_nothing() -> None:
 def test_what_lines_and_squares_leave_of_arms_that_lie_apart(
     lower: float, upper: float, slope: float, intercept: float
 ) -> None:
-    """No way of least squares leaves a tenth more than is allowed for, and some way a half of it; a million people.
+    """No way of least squares leaves a tenth more than is allowed for, and some way a half of it; 300,000 people.
 
     Lines and squares, of both arms together and of each; outcomes are the number before it was cut, so that all that
     is found between the arms confounds.
     """
     random = np.random.default_rng(9)
-    z = random.normal(size=1_000_000)
+    z = random.normal(size=300_000)
     t = random.random(len(z)) < 1 / (1 + np.exp(-slope * z - intercept))
     y = np.clip(z, lower, upper)
     apart = np.array([y[t].mean() - y[~t].mean()])
