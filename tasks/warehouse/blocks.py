@@ -32,7 +32,7 @@ from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, ExtractedFile, Manifest, Source
 from causalveil.tasks.machine.write import sync_folder, whole_file
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
-from causalveil.tasks.warehouse.read_sql import batches, snapshot_of, target_schema
+from causalveil.tasks.warehouse.read_sql import batches, refuse_keyless, snapshot_of, target_schema
 from causalveil.tasks.warehouse.unfinished import BLOCK_FILE, begin_change, end_change
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def extracting(folder: Path) -> Iterator[None]:
 
 
 def probe_stage(source: Source, place: Path, url: str | None) -> TableSnapshot | None:
-    """Check that the source answers and has the declared columns. Reads no row, writes nothing.
+    """Check that the source answers, has the declared columns, and no row without a key. Writes nothing.
 
     Returns:
         The state of an open table that every block of this extract is taken from; None of other sources.
@@ -85,6 +85,7 @@ def probe_stage(source: Source, place: Path, url: str | None) -> TableSnapshot |
     snapshot = snapshot_of(source, place)
     for _ in batches(source, place, url, None, snapshot=snapshot):
         pass
+    refuse_keyless(source, place, url, snapshot)
     return snapshot
 
 

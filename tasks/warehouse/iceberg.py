@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from causalveil.schemas.admission.snapshots import NO_SNAPSHOT, TableSnapshot
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.warehouse import IcebergSource, Key
-from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
+from causalveil.tasks.warehouse.intervals import EVERYTHING, KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.kinds import check_key
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _rows(
 
 def _chosen(table: Table, schema: Schema, key: Key | None, interval: KeyInterval | None) -> BooleanExpression:
     """Which rows are in the block. A filter speaks of a column by the name that it has now, whatever it had then."""
-    from pyiceberg.expressions import AlwaysTrue, And, GreaterThanOrEqual, LessThan
+    from pyiceberg.expressions import AlwaysTrue, And, GreaterThanOrEqual, IsNull, LessThan
     from pyiceberg.types import DateType, TimestamptzType
 
     if key is None or interval is None or interval == EVERYTHING:
@@ -136,6 +136,9 @@ def _chosen(table: Table, schema: Schema, key: Key | None, interval: KeyInterval
         raise DataError(
             f"{table.name()[-1]}: column '{key.column}', the key's, was dropped since; read a newer snapshot"
         )
+
+    if interval == KEYLESS:
+        return IsNull(term=name)
 
     def literal(edge: date | int) -> Any:
         if isinstance(edge, int):

@@ -25,6 +25,8 @@ class KeyInterval:
 
 # The one block of a source without a key: all of its rows.
 EVERYTHING = KeyInterval("rows=all", "all", 0, 0)
+# The rows without a value in the key's column, which no block holds.
+KEYLESS = KeyInterval("", "", -1, -1)
 
 
 def intervals(key: Key | None, today: date) -> tuple[KeyInterval, ...]:

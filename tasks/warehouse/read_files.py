@@ -15,7 +15,7 @@ from causalveil.schemas.warehouse import CsvFiles, Files, Source, Step
 from causalveil.tasks.machine.arrow_frames import plain_type
 from causalveil.tasks.machine.open_tables import refuse_log_in, refuse_open_table
 from causalveil.tasks.warehouse.footer import csv_input
-from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
+from causalveil.tasks.warehouse.intervals import EVERYTHING, KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.kinds import holds
 from causalveil.tasks.warehouse.stores import StoredFile, arrow_place, opened, stored_files
 
@@ -87,6 +87,8 @@ def _chosen(source: Source, schema: pa.Schema, interval: KeyInterval) -> pc.Expr
 
     if source.key is None or interval == EVERYTHING:
         return None
+    if interval == KEYLESS:
+        return pc.field(source.key.column).is_null(nan_is_null=True)
     type_ = schema.field(source.key.column).type
     lower, upper = (pa.scalar(_edge(edge, type_), type_) for edge in (interval.lower, interval.upper))
     key = pc.field(source.key.column)

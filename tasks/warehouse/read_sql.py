@@ -31,7 +31,7 @@ from causalveil.tasks.machine.arrow_frames import plain
 from causalveil.tasks.warehouse.adbc import adbc_batches, led, written
 from causalveil.tasks.warehouse.delta import delta_batches, delta_snapshot
 from causalveil.tasks.warehouse.iceberg import iceberg_batches, iceberg_snapshot
-from causalveil.tasks.warehouse.intervals import KeyInterval
+from causalveil.tasks.warehouse.intervals import KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.kinds import converted, holds
 from causalveil.tasks.warehouse.read_files import file_batches
 from causalveil.tasks.warehouse.readings import complete, read_off
@@ -114,6 +114,34 @@ def batches(
         raise failure
 
 
+def refuse_keyless(source: Source, place: Path, url: str | None, snapshot: TableSnapshot | None) -> None:
+    """Refuse rows without a value in the key's column: no block would hold them, and nothing would count them.
+
+    Of sensitive data such a loss would also let the number of units tell of what stands in a row.
+
+    Raises:
+        DataError: there are such rows.
+        CausalveilError: as :func:`batches` does.
+    """
+    lost = Counter[str]()
+    if source.key is None:
+        return
+    for batch in batches(source, place, url, KEYLESS, lost, snapshot):
+        if batch.num_rows or lost:
+            break
+    else:
+        return
+    how = (
+        "give them one in its query (COALESCE), or leave them out there by a WHERE of your own"
+        if hasattr(source.source, "query")
+        else "give them one, or take them out of the source"
+    )
+    raise DataError(
+        f"source '{source.name}': rows have no value in '{source.key.column}', the column of the key, so no block "
+        f"would hold them; {how}"
+    )
+
+
 def _taken(batch: pa.RecordBatch, source: Source) -> pa.RecordBatch:
     """The columns of a batch that are taken, each in a type that says what it holds; of a name there twice, both.
 
@@ -185,6 +213,8 @@ def _condition(key: Key | None, interval: KeyInterval | None, driver: AdbcDriver
     """The rows of one block in SQL; None: no rows."""
     if interval is None or key is None:
         return "1 = 0" if interval is None else "1 = 1"
+    if interval == KEYLESS:
+        return f"{written(key.column, 0, driver)[0]} IS NULL"
     (column, lower), (_, upper) = (written(key.column, one, driver) for one in (interval.lower, interval.upper))
     return f"{column} >= {lower} AND {column} < {upper}"
 
