@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from causalveil.tasks.adjustment.features import ArmScales, Curve, FeatureMap, Scores, Screen, Shape
+from causalveil.tasks.adjustment.features import ArmScales, Curve, FeatureMap, Scores, Shape
 from causalveil.tasks.adjustment.releases.recipe import LINES, SCALES, SCORES, SCREEN, recipe
 from causalveil.tasks.adjustment.releases.stages import Sums
 from causalveil.tasks.adjustment.releases.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
@@ -52,7 +52,10 @@ def cases(delta: str) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
         tables = [in_memory([neighbour(others, last)]) for last in pair]
         return mechanism, [exact_sums(table, sums.of, sums.numbers, 1) * sums.weights for table in tables]
 
-    screen = Screen(arms, made.lines, (turned,), 1.0, none, none, zero, np.array([-0.5, 0.0]))
+    leaves = np.array([-0.5, 0.0])
+    screen = replace(
+        made.screen, arms=arms, curves=(turned,), radius=1.0, middle=none, apart=none, slopes=zero, weights=leaves
+    )
     scores = Scores(arms, replace(lines, radius=10.0), (0.5, 0.5), none, none, zero, zero, none, 1.0)
     by_arm = delta != "0"
     return {
