@@ -149,6 +149,17 @@ def distinct_levels(levels: tuple[str | int, ...]) -> None:
         raise ValueError("a level stands twice")
 
 
+def event_codes(codes: tuple[str | int, ...]) -> None:
+    """Refuse codes of events that are levels of no column, or whole numbers that no column holds.
+
+    Raises:
+        ValueError: says which rule is broken.
+    """
+    distinct_levels(codes)
+    if any(isinstance(code, int) and not abs(code) < 2**63 for code in codes):
+        raise ValueError("codes must be integers of 64 bits")
+
+
 class Bounds(Frozen):
     """A closed interval that contract or study declares. Values beyond it are clipped, always."""
 

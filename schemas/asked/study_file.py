@@ -255,11 +255,13 @@ class SurvivalStudyFile(StudyFile):
     @model_validator(mode="before")
     @classmethod
     def _arms_as_they_are(cls, document: Any) -> Any:
-        if isinstance(document, Mapping) and "covariates" in document:
+        if not isinstance(document, Mapping) or "covariates" not in document:
+            return document
+        if document["covariates"]:
             raise ValueError(
                 "'covariates': estimator 'survival' compares the arms as they are and adjusts for nothing; remove them"
             )
-        return document
+        return {key: value for key, value in document.items() if key != "covariates"}
 
 
 class AskedOutcome(AskedNumber, AskedOf):

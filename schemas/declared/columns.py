@@ -8,7 +8,18 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from causalveil.schemas.asked.scale import NumberScale, scaled_ends
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.study import Bounds, Code, Codes, Finite, Levels, Missing, Name, Others, distinct_levels
+from causalveil.schemas.study import (
+    Bounds,
+    Code,
+    Codes,
+    Finite,
+    Levels,
+    Missing,
+    Name,
+    Others,
+    distinct_levels,
+    event_codes,
+)
 
 Words = Annotated[str, Field(max_length=2000)]
 
@@ -61,7 +72,7 @@ class FollowUp(Frozen):
 
     upper: Annotated[Finite, Field(gt=0, le=1e9)]
     origin: Annotated[str, Field(min_length=1, max_length=200)]
-    step: Annotated[Finite, Field(gt=0)] = 1.0
+    step: Annotated[Finite, Field(ge=1e-9)] = 1.0
 
     @model_validator(mode="after")
     def _holds_a_step(self) -> Self:
@@ -87,8 +98,8 @@ class EventColumn(DeclaredColumn):
 
     @model_validator(mode="after")
     def _one_is_censoring(self) -> Self:
-        codes = [int(code) if isinstance(code, bool) else code for code in self.event.values()]
-        distinct_levels(tuple(codes))
+        codes = list(self.codes.values())
+        event_codes(tuple(codes))
         if self.censored is not None and self.censored not in self.event:
             raise ValueError(f"'censored' is '{self.censored}', which is none of the names of 'event'")
         if self.censored is None and 0 not in codes:

@@ -21,6 +21,7 @@ from causalveil.schemas.study import (
     MissingTreatment,
     Name,
     Study,
+    event_codes,
 )
 
 # Most intervals of a grid: the proof's search goes so far (tests/unit/test_survival_strategy.py).
@@ -55,9 +56,9 @@ class TimeToEvent(Frozen):
     unit_of_measure: str | None = None
     of: Annotated[tuple[Name, ...], Field(min_length=1)]
     horizon: Annotated[Finite, Field(gt=0)]
-    upper: Annotated[Finite, Field(gt=0)]
+    upper: Annotated[Finite, Field(gt=0, le=1e9)]
     origin: str
-    step: Annotated[Finite, Field(gt=0)]
+    step: Annotated[Finite, Field(ge=1e-9)]
     codes: Annotated[dict[Name, Code], Field(min_length=2)]
     censoring: Name
     time_nulls: Missing = Missing.refuse
@@ -65,6 +66,7 @@ class TimeToEvent(Frozen):
 
     @model_validator(mode="after")
     def _within_the_contract(self) -> Self:
+        event_codes(tuple(code if isinstance(code, str) else int(code) for code in self.codes.values()))
         if self.horizon > self.upper:
             raise ValueError(
                 f"'horizon' is {self.horizon:g}, and the contract's times end at {self.upper:g}; ask for an earlier one"

@@ -23,6 +23,7 @@ from causalveil.flows.sequence.rehearse import rehearse
 from causalveil.flows.sequence.study import declare
 from causalveil.schemas.asked.numbers import ordinary
 from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.hints.keys import models_in
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.studies import STUDIES, parse_study
@@ -33,6 +34,7 @@ from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
 from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease
+from causalveil.tasks.survival.stages import follow_up
 from tests.studies import merge
 
 PEOPLE = 60
@@ -43,6 +45,23 @@ EFFECT: dict[str, Any] = {
     "treatment": "treated",
     "outcome": {"name": "score", "lower": 0.0, "upper": 10.0},
     "covariates": {"age": {"lower": 20.0, "upper": 60.0}, "dose": {"lower": 1.0, "upper": 9.0, "scale": "log"}},
+    "confidence": 0.95,
+}
+TIMES: dict[str, Any] = {
+    **SAME,
+    "kind": "effect",
+    "treatment": "treated",
+    "outcome": {
+        **{
+            "time": "score",
+            "event": "status",
+            "of": ["death"],
+            "codes": {"alive": 0, "death": 1},
+            "censoring": "alive",
+        },
+        **{"horizon": 8.0, "upper": 10.0, "origin": "entry", "step": 0.1},
+    },
+    "intervals": 12,
     "confidence": 0.95,
 }
 DIRECTION: dict[str, Any] = {
@@ -66,7 +85,9 @@ MATCHING = {
 }
 PURE = {"privacy": {"delta": 0}}
 BASES: dict[str, dict[str, Any]] = {
-    name: merge(DIRECTION if estimator["name"] == "direction" else EFFECT, {"estimator": estimator, **changes})
+    name: merge(
+        {"direction": DIRECTION, "survival": TIMES}.get(estimator["name"], EFFECT), {"estimator": estimator, **changes}
+    )
     for name, estimator, changes in (
         (
             "ipw",
@@ -116,6 +137,9 @@ BASES: dict[str, dict[str, Any]] = {
             {},
         ),
         ("difference", {"name": "difference_in_means", "unadjusted": {"outcome": 0.5, "distance": 1.0}}, {}),
+        ("survival", {"name": "survival", "unadjusted": {"outcome": 0.5, "distance": 1.0}}, {}),
+        ("survival without delta", {"name": "survival", "trial": True}, PURE),
+        ("survival by rule", {"name": "survival", "trial": True}, {"intervals": ...}),
         ("balancing", {"name": "balancing", "allowance": 0.5}, {"privacy": {"level": "label", "delta": 0}}),
         ("matching", {**MATCHING, "budget_shares": FOUR}, PURE),
         ("matching label", MATCHING, merge(PURE, {"privacy": {"level": "label"}})),
@@ -211,6 +235,10 @@ def enclave(study: Any, last: dict[str, Any]) -> MemoryEnclave:
     if study.kind == "direction":
         pairs = np.column_stack([scaled(one, frame[one.name]) for one in (study.pair.x, study.pair.y)])
         return MemoryEnclave.of_pairs(pairs, hashes)
+    if isinstance(study, SurvivalStudy):
+        time, kind = follow_up(study, frame["score"], frame["treated"])
+        arm = frame["treated"].cast(pl.UInt8).to_numpy()
+        return MemoryEnclave([{"t": arm, "u": time, "k": kind, "h": hashes}])
     order = np.arange(PEOPLE)
     x = encode(study, columns(study, frame), order)
     t, u = frame["treated"].cast(pl.UInt8).to_numpy(), scaled_outcome(study, frame["score"])

@@ -215,6 +215,8 @@ CONTRACTS: list[tuple[dict[str, Any], str]] = [
     ({"status": {"event": {"alive": 0, "death": 0}}}, "a level stands twice"),
     ({"status": {"event": {"alive": 0, "death": "D"}}}, "all text or all integers"),
     ({"status": {"event": {"alive": 0}}}, "at least 2"),
+    ({"status": {"event": {"alive": 0, "death": 2**63}}}, "64 bits"),
+    ({"days": {"time": {"upper": 9, "origin": "x", "step": 1e-12}}}, "greater than or equal to"),
     ({"status": {"event": {"alive": 0, "death": 1}, "censored": "lost"}}, "none of the names"),
 ]
 
@@ -291,6 +293,8 @@ def test_a_study_in_full_is_what_its_file_asks_for(tmp_path: Path) -> None:
     assert load(other).study.digest == study.digest, "what a plan expects changes no question"
     every = write_survival(tmp_path / "every", study={"outcome": {"of": ...}})
     assert load(every).study.outcome.of == ("relapse", "death")
+    none = write_survival(tmp_path / "none", study={"covariates": []})
+    assert load(none).study.digest == study.digest, "no covariates are none"
 
 
 def test_rows_may_be_reduced_by_order_alone(tmp_path: Path) -> None:
