@@ -79,7 +79,7 @@ class Screen:
     """Release 3 sums c r and c a.
 
     c = curves/radius, cut to the unit ball; with f the lines, not cut to a ball, less ``middle``:
-    a = t - p - p (1 - p) weights'f and r = (y - slopes_t'(f - s_t apart)) spread/limit, both cut to [-1, 1].
+    a = (t - p - p (1 - p) weights'f)/reach and r = (y - slopes_t'(f - s_t apart)) spread/limit, both cut to [-1, 1].
     """
 
     arms: ArmScales
@@ -90,6 +90,7 @@ class Screen:
     apart: FloatArray
     slopes: FloatArray
     weights: FloatArray
+    reach: float
 
 
 @dataclass(frozen=True)

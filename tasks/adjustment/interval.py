@@ -25,7 +25,15 @@ SQUARE_DOUBT, LOSS_DOUBT = 0.5, 0.5
 
 @dataclass(frozen=True)
 class AdjustedEffect:
-    """An estimate in units of u, intervals by level, and what the data took off the confounding that was expected."""
+    """What all releases say, in units of u.
+
+    Attributes:
+        value: the estimate.
+        intervals: by level.
+        standard_error, sampling: of all, and by sampling alone.
+        adjusted_share: of the variance of confounding that was expected, what the data took off.
+        kept_curves, left_out: curves that were adjusted for, columns that were not.
+    """
 
     value: float
     intervals: tuple[tuple[float, float], ...]

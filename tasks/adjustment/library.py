@@ -24,6 +24,8 @@ STEPS, MANY = (1 / 6, 1 / 3, 1 / 2, 2 / 3, 5 / 6), 8
 BENT = 0.8
 # A candidate varies by so much; at least so much of it is taken to be left beside lines. Ridge of that regression.
 VARIES, LEAST_LEFT, RIDGE = 0.05, 0.25, 1e-3
+# Candidates that correlate so much are the same.
+SAME = 0.9
 
 
 def synthetic(
@@ -73,7 +75,7 @@ def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatA
 
 
 def beside_lines(found: list[Curve], f: FloatArray) -> tuple[tuple[Curve, ...], FloatArray]:
-    """Take lines out of candidates, as far as synthetic rows f go; return those that vary, and their correlations."""
+    """Take lines out of candidates in synthetic rows f; return those that vary and differ, and their correlations."""
     raw = np.column_stack([np.zeros((len(f), 0)), *(raw_values(one, f) for one in found)])
     sure = np.flatnonzero(raw.std(axis=0) > VARIES)
     raw, lines = raw[:, sure], np.column_stack([np.ones(len(f)), f])
@@ -84,5 +86,10 @@ def beside_lines(found: list[Curve], f: FloatArray) -> tuple[tuple[Curve, ...], 
         Curve(one.shape, one.first, one.second, one.at, one.to, float(line[0]), line[1:], float(wide))
         for one, line, wide in zip([found[place] for place in sure], slopes.T, size, strict=True)
     )
-    values = curve_values(curves, f)
-    return curves, np.corrcoef(values.T).reshape(len(curves), len(curves))
+    correlation = np.corrcoef(curve_values(curves, f).T).reshape(len(curves), len(curves))
+    # One of several that are nearly the same: each would be paid and allowed for.
+    own: list[int] = []
+    for place in range(len(curves)):
+        if not own or np.abs(correlation[place, own]).max() < SAME:
+            own.append(place)
+    return tuple(curves[place] for place in own), correlation[np.ix_(own, own)]

@@ -109,10 +109,12 @@ class Posterior:
         # An indicator that noise hides has few; a number that noise hides may have too wide a range.
         self.numbers = np.zeros(d, dtype=bool)
         self.numbers[: moments.lines] = [one is not None for one in scales.margins]
-        self.along = np.column_stack([moments.apart, moments.cross])[:, : min(2, d)]
-        self.along += 1e-12 * np.eye(d)[:, : min(2, d)]
         within = moments.gram - self.between * np.outer(moments.apart, moments.apart)
-        size = np.sqrt(np.maximum(np.diagonal(within), np.diagonal(moments.gram_sd)))
+        variance, sd = np.diagonal(within), np.diagonal(moments.gram_sd)
+        size = np.sqrt(np.maximum(variance, sd))
+        # Of a feature that noise hides no correlation is seen, along whatever direction.
+        self.along = np.column_stack([moments.apart, moments.cross])[:, : min(2, d)]
+        self.along = self.along * (variance > HIDDEN * sd)[:, None] + 1e-12 * np.eye(d)[:, : min(2, d)]
         outer = np.outer(size, size)
         self.alike = Symmetric(within / outer, moments.gram_sd / outer, moments.told, arms=False)
         self.by_arm = bool(np.isfinite(moments.arm_gram_sd).all())

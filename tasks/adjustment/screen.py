@@ -12,20 +12,20 @@ import numpy as np
 
 from causalveil.tasks.adjustment.decide import Learnt, unit
 from causalveil.tasks.adjustment.features import Curve, FeatureMap, Screen, line_values
-from causalveil.tasks.adjustment.library import beside_lines, library, synthetic
+from causalveil.tasks.adjustment.library import SAME, beside_lines, library, synthetic
 from causalveil.tasks.adjustment.parts import radius_of, scores_sd
 from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScreen
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
+# Residuals of treatment are cut at so many times max(p, 1 - p), which they hardly exceed.
+REACH = 1.5
 # Deviations of (beta, eta) of a curve that is there, and what was counted before any was seen: 2 m candidates that are
 # null, some in one of them, some in both (second prototype's tuning tables).
 WIDTHS_BETA, WIDTHS_ETA = np.array([0, 0.05, 0.12, 0.3]), np.array([0, 0.1, 0.25, 0.6])
 NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 4.0, 40
 # Curves kept at most; each is as likely to be in both, and harms by so much of the estimate's expected error.
 MOST_KEPT, LIKELY, HARM = 6, 0.1, 0.25
-# A candidate that correlates so much with a kept one is the same.
-SAME = 0.9
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,7 @@ def screen_of(public: Public, scales: FoundScales, learnt: Learnt, random: Rando
         apart,
         learnt.slopes,
         weights,
+        min(REACH * max(scales.arms.share, 1 - scales.arms.share), 1.0),
     )
     return screen, correlation
 
@@ -128,11 +129,12 @@ def kept_of(
         left = np.zeros(count) if public.trial else CurvePrior(hidden, (1e3, 1e3)).draw(random, hidden, count)
         return Kept(learnt.features, left)
     to_outcome = screen.radius * scales.arms.limit / scales.arms.spread
-    y, t = released.outcome * to_outcome, released.treatment * screen.radius / between
+    to_treatment = screen.radius * screen.reach / between
+    y, t = released.outcome * to_outcome, released.treatment * to_treatment
     # Sampling of a moment of standardised numbers beside its noise.
     sds = (
         math.hypot(released.sd * to_outcome, 1 / math.sqrt(public.units)),
-        math.hypot(released.sd * screen.radius / between, 1 / math.sqrt(public.units * between)),
+        math.hypot(released.sd * to_treatment, 1 / math.sqrt(public.units * between)),
     )
     noise = scores_sd(public) * 3 * unit(scales, learnt)
     expected = math.sqrt(float(learnt.error.var()) + noise**2 + 1 / (public.units * between))

@@ -181,7 +181,8 @@ class InMemory:
         own = np.where(t > 0, *(f @ screen.slopes.T).T) - side * np.where(t > 0, *(screen.slopes @ screen.apart))
         y = (self.u - np.where(t > 0, *arms.means)) / arms.limit
         r = np.clip(y - own * arms.spread / arms.limit, -1, 1)
-        a = np.clip(t - arms.share - arms.share * (1 - arms.share) * (f @ screen.weights), -1, 1)
+        left = t - arms.share - arms.share * (1 - arms.share) * (f @ screen.weights)
+        a = np.clip(left / screen.reach, -1, 1)
         sums = np.concatenate([c.T @ r, c.T @ a])
         sd = self._sd(part, SCREEN, len(sums))
         noisy = self._noisy(sums, sd)

@@ -230,7 +230,7 @@ class ScreenSums:
             of_treated, of_controls, by_weights = (times(vectors, f) - at_middle)[:, :count]
             fitted = np.where(chosen, of_treated - (1 - p) * shifts[0], of_controls + p * shifts[1])
             r = on_lattice((y[part] - fitted) * (screen.arms.spread / screen.arms.limit))
-            a = on_lattice(t[part] - p - p * (1 - p) * by_weights)
+            a = on_lattice((t[part] - p - p * (1 - p) * by_weights) / screen.reach)
             found += np.stack([c @ r, c @ a])
         return found.ravel()
 
