@@ -1,0 +1,337 @@
+"""Post-processing of the adjusting estimator: each module against closed forms, and released numbers of bad data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from causalveil.tasks.adjustment.decide import Learnt, errors_of, leaning, learn, losses, scores_of, slopes_of
+from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, feature_values
+from causalveil.tasks.adjustment.mixture import EVEN, WIDTHS, Mixture
+from causalveil.tasks.adjustment.moments import SeenMoments, moments_of
+from causalveil.tasks.adjustment.parts import FULL, LINES_ALONE, PURE, PURE_LINES_ALONE, parts_of, radius_of
+from causalveil.tasks.adjustment.posterior import Draws, Posterior, hidden_bias, prior_of
+from causalveil.tasks.adjustment.released import EDGES, ColumnKind, EncodedColumn, Prior, Public, generator
+from causalveil.tasks.adjustment.scales import FoundScales, lines_of, margin, normal_scores, scales_of
+from causalveil.tasks.adjustment.screen import CurvePrior
+from tests.benchmarks.adjust_in_memory import InMemory, adjust, mu_of
+
+LOUD = 1e4
+
+
+def public_of(p: int = 3, n: int = 4_000, **changes: Any) -> Public:
+    """Numbers alone, at a budget that leaves hardly any noise unless said otherwise."""
+    columns = tuple(EncodedColumn(f"x{j}", j, ColumnKind.number) for j in range(p))
+    return replace(Public(n, columns, mu=LOUD), **changes)
+
+
+def people(p: int = 3, n: int = 4_000, seed: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Numbers z in [-1, 1], treatment that follows them, and an outcome in [-1, 1] with slopes by arm."""
+    random = np.random.default_rng(seed)
+    z = np.clip(random.normal(size=(n, p)) * 0.25, -1, 1)
+    t = (random.random(n) < 1 / (1 + np.exp(-3 * z[:, 0] - z[:, 1]))).astype(float)
+    y = 0.4 * z[:, 0] + 0.2 * z[:, 1] + t * (0.1 + 0.2 * z[:, 0]) + 0.1 * random.normal(size=n)
+    return z, t, np.clip(y, -1, 1)
+
+
+def first_releases(public: Public, seed: int = 0, **more: Any) -> tuple[InMemory, FoundScales, FeatureMap, SeenMoments]:
+    """Releases 1 and 2 of ``people``."""
+    source = InMemory(*people(len(public.columns), public.units, **more), public, np.random.default_rng(seed))
+    parts = parts_of(public)
+    scales = scales_of(public, source.scales(parts.scales))
+    features = lines_of(public, scales)
+    return source, scales, features, moments_of(scales, [(features, source.moments(features, scales, parts.lines))])
+
+
+def learnt_of(public: Public, scales: FoundScales, features: FeatureMap, moments: SeenMoments) -> Learnt:
+    """What the moments decide."""
+    random = np.random.default_rng(3)
+    return learn(public, scales, features, moments, Posterior(public, scales, moments, random).draws(), random)
+
+
+def test_parts_add_up_to_one_and_screens_are_planned_from_public_facts() -> None:
+    for one in (FULL, LINES_ALONE, PURE, PURE_LINES_ALONE):
+        assert one.scales + one.lines + one.screen + one.refit + one.scores == 1
+    assert parts_of(public_of(n=10_000, mu=1.0)) == FULL
+    assert parts_of(public_of(n=100, mu=0.1)) == LINES_ALONE
+    assert parts_of(public_of(n=100, mu=0.1, pure=True)) == PURE_LINES_ALONE
+    assert parts_of(public_of(n=10_000, mu=1.0, trial=True)) == LINES_ALONE
+
+
+def test_a_ball_widens_where_noise_is_small() -> None:
+    loud, quiet = public_of(mu=1e-3), public_of(mu=LOUD)
+    assert radius_of(loud, 3) == pytest.approx(1.4 * 2)
+    assert radius_of(quiet, 3) == pytest.approx(2.8 * 2)
+
+
+@pytest.mark.parametrize("sd", [0.0001, 0.02])
+def test_margins_of_known_shapes(sd: float) -> None:
+    """Seeds 0 to 4: a deviation is off by less than 60 %, a mean by less than .15."""
+    random = np.random.default_rng(0)
+    costs = np.clip(0.1 * np.exp(0.75 * random.normal(size=100_000)) - 1, -1, 1)
+    columns = {
+        "normal": np.clip(0.1 + 0.25 * random.normal(size=100_000), -1, 1),
+        "even": random.uniform(-1, 1, 100_000),
+        "two values": np.where(random.random(100_000) < 0.3, 1.0, -1.0),
+        "costs": costs,
+    }
+    for name, column in columns.items():
+        shares = np.histogram(column, EDGES)[0] / len(column)
+        for seed in range(5):
+            found = margin(shares + sd * np.random.default_rng(seed).normal(size=len(shares)), sd)
+            assert found.shares.sum() == pytest.approx(1), name
+            assert abs(found.mean - column.mean()) < 0.15, name
+            assert 0.7 < found.deviation / column.std() < 1.6, name
+
+
+def test_normal_scores_of_an_even_margin_are_quantiles() -> None:
+    shares = np.diff(EDGES) / 2
+    score = normal_scores(shares)
+    middle = (score[1:] + score[:-1]) / 2
+    assert (np.diff(score) >= 0).all()
+    assert shares @ middle == pytest.approx(0, abs=1e-9)
+    assert shares @ middle**2 == pytest.approx(1, abs=1e-9)
+
+
+def test_a_mixture_believes_what_is_clear_and_its_widths_where_all_is_noise() -> None:
+    random = np.random.default_rng(0)
+    seen = np.array([0.5, -0.2, 0.0])
+    fitted = Mixture(seen, np.full(3, 1e-6), EVEN)
+    assert fitted.draw(random, seen, np.full(3, 1e-6)) == pytest.approx(seen, abs=1e-4)
+    hidden = Mixture(np.zeros(0), np.zeros(0), EVEN).draw(random, np.zeros(60_000), np.full(60_000, 1e6))
+    assert hidden.var() == pytest.approx((WIDTHS**2).mean(), rel=0.05)
+
+
+def test_moments_without_noise_are_those_of_the_rows() -> None:
+    source, scales, features, found = first_releases(public_of())
+    v, t = feature_values(features, source.z)[:, 1:], source.t
+    means = v[t == 1].mean(axis=0) - v[t == 0].mean(axis=0)
+    assert found.apart == pytest.approx(means, abs=0.01)
+    assert found.gram == pytest.approx(np.cov(v.T), abs=0.02)
+    assert np.abs(found.middle - v.mean(axis=0)).max() < 0.01
+    s = 2 * t - 1
+    centred = v - v.mean(axis=0)
+    assert found.arm_gram == pytest.approx((centred.T * s) @ centred / len(t), abs=0.02)
+    y = (source.u - np.where(t == 1, *scales.arms.means)) / scales.arms.spread
+    assert found.cross == pytest.approx(centred.T @ (y - y.mean()) / len(t), abs=0.05)
+
+
+def test_two_releases_have_the_noise_of_both_together() -> None:
+    public = public_of(mu=1.0)
+    source, scales, features, _ = first_releases(public)
+    one, other = (source.moments(features, scales, parts_of(public).lines) for _ in range(2))
+    both = moments_of(scales, [(features, one), (features, other)])
+    alone = moments_of(scales, [(features, one)])
+    assert both.cross_sd == pytest.approx(alone.cross_sd / math.sqrt(2))
+    assert both.gram_sd[0, 1] == pytest.approx(alone.gram_sd[0, 1] / math.sqrt(2))
+
+
+def test_without_noise_slopes_are_least_squares_by_arm_and_weights_balance() -> None:
+    """Of b_t and h_t; the moments are those of the rows, so are the solutions."""
+    public = public_of(n=20_000)
+    source, scales, features, moments = first_releases(public)
+    learnt = learnt_of(public, scales, features, moments)
+    v, t = feature_values(features, source.z)[:, 1:], source.t
+    y = (source.u - np.where(t == 1, *scales.arms.means)) / scales.arms.spread
+    for arm, b, h in zip((1, 0), learnt.slopes, learnt.weights, strict=True):
+        own = v[t == arm] - v[t == arm].mean(axis=0)
+        gram = own.T @ own / len(own)
+        assert b == pytest.approx(np.linalg.solve(gram, own.T @ y[t == arm] / len(own)), abs=0.03)
+        assert h == pytest.approx(np.linalg.solve(gram, moments.apart), abs=0.05)
+    assert learnt.error.std() < 0.003
+
+
+def test_where_all_is_noise_the_law_of_the_error_is_what_was_declared() -> None:
+    """Seed 3: 120 draws; the size that a tenth exceeds is half to twice that of the declared prior."""
+    public = public_of(n=4_000, mu=LOUD)
+    _, scales, features, seen = first_releases(public)
+    d = seen.count
+    none = {name: np.full(d, np.inf) for name in ("apart_sd", "cross_sd", "arm_cross_sd")}
+    moments = replace(seen, **none, gram=np.eye(d), gram_sd=np.full((d, d), 1e-3), arm_gram_sd=np.full((d, d), np.inf))
+    learnt = learnt_of(public, scales, features, moments)
+    prior = hidden_bias(
+        public, replace(scales, kept=scales.kept[:0], hidden=np.ones(d)), 4_000, np.random.default_rng(0)
+    )
+    assert np.abs(learnt.slopes).max() < 0.4
+    assert 0.5 < np.quantile(np.abs(learnt.error), 0.9) / np.quantile(np.abs(prior), 0.9) < 2
+
+
+def test_the_declared_prior_scales_what_hidden_columns_may_do() -> None:
+    _, scales, _, _ = first_releases(public_of())
+    hidden = replace(scales, kept=scales.kept[:0], hidden=np.ones(1))
+    usual, small = public_of(), public_of(prior=Prior(outcome_r2=0.5 / 4, distance=0.5))
+    draws = [np.abs(hidden_bias(one, hidden, 20_000, np.random.default_rng(0))) for one in (usual, small)]
+    assert np.median(draws[1]) / np.median(draws[0]) == pytest.approx(0.25, rel=0.1)
+    assert prior_of(usual, hidden)[0, 0] == 0.5
+    # Nineteen in twenty lie within three times sqrt(R2) distance, half within .28.
+    assert 2 < np.quantile(draws[0], 0.95) / math.sqrt(0.5) < 3
+    assert np.median(draws[0]) / math.sqrt(0.5) == pytest.approx(0.28, rel=0.2)
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+def test_the_error_of_scores_is_the_identity(estimand: str) -> None:
+    """Of arbitrary slopes and weights on rows whose outcomes are lines by arm; scores are hardly cut, noise is none."""
+    n, random = 6_000, np.random.default_rng(5)
+    z = random.normal(size=(n, 2)) * 0.15
+    t = (random.random(n) < 1 / (1 + np.exp(-4 * z[:, 0]))).astype(float)
+    p = t.mean()
+    beta = np.array([[0.5, -0.2], [0.3, 0.1]])
+    u = 0.2 * t + np.where(t == 1, *(z @ beta.T).T)
+    where = {"ATE": np.ones(n), "ATT": t, "ATC": 1 - t}[estimand] > 0
+    effect = 0.2 + float((z[where] @ (beta[0] - beta[1])).mean())
+    public = public_of(2, n, estimand=estimand)
+    source = InMemory(z, t, u, public, random)
+    scales = scales_of(public, source.scales(parts_of(public).scales))
+    arms = replace(scales.arms, share=p, means=(float(u[t == 1].mean()), float(u[t == 0].mean())))
+    scales = replace(scales, arms=arms)
+    line = tuple(LineFeature(j, np.array([-10.0, 10.0]), np.array([-10.0, 10.0])) for j in range(2))
+    features = FeatureMap(line, (), 100.0)
+    apart = z[t == 1].mean(axis=0) - z[t == 0].mean(axis=0)
+    grams = np.stack([np.cov(z[t == arm].T, bias=True) for arm in (1, 0)])
+    lean = leaning(estimand, p)
+    off = np.array([[1.0, 0.5], [-1.0, 2.0]])
+    slopes = beta / arms.spread + off
+    if 0.0 in lean:
+        slopes = slopes[[1, 1]] if lean[0] == 0 else slopes[[0, 0]]
+    weights = np.array([[60.0, 10.0], [20.0, -90.0]])
+    index = weights @ apart
+    zero = np.zeros(2)
+    moments = first_releases(public_of(2))[3]
+    moments = replace(moments, middle=z.mean(axis=0), middle_sd=zero, apart=apart)
+    draws = Draws(beta[None] / arms.spread, grams[None], apart[None], np.zeros((1, 2)))
+    error = errors_of(draws, moments, p, (slopes, weights, index), lean, 0.0, random)
+    learnt = Learnt(features, moments, draws, lean, slopes, weights, index, 0.5, np.ones(2), error)
+    scores = replace(scores_of(public, scales, learnt), cut=1e3)
+    released = source.scores(scores, parts_of(public).scores)
+    value = (arms.means[0] - arms.means[1]) / arms.spread + scores.cut * released.mean
+    value -= float(np.array(lean) @ (slopes @ apart))
+    assert value - effect / arms.spread == pytest.approx(float(error[0]), abs=0.002)
+    assert abs(float(error[0])) > 0.1
+
+
+def test_what_a_cut_takes_off_is_told_by_the_outcomes_histogram() -> None:
+    """Costs lose at their upper end alone, and by as much as rows do within a third."""
+    random = np.random.default_rng(0)
+    u = np.clip(0.1 * np.exp(0.75 * random.normal(size=200_000)) - 1, -1, 1)
+    public = public_of()
+    _, scales, features, moments = first_releases(public)
+    shares = np.histogram(u, EDGES)[0] / len(u)
+    scales = replace(scales, outcome=margin(shares, 1e-4), arms=replace(scales.arms, share=0.5))
+    learnt = replace(learnt_of(public, scales, features, moments), residual=1.0, distances=np.zeros(2))
+    cut = 6.0
+    lost = losses(scales, learnt, cut)
+    y = (u - u.mean()) / u.std() / 0.5
+    assert lost[0] == pytest.approx(0.5 * float(np.mean(y - np.clip(y, -cut, cut))), rel=0.35)
+    assert lost[0] > 0
+
+
+def test_a_curve_that_stands_out_in_both_harms_and_one_in_noise_does_not() -> None:
+    random, m = np.random.default_rng(0), 40
+    y, t = 0.02 * random.normal(size=m), 0.03 * random.normal(size=m)
+    y[3], t[3] = 0.3, 0.4
+    prior = CurvePrior((y, t), (0.02, 0.03))
+    harm = prior.harm((y, t))
+    assert harm.argmax() == 3
+    assert harm[3] == pytest.approx(0.12, rel=0.1)
+    assert np.delete(harm, 3).max() < 0.01
+    assert prior.draw(random, (y, t), 2_000).mean() == pytest.approx(0.12, rel=0.1)
+
+
+def numbers(p: int, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    """Columns, treatment, outcome and what is declared."""
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(n, p))
+    t = (random.random(n) < 1 / (1 + np.exp(-0.5 * x[:, 0]))).astype(float)
+    y = 0.5 * x[:, 0] + 0.5 * t + random.normal(size=n)
+    return x, t, y, {f"x{j}": {"lower": -4, "upper": 4} for j in range(p)}
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "all treated": {"t": 1.0},
+    "nobody treated": {"t": 0.0},
+    "an outcome of one value": {"y": 0.0},
+    "an outcome at an end": {"y": -6.0},
+    "ranges a thousand times too wide": {"wide": 1000},
+    "an outcome's range a thousand times too wide": {"span": (-6000.0, 6000.0)},
+    "ten people": {"n": 10},
+    "more columns than people": {"n": 40, "p": 60},
+    "no columns": {"p": 0},
+    "epsilon .01": {"epsilon": 0.01},
+    "epsilon 50": {"epsilon": 50.0},
+    "no delta": {"delta": 0.0},
+    "no delta and epsilon .01": {"delta": 0.0, "epsilon": 0.01},
+    "a trial": {"trial": True},
+}
+
+
+@pytest.mark.parametrize("estimand", ["ATE", "ATT"])
+@pytest.mark.parametrize("case", BAD)
+def test_bad_data_have_an_honest_answer(case: str, estimand: str) -> None:
+    """No number is missing, intervals are nested and within the outcome's range, and an empty arm says nothing."""
+    how = dict(BAD[case])
+    p, n = how.get("p", 4), how.get("n", 1_000)
+    x, t, y, declared = numbers(max(p, 1), n)
+    x, declared = x[:, :p], dict(list(declared.items())[:p])
+    t, y = np.full(n, how["t"]) if "t" in how else t, np.full(n, how["y"]) if "y" in how else y
+    wide = how.get("wide", 1)
+    declared = {name: {"lower": -4 * wide, "upper": 4 * wide} for name in declared}
+    span = how.get("span", (-6.0, 6.0))
+    budget = how.get("epsilon", 1.0), how.get("delta", 1e-6)
+    with np.errstate(all="raise", under="ignore"):
+        found = adjust(x, declared, t, y, span, *budget, np.random.default_rng(0), estimand, how.get("trial", False))
+    bounds = np.array(found.intervals)
+    assert np.isfinite(bounds).all()
+    assert math.isfinite(found.estimate)
+    assert (np.diff(bounds[:, 0]) <= 0).all()
+    assert (np.diff(bounds[:, 1]) >= 0).all()
+    assert (bounds[:, 0] >= -(span[1] - span[0]) - 1e-9).all()
+    if "t" in how:
+        assert bounds[-1] == pytest.approx([-12, 12])
+
+
+@pytest.mark.parametrize("case", ["constant", "nobody", "twin"])
+def test_columns_that_say_nothing_new_are_no_harm(case: str) -> None:
+    """Seeds 0 to 2: the median width is at most a tenth more than without; by more than that once in a hundred."""
+    x, t, y, declared = numbers(4, 6_000)
+    more = {
+        "constant": np.full(len(t), 1.5),
+        "nobody": np.zeros(len(t)),
+        "twin": x[:, 0],
+    }[case]
+    levels = {"levels": [0, 1]} if case == "nobody" else {"lower": -8, "upper": 8}
+
+    def width(x: np.ndarray, declared: dict[str, Any]) -> float:
+        randoms = (np.random.default_rng(seed) for seed in range(3))
+        found = [adjust(x, declared, t, y, (-6, 6), 1, 1e-6, random).intervals[-1] for random in randoms]
+        return float(np.median([high - low for low, high in found]))
+
+    assert width(np.column_stack([x, more]), declared | {"more": levels}) < 1.1 * width(x, declared)
+
+
+def test_the_same_released_numbers_have_the_same_draws() -> None:
+    x, t, y, declared = numbers(4, 2_000)
+    one, other = (adjust(x, declared, t, y, (-6, 6), 1, 1e-6, np.random.default_rng(0)) for _ in range(2))
+    assert one == other
+    released = InMemory(*people(2, 100), public_of(2, 100), np.random.default_rng(0)).scales(FULL.scales)
+    same, moved = generator("a", released), generator("a", replace(released, arms=released.arms + 1e-9))
+    assert generator("a", released).random() == same.random() != moved.random()
+
+
+def test_slopes_weigh_draws_by_what_their_covariances_are() -> None:
+    slopes = np.array([[[1.0], [0.0]], [[3.0], [0.0]]])
+    grams = np.array([[[[1.0]], [[1.0]]], [[[3.0]], [[1.0]]]])
+    draws = Draws(slopes, grams, np.zeros((2, 1)), np.zeros((2, 2)))
+    assert slopes_of(draws)[0, 0] == pytest.approx((1 * 1 + 3 * 3) / 4)
+
+
+@pytest.mark.parametrize("delta", [1e-6, 1e-3])
+def test_mu_is_that_of_the_budget(delta: float) -> None:
+    """delta(epsilon) = Phi(-epsilon/mu + mu/2) - exp(epsilon) Phi(-epsilon/mu - mu/2)."""
+    from scipy.special import ndtr
+
+    mu = mu_of(1.0, delta)
+    assert ndtr(-1 / mu + mu / 2) - math.e * ndtr(-1 / mu - mu / 2) == pytest.approx(delta, rel=1e-6)
