@@ -32,8 +32,9 @@ from causalveil.tasks.machine.arrays import FloatArray
 LEAST_VARIANCE, LEAST_EIGENVALUE, LEAST_ARM = 1e-4, 0.02, 0.03
 # A variance is hidden by noise below so many of its deviations.
 HIDDEN = 2.0
-# The prior of Sigma counts as so many features; its correlation of the arms' slopes.
-PRIOR_FEATURES, ALIKE = 8.0, 0.9
+# The prior of Sigma counts as so many features; its correlation of the arms' slopes, and the grid of that of slopes
+# with what drives treatment (up to nearly all: one index may drive both).
+PRIOR_FEATURES, ALIKE, CORRELATIONS = 8.0, 0.9, (-0.9, -0.45, 0.0, 0.45, 0.9)
 # Deviations of (beta, eta) of a kept curve (second prototype's tuning tables).
 CURVE = (0.3, 0.6)
 
@@ -63,23 +64,37 @@ class Draws:
 
 
 def prior_of(public: Public, scales: FoundScales) -> FloatArray:
-    """Return what is declared of (beta_1j, beta_0j, eta_j) of a line: the centre of Sigma, an even part for each line.
+    """Return centres of Sigma for a line, shape (correlations, 3, 3): what is declared, in even parts for each line.
 
+    What drives treatment may drive the outcome or not: correlations of slopes and eta are on a grid, each as likely.
     Chance alone sets the arms apart by 1/(n p (1 - p)), also in a trial.
     """
     p, count = scales.arms.share, max(len(scales.kept) + float(scales.hidden.sum()), 1.0)
-    slope = public.prior.outcome_r2 / count
     distance = 0.0 if public.trial else public.prior.distance**2 / count
-    found = slope * np.array([[1, ALIKE, 0], [ALIKE, 1, 0], [0, 0, 1.0]])
-    found[2, 2] = distance + 1 / (public.units * p * (1 - p))
+    return centres(public.prior.outcome_r2 / count, distance + 1 / (public.units * p * (1 - p)))
+
+
+def centres(slope: float, apart: float) -> FloatArray:
+    """Return covariances of (beta_1, beta_0, eta) with these variances, one for each correlation of the grid."""
+    found = np.array([[[1, ALIKE, c], [ALIKE, 1, c], [c, c, 1]] for c in CORRELATIONS])
+    size = np.sqrt([slope, slope, apart])
+    found *= np.outer(size, size)
     return found
 
 
 def sigma_precision(prior: FloatArray, seen: FloatArray, random: RandomDraws) -> FloatArray:
-    """Draw Sigma^-1 given (beta_1, beta_0, eta) of some features, shape (chains, 3, features): Wishart."""
-    scale = np.linalg.inv(prior * (PRIOR_FEATURES - 4) + seen @ seen.swapaxes(1, 2))
-    normal = random.standard_normal((len(seen), 3, int(PRIOR_FEATURES) + seen.shape[2]))
-    root = np.linalg.cholesky(scale) @ normal
+    """Draw Sigma^-1 given (beta_1, beta_0, eta) of some features, shape (chains, 3, features).
+
+    First its centre Psi, with chances |Psi|^(f/2)/|Psi + S|^((f + k)/2), S the sum of squares of k features and f what
+    the prior counts as, then Sigma^-1 given that: Wishart.
+    """
+    squares, count = (seen @ seen.swapaxes(1, 2))[:, None], seen.shape[2]
+    psi = prior * (PRIOR_FEATURES - 4)
+    chance = PRIOR_FEATURES * np.linalg.slogdet(psi)[1] - (PRIOR_FEATURES + count) * np.linalg.slogdet(psi + squares)[1]
+    edges = np.exp((chance - chance.max(axis=1, keepdims=True)) / 2).cumsum(axis=1)
+    chosen = (random.random((len(seen), 1)) * edges[:, -1:] > edges).sum(axis=1)
+    scale = np.linalg.inv(psi[chosen] + squares[:, 0])
+    root = np.linalg.cholesky(scale) @ random.standard_normal((len(seen), 3, int(PRIOR_FEATURES) + count))
     found: FloatArray = root @ root.swapaxes(1, 2)
     return found
 
@@ -104,8 +119,7 @@ class Posterior:
         self.share, self.means_sd = scales.arms.share, scales.means_sd / scales.arms.spread
         self.between = self.share * (1 - self.share)
         self.groups = (np.arange(d) >= moments.lines).astype(np.int64)
-        self.prior = np.stack([prior_of(public, scales), np.diag([CURVE[0] ** 2, CURVE[0] ** 2, CURVE[1] ** 2])])
-        self.prior[1, 0, 1] = self.prior[1, 1, 0] = ALIKE * CURVE[0] ** 2
+        self.prior = np.stack([prior_of(public, scales), centres(CURVE[0] ** 2, CURVE[1] ** 2)])
         # An indicator that noise hides has few; a number that noise hides may have too wide a range.
         self.numbers = np.zeros(d, dtype=bool)
         self.numbers[: moments.lines] = [one is not None for one in scales.margins]

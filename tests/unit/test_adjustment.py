@@ -166,7 +166,7 @@ def test_the_declared_prior_scales_what_hidden_columns_may_do() -> None:
     usual, small = public_of(), public_of(prior=Prior(outcome_r2=0.5 / 4, distance=0.5))
     draws = [np.abs(hidden_bias(one, hidden, 20_000, np.random.default_rng(0))) for one in (usual, small)]
     assert np.median(draws[1]) / np.median(draws[0]) == pytest.approx(0.25, rel=0.1)
-    assert prior_of(usual, hidden)[0, 0] == 0.5
+    assert prior_of(usual, hidden)[0, 0, 0] == 0.5
     # Nineteen in twenty lie within three times sqrt(R2) distance, half within .28.
     assert 2 < np.quantile(draws[0], 0.95) / math.sqrt(0.5) < 3
     assert np.median(draws[0]) / math.sqrt(0.5) == pytest.approx(0.28, rel=0.2)
