@@ -56,7 +56,7 @@ class Design:
         self.features = FeatureMap(self.lines, self.curves, cut * np.sqrt(1 + d + 4))
         some = np.linspace(-0.3, 0.4, d)
         self.screen = Screen(
-            self.arms, self.lines, self.curves, cut * 2.0, some, some, np.stack([some, -some]), some[::-1].copy()
+            self.arms, self.lines, self.curves, cut * 2.0, some, some, np.stack([some, -some]), some[::-1].copy(), 0.9
         )
         some = np.linspace(-0.3, 0.4, d + 4)
         self.scores = Scores(

@@ -97,7 +97,7 @@ class Screen:
 class Scores:
     """Release 5 sums v and v^2.
 
-    With x = (f, c) of the features, cut to its ball, less ``middle``: v cut to [-1, 1] is 1/cut times
+    With x = (f, c) of the features, not cut to a ball, less ``middle``: v cut to [-1, 1] is 1/cut times
     (slopes_1 - slopes_0)'x + w_t (y - slopes_t'(x - s_t apart)), w_1 = (1 - lean_1 (weights_1'x - s_1 index_1))/p,
     w_0 = -(1 + lean_0 (weights_0'x - s_0 index_0))/(1 - p).
     """

@@ -30,11 +30,13 @@ from causalveil.tasks.machine.arrays import FloatArray
 # Least variance of a feature, least eigenvalue of a drawn correlation matrix, and least part of it that an arm's
 # covariances keep.
 LEAST_VARIANCE, LEAST_EIGENVALUE, LEAST_ARM = 1e-4, 0.02, 0.03
+# At most so much of a feature's variance lies between the arms (second prototype).
+MOST_BETWEEN = 0.7
 # A variance is hidden by noise below so many of its deviations.
 HIDDEN = 2.0
 # The prior of Sigma counts as so many features; its correlation of the arms' slopes, and the grid of that of slopes
 # with what drives treatment (up to nearly all: one index may drive both).
-PRIOR_FEATURES, ALIKE, CORRELATIONS = 8.0, 0.9, (-0.9, -0.45, 0.0, 0.45, 0.9)
+PRIOR_FEATURES, ALIKE, CORRELATIONS = 12.0, 0.9, (-0.95, -0.5, 0.0, 0.5, 0.95)
 # Deviations of (beta, eta) of a kept curve (second prototype's tuning tables).
 CURVE = (0.3, 0.6)
 
@@ -164,6 +166,9 @@ class Posterior:
     def _grams(self, apart: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Draw deviations of features within arms, and correlation matrices of both arms, of treated, of controls."""
         moments, p = self.moments, self.share
+        # Where noise hides D, draws of it may say more than all of a feature's variance.
+        total = np.maximum(np.diagonal(moments.gram), np.diagonal(moments.gram_sd))
+        apart = np.clip(apart, *(np.sqrt(MOST_BETWEEN * total / self.between) * sign for sign in (-1, 1)))
         within = moments.gram - self.between * apart[:, :, None] * apart[:, None, :]
         variance, noise = np.diagonal(within, axis1=1, axis2=2), np.sqrt(np.diagonal(moments.gram_sd**2))
         drawn = variance + noise * self.random.standard_normal(variance.shape)

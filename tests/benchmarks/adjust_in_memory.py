@@ -190,7 +190,8 @@ class InMemory:
 
     def scores(self, scores: Scores, part: Any) -> ReleasedScores:
         arms, t = scores.arms, self.t
-        x = feature_values(scores.features, self.z)[:, 1:] - scores.middle
+        f = line_values(scores.features.lines, self.z)
+        x = np.column_stack([f, curve_values(scores.features.curves, f)]) - scores.middle
         side = np.where(t > 0, 1 - arms.share, -arms.share)
         y = (self.u - np.where(t > 0, *arms.means)) / arms.spread
         by_slopes, by_weights = x @ scores.slopes.T, x @ scores.weights.T

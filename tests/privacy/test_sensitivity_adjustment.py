@@ -96,7 +96,7 @@ def test_the_screen_and_scores_attain_their_bounds() -> None:
     arms, none = ArmScales(0.5, (0.0, 0.0), 0.1, 0.2), np.zeros(2)
     second = Curve(Shape.bend, 1, 1, np.array([-1.0, 1.0]), np.array([-2.0, 2.0]), 0.0, none, 1.0)
     # The first line leaves as much of treatment as there can be, the second turns the curve around.
-    screen = Screen(arms, made.lines, (second,), 1.0, none, none, np.zeros((2, 2)), np.array([-0.5, 0.0]))
+    screen = Screen(arms, made.lines, (second,), 1.0, none, none, np.zeros((2, 2)), np.array([-0.5, 0.0]), 1.0)
     one, treated = ScreenSums(made.encoding, screen), np.array([1], np.uint8)
     here, there = (Rows(np.array([[1, z, 1.0]]) * made.encoding.span, treated, np.ones(1)) for z in (1.0, -1.0))
     assert np.linalg.norm(moved(one, here, there)) == pytest.approx(parts.SCREEN, abs=1e-4)

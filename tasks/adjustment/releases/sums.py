@@ -256,14 +256,15 @@ class ScoreSums:
     def of(self, rows: Rows) -> FloatArray:
         """The sums of v and of v^2 of some rows, shape (2,)."""
         scores, p, one, found = self.scores, self.scores.arms.share, rows.t != 0, np.zeros(2)
-        y, radius = residuals(scores.arms, rows), scores.features.radius
+        y = residuals(scores.arms, rows)
         vectors = np.concatenate([scores.slopes, scores.weights])
         at_middle = times(vectors, scores.middle[:, None])
         shifts = times(scores.slopes, scores.apart[:, None])[:, 0]
         (of_treated, of_controls), (lean_treated, lean_controls) = scores.index, scores.lean
         for part, z in self.encoding.blocks(rows.x):
-            x = features_of(scores.features, z)[1:]
-            b1, b0, h1, h0 = (radius * times(vectors, x) - at_middle)[:, : part.stop - part.start]
+            f = lines_of(scores.features.lines, z)
+            x = np.concatenate([f, curves_of(scores.features.curves, f)])
+            b1, b0, h1, h0 = (times(vectors, x) - at_middle)[:, : part.stop - part.start]
             residual = y[part] - np.where(one[part], b1 - (1 - p) * shifts[0], b0 + p * shifts[1])
             weight = np.where(
                 one[part],
