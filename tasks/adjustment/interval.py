@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.tasks.adjustment.decide import Learnt, losses
-from causalveil.tasks.adjustment.features import Scores
+from causalveil.tasks.adjustment.features import Curve, FeatureMap, Scores
 from causalveil.tasks.adjustment.posterior import hidden_bias
 from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScores
 from causalveil.tasks.adjustment.scales import FoundScales
@@ -98,7 +98,7 @@ def found_of(
         intervals.append((max(bounds[0], -2.0), min(bounds[1], 2.0)))
     estimate = min(max((value - middle) * arms.spread, -2.0), 2.0)
     expected = math.sqrt(public.prior.outcome_r2) * public.prior.distance
-    names = tuple(f"{one.shape.value} {one.first} {one.second}" for one in learnt.features.curves)
+    names = tuple(name_of(public, learnt.features, curve) for curve in learnt.features.curves)
     left_out = tuple(
         column.name for place, column in enumerate(public.columns) if place not in set(scales.kept.tolist())
     )
@@ -112,3 +112,10 @@ def found_of(
         names,
         left_out,
     )
+
+
+def name_of(public: Public, features: FeatureMap, curve: Curve) -> str:
+    """Return a curve's name: its shape and whose it is."""
+    places = dict.fromkeys((curve.first, curve.second))
+    owners = [public.columns[features.lines[place].column].name for place in places]
+    return f"{curve.shape.value} of {' and '.join(owners)}"
