@@ -23,7 +23,7 @@ from causalveil.tasks.balancing.weights import Balance
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.weighted import perturb as weighted
+from causalveil.tasks.models.weighted import perturb as weighted
 
 WEIGH = Stage[BalancingStudy, Balance](
     "weigh", lambda step: weights.weigh_stage(step.study, step.enclave), reads=(NORMALISE,)

@@ -30,7 +30,7 @@ from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.ipw import interval, perturb, public_scores, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
-from causalveil.tasks.weighted import perturb as weighted
+from causalveil.tasks.models.weighted import perturb as weighted
 
 PROPENSITY = Stage[IpwStudy, FloatArray](
     "propensity",

@@ -31,6 +31,7 @@ from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval, perturb, respond, scores, weights
 from causalveil.tasks.matching.weights import Reuse
+from causalveil.tasks.models.pairs import traversal
 
 PROPENSITY = Stage[MatchingStudy, FloatArray](
     "propensity",
@@ -80,7 +81,7 @@ def _stages(study: MatchingStudy) -> Stages:
 
 def _other_outcomes(run: Run[Any]) -> None:
     """Give the same people, who are matched, outcomes that they did not have when they were."""
-    run.enclave.save(scores.OUTCOME, run.enclave.gather("u")[scores.traversal(run.enclave)])
+    run.enclave.save(scores.OUTCOME, run.enclave.gather("u")[traversal(run.enclave)])
 
 
 def expected(

@@ -18,7 +18,7 @@ from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.dual import arm_sums_of, solve, weights_of
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.weighted.perturb import mechanism
+from causalveil.tasks.models.weighted.perturb import mechanism
 
 # m, in mean weights of an arm, from the largest down, so that each solution starts the next.
 CAPS = (30.0, 20.0, 15.0, 10.0, 7.0, 5.0, 4.0, 3.0, 2.5, 2.0, 1.75, 1.5, 1.35, 1.2, 1.1, 1.05, 1.02)

@@ -25,8 +25,8 @@ from causalveil.tasks.balancing.stages import findings
 from causalveil.tasks.balancing.weights import Balance
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.weighted.expected import weighted_expected
-from causalveil.tasks.weighted.public_weights import PublicWeights
+from causalveil.tasks.models.weighted.expected import weighted_expected
+from causalveil.tasks.models.weighted.public_weights import PublicWeights
 
 OVERLAP = 1.1
 EXPLAINED = 0.45

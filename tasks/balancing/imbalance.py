@@ -17,8 +17,8 @@ from causalveil.tasks.balancing.features import learn_features
 from causalveil.tasks.balancing.weights import Balancer, imbalance
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import Int32Array, IntArray
-from causalveil.tasks.matching.scores import traversal
 from causalveil.tasks.matching.weights import WEIGHTS, Reuse
+from causalveil.tasks.models.pairs import traversal
 
 DIGITS = 6
 

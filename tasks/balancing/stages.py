@@ -11,9 +11,9 @@ from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, words_of_public
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.models.weighted.interval import weighted_findings
+from causalveil.tasks.models.weighted.perturb import mechanism, sums
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
-from causalveil.tasks.weighted.interval import weighted_findings
-from causalveil.tasks.weighted.perturb import mechanism, sums
 
 SLOT = Slot(name="effect", scope=Scope.all)
 BALANCED = "adjusted by balancing weights"

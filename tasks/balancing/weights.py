@@ -22,7 +22,7 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.confounding import part_hidden
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.machine.distribute import map_partitions
-from causalveil.tasks.weighted.public_weights import PublicWeights, WeightedUnits, check_arms, weigh_units
+from causalveil.tasks.models.weighted.public_weights import PublicWeights, WeightedUnits, check_arms, weigh_units
 
 T = TypeVar("T")
 WEIGHTS, PAIRS = "balancing-weights", "balancing-pairs-{}"

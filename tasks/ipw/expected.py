@@ -24,7 +24,7 @@ from causalveil.tasks.ipw import perturb, public_scores, weights
 from causalveil.tasks.ipw.interval import adjustment_share, findings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
-from causalveil.tasks.weighted.interval import noise_of
+from causalveil.tasks.models.weighted.interval import noise_of
 
 
 @dataclass(frozen=True)

@@ -36,11 +36,11 @@ from causalveil.tasks.ipw.weights import CHUNK, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.models.logistic import clipped_scores
+from causalveil.tasks.models.weighted.expected import weighted_expected
+from causalveil.tasks.models.weighted.interval import weighted_findings
+from causalveil.tasks.models.weighted.perturb import mechanism, sums
+from causalveil.tasks.models.weighted.public_weights import check_arms, weigh_units
 from causalveil.tasks.privacy.mechanisms import Budget
-from causalveil.tasks.weighted.expected import weighted_expected
-from causalveil.tasks.weighted.interval import weighted_findings
-from causalveil.tasks.weighted.perturb import mechanism, sums
-from causalveil.tasks.weighted.public_weights import check_arms, weigh_units
 
 NOT_COVERED = f"{UNMEASURED}; non-linear confounding beyond squares, products and the propensity index"
 

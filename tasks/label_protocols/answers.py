@@ -25,12 +25,12 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval as matching
 from causalveil.tasks.matching import perturb as matched
 from causalveil.tasks.matching.weights import Reuse
+from causalveil.tasks.models.weighted import interval as weighted
+from causalveil.tasks.models.weighted.perturb import shares, variance_unit
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.findings import ProtocolFindings
 from causalveil.tasks.protocols.gates import balance_gate, critical_of, gated, overlap_gate
 from causalveil.tasks.protocols.parts import Part, table, with_everybody
-from causalveil.tasks.weighted import interval as weighted
-from causalveil.tasks.weighted.perturb import shares, variance_unit
 
 TOO_SMALL = "an arm is too small to be compared"
 

@@ -27,10 +27,11 @@ from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.matching import perturb as matched
 from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.matching import weights as matching_weights
-from causalveil.tasks.matching.weights import PairArray, Reuse, Weighted
+from causalveil.tasks.matching.weights import Reuse, Weighted
 from causalveil.tasks.models.logistic import fit
-from causalveil.tasks.weighted.perturb import exact_sums
-from causalveil.tasks.weighted.public_weights import WeightedUnits
+from causalveil.tasks.models.pairs import PairArray, traversal
+from causalveil.tasks.models.weighted.perturb import exact_sums
+from causalveil.tasks.models.weighted.public_weights import WeightedUnits
 
 WEIGHTS, PAIRS, ORDER = "weights", "pairs-{}", "order"
 Numbers = Callable[[FloatArray, float], tuple[Fraction, Fraction]]
@@ -111,7 +112,7 @@ def matching_rows(study: MatchingStudy, rows: PartEnclave) -> tuple[FloatArray, 
     w = fit(rows.rows, rows.segments, units, study.estimator.penalty, study.execution.workers)
     lattice = matching_scores.COEFFICIENT_LATTICE
     w = np.rint(w * lattice) / lattice
-    order = matching_scores.traversal(rows)
+    order = traversal(rows)
     scores = np.concatenate([matching_scores.exact_scores(rows.rows(index), w) for index in range(rows.segments)])
     return scores[order], rows.gather("t")[order], order
 

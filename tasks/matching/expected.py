@@ -22,8 +22,9 @@ from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.matching import attenuation, perturb, respond
 from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.matching.interval import findings
-from causalveil.tasks.matching.nearest import adaptive_limit, integer_caps
-from causalveil.tasks.matching.weights import NEAREST, Reuse, effect_epsilon
+from causalveil.tasks.matching.weights import Reuse, effect_epsilon
+from causalveil.tasks.models.nearest import adaptive_limit, integer_caps
+from causalveil.tasks.models.pairs import NEAREST
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ what the noise was multiplied. Proofs: ``docs/proofs/matching.md``, sections 2 t
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 from fractions import Fraction
 
@@ -17,18 +16,14 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.machine.arrays import ByteArray, FloatArray, Int32Array, IntArray
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.matching.respond import IN_TREATED
 from causalveil.tasks.matching.scores import OUTCOME
-from causalveil.tasks.matching.weights import PairArray, Reuse, Weighted, open_weighted
-from causalveil.tasks.models.bounded import bounded
+from causalveil.tasks.matching.weights import Reuse, Weighted, open_weighted
+from causalveil.tasks.models.pairs import ROUNDING, arm_sums, squared_differences, sums_exponent
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity, Slot
 
 SLOT = Slot(name="effect", scope=Scope.all)
-# Sums are exact rationals of size below 2^32, rounded to floats once: two roundings of two numbers.
-ROUNDING = 2.0**-20
-CHUNK = 1 << 20
-LARGEST_EXPONENT = 30
 
 
 def mechanism(study: MatchingStudy) -> Laplace:
@@ -106,29 +101,6 @@ def perturb_stage(study: MatchingStudy, enclave: Enclave, reuse: Reuse, budget: 
     return release(study, sums(study, open_weighted(enclave, reuse), in_treated, outcome), budget)
 
 
-def sums_exponent(count: int, power: int) -> int:
-    """G of the lattice 2^-G on which ``count`` numbers of size 2^(power G + power) add up in 64 bits."""
-    room = 62 - power - math.ceil(math.log2(max(count, 1)))
-    return min(LARGEST_EXPONENT, room // power)
-
-
-def _whole(outcome: FloatArray, exponent: int) -> IntArray:
-    return np.rint(bounded(outcome) * 2.0**exponent).astype(np.int64)
-
-
-def arm_sums(
-    weights: IntArray | Int32Array, in_treated: ByteArray, outcome: FloatArray, exponent: int
-) -> tuple[int, int]:
-    """Sums of W_i u_i 2^G over the treated and over the controls, exact, for whole weights W of shape (n,)."""
-    treated = controls = 0
-    for first in range(0, len(in_treated), CHUNK):
-        part = slice(first, first + CHUNK)
-        products = _whole(outcome[part], exponent) * weights[part]
-        in_arm = int(products[in_treated[part] != 0].sum())
-        treated, controls = treated + in_arm, controls + int(products.sum()) - in_arm
-    return treated, controls
-
-
 def _sum_of_squares(weighted: Weighted, outcome: FloatArray) -> Fraction:
     """m/L sum over twins of (u - u')^2 + sum over arms of (A - m)/P sum over pairs of (u - u')^2 / 2, exact."""
     reuse = weighted.reuse
@@ -138,12 +110,3 @@ def _sum_of_squares(weighted: Weighted, outcome: FloatArray) -> Fraction:
     for squares, pairs, found in zip(reuse.weight_squares, reuse.pairs, (treated, controls), strict=False):
         total += (squares - reuse.queries) / pairs * found / 2
     return total
-
-
-def squared_differences(pairs: PairArray, outcome: FloatArray, exponent: int) -> Fraction:
-    """Sum of squared differences of outcomes over pairs, exact on the lattice."""
-    total = 0
-    for first in range(0, len(pairs), CHUNK):
-        one, other = pairs[first : first + CHUNK].T
-        total += int(np.square(_whole(outcome[one], exponent) - _whole(outcome[other], exponent)).sum())
-    return Fraction(total, 1 << (2 * exponent))

@@ -16,11 +16,11 @@ from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
 from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.unit_hash import ascending
-from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.logistic import PropensityModel, clipped_scores, fit
+from causalveil.tasks.models.pairs import traversal
 from causalveil.tasks.privacy.mechanisms import Budget, LatticeLaplace, Sensitivity, Slot
 
 MODEL_SLOT = Slot(name="propensity", scope=Scope.all)
@@ -72,12 +72,6 @@ def release(study: MatchingStudy, scores: FloatArray, budget: Budget) -> FloatAr
     """Scores to match on, shape (n,): as they are at label level, else each with noise of its own."""
     release_by = mechanism(study)
     return scores if release_by is None else release_by.release(scores, SLOT, budget)
-
-
-def traversal(enclave: Enclave) -> IntArray:
-    """The permutation that puts the units of all segments, one after the other, into the order of traversal."""
-    # One segment's rows ascend by hash already.
-    return np.arange(len(enclave.load("h", 0))) if enclave.segments == 1 else ascending(enclave.gather("h"))
 
 
 def coefficients(study: MatchingStudy, sizes: Sizes, w: FloatArray, budget: Budget) -> FloatArray:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
@@ -22,14 +21,13 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.machine.arrays import BoolArray, ByteArray, FloatArray, Int32Array
-from causalveil.tasks.matching.nearest import Arm, adaptive_limit, integer_caps, match_capped, most_used
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, Int32Array
 from causalveil.tasks.matching.respond import IN_TREATED
 from causalveil.tasks.matching.scores import SCORES
+from causalveil.tasks.models.nearest import adaptive_limit, integer_caps, match_capped, most_used
+from causalveil.tasks.models.pairs import PairArray, variance_pairs
 
 WEIGHTS, PAIRS = "weights", "pairs-{}"
-PairArray = NDArray[np.int32]
-NEAREST = 2, 3
 
 
 @dataclass(frozen=True)
@@ -168,41 +166,6 @@ def weigh(study: MatchingStudy, scores: FloatArray, in_treated: ByteArray) -> We
         pairs=(len(pairs[0]), len(pairs[1]), len(pairs[2])),
     )
     return Weighted(reuse, weights.astype(np.int32), pairs)
-
-
-def variance_pairs(
-    scores: FloatArray, in_treated: ByteArray, used: BoolArray
-) -> tuple[PairArray, PairArray, PairArray]:
-    """Pairs of units near each other in score, no unit twice in one of the three lists.
-
-    Within the treated and within the controls: neighbours in score. Across (a treated unit first): every unit of the
-    smaller arm with its nearest unit of the larger one that is still free, the nearest two thirds of these pairs: where
-    one arm is scarce what is left over is far apart, and would make the variance larger than it is.
-
-    Args:
-        scores: shape (n,), in the order of traversal.
-        in_treated: shape (n,), 1 for units of the treated arm, 0 for controls.
-        used: shape (n,), the units that weigh anything.
-    """
-    within = []
-    for arm in (1, 0):
-        ranked = Arm.of(scores, used & (in_treated == arm)).ranked
-        within.append(ranked[: len(ranked) // 2 * 2].reshape(-1, 2))
-    members = np.flatnonzero(used).astype(np.int32)
-    sides = in_treated[members]
-    treated_search = 2 * np.count_nonzero(sides) <= len(sides)
-    one_each = match_capped(
-        scores[members], sides, 1, (1, 1), Estimand.ATT if treated_search else Estimand.ATC, keep=True
-    )
-    twins = one_each.neighbours
-    if twins is None:
-        raise ValueError("neighbours were asked for")
-    searching = np.flatnonzero(one_each.matched)
-    columns = [members[searching], members[twins[searching, 0]]]
-    across = np.column_stack(columns if treated_search else columns[::-1])
-    distances = np.abs(scores[across[:, 0]] - scores[across[:, 1]])
-    nearest = np.argsort(distances, kind="stable")[: -(-len(across) * NEAREST[0] // NEAREST[1])]
-    return within[0], within[1], across[nearest]
 
 
 def match_stage(study: MatchingStudy, enclave: Enclave) -> Reuse:

@@ -18,13 +18,13 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching.scores import traversal
+from causalveil.tasks.models.pairs import traversal
+from causalveil.tasks.models.weighted.expected import weighted_expected
+from causalveil.tasks.models.weighted.interval import weighted_findings
+from causalveil.tasks.models.weighted.perturb import mechanism, sums
+from causalveil.tasks.models.weighted.public_weights import PublicWeights, weigh_units
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.trial.difference import SLOT, covers, words
-from causalveil.tasks.weighted.expected import weighted_expected
-from causalveil.tasks.weighted.interval import weighted_findings
-from causalveil.tasks.weighted.perturb import mechanism, sums
-from causalveil.tasks.weighted.public_weights import PublicWeights, weigh_units
 
 
 def findings(study: DifferenceStudy, weights: PublicWeights, statistics: FloatArray) -> EffectFindings:

@@ -41,7 +41,7 @@ PREPARATION = ("validate", "normalise", "split")
 
 def match_both_ways(scores: np.ndarray, treated: np.ndarray) -> None:
     """What a study does: the adaptive cap at epsilon = 1, label level, then both directions."""
-    from causalveil.tasks.matching.nearest import adaptive_limit, integer_caps, match_capped, most_used
+    from causalveil.tasks.models.nearest import adaptive_limit, integer_caps, match_capped, most_used
 
     ratio, count = bare_matching.RATIO, int(treated.sum())
     most = most_used(scores, treated, ratio)
@@ -51,7 +51,7 @@ def match_both_ways(scores: np.ndarray, treated: np.ndarray) -> None:
 
 def match_tightly(scores: np.ndarray, treated: np.ndarray) -> None:
     """Both directions under the least caps that leave nobody without neighbours: most candidates are exhausted."""
-    from causalveil.tasks.matching.nearest import integer_caps, match_capped
+    from causalveil.tasks.models.nearest import integer_caps, match_capped
 
     count = int(treated.sum())
     caps = integer_caps(Fraction(1), count, len(treated) - count, bare_matching.RATIO)

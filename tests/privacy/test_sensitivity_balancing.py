@@ -14,8 +14,8 @@ from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.ipw.public_scores import public_weights_stage
 from causalveil.tasks.models.logistic import fit
-from causalveil.tasks.weighted.perturb import mechanism, shares, sums
-from causalveil.tasks.weighted.public_weights import WeightedUnits, weigh_units
+from causalveil.tasks.models.weighted.perturb import mechanism, shares, sums
+from causalveil.tasks.models.weighted.public_weights import WeightedUnits, weigh_units
 from tests.balancing_help import confounded, make_balancing
 from tests.ipw_help import make_study
 

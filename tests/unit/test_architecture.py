@@ -77,6 +77,24 @@ ROWS = (
 )
 
 
+ESTIMATORS = (
+    *("adjustment", "aipw", "aipw_asymptotic", "balancing", "direction", "ipw", "label_protocols", "matching"),
+    *("protocols", "regression", "sites", "trial"),
+)
+# Who still imports whom.
+STILL_ABOVE = {
+    ("aipw", "ipw"),  # the size of a block of rows
+    ("balancing", "matching"),  # how far matched arms are left apart
+    ("ipw", "balancing"),  # public scores are weights, as balancing's are
+    # A protocol at label level asks several questions of public weights or matches.
+    *(("label_protocols", one) for one in ("balancing", "matching", "protocols")),
+    # Many questions together are adjusted as one is.
+    *(("protocols", one) for one in ("label_protocols", "regression", "trial")),
+    ("regression", "aipw"),  # a shrinkage
+    ("sites", "protocols"),  # gates and calibration of what is pooled
+}
+
+
 def test_imports_go_down_only() -> None:
     assert HOUSE.climbing() == []
 
@@ -87,6 +105,17 @@ def test_no_circle_also_not_inside_functions() -> None:
 
 def test_rooms_are_small() -> None:
     assert {room: n for room, n in HOUSE.rooms().items() if n > MOST_MODULES} == {}
+
+
+def test_no_estimator_imports_another() -> None:
+    """What two share lies in tasks/inference/ or tasks/models/; what is left is listed, and may only become less."""
+    found = {
+        (where.split("/")[1], other)
+        for other in ESTIMATORS
+        for where in HOUSE.importers(f"causalveil.tasks.{other}", outside=f"tasks/{other}/")
+        if where.startswith("tasks/") and where.split("/")[1] in ESTIMATORS
+    }
+    assert found == STILL_ABOVE
 
 
 def test_no_guard_is_an_assert() -> None:
@@ -140,6 +169,11 @@ PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
         "tasks/ipw/weights.py",
         "def late() -> None:\n    from causalveil.flows import api",
         test_imports_go_down_only,
+    ),
+    "an estimator imports another": (
+        "tasks/trial/public_arms.py",
+        "def late() -> None:\n    from causalveil.tasks.matching import weights",
+        test_no_estimator_imports_another,
     ),
     "a circle inside a function": (
         "schemas/amounts.py",

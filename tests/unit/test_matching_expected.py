@@ -15,7 +15,7 @@ from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.matching import expected as matching_expected
-from causalveil.tasks.matching.nearest import most_used
+from causalveil.tasks.models.nearest import most_used
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.matching_help import CONTRACT, matching_changes, population, two_covariates
 from tests.studies import write_study

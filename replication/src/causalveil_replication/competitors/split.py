@@ -15,7 +15,7 @@ import numpy as np
 from causalveil.schemas.privacy import Norm
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching.nearest import NO_CAP, match_capped
+from causalveil.tasks.models.nearest import NO_CAP, match_capped
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity
 from causalveil_replication.competitors.competitor import (
     CLIP,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching.nearest import NO_CAP, match_capped
+from causalveil.tasks.models.nearest import NO_CAP, match_capped
 from causalveil_replication.lee2019.data import Subjects
 
 STRATA = 5

@@ -14,9 +14,9 @@ import numpy as np
 
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.matching.nearest import NO_CAP, match_capped
 from causalveil.tasks.matching.scores import exact_scores, fitted
 from causalveil.tasks.matching.weights import caps
+from causalveil.tasks.models.nearest import NO_CAP, match_capped
 
 if TYPE_CHECKING:
     from causalveil_replication.yuan2026.runs import Prepared

@@ -10,8 +10,8 @@ import numpy as np
 
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching.nearest import NO_CAP, match_capped
 from causalveil.tasks.matching.scores import exact_scores
+from causalveil.tasks.models.nearest import NO_CAP, match_capped
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ import numpy as np
 
 from causalveil.schemas.privacy import Norm, PrivacyCost
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.matching.perturb import ROUNDING, arm_sums, squared_differences, sums_exponent
+from causalveil.tasks.models.pairs import ROUNDING, arm_sums, squared_differences, sums_exponent
+from causalveil.tasks.models.weighted.public_weights import PublicWeights, WeightedUnits
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, vector_mechanism
-from causalveil.tasks.weighted.public_weights import PublicWeights, WeightedUnits
 
 # Parts of the draw that may measure the sampling variance; of the rest is the estimate.
 SHARES = tuple(Fraction(part, 200) for part in (4, 6, 8, 10, 14, 20, 30))

@@ -10,8 +10,8 @@ from scipy.special import ndtri
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.weighted.perturb import mechanism, shares, variance_unit
-from causalveil.tasks.weighted.public_weights import PublicWeights
+from causalveil.tasks.models.weighted.perturb import mechanism, shares, variance_unit
+from causalveil.tasks.models.weighted.public_weights import PublicWeights
 
 # Quantiles at which noise in the variance is looked at.
 LOOKS = 16

@@ -165,7 +165,7 @@ def _match_into(
     caliper: float | None,
 ) -> None:
     """One direction: ``queries``, traversed in ``sequence``, served by ``candidates``."""
-    from causalveil.tasks.matching import nearest_numba
+    from causalveil.tasks.models import nearest_numba
 
     starts = np.empty(len(scores), dtype=np.int32)
     nearest_numba.starts(queries.ranked, candidates.ranked, scores, starts)

@@ -17,7 +17,7 @@ import numpy as np
 
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
-from causalveil.tasks.matching.weights import PairArray, variance_pairs
+from causalveil.tasks.models.pairs import PairArray, variance_pairs
 
 # Weights of a mean of this size are told apart to one part in RESOLUTION; fewer where their sum would not fit.
 RESOLUTION = 2**12

@@ -13,8 +13,8 @@ from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise,
 from causalveil.tasks.inference.biased_allowance import allowance_beside
 from causalveil.tasks.inference.confounding import effect_in_twins
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.weighted.perturb import mechanism, shares, variance_unit
-from causalveil.tasks.weighted.public_weights import PublicWeights
+from causalveil.tasks.models.weighted.perturb import mechanism, shares, variance_unit
+from causalveil.tasks.models.weighted.public_weights import PublicWeights
 
 
 def largest_variance(weights: PublicWeights) -> float:
