@@ -76,14 +76,13 @@ HEAVY = (
         "sqlalchemy",
         "alembic",
         "polars",
-        "pydantic",
         "numpy",
         "scipy",
         "pyarrow",
         "pandera",
         "dp_accounting",
     ),
-    *("hypothesis", "pytest", "matplotlib", "sklearn", "numba", "opendp", "mpmath", "cryptography", "jinja2", "yaml"),
+    *("hypothesis", "pytest", "matplotlib", "sklearn", "numba", "opendp", "mpmath", "cryptography", "jinja2"),
 )
 # Where hypothesis is installed, as for developers, pandera takes it along, and it pytest.
 TOO_HEAVY = (

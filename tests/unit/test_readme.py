@@ -22,9 +22,10 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 def test_the_study_and_contract_of_the_pages_are_valid(tmp_path: Path) -> None:
-    study, contract = blocks(ROOT / "docs/how-to/study.md", "yaml")
+    study, contract, where = blocks(ROOT / "docs/how-to/study.md", "yaml")
     (protocol,) = blocks(ROOT / "docs/how-to/questions.md", "yaml")
     (tmp_path / "study.yaml").write_text(study)
+    assert yaml.safe_load(where)["where"]
     (tmp_path / "dataset.yaml").write_text(contract)
     found = load_contract(tmp_path / "dataset.yaml")
     assert found.dataset == "fertility"
