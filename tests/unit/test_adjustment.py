@@ -120,6 +120,17 @@ def test_moments_without_noise_are_those_of_the_rows() -> None:
     assert found.cross == pytest.approx(centred.T @ (y - y.mean()) / len(t), abs=0.05)
 
 
+def test_moments_are_around_the_mean_that_rows_have() -> None:
+    """Lines whose centre is off by a third of a deviation."""
+    source, scales, features, _ = first_releases(public_of())
+    moved = replace(features, lines=tuple(replace(line, at=line.at + 0.08) for line in features.lines))
+    found = moments_of(scales, [(moved, source.moments(moved, scales, parts_of(source.public).lines))])
+    v = feature_values(moved, source.z)[:, 1:]
+    assert np.abs(v.mean(axis=0)).min() > 0.2
+    assert found.middle == pytest.approx(v.mean(axis=0), abs=0.01)
+    assert found.gram == pytest.approx(np.cov(v.T), abs=0.02)
+
+
 def test_two_releases_have_the_noise_of_both_together() -> None:
     public = public_of(mu=1.0)
     source, scales, features, _ = first_releases(public)
@@ -239,6 +250,9 @@ def test_a_curve_that_stands_out_in_both_harms_and_one_in_noise_does_not() -> No
     assert harm[3] == pytest.approx(0.12, rel=0.1)
     assert np.delete(harm, 3).max() < 0.01
     assert prior.draw(random, (y, t), 2_000).mean() == pytest.approx(0.12, rel=0.1)
+    # Before anything is seen nearly all are null in one of both.
+    hidden = np.zeros(m), np.zeros(m)
+    assert CurvePrior(hidden, (1e3, 1e3)).parts(hidden)[:, 1:, 1:].sum() == pytest.approx(4 * m / (2 * m + 7), rel=0.05)
 
 
 def numbers(p: int, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
