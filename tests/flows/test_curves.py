@@ -55,7 +55,8 @@ def test_the_answer_is_enough_and_the_next_smaller_amount_is_not(name: str) -> N
 def test_more_epsilon_or_more_units_never_widen(name: str) -> None:
     """Curves fall along both axes. Those of aipw may rise where its recipe begins to pay for adjustment.
 
-    Those of regression are means over a few seeded rehearsals, some of which adjust and some do not: 3 % of room.
+    Those of regression are means over a few seeded rehearsals, some of which adjust and some do not; those of
+    adjustment are medians of five: 3 % of room.
     """
     rows = curves.curves(study_of(name), 20_000, StandIn())
     width = {(row["epsilon"], row["units"]): row["half_width"] for row in rows}
@@ -64,7 +65,7 @@ def test_more_epsilon_or_more_units_never_widen(name: str) -> None:
         for value in {key[fixed] for key in width}:
             line = sorted((key[moving], width[key]) for key in width if key[fixed] == value)
             for (_, before), (_, after) in itertools.pairwise(line):
-                assert after <= before * (1.03 if name == "regression" else 1.001)
+                assert after <= before * (1.03 if name in ("regression", "adjustment") else 1.001)
 
 
 @pytest.mark.parametrize("treated", [0.5, 0.1])
