@@ -42,11 +42,12 @@ from causalveil_replication.accuracy.measure import at_every_confidence
 from causalveil_replication.accuracy.methods import CONFIDENCES
 from causalveil_replication.accuracy.populations import STAND_IN_RUN, KnownPopulation
 from tests.benchmarks import judged_populations as judged
+from tests.benchmarks.judged_again import AGAIN
 from tests.benchmarks.judging_table import page
 from tests.benchmarks.random_tables import table
 
 FIRST, LAST = 200, 400
-RUNS = {"tables": 5, "written": 40, "published": 20, "checks": 10}
+RUNS = {"tables": 5, "written": 40, "published": 20, "checks": 10, "again": 20}
 SETTINGS = ((1_000, "1"), (5_000, "1"), (30_000, "1"), (30_000, ".5"))
 PUBLISHED_EPSILONS = ("1", "4")
 # More people at one epsilon, more epsilon for as many people; a column that says nothing.
@@ -171,6 +172,12 @@ def cases(part: str, data: Path) -> Iterator[Case]:
     if part == "written":
         for units, epsilon in SETTINGS:
             yield from (_of_written(name, units, epsilon, part) for name in judged.WRITTEN)
+    if part == "again":
+        for name, one in AGAIN.items():
+            make = lru_cache(lambda name=name, one=one: judged.known(name, one))
+            for units, epsilon in SETTINGS[:3]:
+                case = f"{name}-{units}-{epsilon}"
+                yield Case(case, part, case, one.kind, units, epsilon, "1e-6", make)
     if part == "published":
         for name, one in judged.PUBLISHED.items():
             if (found := _published(name, data)) is not None:

@@ -175,7 +175,11 @@ class Group:
         return [*found, f"{self.ratio(Case.score):.2f}" + (f", {refused} refused" if refused else "")]
 
 
-PARTS = {"tables": "random tables", "written": "known populations"}
+PARTS = {
+    "tables": "random tables",
+    "written": "known populations",
+    "again": "known populations, first run on round two",
+}
 # So many random tables are shown that are worst, and as many that are best.
 SHOWN = 8
 NAMES = (
@@ -189,7 +193,7 @@ def cells(cases: Iterable[Case]) -> list[Group]:
     found: dict[str, list[Case]] = defaultdict(list)
     tables: dict[str, list[Case]] = defaultdict(list)
     for case in cases:
-        if case.part in ("written", "published"):
+        if case.part in ("written", "published", "again"):
             found[case.cell].append(case)
         elif case.part == "tables":
             tables[case.cell].append(case)
