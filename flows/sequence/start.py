@@ -199,7 +199,7 @@ def _without(parts: Cast, doubtful: Doubts, wishes: Wishes) -> Cast:
         StudyError: none is left.
     """
     covariates = tuple(one for one in parts.covariates if one.name not in doubtful.left_out | doubtful.decide)
-    if not covariates and parts.event is None:
+    if not covariates and parts.event is None and not wishes.trial:
         why = "; ".join(f"'{name}': {one}" for name, one in (doubtful.left_out | doubtful.decide).items())
         raise StudyError(f"no column is left to adjust for ({why}); name those that count by --covariates")
     barred = set(doubtful.left_out) | {name for name in wishes.without if name in {one.name for one in parts.usable}}

@@ -267,7 +267,7 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
         *_covariates(names, doubtful, parts),
         *_unrecorded(parts, counted),
         "estimand: ATE",
-        *_estimator(parts, wishes),
+        *_estimator(parts, wishes, names),
         f"privacy: {{epsilon: {wishes.epsilon}, delta: {wishes.delta}, level: sample}}",
         "confidence: 0.95",
     ]
@@ -278,6 +278,8 @@ def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
     """What is adjusted for; nothing where times are compared."""
     if parts.event is not None:
         return []
+    if not names:
+        return [*comment("Treatment was drawn by lot, and the arms are compared as they are."), "covariates: []"]
     return [
         *comment(
             "What was known before treatment and bears on both treatment and outcome. Take out whatever treatment may "
@@ -304,7 +306,9 @@ def _asked(parts: Cast, wishes: Wishes) -> list[str]:
     return [f"treatment: {treatment}  # {flow(parts.codes[1])} means treated", f"outcome: {{name: {outcome}}}"]
 
 
-def _estimator(parts: Cast, wishes: Wishes) -> list[str]:
+def _estimator(parts: Cast, wishes: Wishes, names: list[str]) -> list[str]:
+    if parts.arms and not names:
+        return [f"estimator: {flow({'name': 'difference_in_means', 'trial': True})}"]
     if parts.arms:
         return [f"estimator: {flow({'name': 'regression'} | ({'trial': True} if wishes.trial else {}))}"]
     if parts.event is not None:

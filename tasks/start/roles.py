@@ -266,9 +266,10 @@ def _covariates(
                 raise StudyError(f"--covariates: column '{one.name}' has another part already; leave it out")
             if one.looks not in USABLE:
                 raise StudyError(f"--covariates: column '{one.name}' holds {one.looks}; leave it out")
-    if not chosen:
+    # A trial compares its arms as they are where nothing is to be adjusted for.
+    if not chosen and not wishes.trial:
         raise StudyError(
-            "no column is left to adjust for; a study needs one covariate at least: add one to the source, or name one "
-            "of those left out by --covariates"
+            "no column is left to adjust for; a study needs one covariate at least: add one to the source, name one of "
+            "those left out by --covariates, or say --trial if treatment was drawn by lot"
         )
     return chosen

@@ -12,12 +12,14 @@ import pytest
 
 from causalveil.flows.api import load_study
 from causalveil.flows.engine.engine import DirectEngine
+from causalveil.flows.sequence.check import check
 from causalveil.flows.sequence.start import Begun, begin, numbered, survey
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.declared.columns import NumberColumn
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.tasks.start.numbers import number_reading
 from causalveil.tasks.start.roles import Wishes
+from tests.studies import resolved
 
 N = 120
 RANDOM = np.random.default_rng(4)
@@ -128,6 +130,18 @@ def test_codes_that_are_whole_numbers_are_asked_about(tmp_path: Path) -> None:
     assert "region" in found.draft.taken
     assert any("--levels 'region=1,2,3'" in one for one in found.draft.decide)
     assert not begun(tmp_path / "b", {"region": RANDOM.integers(1, 5, N)}, levels={"region": ("1", "2")}).draft.decide
+
+
+@pytest.mark.parametrize("arms", [False, True])
+def test_a_trial_without_covariates(arms: bool, tmp_path: Path) -> None:
+    """Whatever is left out: all by name, or all that there are; the draft answers."""
+    drug = {"drug": np.array(["none", "low", "high"])[np.arange(N) % 3]}
+    named = {"arms": True, "treatment": "drug", "reference": "none"} if arms else {}
+    begun(tmp_path, drug if arms else {}, trial=True, covariates=(), **named)
+    study = tmp_path / "out/study.yaml"
+    assert "covariates: []" in study.read_text()
+    assert check(study) == []
+    assert resolved(study).estimator.name == "difference_in_means"
 
 
 def test_not_trial_and_arms(tmp_path: Path) -> None:
