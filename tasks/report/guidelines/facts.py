@@ -64,14 +64,14 @@ def _question(release: Mapping[str, Any]) -> dict[str, str]:
     names = ", ".join(one["name"] for one in outcomes)
     against = "every other level against the reference" if several else "treated against control"
     return {
-        "question": f"How {spec['treatment']} changes {names}, on average over {WHOM[estimand]} of the dataset.",
+        "question": f"How {spec['treatment']} changes {names}, on average over {_whom(spec, estimand)}.",
         "unit": f"One {spec['data']['unit']} is one participant.",
         "strategies": f"{spec['treatment']}: {codes_text(spec)}; {against}.",
         "outcomes": "; ".join(
             f"{one['name']} ({one['role'].replace('_', ' ')}), {bounds_text(one)}" for one in outcomes
         )
         + ".",
-        "contrast": f"{estimand}: {measure}, over {WHOM[estimand]}. {_relative(spec)}",
+        "contrast": f"{estimand}: {measure}, over {_whom(spec, estimand)}. {_relative(spec)}",
         "covariates": f"Adjusted for: {', '.join(spec['covariates'])}."
         if spec.get("covariates")
         else "No covariates were declared.",
@@ -94,6 +94,12 @@ def _relative(spec: Mapping[str, Any]) -> str:
     return f"Beside it {' and '.join(named)}, by Fieller's interval." if named else "No relative measure is released."
 
 
+def _whom(spec: Mapping[str, Any], estimand: str) -> str:
+    """Return over whom the answer is an average: all units of an arm or both, or the eligible among them."""
+    among = where_words(spec)
+    return f"{WHOM[estimand]} of the dataset{f' where {among}' if among else ''}"
+
+
 def _measures(spec: Mapping[str, Any]) -> list[str]:
     return list(spec.get("measure") or ())
 
@@ -114,23 +120,28 @@ def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, st
     kind = f"; its owner declares it {contract.data_class.value}" if contract else ""
     access = "Rows did not leave the place of the analysis; the analyst was given released numbers alone"
     allowed = contract.caps.items() if contract else ()
+    among = where_words(spec)
+    used = (
+        f"Of {release['units']:,} units those who are eligible were used; how many they are is counted privately."
+        if among
+        else f"All {release['units']:,} units were used."
+    )
     caps = "; ".join(f"ε {amount(cap.epsilon)}, δ {amount(cap.delta)} at level {level.value}" for level, cap in allowed)
     return {
         "data": f"Dataset {release['dataset']}{parts}: {release['units']:,} units{kind}.",
         "rows": rows_text(contract) if contract else "",
         "descriptions": descriptions_text(spec, contract) if contract else "",
         "eligibility": f"Units where {among}, as the study declares it; who that is was counted privately."
-        if (among := where_words(spec))
+        if among
         else "Everybody in the charged parts of the dataset was analysed; the run left nobody out.",
         "admitted": "All rows were held to the declared types, levels and codes before the analysis; nothing was "
         "imputed by a model.",
         "missing": missing_text(spec, release.get("data")),
         "follow_up": "The dataset has one row for each unit; the run knows of no follow-up, and lost nobody.",
         "access": f"{access}{f'. The owner allows in all {caps}' if caps else ''}.",
-        "size": f"All {release['units']:,} units were used. The interval to be expected at this size follows from "
-        "public facts (causalveil plan).",
-        "population": f"The answer is about {WHOM[release['estimand']]} of the dataset, as a sample of a population "
-        "that is large beside it.",
+        "size": f"{used} The interval to be expected at this size follows from public facts (causalveil plan).",
+        "population": f"The answer is about {_whom(spec, release['estimand'])}, as a sample of a population that is "
+        "large beside it.",
     }
 
 
