@@ -70,10 +70,10 @@ def notes(result: RunResult) -> list[str]:
         lines.append(f"[yellow]`causalveil plan` warns of {things} about this study: see the report.[/yellow]")
     if privacy.blocks.key is not None:
         lines.append(privacy.blocks.statement)
-    if result.admitted or result.granted:
-        what = "admitted itself" if result.admitted else "was granted the cap of its contract"
-        both = ", and was granted the cap of its contract" if result.admitted and result.granted else ""
-        lines.append(f"This public or synthetic dataset {what}{both}.")
+    if result.admitted:
+        lines.append("All rows of this public or synthetic dataset were held to its contract.")
+    if result.granted:
+        lines.append("First run on this public or synthetic dataset: the cap of its contract was granted.")
     return lines
 
 
