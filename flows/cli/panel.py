@@ -52,11 +52,11 @@ def cost(result: RunResult) -> list[str]:
         lines.append(f"{left.share_left:.1%} of the budget of {release.dataset} is left: {more}.")
     total = len(privacy.charges)
     if result.returned is None:
-        lines.append("This run was finished before: its release came from the ledger, free of charge.")
+        lines.append("This run was finished before: its release came from the ledger; nothing ran or was charged.")
     elif result.resumed:
         lines.append(
-            f"This run was begun before: {result.returned} of {total} charges came from the ledger, "
-            f"{total - result.returned} were drawn now."
+            f"This run was begun before: {result.returned} of its {total} charges were in the ledger, "
+            f"{total - result.returned} were drawn and charged now."
         )
     return lines
 

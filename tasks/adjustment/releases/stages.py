@@ -33,9 +33,7 @@ FARTHEST = 2.0
 LITTLE, MOST = 0.1, 0.9
 COVERS_MODELS = "noise of slopes and weights"
 COVERS_UNSEEN = ("confounding of the prior's size where noise hides it", "curves that were looked for and not kept")
-NOT_COVERED = (
-    f"{UNMEASURED}; non-linear confounding other than by squares, bends, steps and products of two covariates"
-)
+NOT_COVERED = f"{UNMEASURED}; non-linear confounding other than by squares, bends, steps and products of two covariates"
 NOT_COVERED_TRIAL = "treatment that was not randomised"
 
 R = TypeVar("R")
