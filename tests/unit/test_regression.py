@@ -852,7 +852,7 @@ def test_slopes_go_further_to_each_arms_own_with_less_noise_and_the_release_says
     for epsilon in ("0.05", "0.2", "1", "16"):
         found = analysed(make_regression(3, epsilon=epsilon, basis="linear"), rows)
         own, left = float(found.details["slopes_by_arm"]), str(found.details["not_covered"])
-        said = f"{(1 - own) ** 2:.0%} of what effects that differ with covariates do"
+        said = f"about {(1 - own) ** 2:.0%} of the bias from effect modification"
         assert (said in left) == (0 < own < 1)
         assert (VARYING in left) == (own == 0)
         gone.append(own)

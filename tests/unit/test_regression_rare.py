@@ -228,7 +228,7 @@ def test_a_column_of_which_most_have_an_undeclared_value_is_named() -> None:
     x[:, sex[:2]] = 0.0
     for people_, named in ((rows, False), (replace(rows, x=x), True)):
         left = str(analysed(study, people_).details["not_covered"])
-        assert ("confounding by sex, of which most have a value that nobody declared" in left) == named
+        assert ("confounding by sex, most of whose values are not among the declared levels" in left) == named
         assert "ward, of which" not in left
 
 

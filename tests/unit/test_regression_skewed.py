@@ -130,7 +130,7 @@ def test_undeclared_logarithms_are_not_narrow_and_wrong(seed: int) -> None:
     assert lines.interval.lower <= 1.0 <= lines.interval.upper
     assert lines.interval.bias > 0
     if "skewed_columns" in lines.details:
-        assert "what lines do not show of skewed columns" in lines.interval.covers
+        assert "non-linear confounding by skewed covariates, as far as it is seen" in lines.interval.covers
     declared = analysed(skewed_study(4, scale="log"), normalised(x, t, u, log=True), seed)
     assert declared.interval.lower <= 1.0 <= declared.interval.upper
     assert declared.interval.upper - declared.interval.lower < found.interval.upper - found.interval.lower

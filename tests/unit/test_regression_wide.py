@@ -32,7 +32,7 @@ def test_one_wide_range_keeps_no_squares_of_others_out() -> None:
     found = analysed(make_regression(4, epsilon="4"), squares_confound())
     assert "with squares" in str(found.details["adjustment"])
     assert found.estimate == pytest.approx(0.5, abs=0.06)
-    assert "curves and products of x03, whose declared ranges are too wide" in str(found.details["not_covered"])
+    assert "non-linear confounding by x03, whose declared ranges are too wide" in str(found.details["not_covered"])
 
 
 def test_a_range_that_fits_is_not_named() -> None:
