@@ -25,8 +25,8 @@ from causalveil.tasks.machine.arrays import FloatArray
 DISCREPANCY = 0.02
 # Residuals keep this part of their variance.
 LEAST_RESIDUAL = 0.05
-# Cuts of scores that are tried, in deviations; tails fall off as exp(-c/TAIL) beyond what the histogram shows (second
-# prototype: normal tails cut too much of costs and rare outcomes).
+# Cuts of scores that are tried, in deviations; tails fall off as exp(-c/TAIL) beyond what the histogram shows
+# (chosen on random tables 0 to 199: normal tails cut too much of costs and rare outcomes).
 CUTS, TAIL = np.arange(1.5, 15.1, 0.25), 0.8
 # Nodes and weights of a standard normal, by which weights of balance vary.
 NODES, NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(5)

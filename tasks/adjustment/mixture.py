@@ -8,7 +8,7 @@ from causalveil.tasks.adjustment.released import RandomDraws
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
 # Deviations of the normal mixture that entries come from; counts before any are seen: all alike for correlations,
-# mostly small ones for differences of arms (held-out populations of the first prototype).
+# mostly small ones for differences of arms (chosen on random tables 0 to 199).
 WIDTHS, EVEN, MOSTLY_SMALL = np.array([0.003, 0.01, 0.03, 0.1, 0.3, 0.7]), np.ones(6), np.array([10.0, 1, 1, 1, 1, 1])
 # Rounds of expectation and maximisation: shares move by less than a hundredth after that.
 ROUNDS = 60

@@ -30,14 +30,14 @@ from causalveil.tasks.machine.arrays import FloatArray
 # Least variance of a feature, least eigenvalue of a drawn correlation matrix, and least part of it that an arm's
 # covariances keep.
 LEAST_VARIANCE, LEAST_EIGENVALUE, LEAST_ARM = 1e-4, 0.02, 0.03
-# At most so much of a feature's variance lies between the arms (second prototype).
+# At most so much of a feature's variance lies between the arms (chosen on random tables 0 to 199).
 MOST_BETWEEN = 0.7
 # A variance is hidden by noise below so many of its deviations.
 HIDDEN = 2.0
 # The prior of Sigma counts as so many features; its correlation of the arms' slopes, and the grid of that of slopes
 # with what drives treatment (up to nearly all: one index may drive both).
 PRIOR_FEATURES, ALIKE, CORRELATIONS = 12.0, 0.9, (-0.95, -0.5, 0.0, 0.5, 0.95)
-# Deviations of (beta, eta) of a kept curve (second prototype's tuning tables).
+# Deviations of (beta, eta) of a kept curve (chosen on random tables 0 to 199).
 CURVE = (0.3, 0.6)
 
 
@@ -51,7 +51,7 @@ class Sweeps:
     every: int
 
 
-# Of many features, whose sweeps are dear, there are fewer (120 draws or 60 have the same coverage, second prototype).
+# Of many features, whose sweeps are dear, there are fewer (120 draws or 60 cover alike on random tables 0 to 199).
 SWEEPS, LARGE, SWEEPS_OF_LARGE = Sweeps(30, 3, 4, 1), 80, Sweeps(6, 2, 6, 3)
 
 

@@ -21,7 +21,7 @@ from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 # Residuals of treatment are cut at so many times max(p, 1 - p), which they hardly exceed.
 REACH = 1.5
 # Deviations of (beta, eta) of a curve that is there, and what was counted before any was seen: 2 m candidates that are
-# null, some in one of them, some in both (second prototype's tuning tables).
+# null, some in one of them, some in both (chosen on random tables 0 to 199).
 WIDTHS_BETA, WIDTHS_ETA = np.array([0, 0.05, 0.12, 0.3]), np.array([0, 0.1, 0.25, 0.6])
 NULL, ONE_SIDED, BOTH, ROUNDS = 2.0, 3.0, 4.0, 40
 # Curves kept at most; each is as likely to be in both, and harms by so much of the estimate's expected error.
