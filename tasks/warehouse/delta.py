@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.warehouse import DeltaSource, Key
 from causalveil.tasks.warehouse.adbc import written
 from causalveil.tasks.warehouse.kinds import check_key
+from causalveil.tasks.warehouse.own_words import in_own_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -126,20 +127,15 @@ def _table(source: DeltaSource, place: Path, version: int | None) -> DeltaTable:
     return table
 
 
-@contextmanager
-def _in_our_words(source: DeltaSource) -> Iterator[None]:
+def _in_our_words(source: DeltaSource) -> AbstractContextManager[None]:
     """Say what is wrong with a table without the reader's own texts, which may quote paths, keys and values."""
-    problem: CausalveilError
-    try:
-        yield
-        return
-    except CausalveilError:
-        raise
-    except ModuleNotFoundError:
-        problem = CausalveilError(f"{source.path}: deltalake is not installed; install causalveil[delta]")
-    except Exception as error:  # of deltalake, Arrow and the file system; they share no base
-        problem = DataError(f"{source.path}: is a Delta table that cannot be read: {_why(error, source)}")
-    raise problem
+    return in_own_words(lambda error: _told(error, source))
+
+
+def _told(error: Exception, source: DeltaSource) -> CausalveilError:
+    if isinstance(error, ModuleNotFoundError):
+        return CausalveilError(f"{source.path}: deltalake is not installed; install causalveil[delta]")
+    return DataError(f"{source.path}: is a Delta table that cannot be read: {_why(error, source)}")
 
 
 def _why(error: Any, source: DeltaSource) -> str:

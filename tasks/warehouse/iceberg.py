@@ -8,7 +8,7 @@ environment (``PYICEBERG_CATALOG__NAME__URI``) or ``.pyiceberg.yaml``. No creden
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.warehouse import IcebergSource, Key
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.kinds import check_key
+from causalveil.tasks.warehouse.own_words import in_own_words
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,23 +183,14 @@ def _schema(source: IcebergSource, table: Table, snapshot: TableSnapshot) -> Sch
     return table.schema() if source.version is None or then is None else table.schemas()[then]
 
 
-@contextmanager
-def _in_our_words(source: IcebergSource) -> Iterator[None]:
+def _in_our_words(source: IcebergSource) -> AbstractContextManager[None]:
     """Say what is wrong without the reader's own texts, which may quote paths, passwords and values."""
-    problem: CausalveilError
-    try:
-        yield
-        return
-    except CausalveilError:
-        raise
-    except ModuleNotFoundError:
-        problem = CausalveilError(f"{source.table}: pyiceberg is not installed; install causalveil[iceberg]")
-    except Exception as error:  # of pyiceberg, Arrow, catalogs and file systems; they share no base
-        problem = _told(error, source)
-    raise problem
+    return in_own_words(lambda error: _told(error, source))
 
 
 def _told(error: Any, source: IcebergSource) -> CausalveilError:
+    if isinstance(error, ModuleNotFoundError):
+        return CausalveilError(f"{source.table}: pyiceberg is not installed; install causalveil[iceberg]")
     text, name = str(error), type(error).__name__
     if name in ("NoSuchTableError", "NoSuchNamespaceError", "NoSuchIcebergTableError"):
         return DataError(f"{source.table}: catalog '{source.catalog}' has no such table; check 'table' and 'catalog'")

@@ -14,6 +14,7 @@ from typing import Any
 
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.tasks.machine.open_tables import refuse_table
+from causalveil.tasks.warehouse.own_words import in_own_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,18 +97,12 @@ def _reading(file: StoredFile) -> Iterator[None]:
         file.refuse_changed()
 
 
-@contextmanager
-def in_our_words(url: str) -> Iterator[None]:
+def in_our_words(url: str) -> AbstractContextManager[None]:
     """Say what is wrong with a store without its own texts, which may quote keys and addresses."""
-    problem: CausalveilError
-    try:
-        yield
-        return
-    except CausalveilError:
-        raise
-    except Exception as error:  # of Arrow, which has OSError for all that a store may answer
-        problem = CausalveilError(f"{url}: cannot be read: {_why(str(error))} ({type(error).__name__})")
-    raise problem
+    # Of Arrow, which has OSError for all that a store may answer.
+    return in_own_words(
+        lambda error: CausalveilError(f"{url}: cannot be read: {_why(str(error))} ({type(error).__name__})")
+    )
 
 
 def _why(text: str) -> str:
