@@ -28,8 +28,9 @@ def answer(release: Release) -> list[str]:
     return lines if release.headline is None else [f"[bold red]{release.headline}[/bold red]", *lines]
 
 
-def limits(sentences: list[str]) -> list[str]:
-    """Return the first limits and how many more the report has."""
+def limits(not_covered: object) -> list[str]:
+    """Return the first limits of a release's text, which "; " parts, and how many more the report has."""
+    sentences = [one for one in str(not_covered).split("; ") if one]
     if not sentences:
         return []
     more = len(sentences) - LIMITS
@@ -94,7 +95,7 @@ def _effect(release: AnsweredEffect) -> list[str]:
     robust = float(details.get("robustness_value", 0))
     if robust:
         lines.append(f"It would reach 0 if unmeasured confounding explained {robust:.1%} of outcome and treatment.")
-    return lines + limits([one for one in str(details["not_covered"]).split("; ") if one])
+    return lines + limits(details["not_covered"])
 
 
 def _survival(release: SurvivalRelease) -> list[str]:
@@ -148,7 +149,7 @@ def _direction(release: DirectionRelease) -> list[str]:
 
 
 def _protocol(release: Any) -> list[str]:
-    return [protocol(release), *limits([one for one in release.not_covered.split("; ") if one])]
+    return [protocol(release), *limits(release.not_covered)]
 
 
 # How each kind of release reads; without an entry only its question and cost are shown.

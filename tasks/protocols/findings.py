@@ -8,15 +8,13 @@ from typing import Any
 
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
-from causalveil.tasks.inference.confounding import NOT_COVERED_DECLARED, UNMEASURED
+from causalveil.tasks.inference.confounding import NOT_COVERED_DECLARED, NOT_COVERED_TRIAL, UNMEASURED
 from causalveil.tasks.protocols.adjusted import GroupAdjustment
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.gates import balance_of, gated, results
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.protocols.parts import Part, table
 from causalveil.tasks.regression.interval import BEYOND, too_narrow, undeclared, varying
-
-TRIAL = "treatment that was not randomised"
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ def findings(
 def not_covered(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[GroupAdjustment], trial: bool) -> str:
     """What no interval of the table holds."""
     if trial:
-        return TRIAL
+        return NOT_COVERED_TRIAL
     if joint.one.moments is None:
         return NOT_COVERED_DECLARED
     parts = [UNMEASURED]

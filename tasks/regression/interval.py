@@ -19,8 +19,10 @@ from causalveil.tasks.inference.arms import may_be_empty
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, around
 from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
+    COVERS_MODELS,
     LINEAR,
     NOT_COVERED_DECLARED,
+    NOT_COVERED_TRIAL,
     PARTLY,
     SWITCHED,
     UNADJUSTED,
@@ -40,7 +42,6 @@ LEAST_VARIANCE = 0.25
 CLEAR = 2.0
 # Less than this part is not worth saying.
 LEAST_LEFT = 0.005
-COVERS_MODELS = "noise of slopes and weights"
 COVERS_HIDDEN = "confounding in combinations of covariates that noise hides"
 COVERS_LINES = "non-linear confounding by skewed covariates, as far as it is seen"
 COVERS_DIFFERING = "bias from effect modification, as far as it is seen"
@@ -225,7 +226,7 @@ def findings(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeRelea
 def not_covered(study: RegressionStudy, recipe: RegressionRecipe, found: ThreeReleases) -> str:
     """What the interval does not hold."""
     if study.estimator.trial:
-        return "treatment that was not randomised"
+        return NOT_COVERED_TRIAL
     narrow = too_narrow([found.features])
     if not found.choice.adjusted:
         return "; ".join([NOT_COVERED_DECLARED, *narrow])

@@ -12,7 +12,13 @@ from causalveil.schemas.estimators.survival import ArmCurve, Curves, HazardRatio
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, MeasuredEffect, Variance
 from causalveil.tasks.inference.assemble import NOISY
-from causalveil.tasks.inference.confounding import COVERS_DECLARED, NOT_COVERED_DECLARED, RANDOMISED, UNADJUSTED
+from causalveil.tasks.inference.confounding import (
+    COVERS_DECLARED,
+    NOT_COVERED_ARMS,
+    NOT_COVERED_DECLARED,
+    RANDOMISED,
+    UNADJUSTED,
+)
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import Bands, Compared, LogRank, TwoArms
@@ -20,7 +26,6 @@ from causalveil.tasks.survival.grid import ARMS
 from causalveil.tasks.survival.strategy import NoisyCells
 
 CENSORING = "censoring that depends on when the event would come, within an arm"
-TRIAL = "confounding: the arms are taken as randomised"
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ def findings(study: SurvivalStudy, cells: NoisyCells) -> SurvivalFindings:
         )
         for measure, found in zip(study.measure, contrasts, strict=True)
     )
-    confounding = TRIAL if study.estimator.trial else NOT_COVERED_DECLARED
+    confounding = NOT_COVERED_ARMS if study.estimator.trial else NOT_COVERED_DECLARED
     details: dict[str, float | int | str | bool] = {
         "intervals": cells.grid.intervals,
         "noise_standard_error": math.sqrt(contrasts[0].noise),

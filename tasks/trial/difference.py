@@ -19,7 +19,13 @@ from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Folds, Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.inference.confounding import COVERS_DECLARED, NOT_COVERED_DECLARED, RANDOMISED, UNADJUSTED
+from causalveil.tasks.inference.confounding import (
+    COVERS_DECLARED,
+    NOT_COVERED_ARMS,
+    NOT_COVERED_DECLARED,
+    RANDOMISED,
+    UNADJUSTED,
+)
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice, sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
@@ -29,13 +35,12 @@ SECOND_MOMENT = math.sqrt(0.5)
 NUMBERS = 5
 # A noisy number of units in an arm below so many noise standard deviations carries no mean.
 FLOOR_DEVIATIONS = 5.0
-NOT_COVERED = "confounding: the arms are taken as randomised"
 
 
 def words(estimator: DifferenceEstimator) -> dict[str, str]:
     """What was done about confounding, and what no interval covers, as the release says it."""
     if estimator.trial:
-        return {"adjustment": RANDOMISED, "not_covered": NOT_COVERED}
+        return {"adjustment": RANDOMISED, "not_covered": NOT_COVERED_ARMS}
     return {"adjustment": UNADJUSTED, "not_covered": NOT_COVERED_DECLARED}
 
 

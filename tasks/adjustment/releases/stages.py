@@ -21,7 +21,13 @@ from causalveil.tasks.adjustment.releases.sums import MomentSums, ScoreSums, Scr
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, Noise
-from causalveil.tasks.inference.confounding import RANDOMISED, UNADJUSTED, UNMEASURED
+from causalveil.tasks.inference.confounding import (
+    COVERS_MODELS,
+    NOT_COVERED_TRIAL,
+    RANDOMISED,
+    UNADJUSTED,
+    UNMEASURED,
+)
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.models.lattice_sums import exact_sums
@@ -31,10 +37,8 @@ from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Slot
 FARTHEST = 2.0
 # Less of the confounding that is expected is no adjustment, and more than the second number nearly all: words alone.
 LITTLE, MOST = 0.1, 0.9
-COVERS_MODELS = "noise of slopes and weights"
 COVERS_UNSEEN = ("confounding of the prior's size where noise hides it", "curves that were looked for and not kept")
 NOT_COVERED = f"{UNMEASURED}; non-linear confounding other than by squares, bends, steps and products of two covariates"
-NOT_COVERED_TRIAL = "treatment that was not randomised"
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
