@@ -90,7 +90,6 @@ STILL_ABOVE = {
     *(("label_protocols", one) for one in ("balancing", "matching", "protocols")),
     # Many questions together are adjusted as one is.
     *(("protocols", one) for one in ("label_protocols", "regression", "trial")),
-    ("regression", "aipw"),  # a shrinkage
     ("sites", "protocols"),  # gates and calibration of what is pooled
 }
 

@@ -14,7 +14,6 @@ from typing import Self
 
 import numpy as np
 
-from causalveil.tasks.aipw.shrinkage import positive_part
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.regression.lines.joint import JointMoments
 from causalveil.tasks.regression.lines.spectrum import Spectrum, gram_variance
@@ -25,6 +24,15 @@ LEAST_WITHIN = 0.2
 LEAST_RESIDUAL = 0.05
 # No squared length is divided by less.
 TINY = 1e-300
+
+
+def positive_part(vector: FloatArray, noise: float) -> FloatArray:
+    """Return a noisy vector, shape (d,), shrunk so that its square loses what noise adds to it on average.
+
+    ``noise`` is the deviation of the noise on each entry.
+    """
+    square = float(vector @ vector)
+    return vector * math.sqrt(max(0.0, 1 - len(vector) * noise**2 / square)) if square > 0 else vector
 
 
 @dataclass(frozen=True)
