@@ -39,6 +39,7 @@ class Learnt:
     Attributes:
         features, moments, draws: what was seen, and what it leaves possible.
         lean: (k_1, k_0).
+        counts: 1 for an arm that has scores, else 0, shape (2,).
         slopes, weights, index: b_t and h_t, shape (2, d), and h_t'D, shape (2,).
         residual: the outcome's variance that slopes leave.
         distances: h_t'G h_t, shape (2,).
@@ -49,6 +50,7 @@ class Learnt:
     moments: SeenMoments
     draws: Draws
     lean: tuple[float, float]
+    counts: FloatArray
     slopes: FloatArray
     weights: FloatArray
     index: FloatArray
@@ -59,7 +61,7 @@ class Learnt:
 
 def leaning(estimand: str, share: float) -> tuple[float, float]:
     """Return (k_1, k_0): how far treated and controls are moved to stand for the estimand, in distances of the arms."""
-    return {"ATE": (1 - share, share), "ATT": (0.0, 1.0), "ATC": (1.0, 0.0)}[estimand]
+    return {"ATE": (1 - share, share), "ATT": (0.0, 1.0), "ATC": (1.0, 0.0), "ARM": (1 - share, 0.0)}[estimand]
 
 
 def learn(
@@ -82,7 +84,8 @@ def learn(
     index = (weights * draws.apart.mean(axis=0)).sum(axis=1)
     error = errors_of(draws, moments, scales.arms.share, (slopes, weights, index), lean, discrepancy, random)
     distances = np.einsum("td,tde,te->t", weights, gram, weights)
-    return Learnt(features, moments, draws, lean, slopes, weights, index, residual, distances, error)
+    counts = np.array([1.0, float(public.estimand != "ARM")])
+    return Learnt(features, moments, draws, lean, counts, slopes, weights, index, residual, distances, error)
 
 
 def slopes_of(draws: Draws) -> FloatArray:
@@ -157,7 +160,7 @@ def unit(scales: FoundScales, learnt: Learnt) -> float:
     """Return the larger deviation of a score in an arm: residual times its weight."""
     arms = (scales.arms.share, 1 - scales.arms.share)
     wide = np.sqrt(1 + np.array(learnt.lean) ** 2 * learnt.distances) / arms
-    return math.sqrt(learnt.residual) * float(wide.max())
+    return math.sqrt(learnt.residual) * float((learnt.counts * wide).max())
 
 
 def losses(scales: FoundScales, learnt: Learnt, cut: float) -> FloatArray:
@@ -173,4 +176,5 @@ def losses(scales: FoundScales, learnt: Learnt, cut: float) -> FloatArray:
         score = np.outer(1 + k * math.sqrt(distance) * NODES, y) / part
         beyond = np.sign(score) * np.maximum(np.abs(score) - cut, 0)
         found.append(part * float(NODE_WEIGHTS @ beyond @ scales.outcome.shares) / float(NODE_WEIGHTS.sum()))
-    return np.array(found)
+    taken: FloatArray = learnt.counts * np.array(found)
+    return taken

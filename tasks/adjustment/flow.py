@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from causalveil.tasks.adjustment.decide import Learnt, learn, scores_of
 from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen
-from causalveil.tasks.adjustment.interval import AdjustedEffect, found_of
+from causalveil.tasks.adjustment.interval import AdjustedEffect, ErrorLaw, found_of, law_of
 from causalveil.tasks.adjustment.moments import moments_of
 from causalveil.tasks.adjustment.parts import Parts, parts_of
 from causalveil.tasks.adjustment.posterior import Posterior
@@ -22,7 +22,7 @@ from causalveil.tasks.adjustment.released import (
     generator,
 )
 from causalveil.tasks.adjustment.scales import FoundScales, lines_of, scales_of
-from causalveil.tasks.adjustment.screen import Kept, kept_of, screen_of
+from causalveil.tasks.adjustment.screen import Kept, Screening, kept_of, screen_of
 from causalveil.tasks.machine.arrays import FloatArray
 
 Released = TypeVar("Released")
@@ -60,19 +60,25 @@ class FiveReleases:
         return self._learnt("first", [(self.lines_asked, _given(self.lines))], self.lines_asked)
 
     @cached_property
-    def _screen(self) -> tuple[Screen, FloatArray]:
+    def candidates(self) -> tuple[Screen, FloatArray]:
+        """Candidates of release 3 and their correlations."""
         return screen_of(self.public, self.found_scales, self.first, self._random("screen"))
 
     @property
     def screen_asked(self) -> Screen:
-        """Candidates of release 3."""
-        return self._screen[0]
+        """What release 3 sums."""
+        return self.candidates[0]
 
     @cached_property
     def kept(self) -> Kept:
         """Curves that are kept, and what the others leave."""
+        return kept_of([self.screening])[0]
+
+    @property
+    def screening(self) -> Screening:
+        """What release 3 shows."""
         random = self._random("kept")
-        return kept_of(self.public, self.found_scales, self.first, *self._screen, self.screen, random)
+        return Screening(self.public, self.found_scales, self.first, *self.candidates, self.screen, random)
 
     @property
     def refit_asked(self) -> FeatureMap:
@@ -94,10 +100,13 @@ class FiveReleases:
 
     def found(self, levels: tuple[float, ...]) -> AdjustedEffect:
         """Return the estimate and its intervals."""
-        scores, random = _given(self.scores), self._random("interval")
-        return found_of(
-            self.public, self.found_scales, self.second, self.kept, self.scores_asked, scores, levels, random
-        )
+        random = self._random("interval")
+        return found_of(self.public, self.found_scales, self.second, self.law(random), levels, random)
+
+    def law(self, random: RandomDraws | None = None) -> ErrorLaw:
+        """Return the estimate and the law of its error."""
+        random, scores = random or self._random("interval"), _given(self.scores)
+        return law_of(self.public, self.found_scales, self.second, self.kept, self.scores_asked, scores, random)
 
     def _learnt(self, label: str, releases: list[tuple[FeatureMap, ReleasedMoments]], features: FeatureMap) -> Learnt:
         random, moments = self._random(label), moments_of(self.found_scales, releases)

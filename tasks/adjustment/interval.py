@@ -14,6 +14,7 @@ from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedSc
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.adjustment.screen import Kept
 from causalveil.tasks.inference.arms import may_be_empty
+from causalveil.tasks.machine.arrays import FloatArray
 
 # Normal deviates of sampling and of release 5's noise beside each draw of the posterior.
 SPREAD = 64
@@ -44,16 +45,35 @@ class AdjustedEffect:
     left_out: tuple[str, ...]
 
 
-def found_of(
+@dataclass(frozen=True)
+class ErrorLaw:
+    """The estimate, and the law of what it is off by: ``error`` + N(0, sampling^2) + noise; in units of u.
+
+    Attributes:
+        value: the estimate.
+        error: draws of what models leave possible, of mean 0, shape (K,).
+        sampling: its standard error.
+        scale, mixing: of the noise of release 5, as there.
+        adjusted_share: of the variance of confounding that was expected, what the data took off.
+    """
+
+    value: float
+    error: FloatArray
+    sampling: float
+    scale: float
+    mixing: float | None
+    adjusted_share: float
+
+
+def law_of(
     public: Public,
     scales: FoundScales,
     learnt: Learnt,
     kept: Kept,
     scores: Scores,
     released: ReleasedScores,
-    levels: tuple[float, ...],
     random: RandomDraws,
-) -> AdjustedEffect:
+) -> ErrorLaw:
     """Read release 5.
 
     The estimate is m_1 - m_0 plus the mean score, less what slopes take off: sum_t k_t b_t'D. Its error is that of
@@ -64,54 +84,69 @@ def found_of(
     lean, shares = np.array(learnt.lean), np.array([arms.share, 1 - arms.share])
     error = learnt.error + kept.left + hidden_bias(public, scales, count, random)
     mean, noise = scores.cut * released.mean, scores.cut * released.sd
-    taken = lean @ (learnt.slopes @ scores.apart)
-    value = (arms.means[0] - arms.means[1]) / arms.spread + mean - float(taken)
+    taken, signs = lean @ (learnt.slopes @ scores.apart), learnt.counts * (1, -1)
+    value = float(signs @ arms.means) / arms.spread + mean - float(taken)
     # Sampling: the mean square of scores as expected, moved towards what is seen by what noise allows.
     blur = (scales.means_sd / arms.spread) ** 2
-    wide = float(((1 + lean**2 * learnt.distances) / shares * (learnt.residual + blur)).sum())
+    wide = float((learnt.counts * (1 + lean**2 * learnt.distances) / shares * (learnt.residual + blur)).sum())
     trust = (SQUARE_DOUBT * wide) ** 2 / ((SQUARE_DOUBT * wide) ** 2 + (scores.cut**2 * released.sd) ** 2)
     square = max(wide + trust * (scores.cut**2 * released.square - wide), wide / 4)
     sampling = math.sqrt(square / public.units)
     # A share that is off takes so much of an arm's error for the effect.
-    off = scales.share_sd * random.standard_normal(count)
-    error = error + off * (draws.errors[:, 0] / arms.share + draws.errors[:, 1] / (1 - arms.share))
+    error = error + scales.share_sd * random.standard_normal(count) * (draws.errors @ (learnt.counts / shares))
     bias = 0.0
     if not public.trial:
         slopes = np.einsum("t,ktj,kj->k", lean, draws.slopes, draws.apart)
-        foreseen = draws.errors[:, 0] - draws.errors[:, 1] + float(taken) - slopes + learnt.error
+        foreseen = draws.errors @ signs + float(taken) - slopes + learnt.error
         variance = float(foreseen.var()) + sampling**2 + noise**2
         beyond = math.sqrt(max((mean - float(foreseen.mean())) ** 2 - CLEAR * variance, 0.0))
         bias = abs(1 - 2 * arms.share) * beyond
     error = error + bias * np.where(np.arange(count) % 2, 1.0, -1.0)
     lost = losses(scales, learnt, scores.cut)
     error = error - float(lost[0] - lost[1]) + LOSS_DOUBT * np.hypot(*lost) * random.standard_normal(count)
-    last = released.scale * scores.cut * random.standard_normal((count, SPREAD))
-    if released.mixing is not None:
-        last *= np.sqrt(2 * random.gamma(released.mixing, 1, last.shape))
-    total = error[:, None] + sampling * random.standard_normal(last.shape) + last
-    middle, intervals = float(error.mean()), []
+    middle, expected = float(error.mean()), math.sqrt(public.prior.outcome_r2) * public.prior.distance
+    confounds = float(learnt.error.std()) / max(expected, 1e-9)
+    return ErrorLaw(
+        (value - middle) * arms.spread,
+        (error - middle) * arms.spread,
+        sampling * arms.spread,
+        released.scale * scores.cut * arms.spread,
+        released.mixing,
+        1 - min(confounds**2, 1.0),
+    )
+
+
+def found_of(
+    public: Public, scales: FoundScales, learnt: Learnt, law: ErrorLaw, levels: tuple[float, ...], random: RandomDraws
+) -> AdjustedEffect:
+    """Return the estimate and its intervals: quantiles of draws of its law."""
+    last = law.scale * random.standard_normal((len(law.error), SPREAD))
+    if law.mixing is not None:
+        last *= np.sqrt(2 * random.gamma(law.mixing, 1, last.shape))
+    total = law.error[:, None] + law.sampling * random.standard_normal(last.shape) + last
+    intervals = []
     for level in levels:
         low, high = np.quantile(total, [(1 - level) / 2, (1 + level) / 2])
-        bounds = (value - float(high)) * arms.spread, (value - float(low)) * arms.spread
+        bounds = law.value - float(high), law.value - float(low)
         if may_be_empty(scales.observed_share, scales.share_sd, level):
             bounds = -2.0, 2.0
         intervals.append((max(bounds[0], -2.0), min(bounds[1], 2.0)))
-    estimate = min(max((value - middle) * arms.spread, -2.0), 2.0)
-    expected = math.sqrt(public.prior.outcome_r2) * public.prior.distance
     names = tuple(name_of(public, learnt.features, curve) for curve in learnt.features.curves)
-    left_out = tuple(
-        column.name for place, column in enumerate(public.columns) if place not in set(scales.kept.tolist())
-    )
-    confounds = float(learnt.error.std()) / max(expected, 1e-9)
     return AdjustedEffect(
-        estimate,
+        min(max(law.value, -2.0), 2.0),
         tuple(intervals),
-        float(total.std()) * arms.spread,
-        sampling * arms.spread,
-        1 - min(confounds**2, 1.0),
+        float(total.std()),
+        law.sampling,
+        law.adjusted_share,
         names,
-        left_out,
+        left_out(public, scales),
     )
+
+
+def left_out(public: Public, scales: FoundScales) -> tuple[str, ...]:
+    """Return the columns that are not adjusted for."""
+    kept = set(scales.kept.tolist())
+    return tuple(column.name for place, column in enumerate(public.columns) if place not in kept)
 
 
 def name_of(public: Public, features: FeatureMap, curve: Curve) -> str:

@@ -81,8 +81,8 @@ def scores_sd(public: Public) -> float:
     """Return the deviation of the noise on a mean of release 5: without a delta Laplace noise, 9/4 in the L1 norm."""
     part = parts_of(public).scores
     if public.pure:
-        return math.sqrt(2) * SCORES_L1 / (float(part) * public.mu * public.units)
-    return noise_sd(public, part, SCORES, 2)
+        return math.sqrt(2) * SCORES_L1 / (float(part) * public.mu * public.units) / public.weight
+    return noise_sd(public, part, SCORES, 2) / public.weight
 
 
 def radius_of(public: Public, count: int) -> float:

@@ -61,12 +61,14 @@ class Public:
     Attributes:
         units: n.
         columns: the encoded columns z.
-        estimand: "ATE", "ATT" or "ATC".
+        estimand: "ATE", "ATT" or "ATC"; "ARM": the mean of the treated's outcomes over everybody, of which only the
+            treated have scores.
         trial: whether treatment was randomised.
         prior: confounding that is expected.
         mu: of all releases together, as Gaussian differential privacy counts; epsilon where ``pure``.
         pure: whether there is no delta.
         asked: parts of the budget that the study asks for, in the order of releases.
+        weight: by what the noise on numbers of this outcome alone is divided; below 1 where others share its budget.
     """
 
     units: int
@@ -77,6 +79,7 @@ class Public:
     mu: float = 1.0
     pure: bool = False
     asked: tuple[Decimal, ...] | None = None
+    weight: float = 1.0
 
     @property
     def covariates(self) -> int:
@@ -132,11 +135,15 @@ class ReleasedMoments:
 
 @dataclass(frozen=True)
 class ReleasedScreen:
-    """Release 3: means over n of c r and c a, c the candidates' row in the unit ball, shape (m,) each."""
+    """Release 3: means over n of c r and c a, c the candidates' row in the unit ball, shape (m,) each.
+
+    ``outcome_sd``: of the noise on ``outcome`` where it is not ``sd``.
+    """
 
     outcome: FloatArray
     treatment: FloatArray
     sd: float
+    outcome_sd: float | None = None
 
 
 @dataclass(frozen=True)

@@ -213,9 +213,9 @@ def _arms(public: Public, released: ReleasedScales, outcome: Margin) -> tuple[Ar
     An arm's mean is everybody's, m, plus a difference that is N(0, Var u) before (sum of t (u - m))/p is seen.
     """
     total, others, share, square = released.arms.tolist()
-    sd, share_sd = float(released.arms_sd[0]), float(released.arms_sd[2])
+    sd, share_sd = released.arms_sd[:2], float(released.arms_sd[2])
     p = min(max(share, min(2 * share_sd, 0.4)), 1 - min(2 * share_sd, 0.4))
-    everybody, noise = total + others, math.sqrt(2) * sd
+    everybody, noise = total + others, math.hypot(*sd)
     # Everybody's mean and the variance around it: of the sums and of the histogram, by their noise.
     of_histogram = outcome.doubt * outcome.deviation
     weight = of_histogram**2 / (of_histogram**2 + noise**2)
@@ -240,7 +240,7 @@ def _limit(public: Public, outcome: Margin, spread: float) -> float:
     an outcome of which covariates explain what the prior says.
     """
     d = len(public.columns)
-    noise = moments_sd(public) * radius_of(public, d)
+    noise = moments_sd(public) * radius_of(public, d) / public.weight
     y = np.abs(MIDDLE - outcome.mean) / spread
     limits = np.arange(1.5, max(2 / spread, 1.6), 0.25)
     taken = 1 - (outcome.shares * y) @ np.minimum(y[:, None], limits) / max(float(outcome.shares @ y**2), 1e-9)

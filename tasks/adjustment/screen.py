@@ -6,6 +6,7 @@ Double selection (Belloni, Chernozhukov and Hansen 2014) from noisy residual cro
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,53 +111,87 @@ def screen_of(public: Public, scales: FoundScales, learnt: Learnt, random: Rando
     return screen, correlation
 
 
-def kept_of(
-    public: Public,
-    scales: FoundScales,
-    learnt: Learnt,
-    screen: Screen,
-    correlation: FloatArray,
-    released: ReleasedScreen | None,
-    random: RandomDraws,
-) -> Kept:
+class Screening:
+    """What release 3 shows of a question's candidates, as long as they are not kept."""
+
+    def __init__(
+        self,
+        public: Public,
+        scales: FoundScales,
+        learnt: Learnt,
+        screen: Screen,
+        correlation: FloatArray,
+        released: ReleasedScreen | None,
+        random: RandomDraws,
+    ) -> None:
+        """Standardise what is seen. Without a release (public facts say that it would show nothing) nothing is."""
+        between, m = scales.arms.share * (1 - scales.arms.share), len(screen.curves)
+        self.public, self.learnt, self.screen, self.correlation, self.random = (
+            public,
+            learnt,
+            screen,
+            correlation,
+            random,
+        )
+        self.blind = released is None or public.trial or not m
+        if released is None or self.blind:
+            self.seen = (np.zeros(m), np.zeros(m))
+            return
+        to_outcome = screen.radius * scales.arms.limit / scales.arms.spread
+        to_treatment = screen.radius * screen.reach / between
+        self.seen = (released.outcome * to_outcome, released.treatment * to_treatment)
+        outcome_sd = released.sd if released.outcome_sd is None else released.outcome_sd
+        # Sampling of a moment of standardised numbers beside its noise.
+        sds = (
+            math.hypot(outcome_sd * to_outcome, 1 / math.sqrt(public.units)),
+            math.hypot(released.sd * to_treatment, 1 / math.sqrt(public.units * between)),
+        )
+        noise = scores_sd(public) * 3 * unit(scales, learnt)
+        self.least = HARM * math.sqrt(float(learnt.error.var()) + noise**2 + 1 / (public.units * between))
+        self.prior = CurvePrior(self.seen, sds)
+
+    def harm(self, free: BoolArray) -> FloatArray:
+        """Return expected harm over the least that counts; 0 of what is not free or not likely in both."""
+        likely = self.prior.parts(self.seen)[:, 1:, 1:].sum(axis=(1, 2)) > LIKELY
+        found: FloatArray = np.where(free & likely, self.prior.harm(self.seen), 0) / self.least
+        return found
+
+    def take(self, place: int) -> None:
+        """Keep a candidate: what it explains of the others is taken off, matching pursuit."""
+        y, t = self.seen
+        along = self.correlation[:, place]
+        self.seen = (y - along * y[place], t - along * t[place])
+
+    def left(self, free: BoolArray) -> FloatArray:
+        """Draw the bias of the candidates that are left."""
+        count = len(self.learnt.error)
+        if self.public.trial:
+            return np.zeros(count)
+        if self.blind:
+            return CurvePrior(self.seen, (1e3, 1e3)).draw(self.random, self.seen, count)
+        return self.prior.draw(self.random, (self.seen[0][free], self.seen[1][free]), count)
+
+
+def kept_of(screenings: Sequence[Screening]) -> list[Kept]:
     """Keep the candidates that harm most, one after the other; draw what the others leave.
 
-    Without a release (public facts say that it would show nothing) everything is left, as the prior has it.
+    Args:
+        screenings: of questions that share their features; what harms one of them is kept for all.
     """
-    between, count, m = scales.arms.share * (1 - scales.arms.share), len(learnt.error), len(screen.curves)
-    if released is None or public.trial or not m:
-        hidden = (np.zeros(m), np.zeros(m))
-        left = np.zeros(count) if public.trial else CurvePrior(hidden, (1e3, 1e3)).draw(random, hidden, count)
-        return Kept(learnt.features, left)
-    to_outcome = screen.radius * scales.arms.limit / scales.arms.spread
-    to_treatment = screen.radius * screen.reach / between
-    y, t = released.outcome * to_outcome, released.treatment * to_treatment
-    # Sampling of a moment of standardised numbers beside its noise.
-    sds = (
-        math.hypot(released.sd * to_outcome, 1 / math.sqrt(public.units)),
-        math.hypot(released.sd * to_treatment, 1 / math.sqrt(public.units * between)),
-    )
-    noise = scores_sd(public) * 3 * unit(scales, learnt)
-    expected = math.sqrt(float(learnt.error.var()) + noise**2 + 1 / (public.units * between))
-    prior, free = CurvePrior((y, t), sds), np.ones(m, dtype=bool)
+    first = screenings[0]
+    features, free = first.learnt.features, np.ones(len(first.screen.curves), dtype=bool)
     chosen: list[int] = []
-    while len(chosen) < MOST_KEPT:
-        place = _most_harmful(prior, (y, t), free, HARM * expected)
-        if place is None:
+    while not first.blind and len(chosen) < MOST_KEPT:
+        harm = np.max([one.harm(free) for one in screenings], axis=0)
+        place = int(harm.argmax())
+        if harm[place] <= 1:
             break
         chosen.append(place)
-        # What the kept one explains of the others, matching pursuit.
-        y, t = y - correlation[:, place] * y[place], t - correlation[:, place] * t[place]
-        free = free & (np.abs(correlation[:, place]) < SAME)
-    curves: tuple[Curve, ...] = tuple(screen.curves[place] for place in chosen)
-    lines = learnt.features.lines
-    features = FeatureMap(lines, curves, radius_of(public, len(lines) + len(curves)))
-    return Kept(features, prior.draw(random, (y[free], t[free]), count))
-
-
-def _most_harmful(prior: CurvePrior, seen: tuple[FloatArray, FloatArray], free: BoolArray, least: float) -> int | None:
-    """Return the free candidate of most expected harm that is likely in both, unless it harms less than ``least``."""
-    likely = prior.parts(seen)[:, 1:, 1:].sum(axis=(1, 2)) > LIKELY
-    harm = np.where(free & likely, prior.harm(seen), 0)
-    place = int(harm.argmax())
-    return place if harm[place] > least else None
+        for one in screenings:
+            one.take(place)
+        free = free & (np.abs(first.correlation[:, place]) < SAME)
+    if not first.blind:
+        curves: tuple[Curve, ...] = tuple(first.screen.curves[place] for place in chosen)
+        radius = radius_of(first.public, len(features.lines) + len(curves))
+        features = FeatureMap(features.lines, curves, radius)
+    return [Kept(features, one.left(free)) for one in screenings]

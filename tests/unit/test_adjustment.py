@@ -183,7 +183,7 @@ def test_the_declared_prior_scales_what_hidden_columns_may_do() -> None:
     assert np.median(draws[0]) / math.sqrt(0.5) == pytest.approx(0.35, rel=0.25)
 
 
-@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC"])
+@pytest.mark.parametrize("estimand", ["ATE", "ATT", "ATC", "ARM"])
 def test_the_error_of_scores_is_the_identity(estimand: str) -> None:
     """Of arbitrary slopes and weights on rows whose outcomes are lines by arm; scores are hardly cut, noise is none."""
     n, random = 6_000, np.random.default_rng(5)
@@ -192,8 +192,10 @@ def test_the_error_of_scores_is_the_identity(estimand: str) -> None:
     p = t.mean()
     beta = np.array([[0.5, -0.2], [0.3, 0.1]])
     u = 0.2 * t + np.where(t == 1, *(z @ beta.T).T)
-    where = {"ATE": np.ones(n), "ATT": t, "ATC": 1 - t}[estimand] > 0
-    effect = 0.2 + float((z[where] @ (beta[0] - beta[1])).mean())
+    where = {"ATE": np.ones(n), "ATT": t, "ATC": 1 - t, "ARM": np.ones(n)}[estimand] > 0
+    # Of one arm the treated alone have scores, and the estimand is a mean.
+    alone = estimand == "ARM"
+    effect = 0.2 + float((z[where] @ (beta[0] - (0 if alone else beta[1]))).mean())
     public = public_of(2, n, estimand=estimand)
     source = InMemory(z, t, u, public, random)
     scales = scales_of(public, source.scales(parts_of(public).scales))
@@ -215,10 +217,12 @@ def test_the_error_of_scores_is_the_identity(estimand: str) -> None:
     moments = replace(moments, middle=z.mean(axis=0), middle_sd=zero, apart=apart)
     draws = Draws(beta[None] / arms.spread, grams[None], apart[None], np.zeros((1, 2)))
     error = errors_of(draws, moments, p, (slopes, weights, index), lean, 0.0, random)
-    learnt = Learnt(features, moments, draws, lean, slopes, weights, index, 0.5, np.ones(2), error)
+    counts = np.array([1.0, float(not alone)])
+    learnt = Learnt(features, moments, draws, lean, counts, slopes, weights, index, 0.5, np.ones(2), error)
     scores = replace(scores_of(public, scales, learnt), cut=1e3)
-    released = source.scores(scores, parts_of(public).scores)
-    value = (arms.means[0] - arms.means[1]) / arms.spread + scores.cut * released.mean
+    rows = np.flatnonzero(t >= alone)
+    released = InMemory(z[rows], t[rows], u[rows], public, random).scores(scores, parts_of(public).scores)
+    value = float(counts * (1, -1) @ arms.means) / arms.spread + scores.cut * released.mean * len(rows) / n
     value -= float(np.array(lean) @ (slopes @ apart))
     assert value - effect / arms.spread == pytest.approx(float(error[0]), abs=0.002)
     assert abs(float(error[0])) > 0.1
