@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.tasks.adjustment.decide import Learnt, losses
-from causalveil.tasks.adjustment.features import Curve, FeatureMap, Scores
+from causalveil.tasks.adjustment.features import FeatureMap, Scores
 from causalveil.tasks.adjustment.posterior import hidden_bias
 from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScores
 from causalveil.tasks.adjustment.scales import FoundScales
@@ -131,26 +131,21 @@ def found_of(
         if may_be_empty(scales.observed_share, scales.share_sd, level):
             bounds = -2.0, 2.0
         intervals.append((max(bounds[0], -2.0), min(bounds[1], 2.0)))
-    names = tuple(name_of(public, learnt.features, curve) for curve in learnt.features.curves)
     return AdjustedEffect(
         min(max(law.value, -2.0), 2.0),
         tuple(intervals),
         float(total.std()),
         law.sampling,
         law.adjusted_share,
-        names,
-        left_out(public, scales),
+        curve_names(public, learnt.features),
+        tuple(public.columns[place].name for place in scales.left_out),
     )
 
 
-def left_out(public: Public, scales: FoundScales) -> tuple[str, ...]:
-    """Return the columns that are not adjusted for."""
-    kept = set(scales.kept.tolist())
-    return tuple(column.name for place, column in enumerate(public.columns) if place not in kept)
-
-
-def name_of(public: Public, features: FeatureMap, curve: Curve) -> str:
-    """Return a curve's name: its shape and whose it is."""
-    places = dict.fromkeys((curve.first, curve.second))
-    owners = [public.columns[features.lines[place].column].name for place in places]
-    return f"{curve.shape.value} of {' and '.join(owners)}"
+def curve_names(public: Public, features: FeatureMap) -> tuple[str, ...]:
+    """Return each curve's name: its shape and whose it is."""
+    owner = [public.columns[line.column].name for line in features.lines]
+    return tuple(
+        f"{curve.shape.value} of {' and '.join(dict.fromkeys((owner[curve.first], owner[curve.second])))}"
+        for curve in features.curves
+    )

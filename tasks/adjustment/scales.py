@@ -128,8 +128,9 @@ class FoundScales:
         margins: of the kept numbers; None for an indicator.
         centre, centre_sd, deviation: of each kept column; doubt in its centre, in deviations.
         ratio, ratio_sd: expected variance of the kept columns once standardised, and how far it may be off.
-        hidden: of each column that is left out, since noise hides whether it varies: variance it may have over that of
-            a flag that a half has; one of 1 where there are no columns.
+        left_out: places of the columns of which noise hides whether they vary.
+        hidden: of each of these the variance it may have over that of a flag that a half has; one of 1 where there are
+            no columns.
         known: places (i, j) within ``kept`` of two levels of one category, with their correlation and its deviation.
     """
 
@@ -145,6 +146,7 @@ class FoundScales:
     deviation: FloatArray
     ratio: FloatArray
     ratio_sd: FloatArray
+    left_out: IntArray
     hidden: FloatArray
     known: tuple[tuple[int, int, float, float], ...]
     cells_sd: FloatArray
@@ -159,7 +161,8 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
     arms, means_sd = _arms(public, released, outcome)
     places = range(len(public.columns))
     kept = [place for place in places if _varies(public.columns, released, place)]
-    hidden = [min(_hides(released, place) / 0.25, 1.0) for place in places if place not in kept]
+    left_out = [place for place in places if place not in kept]
+    hidden = [min(_hides(released, place) / 0.25, 1.0) for place in left_out]
     for level in _commonest(public.columns, released):
         kept = [place for place in kept if place != level]
     found: list[tuple[float, float, float, float, float]] = []
@@ -201,6 +204,7 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
         deviation=deviation,
         ratio=ratio,
         ratio_sd=doubt,
+        left_out=np.array(left_out, dtype=np.int64),
         hidden=np.array(hidden if public.columns else [1.0]),
         known=tuple(known),
         cells_sd=released.cells_sd,

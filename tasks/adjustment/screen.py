@@ -90,25 +90,29 @@ class CurvePrior:
 def screen_of(public: Public, scales: FoundScales, learnt: Learnt, random: RandomDraws) -> tuple[Screen, FloatArray]:
     """Decide the candidates of release 3; return their correlations too."""
     shares = np.array([scales.arms.share, 1 - scales.arms.share])
-    between = scales.arms.share * (1 - scales.arms.share)
     apart = learnt.draws.apart.mean(axis=0)
     total = learnt.draws.grams.transpose(0, 2, 3, 1) @ shares
-    gram = total.mean(axis=0) + between * np.outer(apart, apart)
+    gram = total.mean(axis=0) + scales.arms.share * (1 - scales.arms.share) * np.outer(apart, apart)
     f = line_values(learnt.features.lines, synthetic(public, scales, learnt.features, gram, random))
     curves, correlation = beside_lines(library(public, scales, learnt.features, f), f)
-    weights = shares[::-1] @ learnt.weights if public.estimand == "ATE" else learnt.weights[int(learnt.lean[0] == 0)]
-    screen = Screen(
+    return screened(public, scales, learnt, curves), correlation
+
+
+def screened(public: Public, scales: FoundScales, learnt: Learnt, curves: tuple[Curve, ...]) -> Screen:
+    """Return what release 3 sums for these candidates."""
+    shares = np.array([scales.arms.share, 1 - scales.arms.share])
+    both = shares[::-1] @ learnt.weights
+    return Screen(
         scales.arms,
         learnt.features.lines,
         curves,
         math.sqrt(max(len(curves), 1)),
         learnt.moments.middle,
-        apart,
+        learnt.draws.apart.mean(axis=0),
         learnt.slopes,
-        weights,
+        both if public.estimand == "ATE" else learnt.weights[int(learnt.lean[0] == 0)],
         min(REACH * max(scales.arms.share, 1 - scales.arms.share), 1.0),
     )
-    return screen, correlation
 
 
 class Screening:

@@ -353,3 +353,13 @@ def test_mu_is_that_of_the_budget(delta: float) -> None:
 
     mu = mu_of(1.0, delta)
     assert ndtr(-1 / mu + mu / 2) - math.e * ndtr(-1 / mu - mu / 2) == pytest.approx(delta, rel=1e-6)
+
+
+def test_columns_that_are_left_out_are_those_that_noise_hides() -> None:
+    """Levels of a category add up to a constant: that the commonest is no line leaves nothing out. Seed 4."""
+    random = np.random.default_rng(4)
+    x = np.column_stack([random.integers(0, 3, 20_000), np.arange(20_000) < 3]).astype(float)
+    declared = {"ward": {"levels": [0.0, 1.0, 2.0]}, "rare": {"levels": [0.0, 1.0]}}
+    t = random.integers(0, 2, 20_000).astype(float)
+    found = adjust(x, declared, t, random.normal(size=20_000), (-4.0, 4.0), 1.0, 1e-6, random).found
+    assert found.left_out == ("rare=1.0",)
