@@ -13,44 +13,13 @@ import numpy as np
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice
+from causalveil.tasks.models.lattice_sums import on_lattice
 from causalveil.tasks.models.triangles import symmetric, triangle_weights
+from causalveil.tasks.protocols.blocks import by_block, cut, one_hot
 from causalveil.tasks.protocols.joint import JointRecipe
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.moments import across_factor, arm_factors
 from causalveil.tasks.regression.scales import column_numbers, column_sums, column_weights
-
-
-def one_hot(arms: FloatArray | np.ndarray, count: int) -> FloatArray:
-    """Shape (rows, count): 1 in the column of each row's arm."""
-    return np.asarray(arms[:, None] == np.arange(count)[None, :], dtype=np.float64)
-
-
-def by_block(
-    pieces: Pieces, of: Sequence[Callable[[CellRows], FloatArray]], numbers: Sequence[int], workers: int
-) -> list[FloatArray]:
-    """Exact sums of each subgroup's rows by a function of its own.
-
-    Args:
-        pieces: all units.
-        of: from some rows of a subgroup to their sums, by subgroup.
-        numbers: how many sums each has.
-        workers: threads; the sums do not depend on it.
-
-    Returns:
-        By subgroup, shape (its numbers,).
-    """
-
-    def sums(rows: CellRows) -> FloatArray:
-        parts = zip(of, numbers, rows.by_group(len(of)), strict=True)
-        return np.concatenate([one(part) if len(part) else np.zeros(count) for one, count, part in parts])
-
-    return cut(exact_sums(pieces, sums, sum(numbers), workers), numbers)
-
-
-def cut(vector: FloatArray, sizes: Sequence[int]) -> list[FloatArray]:
-    """A vector in parts of these sizes."""
-    return np.split(vector, np.cumsum(sizes)[:-1].tolist())
 
 
 @dataclass(frozen=True)

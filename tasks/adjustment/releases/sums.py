@@ -12,8 +12,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from causalveil.tasks.adjustment.features import ArmScales, FeatureMap, Scores, Screen
 from causalveil.tasks.adjustment.released import (
@@ -28,7 +30,7 @@ from causalveil.tasks.adjustment.released import (
 from causalveil.tasks.adjustment.releases.rows import Encoding, curves_of, features_of, in_ball, lines_of, times
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import Noise
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 from causalveil.tasks.models.lattice_sums import on_lattice
 from causalveil.tasks.models.triangles import symmetric, triangle_weights
 
@@ -56,6 +58,50 @@ def treated(rows: Rows) -> FloatArray:
     return found
 
 
+@dataclass(frozen=True)
+class ArmSums:
+    """Exact sums by arm over rows x of features, of one outcome or several.
+
+    Attributes:
+        cross: of x rho, shape (arms, outcomes, k).
+        own: of x, shape (arms, k).
+        squares: of rho^2, shape (arms, outcomes).
+        grams: of x x', shape (arms, k, k).
+    """
+
+    cross: FloatArray
+    own: FloatArray
+    squares: FloatArray
+    grams: FloatArray
+
+
+def arm_moments(
+    encoding: Encoding, features: FeatureMap, x: FloatArray, t: NDArray[Any], rho: FloatArray, arms: int
+) -> ArmSums:
+    """Sum what releases 2 and 4 are made of.
+
+    Args:
+        encoding: of the rows.
+        features: of them.
+        x: encoded rows.
+        t: arm of each row, from 0.
+        rho: residuals on the lattice, shape (outcomes, rows).
+        arms: how many there are.
+    """
+    k, q = features.count + 1, len(rho)
+    found = ArmSums(np.zeros((arms, q, k)), np.zeros((arms, k)), np.zeros((arms, q)), np.zeros((arms, k, k)))
+    for part, z in encoding.blocks(x):
+        every, r = features_of(features, z)[:, : part.stop - part.start], rho[:, part]
+        for arm in range(arms):
+            chosen = t[part] == arm
+            mine, left = np.ascontiguousarray(every[:, chosen]), r[:, chosen]
+            found.cross[arm] += left @ mine.T
+            found.own[arm] += mine.sum(axis=1)
+            found.squares[arm] += np.einsum("ij,ij->i", left, left)
+            found.grams[arm] += mine @ mine.T
+    return found
+
+
 def residuals(arms: ArmScales, rows: Rows) -> FloatArray:
     """Return y = (u - m_t)/spread of each row, shape (rows,), not cut."""
     found: FloatArray = (np.clip(rows.u, -1.0, 1.0) - np.where(rows.t != 0, *arms.means)) / arms.spread
@@ -64,10 +110,15 @@ def residuals(arms: ArmScales, rows: Rows) -> FloatArray:
 
 @dataclass(frozen=True)
 class ScaleSums:
-    """Release 1. ``pure``: there is no delta, so that its sensitivity is in the L1 norm."""
+    """Release 1.
+
+    ``pure``: there is no delta, so that its sensitivity is in the L1 norm. ``blocks``: of a protocol's subgroups, of
+    which two rows may stand in two.
+    """
 
     encoding: Encoding
     pure: bool
+    blocks: bool = False
 
     @property
     def _covariates(self) -> int:
@@ -87,11 +138,12 @@ class ScaleSums:
     def weights(self) -> FloatArray:
         """By what each sum is multiplied, shape (numbers,).
 
-        A covariate that is one count of zeros and ones moves it by 1, where others move two counts.
+        A covariate that is one count of zeros and ones moves it by 1, where others move two counts, unless two rows
+        stand in two blocks.
         """
         q, owners = self._covariates + 1, [one.covariate for one in self.encoding.columns]
         # In the L1 norm one count may weigh twice as much.
-        own, alone = (1.5 / q, 2.0) if self.pure else (math.sqrt(2 / q), math.sqrt(2))
+        own, alone = (1.5 / q, 2.0) if self.pure else (math.sqrt(2 / q), 1.0 if self.blocks else math.sqrt(2))
         single = [one.kind is ColumnKind.flag and owners.count(one.covariate) == 1 for one in self.encoding.columns]
         of_columns = np.where([*single, False], alone * own, own)
         arms = np.array([1.0, 1.0, 0.75 if self.pure else math.sqrt(2), 1.0])
@@ -99,11 +151,14 @@ class ScaleSums:
 
     def of(self, rows: Rows) -> FloatArray:
         """The sums of some rows, before their weights, shape (numbers,)."""
-        u, t, columns = on_lattice(rows.u), treated(rows), self.encoding.columns
-        found = [np.array([u @ t, u @ (1 - t), t.sum(), u @ u])]
-        counts = [np.zeros(width) for width in self.widths]
+        u, t = on_lattice(rows.u), treated(rows)
+        return np.concatenate([[u @ t, u @ (1 - t), t.sum(), u @ u], self.of_columns(rows.x), in_cells(u)])
+
+    def of_columns(self, x: FloatArray) -> FloatArray:
+        """Histograms of all columns of some rows, one after the other."""
+        columns, counts = self.encoding.columns, [np.zeros(width) for width in self.widths[:-1]]
         indicators = {one.covariate: at for at, one in enumerate(columns) if one.kind is ColumnKind.missing}
-        for part, block in self.encoding.blocks(rows.x):
+        for part, block in self.encoding.blocks(x):
             z = block[:, : part.stop - part.start]
             for at, one in enumerate(columns):
                 if one.kind is not ColumnKind.number:
@@ -111,8 +166,7 @@ class ScaleSums:
                     continue
                 gone = indicators.get(one.covariate)
                 counts[at] += in_cells(z[at] if gone is None else z[at][z[gone] == 0])
-        counts[-1] += in_cells(u)
-        return np.concatenate(found + counts)
+        return np.concatenate([*counts, np.zeros(0)])
 
     def read(self, released: FloatArray, units: int, noise: Noise) -> ReleasedScales:
         """What noisy sums say. ``noise``: on each."""
@@ -148,26 +202,15 @@ class MomentSums:
         found = np.concatenate([np.ones(2 * k + 1), triangle])
         return np.concatenate([found, np.full(k, ARM_CROSS), ARM_GRAM * triangle]) if self.by_arm else found
 
-    @property
-    def _larger(self) -> float:
-        return max(self.arms.share, 1 - self.arms.share)
-
     def of(self, rows: Rows) -> FloatArray:
         """The sums of some rows, before their weights, shape (numbers,)."""
-        k, upper, one = self.size, np.triu_indices(self.size), rows.t != 0
+        upper, one = np.triu_indices(self.size), (rows.t != 0).astype(np.intp)
         rho = on_lattice(residuals(self.arms, rows) * (self.arms.spread / self.arms.limit))
-        tau = on_lattice(np.array([-self.arms.share, 1 - self.arms.share]) / self._larger)[one.astype(np.intp)]
-        cross, grams, apart = np.zeros((2, k)), np.zeros((2, k, k)), np.zeros(k)
-        for part, z in self.encoding.blocks(rows.x):
-            x = features_of(self.features, z)[:, : part.stop - part.start]
-            apart += x @ tau[part]
-            for arm, chosen in enumerate((one[part], ~one[part])):
-                own = np.ascontiguousarray(x[:, chosen])
-                cross[arm] += own @ rho[part][chosen]
-                grams[arm] += own @ own.T
-        sums = [cross[0] + cross[1], apart, [rho @ rho], (grams[0] + grams[1])[upper]]
-        differ = [cross[0] - cross[1], (grams[0] - grams[1])[upper]] if self.by_arm else []
-        return np.concatenate([*sums, *differ])
+        sums = arm_moments(self.encoding, self.features, rows.x, one, rho[None], 2)
+        (controls, own), cross, grams = codes(self.arms.share), sums.cross[:, 0], sums.grams[:, *upper]
+        apart = controls * sums.own[0] + own * sums.own[1]
+        found = [cross.sum(axis=0), apart, sums.squares.sum(axis=0), grams.sum(axis=0)]
+        return np.concatenate([*found, *([cross[1] - cross[0], grams[1] - grams[0]] if self.by_arm else [])])
 
     def read(self, released: FloatArray, units: int, noise: Noise) -> ReleasedMoments:
         """What noisy sums say. ``noise``: on each."""
@@ -192,11 +235,61 @@ class MomentSums:
         )
 
 
+def codes(share: float) -> FloatArray:
+    """Return tau = (t - p)/max(p, 1 - p) of controls and of treated, on the lattice."""
+    return on_lattice(np.array([-share, 1 - share]) / max(share, 1 - share))
+
+
 def moment_numbers(features: int, by_arm: bool) -> int:
     """Return how many numbers releases 2 and 4 have with so many features beside the constant."""
     k = features + 1
     own = k + k * (k + 1) // 2
     return own + k + 1 + (own if by_arm else 0)
+
+
+def left_of_outcome(screen: Screen, f: FloatArray, y: FloatArray, treated: BoolArray) -> FloatArray:
+    """Return r of rows with lines f, shape (lines, BLOCK), and as many residuals as there are rows."""
+    p = screen.arms.share
+    of_treated, of_controls = _less_middle(screen.slopes, f, screen.middle)[:, : len(y)]
+    shifts = times(screen.slopes, screen.apart[:, None])[:, 0]
+    fitted = np.where(treated, of_treated - (1 - p) * shifts[0], of_controls + p * shifts[1])
+    return on_lattice((y - fitted) * (screen.arms.spread / screen.arms.limit))
+
+
+def left_of_arm(screen: Screen, f: FloatArray, treated: BoolArray) -> FloatArray:
+    """Return a of rows with lines f, shape (lines, BLOCK), of which so many are rows."""
+    p = screen.arms.share
+    by_weights = _less_middle(screen.weights[None], f, screen.middle)[0, : len(treated)]
+    return on_lattice((treated - p - p * (1 - p) * by_weights) / screen.reach)
+
+
+def with_curves(features: FeatureMap, z: FloatArray) -> FloatArray:
+    """Return lines and curves of rows z, not cut to a ball, shape (count, BLOCK)."""
+    f = lines_of(features.lines, z)
+    return np.concatenate([f, curves_of(features.curves, f)])
+
+
+def score_values(
+    scores: Scores, x: FloatArray, y: FloatArray, treated: BoolArray, *, alone: bool = False
+) -> FloatArray:
+    """Return v of rows with features x, shape (count, BLOCK), and as many residuals as there are rows.
+
+    ``alone``: of the treated arm's mean, without what controls say.
+    """
+    p = scores.arms.share
+    b1, b0, h1, h0 = _less_middle(np.concatenate([scores.slopes, scores.weights]), x, scores.middle)[:, : len(y)]
+    shifts = times(scores.slopes, scores.apart[:, None])[:, 0]
+    (of_treated, of_controls), (lean_treated, lean_controls) = scores.index, scores.lean
+    own = (1 - lean_treated * (h1 - (1 - p) * of_treated)) / p * (y - (b1 - (1 - p) * shifts[0]))
+    if alone:
+        return on_lattice((b1 + np.where(treated, own, 0.0)) / scores.cut)
+    others = -(1 + lean_controls * (h0 + p * of_controls)) / (1 - p) * (y - (b0 + p * shifts[1]))
+    return on_lattice((b1 - b0 + np.where(treated, own, others)) / scores.cut)
+
+
+def _less_middle(vectors: FloatArray, x: FloatArray, middle: FloatArray) -> FloatArray:
+    """Return vectors' (x - middle), shape (vectors, BLOCK)."""
+    return times(vectors, x) - times(vectors, middle[:, None])
 
 
 @dataclass(frozen=True)
@@ -218,19 +311,12 @@ class ScreenSums:
 
     def of(self, rows: Rows) -> FloatArray:
         """The sums of some rows, shape (numbers,)."""
-        screen, p, one = self.screen, self.screen.arms.share, rows.t != 0
-        y, t, found = residuals(screen.arms, rows), treated(rows), np.zeros((2, len(screen.curves)))
-        vectors = np.stack([*screen.slopes, screen.weights])
-        at_middle = times(vectors, screen.middle[:, None])
-        shifts = times(vectors, screen.apart[:, None])
+        screen, one = self.screen, rows.t != 0
+        y, found = residuals(screen.arms, rows), np.zeros((2, len(screen.curves)))
         for part, z in self.encoding.blocks(rows.x):
-            count, chosen = part.stop - part.start, one[part]
             f = lines_of(screen.lines, z)
-            c = in_ball(curves_of(screen.curves, f), screen.radius)[:, :count]
-            of_treated, of_controls, by_weights = (times(vectors, f) - at_middle)[:, :count]
-            fitted = np.where(chosen, of_treated - (1 - p) * shifts[0], of_controls + p * shifts[1])
-            r = on_lattice((y[part] - fitted) * (screen.arms.spread / screen.arms.limit))
-            a = on_lattice((t[part] - p - p * (1 - p) * by_weights) / screen.reach)
+            c = in_ball(curves_of(screen.curves, f), screen.radius)[:, : part.stop - part.start]
+            r, a = left_of_outcome(screen, f, y[part], one[part]), left_of_arm(screen, f, one[part])
             found += np.stack([c @ r, c @ a])
         return found.ravel()
 
@@ -255,23 +341,10 @@ class ScoreSums:
 
     def of(self, rows: Rows) -> FloatArray:
         """The sums of v and of v^2 of some rows, shape (2,)."""
-        scores, p, one, found = self.scores, self.scores.arms.share, rows.t != 0, np.zeros(2)
+        scores, one, found = self.scores, rows.t != 0, np.zeros(2)
         y = residuals(scores.arms, rows)
-        vectors = np.concatenate([scores.slopes, scores.weights])
-        at_middle = times(vectors, scores.middle[:, None])
-        shifts = times(scores.slopes, scores.apart[:, None])[:, 0]
-        (of_treated, of_controls), (lean_treated, lean_controls) = scores.index, scores.lean
         for part, z in self.encoding.blocks(rows.x):
-            f = lines_of(scores.features.lines, z)
-            x = np.concatenate([f, curves_of(scores.features.curves, f)])
-            b1, b0, h1, h0 = (times(vectors, x) - at_middle)[:, : part.stop - part.start]
-            residual = y[part] - np.where(one[part], b1 - (1 - p) * shifts[0], b0 + p * shifts[1])
-            weight = np.where(
-                one[part],
-                (1 - lean_treated * (h1 - (1 - p) * of_treated)) / p,
-                -(1 + lean_controls * (h0 + p * of_controls)) / (1 - p),
-            )
-            v = on_lattice((b1 - b0 + weight * residual) / scores.cut)
+            v = score_values(scores, with_curves(scores.features, z), y[part], one[part])
             found += np.array([v.sum(), v @ v])
         return found
 

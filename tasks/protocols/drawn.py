@@ -1,0 +1,190 @@
+"""The five joint releases of a protocol, read as those of its questions: by subgroup, outcome and side."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from causalveil.schemas.errors import ChargesDiffer
+from causalveil.tasks.adjustment.features import FeatureMap
+from causalveil.tasks.adjustment.flow import FiveReleases
+from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.adjustment.releases.recipe import LINES, REFIT, SCALES, SCORES, SCREEN
+from causalveil.tasks.enclave.cells import CellRows
+from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.mechanisms import Budget, Slot
+from causalveil.tasks.protocols.blocks import by_block, cut
+from causalveil.tasks.protocols.read import Said, moments_of, scales_of, scores_of, screen_of
+from causalveil.tasks.protocols.recipe import ProtocolRecipe
+from causalveil.tasks.protocols.releases import (
+    JointMomentSums,
+    JointScaleSums,
+    JointScoreSums,
+    JointScreenSums,
+    JointSums,
+    Named,
+    Residuals,
+    numbers_of,
+)
+
+R = TypeVar("R")
+B = TypeVar("B", bound=JointSums)
+# Of a subgroup's questions, by outcome and side.
+Questions = Sequence[Sequence[FiveReleases]]
+# By subgroup; None where nothing is asked, since noise hides one of its arms.
+Asked = Sequence[Questions | None]
+Answered = tuple[tuple[tuple[R, ...], ...] | None, ...]
+FEWEST_UNITS = 2
+
+
+@dataclass(frozen=True)
+class JointScales:
+    """Release 1.
+
+    Attributes:
+        counts: noisy numbers of units, shape (groups, arms); of one subgroup of everybody they add up to n.
+        count_sd: deviation of the noise on each.
+        units: of each subgroup, whole: what its means are over.
+        questions: by subgroup, outcome and side.
+    """
+
+    counts: FloatArray
+    count_sd: float
+    units: tuple[int, ...]
+    questions: tuple[tuple[tuple[ReleasedScales, ...], ...], ...]
+
+
+@dataclass(frozen=True)
+class JointDraws:
+    """All that a release needs beside what it sums.
+
+    Attributes:
+        recipe: costs and sizes.
+        pieces: all units.
+        budget: of the stage that draws.
+        workers: threads; no sum depends on it.
+        times: of rehearsals on fewer people than there are units: how many each stands for.
+    """
+
+    recipe: ProtocolRecipe
+    pieces: Pieces
+    budget: Budget
+    workers: int = 1
+    times: float = 1.0
+
+    def scales(self) -> JointScales:
+        """Release 1."""
+        joint, outcomes, sides = self.recipe, range(len(self.recipe.weights)), range(self.recipe.sides)
+        said = [one for one in _drawn(self._draw(SCALES, [JointScaleSums(joint)] * joint.groups)) if one is not None]
+        counts, sd = np.stack([one.sums["counts"] for one in said]), said[0].noise.deviation
+        if joint.known_units is not None:
+            # The arms add up to what is public: what one has too much the others have too little.
+            counts = counts + (joint.known_units - counts.sum()) / joint.arms
+            sd *= math.sqrt((joint.arms - 1) / joint.arms)
+        units = tuple(joint.known_units or max(round(float(own.sum())), FEWEST_UNITS) for own in counts)
+        questions = tuple(
+            tuple(tuple(scales_of(joint, one, (own, sd, count), k, s) for s in sides) for k in outcomes)
+            for one, own, count in zip(said, counts, units, strict=True)
+        )
+        return JointScales(counts, sd, units, questions)
+
+    def lines(self, asked: Asked) -> Answered[ReleasedMoments]:
+        """Release 2."""
+        return _drawn(self._release(LINES, asked, lambda own: self._moments(own, own[0][0].lines_asked), moments_of))
+
+    def screen(self, asked: Asked) -> Answered[ReleasedScreen] | None:
+        """Release 3; None where public facts say that no curve could be seen."""
+
+        def block(own: Questions) -> JointScreenSums:
+            screens = [[one.screen_asked for one in row] for row in own]
+            return JointScreenSums(self.recipe, screens, _residuals(own))
+
+        return self._release(SCREEN, asked, block, screen_of)
+
+    def refit(self, asked: Asked) -> Answered[ReleasedMoments] | None:
+        """Release 4; None likewise."""
+        return self._release(REFIT, asked, lambda own: self._moments(own, own[0][0].refit_asked), moments_of)
+
+    def scores(self, asked: Asked) -> Answered[ReleasedScores]:
+        """Release 5."""
+
+        def block(own: Questions) -> JointScoreSums:
+            return JointScoreSums(self.recipe, [[one.scores_asked for one in row] for row in own], _residuals(own))
+
+        return _drawn(self._release(SCORES, asked, block, scores_of))
+
+    def _moments(self, own: Questions, features: FeatureMap) -> JointMomentSums:
+        return JointMomentSums(self.recipe, features, _residuals(own), own[0][0].found_scales.arms.share)
+
+    def _release(
+        self,
+        slot: Slot,
+        asked: Asked,
+        block: Callable[[Questions], B],
+        read: Callable[[ProtocolRecipe, Said, B, FiveReleases, int, int], R],
+    ) -> Answered[R] | None:
+        """Draw a block of each subgroup, and read it for each of its questions."""
+        joint, blocks = self.recipe, [None if own is None else block(own) for own in asked]
+        said = self._draw(slot, blocks)
+        if said is None:
+            return None
+
+        def answers(own: Questions | None, made: B | None, sums: Said | None) -> tuple[tuple[R, ...], ...] | None:
+            if own is None or made is None or sums is None:
+                return None
+            return tuple(
+                tuple(read(joint, sums, made, one, k, s) for s, one in enumerate(row)) for k, row in enumerate(own)
+            )
+
+        return tuple(answers(*each) for each in zip(asked, blocks, said, strict=True))
+
+    def _draw(self, slot: Slot, blocks: Sequence[JointSums | None]) -> list[Said | None] | None:
+        mechanism = self.recipe.mechanism(slot)
+        if mechanism is None:
+            return None
+        weights = [{} if block is None else block.weights for block in blocks]
+        numbers = [0 if block is None else numbers_of(block) for block in blocks]
+        sums = by_block(self.pieces, [_flat(block) for block in blocks], numbers, self.workers)
+        exact = np.concatenate(sums) * np.concatenate([joined(one) for one in weights]) * self.times
+        # One number that is 0 where nothing is asked for: what is declared is drawn.
+        released = mechanism.release(exact if len(exact) else np.zeros(1), slot, self.budget)[: len(exact)]
+        noise, parts = Noise.of(mechanism, 1), cut(released, numbers)
+        said = [_split(values, own) for values, own in zip(parts, weights, strict=True)]
+        return [None if block is None else Said(one, noise) for block, one in zip(blocks, said, strict=True)]
+
+
+def _residuals(own: Questions) -> Residuals:
+    return Residuals.of([[one.found_scales.arms for one in row] for row in own])
+
+
+def _flat(block: JointSums | None) -> Callable[[CellRows], FloatArray]:
+    return lambda rows: np.zeros(0) if block is None else joined(block.of(rows))
+
+
+def joined(named: Named) -> FloatArray:
+    """Return the numbers of a block one after the other."""
+    return np.concatenate([np.zeros(0), *(np.ravel(one) for one in named.values())])
+
+
+def _split(values: FloatArray, weights: Named) -> Named:
+    """Return a block's numbers by name, their weights taken off."""
+    edges = np.cumsum([one.size for one in weights.values()])[:-1]
+    parts = np.split(values, edges) if weights else []
+    return {name: part.reshape(own.shape) / own for (name, own), part in zip(weights.items(), parts, strict=True)}
+
+
+def _drawn(released: R | None) -> R:
+    """Return what a release that every protocol has said.
+
+    Raises:
+        ChargesDiffer: it was not made.
+    """
+    if released is None:
+        raise ChargesDiffer("a protocol lacks a release that every one has; report this")
+    return released

@@ -1,0 +1,142 @@
+"""What a protocol by regression spends on its five joint releases: decided before a row is read, from public facts.
+
+Each is the release of one question, for all subgroups and outcomes at once. A subgroup has a block of its own; what
+only outcome k has is multiplied by w_k, sum w_k^2 = 1. Proofs: ``docs/proofs/questions.md``, sections 1 to 3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import cast
+
+from causalveil.schemas.estimators.adjustment import AdjustmentStudy
+from causalveil.schemas.plan import Sizes
+from causalveil.schemas.privacy import PrivacyCost
+from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.tasks.adjustment import parts
+from causalveil.tasks.adjustment.parts import MOST_CANDIDATES, Parts, parts_of
+from causalveil.tasks.adjustment.released import CELLS, Public
+from causalveil.tasks.adjustment.releases.recipe import SCALES, SCORES, SCREEN, AdjustmentRecipe, recipe
+from causalveil.tasks.adjustment.releases.rows import Encoding
+from causalveil.tasks.adjustment.releases.sums import MOMENTS_ALIKE, ScaleSums, moment_numbers
+from causalveil.tasks.models.lattice_sums import sums_sensitivity
+from causalveil.tasks.privacy.division import divide
+from causalveil.tasks.privacy.mechanisms import Mechanism, Slot, vector_mechanism
+from causalveil.tasks.protocols.cells import check_cells
+
+# Sensitivity of release 1 where a unit may change its subgroup.
+SCALES_OF_GROUPS = math.sqrt(10)
+# An arm's noisy number of units below so many noise deviations carries no answer.
+FLOOR_DEVIATIONS = 8.0
+TWO_ARMS = 2
+
+
+@dataclass(frozen=True)
+class ProtocolRecipe:
+    """Every draw of a protocol.
+
+    Attributes:
+        one: the recipe of the first primary outcome as a study of all units.
+        parts: of the budget, as an average subgroup needs.
+        costs: by release; screen and refit are missing where no curve is looked for.
+        weights: w_k of the outcomes.
+        first: place of the first primary one.
+        groups: number of subgroups.
+        arms: number of arms, the reference among them.
+        all_counted: whether every unit lies in a subgroup, so that counts add up to what is public.
+    """
+
+    one: AdjustmentRecipe
+    parts: Parts
+    costs: dict[str, PrivacyCost]
+    weights: tuple[float, ...]
+    first: int
+    groups: int
+    arms: int
+    all_counted: bool
+
+    @property
+    def sides(self) -> int:
+        """Comparisons of a subgroup: two arms are one, of more each arm is compared with all others."""
+        return 1 if self.arms == TWO_ARMS else self.arms
+
+    @property
+    def side_weight(self) -> float:
+        """By which what each comparison has of a row is multiplied: their squares add up to 1."""
+        return math.sqrt(1 / self.sides)
+
+    @property
+    def encoding(self) -> Encoding:
+        """Of the rows."""
+        return self.one.encoding
+
+    @property
+    def known_units(self) -> int | None:
+        """The number of units of the one subgroup that there is, where that is public."""
+        return self.one.public.units if self.groups == 1 and self.all_counted else None
+
+    @property
+    def scale_sums(self) -> ScaleSums:
+        """Release 1 of one question."""
+        return ScaleSums(self.encoding, pure=False, blocks=self.groups > 1)
+
+    @property
+    def count_noise(self) -> float:
+        """Deviation of the noise on an arm's number of units, as if there were subgroups."""
+        mechanism = vector_mechanism(
+            sums_sensitivity(1, self.one.public.units, SCALES_OF_GROUPS), self.costs[SCALES.name]
+        )
+        return mechanism.known_scale
+
+    def public(self, outcome: int, units: int) -> Public:
+        """What is known of one outcome's question in a subgroup of so many units."""
+        weight = self.weights[outcome] * self.side_weight
+        estimand = "ARM" if self.sides > 1 else self.one.public.estimand
+        return replace(self.one.public, units=units, weight=weight, estimand=estimand, asked=asked_of(self.parts))
+
+    def mechanism(self, slot: Slot) -> Mechanism | None:
+        """The mechanism of a release; None where there is none."""
+        cost = self.costs.get(slot.name)
+        if cost is None:
+            return None
+        numbers, size = self._block(slot)
+        units = self.one.public.units if self.one.known else None
+        return vector_mechanism(sums_sensitivity(self.groups * numbers, units, size), cost)
+
+    def _block(self, slot: Slot) -> tuple[int, float]:
+        """The most numbers that a subgroup has, and the sensitivity."""
+        q, arms, most = len(self.weights), self.arms, self.one.most_features
+        if slot == SCALES:
+            own = (q + 1) * arms + q + (q - 1) * CELLS + self.scale_sums.numbers
+            return own, parts.SCALES if self.groups == 1 else SCALES_OF_GROUPS
+        if slot == SCREEN:
+            return (q + self.sides) * MOST_CANDIDATES, parts.SCREEN
+        if slot == SCORES:
+            return 2 * q * self.sides, parts.SCORES
+        # Of a further outcome there are x rho by arm and rho^2; of a third arm all is released once more.
+        own = arms * (moment_numbers(most, by_arm=False) + q * (most + 2))
+        return own, parts.MOMENTS if arms == TWO_ARMS else MOMENTS_ALIKE
+
+
+def asked_of(found: Parts) -> tuple[Decimal, ...]:
+    """Return parts in the order of releases."""
+    return tuple(vars(found).values())
+
+
+def joint_recipe(study: ProtocolStudy, sizes: Sizes | None) -> ProtocolRecipe:
+    """Return every draw of a protocol. One whose number of units is unknown is taken for a large one.
+
+    Raises:
+        StudyError: a budget that cannot be divided exactly, or more subgroups than it can serve.
+    """
+    one = recipe(cast(AdjustmentStudy, study.questions[study.first]), sizes)
+    groups, arms = len(study.groups), len(study.arm_names)
+    found = ProtocolRecipe(one, parts_of(one.public), {}, study.weights, study.first, groups, arms, not study.where)
+    average, mu = max(one.public.units // groups, 1), one.public.mu * found.side_weight
+    chosen = parts_of(replace(one.public, units=average, mu=mu))
+    found = replace(found, parts=chosen, costs=divide(study.privacy.cost, vars(chosen)))
+    if sizes is not None:
+        check_cells(sizes.units, groups, arms, FLOOR_DEVIATIONS * found.count_noise)
+    return found

@@ -1,0 +1,240 @@
+"""The exact sums of a protocol's five joint releases: what a subgroup's block of each holds.
+
+A block is a study's release (``tasks/adjustment/releases/sums.py``) of several outcomes and arms. Its sums have names;
+``weights`` say by what each is multiplied before noise is added.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from causalveil.tasks.adjustment.features import ArmScales, FeatureMap, Scores, Screen
+from causalveil.tasks.adjustment.released import CELLS
+from causalveil.tasks.adjustment.releases.rows import curves_of, in_ball, lines_of
+from causalveil.tasks.adjustment.releases.sums import (
+    ARM_CROSS,
+    ARM_GRAM,
+    ARM_NUMBERS,
+    arm_moments,
+    codes,
+    in_cells,
+    left_of_arm,
+    left_of_outcome,
+    score_values,
+    with_curves,
+)
+from causalveil.tasks.enclave.cells import CellRows
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.models.lattice_sums import on_lattice
+from causalveil.tasks.models.triangles import triangle_weights
+from causalveil.tasks.protocols.blocks import one_hot
+from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe
+
+Named = dict[str, FloatArray]
+
+
+class JointSums(Protocol):
+    """A subgroup's part of a release."""
+
+    @property
+    def weights(self) -> Named:
+        """By what each sum is multiplied, in the order of the release."""
+
+    def of(self, rows: CellRows) -> Named:
+        """The sums of some rows of the subgroup, before their weights."""
+
+
+@dataclass(frozen=True)
+class JointScaleSums:
+    """Release 1: sums of u by arm, units by arm, sums of u^2, histograms of outcomes and of covariates."""
+
+    joint: ProtocolRecipe
+
+    @property
+    def weights(self) -> Named:
+        """By what each sum is multiplied."""
+        w, arms, one = np.array(self.joint.weights), self.joint.arms, self.joint.scale_sums.weights
+        return {
+            "sums": np.tile(w, (arms, 1)),
+            "counts": np.ones(arms),
+            "squares": w,
+            "outcomes": np.outer(w, one[-CELLS:]),
+            "columns": one[ARM_NUMBERS:-CELLS],
+        }
+
+    def of(self, rows: CellRows) -> Named:
+        """The sums of some rows."""
+        u, own = on_lattice(rows.u), one_hot(rows.t, self.joint.arms)
+        return {
+            "sums": own.T @ u,
+            "counts": own.sum(axis=0),
+            "squares": np.einsum("ij,ij->j", u, u),
+            "outcomes": np.stack([in_cells(column) for column in u.T]),
+            "columns": self.joint.scale_sums.of_columns(rows.x),
+        }
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """Arms' means, deviations within arms, and where residuals are cut, each of shape (arms, outcomes)."""
+
+    means: FloatArray
+    spreads: FloatArray
+    limits: FloatArray
+
+    @classmethod
+    def of(cls, found: Sequence[Sequence[ArmScales]]) -> Residuals:
+        """Those of a subgroup, by outcome and side: of two arms one side has both, else each its own."""
+
+        def by_arm(one: Sequence[ArmScales]) -> Sequence[tuple[float, float, float]]:
+            ends = [(one[0], 1), (one[0], 0)] if len(one) == 1 else [(side, 0) for side in one]
+            return [(side.means[place], side.spread, side.limit) for side, place in ends]
+
+        means, spreads, limits = np.array([by_arm(one) for one in found]).transpose(2, 1, 0)
+        return cls(means, spreads, limits)
+
+    def in_deviations(self, rows: CellRows) -> FloatArray:
+        """Return y of each outcome and row, not cut, shape (outcomes, rows)."""
+        return np.ascontiguousarray(((np.clip(rows.u, -1.0, 1.0) - self.means[rows.t]) / self.spreads[rows.t]).T)
+
+    def cut(self, rows: CellRows) -> FloatArray:
+        """Return rho of each outcome and row, on the lattice, shape (outcomes, rows)."""
+        return on_lattice(self.in_deviations(rows) * (self.spreads / self.limits)[rows.t].T)
+
+
+@dataclass(frozen=True)
+class JointMomentSums:
+    """Releases 2 and 4: of two arms together and what differs between them, of more arms each one's own.
+
+    ``share``: of the arm that is not the reference, where there are two.
+    """
+
+    joint: ProtocolRecipe
+    features: FeatureMap
+    residuals: Residuals
+    share: float
+
+    @property
+    def weights(self) -> Named:
+        """By what each sum is multiplied; off the diagonal an entry stands for two, as in the Frobenius norm."""
+        k, w, arms = self.features.count + 1, np.array(self.joint.weights), self.joint.arms
+        triangle = triangle_weights(k)
+        if arms > TWO_ARMS:
+            cross, squares = np.broadcast_to(w[:, None], (arms, len(w), k)), np.tile(w, (arms, 1))
+            return {
+                "cross": cross,
+                "own": np.ones((arms, k)),
+                "squares": squares,
+                "grams": np.tile(triangle, (arms, 1)),
+            }
+        cross = np.tile(w[:, None], k)
+        both = {"cross": cross, "apart": np.ones(k), "squares": w, "gram": triangle}
+        return {**both, "arm_cross": ARM_CROSS * cross, "arm_gram": ARM_GRAM * triangle}
+
+    def of(self, rows: CellRows) -> Named:
+        """The sums of some rows."""
+        sums = arm_moments(
+            self.joint.encoding, self.features, rows.x, rows.t, self.residuals.cut(rows), self.joint.arms
+        )
+        upper = np.triu_indices(self.features.count + 1)
+        cross, own, squares, grams = sums.cross, sums.own, sums.squares, sums.grams[:, *upper]
+        if self.joint.arms > TWO_ARMS:
+            return {"cross": cross, "own": own, "squares": squares, "grams": grams}
+        of_controls, of_treated = codes(self.share)
+        return {
+            "cross": cross[0] + cross[1],
+            "apart": of_controls * own[0] + of_treated * own[1],
+            "squares": squares[0] + squares[1],
+            "gram": grams[0] + grams[1],
+            "arm_cross": cross[1] - cross[0],
+            "arm_gram": grams[1] - grams[0],
+        }
+
+
+@dataclass(frozen=True)
+class JointScreenSums:
+    """Release 3: candidates with what lines leave of each outcome, and of each side's arm.
+
+    ``screens``: by outcome and side; all have the candidates of the first primary outcome, which says of arms.
+    """
+
+    joint: ProtocolRecipe
+    screens: Sequence[Sequence[Screen]]
+    residuals: Residuals
+
+    @property
+    def weights(self) -> Named:
+        """By what each sum is multiplied."""
+        count = len(self.screens[0][0].curves)
+        outcome = np.tile(np.array(self.joint.weights)[:, None], count)
+        return {"outcome": outcome, "treatment": np.full((self.joint.sides, count), self.joint.side_weight)}
+
+    def of(self, rows: CellRows) -> Named:
+        """The sums of some rows."""
+        first, y = self.screens[self.joint.first], self.residuals.in_deviations(rows)
+        one, found = first[0], {name: np.zeros_like(sums) for name, sums in self.weights.items()}
+        for part, z in self.joint.encoding.blocks(rows.x):
+            f, t = lines_of(one.lines, z), rows.t[part]
+            c = in_ball(curves_of(one.curves, f), one.radius)[:, : len(t)]
+            found["outcome"] += self._outcomes(f, y[:, part], t) @ c.T
+            arms = [left_of_arm(side, f, of_side(t, s, self.joint)) for s, side in enumerate(first)]
+            found["treatment"] += np.stack(arms) @ c.T
+        return found
+
+    def _outcomes(self, f: FloatArray, y: FloatArray, t: np.ndarray) -> FloatArray:
+        """Return r of each outcome, by the lines of a row's own arm."""
+        if self.joint.sides == 1:
+            return np.stack([left_of_outcome(one[0], f, own, t != 0) for one, own in zip(self.screens, y, strict=True)])
+        found = np.zeros_like(y)
+        for outcome, sides in enumerate(self.screens):
+            for s, side in enumerate(sides):
+                own = left_of_outcome(side, f, y[outcome], np.ones(len(t), dtype=np.bool_))
+                found[outcome] = np.where(t == s, own, found[outcome])
+        return found
+
+
+@dataclass(frozen=True)
+class JointScoreSums:
+    """Release 5: scores and their squares, by outcome and side. ``scores``: likewise."""
+
+    joint: ProtocolRecipe
+    scores: Sequence[Sequence[Scores]]
+    residuals: Residuals
+
+    @property
+    def weights(self) -> Named:
+        """By what each sum is multiplied."""
+        of_side = self.joint.side_weight * np.tile(np.array(self.joint.weights)[:, None], self.joint.sides)
+        return {"mean": of_side, "square": of_side}
+
+    def of(self, rows: CellRows) -> Named:
+        """The sums of some rows."""
+        y, sides = self.residuals.in_deviations(rows), self.joint.sides
+        found = {name: np.zeros((len(y), sides)) for name in ("mean", "square")}
+        for part, z in self.joint.encoding.blocks(rows.x):
+            made: dict[int, FloatArray] = {}
+            for outcome, row in enumerate(self.scores):
+                for s, one in enumerate(row):
+                    if id(one.features) not in made:
+                        made[id(one.features)] = with_curves(one.features, z)
+                    own = of_side(rows.t[part], s, self.joint)
+                    v = score_values(one, made[id(one.features)], y[outcome, part], own, alone=sides > 1)
+                    found["mean"][outcome, s] += v.sum()
+                    found["square"][outcome, s] += v @ v
+        return found
+
+
+def of_side(t: np.ndarray, side: int, joint: ProtocolRecipe) -> BoolArray:
+    """Return which rows are of the arm that a side compares with all others."""
+    found: BoolArray = t != 0 if joint.sides == 1 else t == side
+    return found
+
+
+def numbers_of(block: JointSums) -> int:
+    """Return how many numbers a block has."""
+    return sum(math.prod(one.shape) for one in block.weights.values())
