@@ -13,7 +13,7 @@ import numpy as np
 from causalveil.tasks.adjustment.features import Curve, FeatureMap, Shape, curve_values, raw_values
 from causalveil.tasks.adjustment.parts import MOST_CANDIDATES
 from causalveil.tasks.adjustment.released import EDGES, ColumnKind, Public, RandomDraws
-from causalveil.tasks.adjustment.scales import FoundScales, normal_scores
+from causalveil.tasks.adjustment.scales import MIDDLE, FoundScales, normal_scores
 from causalveil.tasks.machine.arrays import FloatArray
 
 # Rows of the synthetic table: a correlation is off by a fortieth.
@@ -64,9 +64,9 @@ def library(public: Public, scales: FoundScales, features: FeatureMap, f: FloatA
         found += [curve(Shape.step, place, place, np.array([step])) for step in np.unique(steps)]
         margin, line = scales.margins[place], features.lines[place]
         if margin is not None and abs(margin.skewness()) > BENT:
-            at = np.interp(EDGES, line.at, line.to)
-            scored = line.at is EDGES
-            to = (EDGES - margin.mean) / margin.deviation if scored else normal_scores(margin.shares)
+            at = np.interp(MIDDLE, line.at, line.to)
+            scored = line.at is MIDDLE
+            to = (MIDDLE - margin.mean) / margin.deviation if scored else normal_scores(margin.shares)
             found.append(curve(Shape.bend, place, place, at, to))
     single = numbers + [place for place, kind in enumerate(kinds) if kind is ColumnKind.flag]
     pairs = itertools.combinations(single, 2)

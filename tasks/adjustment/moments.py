@@ -109,13 +109,30 @@ def moments_of(scales: FoundScales, releases: list[tuple[FeatureMap, ReleasedMom
         gram.add(square * one.gram[1:, 1:] - np.outer(m, m), square * one.gram_sd * wide)
         moved = np.outer(m, of_arm) + np.outer(of_arm, m) - (2 * p - 1) * np.outer(m, m)
         arm_gram.add(square * one.arm_gram[1:, 1:] - moved, square * one.arm_gram_sd * wide)
+    differ, differ_sd = apart.found()
     told = np.zeros((d, d), dtype=bool)
     for j in range(d):
-        known = (scales.ratio[j], scales.ratio_sd[j]) if j < lines else (1.0, CURVE_DOUBT)
-        gram.at(j, j, *known)
+        gram.at(j, j, *((scales.ratio[j], scales.ratio_sd[j]) if j < lines else (1.0, CURVE_DOUBT)))
+    # An indicator is its own square, and levels of one category exclude each other: the arms' shares say the rest.
+    at, of_arm, of_arm_sd = scales.centre / scales.deviation, 2 * between * differ, 2 * between * differ_sd
+    for j in (place for place, one in enumerate(scales.margins) if one is None):
+        steep = 1 / scales.deviation[j] - 2 * at[j]
+        value = steep * of_arm[j] + (2 * p - 1) * scales.ratio[j]
+        arm_gram.at(j, j, value, math.hypot(steep * of_arm_sd[j], scales.ratio_sd[j]))
     for i, j, value, sd in scales.known:
         gram.at(i, j, value, max(sd, 1e-3))
         told[i, j] = told[j, i] = True
+        by_arm = (2 * p - 1) * value - at[i] * of_arm[j] - at[j] * of_arm[i]
+        arm_gram.at(i, j, by_arm, math.hypot(at[i] * of_arm_sd[j], at[j] * of_arm_sd[i], sd))
     return SeenMoments(
-        mean, mean_sd, *apart.found(), *cross.found(), *arm_cross.found(), *gram.found(), *arm_gram.found(), told, lines
-    )  # fmt: skip
+        mean,
+        mean_sd,
+        differ,
+        differ_sd,
+        *cross.found(),
+        *arm_cross.found(),
+        *gram.found(),
+        *arm_gram.found(),
+        told,
+        lines,
+    )

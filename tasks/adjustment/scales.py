@@ -124,7 +124,7 @@ class FoundScales:
         share_sd, observed_share: noise of the treated share, and it as released.
         means_sd: by which the arms' means may be off, shape (2,).
         outcome: the histogram of u.
-        kept: places of the columns that are lines: all that vary beyond noise, of levels all but the commonest.
+        kept: places of the columns that are lines: all that vary beyond noise.
         margins: of the kept numbers; None for an indicator.
         centre, centre_sd, deviation: of each kept column; doubt in its centre, in deviations.
         ratio, ratio_sd: expected variance of the kept columns once standardised, and how far it may be off.
@@ -163,8 +163,6 @@ def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
     kept = [place for place in places if _varies(public.columns, released, place)]
     left_out = [place for place in places if place not in kept]
     hidden = [min(_hides(released, place) / 0.25, 1.0) for place in left_out]
-    for level in _commonest(public.columns, released):
-        kept = [place for place in kept if place != level]
     found: list[tuple[float, float, float, float, float]] = []
     margins: list[Margin | None] = []
     for place in kept:
@@ -278,17 +276,6 @@ def _missing_share(columns: tuple[EncodedColumn, ...], released: ReleasedScales,
     return share
 
 
-def _commonest(columns: tuple[EncodedColumn, ...], released: ReleasedScales) -> list[int]:
-    """Return the commonest level of each category: all levels add up to a constant."""
-    most: dict[int, int] = {}
-    for place, column in enumerate(columns):
-        if column.kind is ColumnKind.level:
-            best = most.setdefault(column.covariate, place)
-            if released.columns[place][0] > released.columns[best][0]:
-                most[column.covariate] = place
-    return list(most.values())
-
-
 def lines_of(public: Public, scales: FoundScales) -> FeatureMap:
     """Decide the lines of release 2: standardised columns, or normal scores of skewed ones, cut at six deviations."""
     missing = {
@@ -300,18 +287,17 @@ def lines_of(public: Public, scales: FoundScales) -> FeatureMap:
         column = public.columns[place]
         at, to = centre + np.array([-1, 1]) * LINE_CUT * deviation, np.array([-LINE_CUT, LINE_CUT])
         if one is not None and scales.cells_sd[place] < SCORED_NOISE and abs(one.skewness()) > SKEWED:
-            at, to = EDGES, normal_scores(one.shares)
+            at, to = MIDDLE, normal_scores(one.shares)
         own = missing.get(column.covariate) if one is not None else None
         lines.append(LineFeature(place, at, to, own))
     return FeatureMap(tuple(lines), (), radius_of(public, len(lines)))
 
 
 def normal_scores(shares: FloatArray) -> FloatArray:
-    """Return the standardised normal score at each edge of the cells, shape (CELLS + 1,)."""
+    """Return the standardised normal score of each cell, shape (CELLS,): of its middle rank, as of tied values."""
     from scipy.special import ndtri
 
-    score = ndtri(np.clip(np.concatenate([[0], np.cumsum(shares)]), 0.01, 0.99))
-    middle = (score[1:] + score[:-1]) / 2
-    centre = float(shares @ middle)
-    found: FloatArray = (score - centre) / math.sqrt(max(float(shares @ (middle - centre) ** 2), 0.05))
+    score = ndtri(np.clip(np.cumsum(shares) - shares / 2, 0.01, 0.99))
+    centre = float(shares @ score)
+    found: FloatArray = (score - centre) / math.sqrt(max(float(shares @ (score - centre) ** 2), 0.05))
     return found

@@ -10,15 +10,23 @@ import numpy as np
 import pytest
 
 from causalveil.tasks.adjustment.decide import Learnt, errors_of, leaning, learn, losses, scores_of, slopes_of
-from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, feature_values
+from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, feature_values, line_values
 from causalveil.tasks.adjustment.mixture import EVEN, WIDTHS, Mixture
 from causalveil.tasks.adjustment.moments import SeenMoments, moments_of
 from causalveil.tasks.adjustment.parts import FULL, LINES_ALONE, PURE, PURE_LINES_ALONE, parts_of, radius_of
 from causalveil.tasks.adjustment.posterior import Draws, Posterior, hidden_bias, prior_of
-from causalveil.tasks.adjustment.released import EDGES, ColumnKind, EncodedColumn, Prior, Public, generator
+from causalveil.tasks.adjustment.released import (
+    EDGES,
+    ColumnKind,
+    EncodedColumn,
+    Prior,
+    Public,
+    ReleasedScales,
+    generator,
+)
 from causalveil.tasks.adjustment.scales import FoundScales, lines_of, margin, normal_scores, scales_of
 from causalveil.tasks.adjustment.screen import CurvePrior
-from tests.benchmarks.adjust_in_memory import InMemory, adjust, mu_of
+from tests.benchmarks.adjust_in_memory import InMemory, adjust, encode, mu_of
 
 LOUD = 1e4
 
@@ -91,10 +99,40 @@ def test_margins_of_known_shapes(sd: float) -> None:
 def test_normal_scores_of_an_even_margin_are_quantiles() -> None:
     shares = np.diff(EDGES) / 2
     score = normal_scores(shares)
-    middle = (score[1:] + score[:-1]) / 2
     assert (np.diff(score) >= 0).all()
-    assert shares @ middle == pytest.approx(0, abs=1e-9)
-    assert shares @ middle**2 == pytest.approx(1, abs=1e-9)
+    assert shares @ score == pytest.approx(0, abs=1e-9)
+    assert shares @ score**2 == pytest.approx(1, abs=1e-9)
+
+
+def test_a_line_of_whole_numbers_that_heap_at_an_end_has_the_mean_and_the_variance_that_release_1_says() -> None:
+    """Scores from 0 to 3, mostly 0, lie at the ends of their cells: the score at a cell's edge is none of theirs."""
+    z = np.repeat([-1, -1 / 3, 1 / 3, 1], [700, 150, 100, 50])
+    public = Public(5_000, (EncodedColumn("pain", 0, ColumnKind.number),))
+    shares = np.histogram(z, EDGES)[0] / len(z)
+    arms, none = np.array([0.1, -0.1, 0.5, 0.1]), np.full(4, 1e-6)
+    outcome = np.histogram(np.random.default_rng(1).normal(0, 0.3, 5_000).clip(-1, 1), EDGES)[0] / 5_000
+    found = scales_of(public, ReleasedScales(arms, none, outcome, (shares,), np.full(2, 1e-4)))
+    line = line_values(lines_of(public, found).lines, z[:, None])[:, 0]
+    assert abs(line.mean()) < 0.2
+    assert 0.8 < line.std() < 1.2
+
+
+def test_what_release_1_says_of_indicators_is_told_by_arm() -> None:
+    """z^2 = z, and two levels of one category exclude each other: arms' means say arms' second moments."""
+    random, n = np.random.default_rng(4), 20_000
+    level, t = random.choice(4, n, p=[0.1, 0.2, 0.3, 0.4]), np.zeros(n)
+    t[random.random(n) < np.array([0.2, 0.5, 0.3, 0.6])[level]] = 1
+    z, columns = encode(level[:, None], {"ward": {"levels": [0, 1, 2, 3]}})
+    public = Public(n, columns)
+    source = InMemory(z, t, np.zeros(n), public, random)
+    release = source.scales(1e12)
+    scales = scales_of(public, release)
+    features = lines_of(public, scales)
+    assert features.count == 4
+    blind = replace(source.moments(features, scales, 1e12), arm_gram=np.zeros((5, 5)), arm_gram_sd=1e3)
+    seen, f = moments_of(scales, [(features, blind)]), line_values(features.lines, z)
+    f = f - f.mean(axis=0)
+    assert seen.arm_gram == pytest.approx((f * (2 * t - 1)[:, None]).T @ f / n, abs=0.03)
 
 
 def test_a_mixture_believes_what_is_clear_and_its_widths_where_all_is_noise() -> None:
@@ -356,7 +394,7 @@ def test_mu_is_that_of_the_budget(delta: float) -> None:
 
 
 def test_columns_that_are_left_out_are_those_that_noise_hides() -> None:
-    """Levels of a category add up to a constant: that the commonest is no line leaves nothing out. Seed 4."""
+    """Levels of a category are all lines. Seed 4."""
     random = np.random.default_rng(4)
     x = np.column_stack([random.integers(0, 3, 20_000), np.arange(20_000) < 3]).astype(float)
     declared = {"ward": {"levels": [0.0, 1.0, 2.0]}, "rare": {"levels": [0.0, 1.0]}}
