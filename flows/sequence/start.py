@@ -21,7 +21,7 @@ from causalveil.tasks.start.doubts import Doubts, as_read, doubts
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 from causalveil.tasks.start.roles import Cast, Wishes, cast, resolved
-from causalveil.tasks.start.times import times_in_doubt
+from causalveil.tasks.start.times import followed_to, times_in_doubt
 from causalveil.tasks.warehouse.sample import Sample, sample_of
 
 STUDY_FILE = "study.yaml"
@@ -50,6 +50,7 @@ class Begun:
     """What `init` left: the folder, the draft, and the manifest of the rows that were taken over.
 
     ``units``: different ids among the rows that count; ``repeats``: how several rows of a unit become one.
+    ``followed``: how many rows of each arm reach the horizon, where times are compared and data are not sensitive.
     ``manifest`` is None where rows come from a database, which an extract asks once its URL is in place.
     """
 
@@ -58,6 +59,7 @@ class Begun:
     manifest: Manifest | None
     units: int
     repeats: Repeats | None
+    followed: str = ""
 
 
 def survey(
@@ -127,7 +129,11 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
     if not isinstance(seen.sample.source, Warehouse):
         manifest = fill(folder / SOURCE_FILE, stage)
     units = values_of(seen.sample.frame, parts.unit.source_name).drop_nulls().n_unique()
-    return Begun(folder, drafted, manifest, units, repeats)
+    followed = ""
+    if parts.event is not None and wishes.data_class is not DataClass.sensitive:
+        times, arms = (as_read(seen.sample.frame, one) for one in (parts.outcome, parts.treatment))
+        followed = followed_to(times, arms, parts.codes, wishes.horizon)
+    return Begun(folder, drafted, manifest, units, repeats, followed)
 
 
 def _that_count(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Survey, Cast]:

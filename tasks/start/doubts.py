@@ -19,8 +19,18 @@ from causalveil.schemas.contract import DataClass
 from causalveil.schemas.readings import Kind, TextReading
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.named import values_of
+from causalveil.tasks.start.names import other_times, spoken, stems
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
-from causalveil.tasks.start.spellings import AFTER, BEFORE, CODE_NAME, ID_NAME, TIME_WORD
+from causalveil.tasks.start.spellings import (
+    AFTER,
+    BEFORE,
+    CODE_NAME,
+    GROUP_ID,
+    ID_NAME,
+    SURVEY_WEIGHT,
+    TIME_WORD,
+    WEIGHT,
+)
 
 # Fewer rows than this tell of nothing: small integers are often all different.
 FEWEST_ROWS = 20
@@ -34,6 +44,8 @@ LEFT_OF_SUM = 1e-5
 MOST_ROWS = 50_000
 # A level that one arm alone has is no accident below this chance, as if its rows met arms by lot: one of a million.
 NO_ACCIDENT = 1e-6
+# No body weighs so many times what the middle one does: a column called weight that goes so far weighs rows.
+HEAVIEST = 100
 # Units of time since 1970, with the number of them in a day.
 _EPOCHS = {"seconds": 86_400, "milliseconds": 86_400e3, "microseconds": 86_400e6, "nanoseconds": 86_400e9}
 # Days since 1970 of 1990 and of 2100; days since 1900, as spreadsheets count, of 1954 and of 2064.
@@ -84,12 +96,17 @@ def doubts(
     if not secret and frame.height >= FEWEST_ROWS:
         rest = tuple(one for one in candidates if one.name not in left_out)
         left_out |= _told_by_values(frame[::step], rest, treatment, outcome)
-        rest = tuple(one for one in rest if one.name not in left_out and not re.search(BEFORE, one.name))
+        rest = tuple(one for one in rest if one.name not in left_out and not re.search(BEFORE, spoken(one.name)))
         decide |= _close(frame[::step], rest, outcome)
+    names = [one.name for one in (*candidates, treatment, outcome)]
+    later, known = other_times(names, treatment.name, outcome.name), stems(names)
     for one in candidates:
         if one.name in left_out or one.name in decide:
             continue
-        why = _after(one, outcome) or (None if secret else _of_one_arm(frame, one, treatment))
+        values = as_read(frame, one)
+        why = _after(one, outcome) or later.get(one.name) or _of_groups(one, values, known, levels)
+        why = why or _weighs_rows(one, None if secret else values)
+        why = why or (None if secret else _of_one_arm(frame, one, treatment) or _of_one_outcome(frame, one, outcome))
         if why is not None:
             decide[one.name] = why
         elif one.looks is Looks.number and one.name not in levels and _like_codes(one):
@@ -125,7 +142,7 @@ def _name_of_units(one: Found, values: pl.Series, frame: pl.DataFrame, unit: Fou
         return None
     if one.upper - one.lower + 1 == len(values):
         return "it numbers rows"
-    if re.search(ID_NAME, one.name):
+    if re.search(ID_NAME, spoken(one.name)):
         return "an id: each row has a value of its own"
     if values.is_sorted() or values.is_sorted(descending=True):
         return "it numbers rows, with gaps"
@@ -141,7 +158,7 @@ def _moment(one: Found, values: pl.Series) -> str | None:
             return f"moments, in {word} since 1970"
     if _whole(one) and _calendar(values.drop_nulls()):
         return "dates, written as whole numbers"
-    told = re.search(TIME_WORD, one.name) is not None
+    told = re.search(TIME_WORD, spoken(one.name)) is not None
     if _SERIAL[0] <= one.lower and one.upper <= _SERIAL[1] and one.distinct > MOST_LEVELS:
         # Without a telling name: whole days within three years of this century, which no income stays in.
         within = _whole(one) and one.upper - one.lower <= 366 * 3 and one.lower >= 36_526
@@ -164,9 +181,9 @@ def _calendar(values: pl.Series) -> bool:
 
 def _after(one: Found, outcome: Found) -> str | None:
     """Say by which word of its name a column may be measured after treatment; None: by none."""
-    if re.search(BEFORE, one.name):
+    if re.search(BEFORE, spoken(one.name)):
         return None
-    found = re.search(AFTER, one.name)
+    found = re.search(AFTER, spoken(one.name))
     if found is not None:
         return f"'{found[0].strip(' _-.')}' in its name: it may come after treatment"
     words = {word for word in re.split(r"[\W\d_]+", outcome.name.casefold()) if len(word) > 2}
@@ -179,12 +196,14 @@ def _after(one: Found, outcome: Found) -> str | None:
 def _of_one_arm(frame: pl.DataFrame, one: Found, treatment: Found) -> str | None:
     """Say which value one arm alone has, as what treatment allows or causes; None: both arms have all common ones.
 
-    A value that m rows have, all of them of an arm with a share p of the rows, has a chance of p^m where value and arm
-    have nothing to do with each other.
+    No value is one as well: how much people smoke is recorded of smokers. A value that m rows have, all of them of an
+    arm with a share p of the rows, has a chance of p^m where value and arm have nothing to do with each other.
     """
+    values, arms = as_read(frame, one), as_read(frame, treatment)
     if one.distinct > MOST_LEVELS:
-        return None
-    pairs = pl.DataFrame({"value": as_read(frame, one), "arm": as_read(frame, treatment)}).drop_nulls()
+        # What is recorded of one arm alone is told by its gaps, however many values it has.
+        values = values.is_not_null()
+    pairs = pl.DataFrame({"value": values, "arm": arms}).drop_nulls("arm")
     shares = dict(pairs.group_by("arm").len().iter_rows())
     held = pairs.group_by("value").agg(rows=pl.len(), arms=pl.col("arm").n_unique(), arm=pl.col("arm").first())
     for _, rows, arms, arm in held.sort("rows", descending=True).iter_rows():
@@ -193,9 +212,51 @@ def _of_one_arm(frame: pl.DataFrame, one: Found, treatment: Found) -> str | None
     return None
 
 
+def _of_one_outcome(frame: pl.DataFrame, one: Found, outcome: Found) -> str | None:
+    """Say that all rows of one value have the rarer of two outcomes, as whoever is not in work has no wage; else None.
+
+    That a value never meets the rarer outcome says little: it may be rare there.
+    """
+    if one.distinct > MOST_LEVELS or outcome.distinct != 2:
+        return None
+    pairs = pl.DataFrame({"value": as_read(frame, one), "outcome": as_read(frame, outcome)}).drop_nulls()
+    shares = dict(pairs.group_by("outcome").len().iter_rows())
+    if len(shares) < 2:
+        return None
+    rarer = min(shares, key=lambda key: shares[key])
+    held = pairs.group_by("value").agg(rows=pl.len(), all=(pl.col("outcome") == rarer).all())
+    most = held.filter(pl.col("all"))["rows"].max()
+    if isinstance(most, int) and (shares[rarer] / len(pairs)) ** most < NO_ACCIDENT:
+        return f"all rows of one of its values have the same '{outcome.name}': it may be part of it"
+    return None
+
+
+def _of_groups(
+    one: Found, values: pl.Series, known: Mapping[str, tuple[str, str]], levels: Mapping[str, object]
+) -> str | None:
+    """Say that whole numbers are ids of groups, by their name; None: they are none, or their levels are said."""
+    name = spoken(known.get(one.name, (one.name, ""))[0])
+    if one.looks is not Looks.number or one.name in levels or not re.search(GROUP_ID, name):
+        return None
+    if values.dtype.is_float() and not bool((values.drop_nulls() % 1 == 0).all()):
+        return None
+    return "ids of groups, by its name, and no line follows them: --levels says which count"
+
+
+def _weighs_rows(one: Found, values: pl.Series | None) -> str | None:
+    """Say that a column may hold weights of rows in a survey, by its name and, where it may be seen, by its size."""
+    if one.looks is not Looks.number:
+        return None
+    told = re.search(SURVEY_WEIGHT, spoken(one.name)) is not None
+    if not told and values is not None and re.search(WEIGHT, spoken(one.name)):
+        middle = values.drop_nulls().median()
+        told = isinstance(middle, float) and one.upper > HEAVIEST * abs(middle)
+    return "a survey's weight of each row by its name, it seems: studies count each row once" if told else None
+
+
 def _like_codes(one: Found) -> bool:
     """Whether whole numbers are few, and their name speaks of kinds."""
-    return _whole(one) and 3 <= one.distinct <= MOST_LEVELS and re.search(CODE_NAME, one.name) is not None
+    return _whole(one) and 3 <= one.distinct <= MOST_LEVELS and re.search(CODE_NAME, spoken(one.name)) is not None
 
 
 def _told_by_values(
@@ -221,14 +282,28 @@ def _told_by_values(
 
 
 def _close(frame: pl.DataFrame, candidates: tuple[Found, ...], outcome: Found) -> dict[str, str]:
-    """Find numbers that follow the outcome closely."""
+    """Find what follows the outcome closely: numbers, and for an outcome of two values columns of few kinds."""
     results = _numbers(frame, outcome)
-    found = {one.name: _alike(_numbers(frame, one), results) for one in candidates if one.looks is Looks.number}
+    if outcome.distinct == 2:
+        few = tuple(one for one in candidates if one.distinct <= MOST_LEVELS)
+        found = {one.name: _told_by_kinds(_numbers(frame, one), results) for one in few}
+    else:
+        found = {one.name: _alike(_numbers(frame, one), results) for one in candidates if one.looks is Looks.number}
     return {
         name: f"it follows '{outcome.name}' closely (correlation {alike:.2f}): it may be part of it"
         for name, alike in found.items()
         if alike > CLOSE
     }
+
+
+def _told_by_kinds(values: FloatArray, results: FloatArray) -> float:
+    """Return the correlation of an outcome with its means by the kinds of a column (the correlation ratio)."""
+    values, results = _both(values, results)
+    if len(values) < FEWEST_ROWS or not results.std() > 0:
+        return 0.0
+    _, kinds = np.unique(values, return_inverse=True)
+    means = np.bincount(kinds, weights=results) / np.bincount(kinds)
+    return float(means[kinds].std() / results.std())
 
 
 def _others(parts: list[str], name: str) -> str:
@@ -299,14 +374,41 @@ def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
     return parts if len(parts) > 1 else []
 
 
+def _same_order(left: FloatArray, right: FloatArray) -> bool:
+    """Whether two columns put rows in the same order, or in the opposite one, as a number and its square do."""
+    there = np.isfinite(left)
+    if not np.array_equal(there, np.isfinite(right)) or there.sum() < FEWEST_ROWS:
+        return False
+    first, second = (np.unique(one[there], return_inverse=True)[1] for one in (left, right))
+    return np.array_equal(first, second) or np.array_equal(first, second.max() - second)
+
+
+def _derived(one: str, other: str) -> bool:
+    """Whether a name is another one and more, as "agesq" and "log_age" are of "age"."""
+    return other.casefold() in one.casefold() and len(one) > len(other)
+
+
 def _twins(candidates: list[Found], columns: dict[str, FloatArray]) -> dict[str, str]:
-    """Find columns that hold the same as one before them, in the same or in other words."""
+    """Find columns that hold the same as another one, in the same or in other words, or its square or logarithm.
+
+    Of two such columns the first counts, or the one that the other's name is made of.
+    """
     told: dict[str, str] = {}
     kept: list[Found] = []
+    for one in sorted(candidates, key=lambda found: len(found.name)):
+        values = columns[one.name]
+        for other in kept:
+            alike = one.distinct == other.distinct and _derived(one.name, other.name)
+            if alike and _same_order(values, columns[other.name]):
+                told[one.name] = f"it says the same as '{other.name}'"
+                break
+        else:
+            kept.append(one)
+    kept = []
     for one in candidates:
         values = columns[one.name]
         for other in kept:
-            if one.distinct != other.distinct:
+            if one.distinct != other.distinct or one.name in told:
                 continue
             before = columns[other.name]
             if np.array_equal(values, before, equal_nan=True) or (
@@ -315,5 +417,6 @@ def _twins(candidates: list[Found], columns: dict[str, FloatArray]) -> dict[str,
                 told[one.name] = f"it says the same as '{other.name}'"
                 break
         else:
-            kept.append(one)
+            if one.name not in told:
+                kept.append(one)
     return told

@@ -16,6 +16,7 @@ from typing import Any
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.readings import Kind, TextReading
 from causalveil.tasks.start.doubts import Doubts
+from causalveil.tasks.start.names import spoken
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
 from causalveil.tasks.start.roles import USABLE, Cast, Value, Wishes
 from causalveil.tasks.start.spellings import AFTER
@@ -106,7 +107,7 @@ _READ = (Looks.binary, Looks.category, Looks.number, Looks.date, Looks.moment)
 
 
 def _why_unused(one: Found) -> str:
-    if one.looks is Looks.date and re.search(AFTER, one.name):
+    if one.looks is Looks.date and re.search(AFTER, spoken(one.name)):
         return "a date that may come after treatment, as its name says"
     if one.looks is Looks.date:
         return "a date, and studies take numbers; `since` in source.yaml makes it a number of days"

@@ -14,6 +14,8 @@ _PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{2,3})*,\d{3}(\.\d*)?")
 _COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
 _SPACES = " \u00a0\u202f'’"
+# Not more different whole numbers than this are codes, however they are written.
+MOST_CODES = 30
 # A word before or behind: a currency's code, a unit of measure.
 _CODE = "|".join(CURRENCY_CODES)
 _AROUND = re.compile(rf"((?:{_CODE})\s*)?[{CURRENCY}]?\s*([-+(]?.*\d\.?\)?)\s*([^\d\s)]{{1,10}})?")
@@ -69,7 +71,10 @@ def number_reading(words: Iterable[str], delimiter: str) -> tuple[TextReading | 
         return None, set(), ()
     decorations = sorted({piece for word in kept for piece in _decorations(word)})
     remove = tuple(dict.fromkeys([*decorations, *(one for one in chosen.remove if any(one in cores[w] for w in kept))]))
-    whole = all(re.fullmatch(r"[-+]?\d{1,18}", _stripped(cores[word], chosen)) for word in kept)
+    written = [_stripped(cores[word], chosen) for word in kept]
+    # Where some have no value, tools write codes of kinds as 1.0 and 2.0; of many values some may have decimals.
+    few = len(kept) <= MOST_CODES and all(re.fullmatch(r"[-+]?\d{1,15}(\.0*)?", one) for one in written)
+    whole = few or all(re.fullmatch(r"[-+]?\d{1,18}", one) for one in written)
     kind = Kind.integer if whole else Kind.number
     if decorations:
         notes = (*notes, f"without {' and '.join(repr(one) for one in decorations)}")

@@ -11,7 +11,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.protocols.study import MOST_ARMS
 from causalveil.schemas.readings import Kind
 from causalveil.tasks.start.recognise import Found, Looks, as_read
-from causalveil.tasks.start.spellings import CONTROL, ID_NAME, NEGATION, NO, YES
+from causalveil.tasks.start.spellings import CODED, CONTROL, ID_NAME, NEGATION, NO, YES
 
 USABLE = (Looks.binary, Looks.category, Looks.number)
 Value = str | int | bool
@@ -112,7 +112,7 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
         raise StudyError(f"--unit: column '{unit.name}' holds no value; name a column of ids")
     event = None if wishes.event is None else _event(found, wishes, (unit, treatment, outcome))
     arms = _arms(treatment, wishes) if wishes.arms else ()
-    codes = _codes(treatment, wishes.treated) if not arms else (arms[0], arms[1])
+    codes = _codes(treatment, wishes) if not arms else (arms[0], arms[1])
     usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
     if event is not None:
         return Cast(unit, treatment, outcome, codes, None, (), usable, (), event)
@@ -178,8 +178,8 @@ def _column(found: Mapping[str, Found], name: str, option: str) -> Found:
     return found[tidy]
 
 
-def _codes(treatment: Found, treated: str | None) -> tuple[Value, Value]:
-    name = treatment.name
+def _codes(treatment: Found, wishes: Wishes) -> tuple[Value, Value]:
+    name, treated = treatment.name, wishes.treated
     if treatment.looks is not Looks.binary:
         what = str(treatment.looks) if treatment.distinct < 2 else f"{treatment.distinct} different values"
         several = treatment.distinct > 2 and treatment.looks in (Looks.number, Looks.category)
@@ -192,13 +192,16 @@ def _codes(treatment: Found, treated: str | None) -> tuple[Value, Value]:
         raise StudyError(f"--treatment: column '{name}' holds {what}, and a treatment has two; {way}")
     values = treatment.values
     if treated is not None:
-        chosen = [value for value in values if str(value).casefold() == treated.strip().casefold()]
+        said = treated.strip().casefold()
+        chosen = [value for value in values if said in (str(value).casefold(), _uncoded(str(value).casefold()))]
         if not chosen:
             raise StudyError(f"--treated: column '{name}' has no such value; write it as the draft or the file has it")
         return next(value for value in values if value != chosen[0]), chosen[0]
     order = _control_first(values)
     if order is None:
-        raise StudyError(f"--treated: say which value of column '{name}' means treated, as in --treated VALUE")
+        secret = wishes.data_class is DataClass.sensitive
+        told = "" if secret else "; there are " + " and ".join(f"'{value}'" for value in values)
+        raise StudyError(f"--treated: say which value of column '{name}' means treated, as in --treated VALUE{told}")
     return order
 
 
@@ -221,13 +224,25 @@ def _control_first(values: tuple[Value, ...]) -> tuple[Value, Value] | None:
     """The two values, control first, if words or 0 and 1 tell; else None."""
     if set(values) == {0, 1}:
         return (False, True) if isinstance(values[0], bool) else (0, 1)
-    words = {str(value).casefold(): value for value in values}
+    words = {_uncoded(str(value).casefold()): value for value in values}
     for low, high in ((NO, YES), (CONTROL, None)):
         control = [word for word in words if word in low]
         other = [word for word in words if word not in low]
         if len(control) == len(other) == 1 and (high is None or other[0] in high):
             return words[control[0]], words[other[0]]
-    return _negation_first(words)
+    return _negation_first(words) or _by_code(values)
+
+
+def _uncoded(word: str) -> str:
+    """Return the word behind a code: "yes" of "1_yes"."""
+    coded = CODED.fullmatch(word)
+    return word if coded is None else coded[2]
+
+
+def _by_code(values: tuple[Value, ...]) -> tuple[Value, Value] | None:
+    """The two values by the codes 0 and 1 before their words; None: they have no such codes."""
+    codes = {coded[1]: value for value in values if (coded := CODED.fullmatch(str(value))) is not None}
+    return (codes["0"], codes["1"]) if set(codes) == {"0", "1"} else None
 
 
 def _negation_first(words: Mapping[str, Value]) -> tuple[Value, Value] | None:

@@ -25,11 +25,26 @@ CONTROL = _words("control controls placebo untreated untrained unexposed no none
 }
 # A word before another that denies it: "no statin", "not treated", "non-smoker", "without surgery".
 NEGATION = re.compile(r"(?:no|not|non|never|without|ohne|kein|keine|sans|sin)[ _-]+(.+)")
+# A code before the word that it stands for: "1_yes", "0=placebo", "(2) female".
+CODED = re.compile(r"\(?(\d{1,3})\)?[ _.:=)-]+(?=\D)(.+)")
 # Names that columns of ids have: patient_id, "Person Nr", PID.
 ID_NAME = (
     r"(?i)(^|[^a-z])(id|ids|nr|no|key|uid|uuid|pid|mrn|ssn|number|identifier|patient|person|subject|member)([^a-z]|$)"
     r"|[a-z]id$"
 )
+# Names of groups by their ids. Words that merely end so, as "paid" and "covid", are none.
+GROUP_ID = (
+    r"(?i)(^|[\W_])((school|hospital|clinic|site|county|state|city|village|region|district|firm|company|plant|store|shop|"
+    r"household|hh|family|class|teacher|doctor|physician|provider|centre|center|cluster|group|plot)[ _-]?)?"
+    r"(id|ids|uid|uuid)(?=$|[\W_\d])"
+)
+# Names of survey weights that nothing else has, and names that the weight of a body has as well.
+SURVEY_WEIGHT = (
+    r"(?i)(^|[\W_])((survey|sampl\w*|design|final|person|household|expansion|population|post[ _-]?strat\w*|inverse)"
+    r"[ _-]?(weights?|wts?|wgts?)|[pfai]weights?|fnlwgt|finalwt|finalwgt|sampwt|perwt|hhwt|asecwt\w*|wtss\w*|wtmec\w*|"
+    r"wtint\w*)(?=$|[\W_\d])"
+)
+WEIGHT = r"(?i)(^|[\W_])(weights?|wts?|wgts?)(?=$|[\W_\d])"
 CURRENCY = "$€£¥₹"
 CURRENCY_CODES = ("USD", "EUR", "GBP", "CHF", "JPY", "AUD", "CAD", "SEK", "NOK", "DKK", "INR", "CNY")
 # What may stand behind a number; compared in lower case.
@@ -56,7 +71,7 @@ TIME_WORD = (
 # Names of codes: their numbers stand for kinds, and no line follows them.
 CODE_NAME = (
     r"(?i)(^|[\W_])(marital|married|region|code|cd|type|kind|class|category|cat|group|grp|zip|postal|county|state|country|"
-    r"province|district|ward|clinic|site|hospital|dept|department|occupation|occ|job|industry|sector|branch|race|ethnic\w*|"
+    r"province|district|precinct|ward|clinic|site|hospital|dept|department|occupation|occ|job|industry|sector|branch|race|ethnic\w*|"
     r"religion|status|cause|reason|education|educ|insurance|payer|provider|center|centre|school|sex|gender)(?=$|[\W_\d])"
 )
 # Names of times to an event, and of what says how they ended.

@@ -10,11 +10,15 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+import polars as pl
+
 from causalveil.schemas.errors import StudyError
 from causalveil.tasks.start.recognise import Found, Looks
 from causalveil.tasks.start.spellings import EVENT_NAME, FOLLOWED_NAME, NO
 from causalveil.tasks.start.yaml_text import comment, flow, scalar
 
+# Noise of a small budget hides about so many people (three deviations of a cell at epsilon 1 and delta 1e-6).
+HIDDEN = 40
 # More codes than this are no list of what ended follow-up.
 MOST_EVENTS = 6
 # Fewer different values than this are no times.
@@ -63,6 +67,16 @@ def times_in_doubt(found: Iterable[Found]) -> dict[str, str]:
         told[time] = f"it looks like a time to an event, which '{event}' names: {way}"
         told.setdefault(event, f"it looks like what ended '{time}': {way}")
     return told
+
+
+def followed_to(times: pl.Series, arms: pl.Series, codes: tuple[Any, Any], horizon: float) -> str:
+    """Say how many rows of each arm reach the horizon, and what to do where noise would hide them."""
+    reached = arms.filter(times >= horizon)
+    few, many = (int((reached == code).sum()) for code in codes)
+    controls, treated = (int((arms == code).sum()) for code in codes)
+    told = f"{few:,} of {controls:,} controls, {many:,} of {treated:,} treated"
+    low = min(few, many) < HIDDEN
+    return told + ("; noise hides so few, so ask for an earlier --horizon, or the answer is the whole range" * low)
 
 
 def declared_event(

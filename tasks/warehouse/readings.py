@@ -80,7 +80,8 @@ def value_of(text: pl.Expr, reading: TextReading) -> pl.Expr:
 
     match reading.kind:
         case Kind.integer:
-            return _digits(text, reading).cast(pl.Int64, strict=False)
+            # 1.0 is a whole number, as tools write one where a column has gaps.
+            return _digits(text, reading).str.replace(r"\.0*$", "").cast(pl.Int64, strict=False)
         case Kind.number if reading.since is not None:
             return (_day(text, reading) - pl.lit(reading.since)).dt.total_days().cast(pl.Float64)
         case Kind.number:

@@ -15,7 +15,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.check import check
 from causalveil.flows.sequence.start import Begun, begin, numbered, survey
 from causalveil.schemas.contract import DataClass, load_contract
-from causalveil.schemas.declared.columns import NumberColumn
+from causalveil.schemas.declared.columns import CodesColumn, NumberColumn
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.tasks.start.numbers import number_reading
 from causalveil.tasks.start.roles import Wishes
@@ -59,6 +59,7 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     "another word for treatment": ({"x": [["none", "drug"][one] for one in TREATED]}, "it says what 'treated' is"),
     "a dose": ({"x": TREATED * RANDOM.integers(5, 50, N)}, "it says what 'treated' is"),
     "a column twice": ({"x": AGE}, "it says the same as 'age'"),
+    "a column's square": ({"log_age": np.round(AGE**1.5, 3)}, "it says the same as 'age'"),
     "a column in other words": ({"x": RANDOM.integers(0, 2, N)}, ""),
 }  # fmt: skip
 LEFT_OUT["a column in other words"] = (
@@ -123,6 +124,99 @@ def test_what_one_arm_alone_has_is_for_a_person_to_decide(tmp_path: Path) -> Non
     assert "took_part" in begun(tmp_path / "b", took, data_class=DataClass.sensitive).draft.taken
     rare = {"rare": np.arange(N) == np.flatnonzero(TREATED)[0]}
     assert set(begun(tmp_path / "c", rare).draft.taken) == {"age", "rare"}
+
+
+def test_what_one_arm_alone_has_recorded_is_for_a_person_to_decide(tmp_path: Path) -> None:
+    """How much people smoke is recorded of smokers, in few values and in many."""
+    dose = [None if one else int(day) for one, day in zip(TREATED, RANDOM.integers(1, 60, N), strict=True)]
+    kind = [None if one else "ab"[day % 2] for one, day in zip(TREATED, RANDOM.integers(1, 60, N), strict=True)]
+    found = begun(tmp_path, {"x": dose, "y": kind})
+    assert found.draft.taken == ("age",)
+    assert len([one for one in found.draft.decide if "in one arm of 'treated' alone" in one]) == 2
+
+
+def test_what_settles_an_outcome_of_two_values_is_for_a_person_to_decide(tmp_path: Path) -> None:
+    """Who is out of the work force is not in work; a severity of which most grades are alive, and one is not."""
+    works = (RANDOM.random(N) < 0.7).astype(int)
+    grade = np.where(works == 1, RANDOM.integers(0, 4, N), 4)
+    grade[np.flatnonzero(works)[0]] = 4
+    more = {
+        "works": works,
+        "in_force": works | RANDOM.integers(0, 2, N),
+        "grade": grade,
+        "sex": RANDOM.integers(0, 2, N),
+    }
+    found = begun(tmp_path, more, outcome="works")
+    assert set(found.draft.taken) == {"cost", "age", "sex"}
+    assert any("all rows of one of its values have the same 'works'" in one for one in found.draft.decide)
+    assert any("'grade': it follows 'works' closely" in one for one in found.draft.decide)
+
+
+def test_columns_of_later_times_are_for_a_person_to_decide(tmp_path: Path) -> None:
+    """By names alone: a later time of outcome or treatment tells which times are later."""
+    some = {name: RANDOM.normal(0, 1, N).round(3) for name in ("read1", "read2", "read3", "math1", "math2", "math3")}
+    alone = {"ward9": RANDOM.normal(0, 1, N).round(3)}
+    secret = {
+        "ranges": {name: (0.0, 1.0) for name in (*some, *alone, "age", "cost")},
+        "data_class": DataClass.sensitive,
+    }
+    found = begun(tmp_path / "a", some | alone, outcome="read2", **secret)
+    assert set(found.draft.taken) == {"cost", "age", "math1", "math2", "ward9"}, "read1 shares a word with read2"
+    letters = {name.replace("1", "k"): values for name, values in some.items()}
+    found = begun(tmp_path / "b", letters, outcome="readk", **secret | {"ranges": {}})
+    assert {one.split("'")[1] for one in found.draft.decide} == {"read2", "read3", "math2", "math3"}
+
+
+def test_ids_of_groups_and_weights_of_rows_are_for_a_person_to_decide(tmp_path: Path) -> None:
+    heavy = np.round(np.exp(RANDOM.normal(4, 2.5, N)), 2)
+    more = {"schoolId": RANDOM.integers(1, 50, N), "id_of_ward.1": RANDOM.integers(1, 50, N), "perwt": heavy}
+    honest = {"aid": RANDOM.integers(1, 50, N), "birth_weight": RANDOM.integers(900, 5_000, N), "paid_no": AGE % 40}
+    found = begun(tmp_path, more | honest | {"weight": heavy[::-1]})
+    assert set(found.draft.taken) == {"age", *honest}
+    levels = {"schoolId": tuple(map(str, range(1, 50)))}
+    assert "schoolId" in begun(tmp_path / "b", more, levels=levels).draft.taken
+
+
+def test_columns_with_one_reason_share_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from causalveil.flows.cli.start.init import _together
+
+    assert _together(("'a': x: y", "'b': z", "'c': x: y")) == ["'a', 'c': x: y", "'b': z"]
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        (("1_yes", "0_no"), {"0_no": "control", "1_yes": "treated"}),
+        (("0_placebo", "1_indomethacin"), {"0_placebo": "control", "1_indomethacin": "treated"}),
+        (("(1) Drug A", "(0) Drug B"), {"(0) Drug B": "control", "(1) Drug A": "treated"}),
+        (("1.0", "0.0"), {0: "control", 1: "treated"}),
+    ],
+)
+def test_words_behind_codes_say_who_was_treated(
+    values: tuple[str, str], codes: dict[str | int, str], tmp_path: Path
+) -> None:
+    begun(tmp_path, {"treated": [values[one] for one in TREATED]})
+    declared = load_contract(tmp_path / "out/dataset.yaml").columns["treated"]
+    assert isinstance(declared, CodesColumn)
+    assert {declared.codes.control: "control", declared.codes.treated: "treated"} == codes
+
+
+def test_which_value_means_treated_is_asked_with_both(tmp_path: Path) -> None:
+    two = {"treated": [["afam", "cauc"][one] for one in TREATED]}
+    with pytest.raises(StudyError, match=r"there are '(afam|cauc)' and '(afam|cauc)'"):
+        begun(tmp_path / "a", two)
+    with pytest.raises(StudyError, match=r"as in --treated VALUE$"):
+        begun(tmp_path / "b", two, data_class=DataClass.sensitive)
+    begun(tmp_path / "c", {"treated": [["1_x", "2_y"][one] for one in TREATED]}, treated="Y")
+
+
+def test_whole_numbers_are_codes_however_they_are_written(tmp_path: Path) -> None:
+    """Tools write 1.0 where a column has gaps; of many different ones some may have decimals."""
+    more = {"precinct": [None if one % 9 == 0 else f"{one % 5}.0" for one in range(N)], "size": AGE / 1.0}
+    found = begun(tmp_path, more | {"size": [f"{one}.0" for one in RANDOM.integers(1, 99, N)]})
+    assert any("--levels 'precinct=1,2,3'" in one for one in found.draft.decide)
+    assert "precinct: {kind: integer}" in found.draft.source
+    assert "size: {kind: number}" in found.draft.source
 
 
 def test_codes_that_are_whole_numbers_are_asked_about(tmp_path: Path) -> None:

@@ -106,3 +106,14 @@ def test_what_cannot_be_drafted_is_said(wishes: dict[str, Any], told: str, tmp_p
         begun(tmp_path, trial(word=word), **wishes)
     assert told in str(refusal.value)
     assert "\n" not in str(refusal.value)
+
+
+def test_how_many_reach_the_horizon_is_said_where_the_data_are_not_sensitive(tmp_path: Path) -> None:
+    """Where an arm has fewer than noise hides, the answer would be the whole range: an earlier horizon is advised."""
+    early = begun(tmp_path / "a", trial(), event="status", horizon=1)
+    assert "noise hides so few" not in early.followed
+    late = begun(tmp_path / "b", trial(), event="status", horizon=10_000)
+    assert late.followed.startswith("0 of ")
+    assert "ask for an earlier --horizon" in late.followed
+    secret = {"data_class": DataClass.sensitive, "levels": {"status": ("0", "1", "2")}}
+    assert not begun(tmp_path / "c", trial(), event="status", horizon=10_000, **secret).followed

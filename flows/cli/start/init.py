@@ -207,6 +207,15 @@ def _show_rows(begun: Begun, manifest: Manifest) -> None:
         )
 
 
+def _together(lines: tuple[str, ...]) -> list[str]:
+    """Name columns with one reason on one line."""
+    columns: dict[str, list[str]] = {}
+    for line in lines:
+        column, _, why = line.partition("': ")
+        columns.setdefault(why, []).append(f"{column}'")
+    return [f"{', '.join(names)}: {why}" for why, names in columns.items()]
+
+
 def _show(begun: Begun, seen: Survey) -> None:
     from causalveil.tasks.warehouse.sample import MOST_ROWS, URL_VARIABLE
 
@@ -222,10 +231,13 @@ def _show(begun: Begun, seen: Survey) -> None:
         show.line(f"  Left out: {what} below the table, a total or a note: `skip_end` in source.yaml")
     for one in draft.assumed:
         show.line(f"  Read as: {one}")
-    show.line(f"  Covariates, taken: {', '.join(draft.taken) or 'none yet'}")
+    none = "none, arms are compared as they are"
+    show.line(f"  Covariates, taken: {', '.join(draft.taken) or none}")
     for title, lines in (("Left out", draft.left_out), ("Decide yourself", draft.decide)):
-        for one in lines:
+        for one in _together(lines):
             show.line(f"  {title}: {one}")
+    if begun.followed:
+        show.line(f"  Followed to the horizon or longer: {begun.followed}")
     if draft.left_out or draft.decide:
         show.line("  To change that: --covariates A,B,C (these alone), --not A,B,C (all others).")
     if getattr(seen.sample.source, "row_number", None):
