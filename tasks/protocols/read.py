@@ -118,7 +118,7 @@ def scores_of(
 ) -> ReleasedScores:
     """Release 5 of a question."""
     del block
-    units, weight = question.public.units, joint.weights[outcome] * joint.side_weight
+    units, weight = question.public.units, joint.weights[outcome]
     mean, square = (float(said.sums[name][outcome, side]) / units for name in ("mean", "square"))
     noise = said.noise
     return ReleasedScores(mean, square, noise.deviation / weight / units, noise.scale / weight / units, noise.mixing)

@@ -64,7 +64,7 @@ class ProtocolRecipe:
 
     @property
     def side_weight(self) -> float:
-        """By which what each comparison has of a row is multiplied: their squares add up to 1."""
+        """By what release 3 multiplies each comparison's numbers of treatment: their squares add up to 1."""
         return math.sqrt(1 / self.sides)
 
     @property
@@ -92,8 +92,7 @@ class ProtocolRecipe:
 
     def public(self, outcome: int, units: int) -> Public:
         """What is known of one outcome's question in a subgroup of so many units."""
-        weight = self.weights[outcome] * self.side_weight
-        estimand = "ARM" if self.sides > 1 else self.one.public.estimand
+        weight, estimand = self.weights[outcome], "ARM" if self.sides > 1 else self.one.public.estimand
         return replace(self.one.public, units=units, weight=weight, estimand=estimand, asked=asked_of(self.parts))
 
     def mechanism(self, slot: Slot) -> Mechanism | None:

@@ -200,7 +200,10 @@ class JointScreenSums:
 
 @dataclass(frozen=True)
 class JointScoreSums:
-    """Release 5: scores and their squares, by outcome and side. ``scores``: likewise."""
+    """Release 5: scores and their squares, by outcome and side. ``scores``: likewise.
+
+    Of more than two arms a side's scores are those of its own arm's rows.
+    """
 
     joint: ProtocolRecipe
     scores: Sequence[Sequence[Scores]]
@@ -209,7 +212,7 @@ class JointScoreSums:
     @property
     def weights(self) -> Named:
         """By what each sum is multiplied."""
-        of_side = self.joint.side_weight * np.tile(np.array(self.joint.weights)[:, None], self.joint.sides)
+        of_side = np.tile(np.array(self.joint.weights)[:, None], self.joint.sides)
         return {"mean": of_side, "square": of_side}
 
     def of(self, rows: CellRows) -> Named:
@@ -223,7 +226,8 @@ class JointScoreSums:
                     if id(one.features) not in made:
                         made[id(one.features)] = with_curves(one.features, z)
                     own = of_side(rows.t[part], s, self.joint)
-                    v = score_values(one, made[id(one.features)], y[outcome, part], own, alone=sides > 1)
+                    v = score_values(one, made[id(one.features)], y[outcome, part], own)
+                    v = v if sides == 1 else v[own]
                     found["mean"][outcome, s] += v.sum()
                     found["square"][outcome, s] += v @ v
         return found

@@ -269,22 +269,19 @@ def with_curves(features: FeatureMap, z: FloatArray) -> FloatArray:
     return np.concatenate([f, curves_of(features.curves, f)])
 
 
-def score_values(
-    scores: Scores, x: FloatArray, y: FloatArray, treated: BoolArray, *, alone: bool = False
-) -> FloatArray:
-    """Return v of rows with features x, shape (count, BLOCK), and as many residuals as there are rows.
-
-    ``alone``: of the treated arm's mean, without what controls say.
-    """
+def score_values(scores: Scores, x: FloatArray, y: FloatArray, treated: BoolArray) -> FloatArray:
+    """Return v of rows with features x, shape (count, BLOCK), and as many residuals as there are rows."""
     p = scores.arms.share
     b1, b0, h1, h0 = _less_middle(np.concatenate([scores.slopes, scores.weights]), x, scores.middle)[:, : len(y)]
     shifts = times(scores.slopes, scores.apart[:, None])[:, 0]
     (of_treated, of_controls), (lean_treated, lean_controls) = scores.index, scores.lean
-    own = (1 - lean_treated * (h1 - (1 - p) * of_treated)) / p * (y - (b1 - (1 - p) * shifts[0]))
-    if alone:
-        return on_lattice((b1 + np.where(treated, own, 0.0)) / scores.cut)
-    others = -(1 + lean_controls * (h0 + p * of_controls)) / (1 - p) * (y - (b0 + p * shifts[1]))
-    return on_lattice((b1 - b0 + np.where(treated, own, others)) / scores.cut)
+    residual = y - np.where(treated, b1 - (1 - p) * shifts[0], b0 + p * shifts[1])
+    weight = np.where(
+        treated,
+        (1 - lean_treated * (h1 - (1 - p) * of_treated)) / p,
+        -(1 + lean_controls * (h0 + p * of_controls)) / (1 - p),
+    )
+    return on_lattice((b1 - b0 + weight * residual) / scores.cut)
 
 
 def _less_middle(vectors: FloatArray, x: FloatArray, middle: FloatArray) -> FloatArray:
