@@ -12,6 +12,7 @@ from pydantic import Discriminator, Field, TypeAdapter
 
 from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.amounts import Amount
+from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
@@ -149,6 +150,9 @@ class AnsweredEffect(Release):
     estimate: Finite
     interval: Interval
     variance: Variance
+    confounding: Annotated[
+        ConfoundingStatement | None, Field(description="what was done about confounding; null in older releases")
+    ] = None
     details: Annotated[
         dict[str, float | int | str | bool],
         Field(description="post-processing of released values, or declared facts, by name"),

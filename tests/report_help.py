@@ -7,17 +7,42 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.flows.api import run_study
+from causalveil.schemas.confounding import (
+    AS_THEY_ARE,
+    RANDOMISED,
+    TOO_NOISY,
+    AdjustmentMethod,
+    AdjustmentState,
+    ConfoundingStatement,
+    PriorSource,
+    Shortfall,
+    by,
+)
 from causalveil.schemas.release import load_release_text
 from causalveil.schemas.sites.pooled import POOLED, Published
-from causalveil.tasks.regression.interval import CURVED, LINEAR, PARTLY, RICHER, SWITCHED, UNADJUSTED
 from tests.pooled_help import call_of, hospitals
 from tests.sites_help import NAMES, Call, Party, at_home
 from tests.studies import merge, write_study
 from tests.survival_help import patients, write_survival
 
 LONG = "a_column_with_a_name_that_goes_on_and_on_as_names_in_warehouses_do_" + "x" * 40
-# What a regression says it did.
-ADJUSTMENTS = (*RICHER.values(), LINEAR, PARTLY, UNADJUSTED, SWITCHED)
+ARM_ERRORS = {"mean_treated_error": 0.3, "mean_control_error": 0.2}
+PART_OF_IT = ConfoundingStatement(
+    state=AdjustmentState.partly,
+    method=AdjustmentMethod.regression,
+    share=0.48,
+    prior=PriorSource.default,
+    left_out=("group is b",),
+    shortfall=Shortfall.noise,
+)
+ALL_OF_IT = ConfoundingStatement(
+    state=AdjustmentState.adjusted, method=AdjustmentMethod.regression, share=0.97, prior=PriorSource.declared
+)
+# What a run can say that it did about confounding.
+STATEMENTS = (
+    *(RANDOMISED, AS_THEY_ARE, TOO_NOISY, PART_OF_IT, ALL_OF_IT),
+    *(by(method, short) for method in AdjustmentMethod for short in (None, Shortfall.imbalance)),
+)
 # What a withheld answer has none of.
 WITHHELD = ("estimate", "interval", "simultaneous", "noise_error", "sampling_error", "bias", "spread")
 BALANCE = (("before", 1.234), ("after", 0.0123), ("noise", 0.0456))
@@ -56,7 +81,7 @@ def releases(folder: Path) -> Documents:
     charge = ran["privacy"]["charges"][0]
     effect = merge(ran, clear)
     # What the others of these say of an adjustment is their own.
-    ran = merge(ran, {"details": {"adjustment": ...}})
+    ran = merge(ran, {"details": {"adjustment": ...}, "confounding": None})
     return {
         "effect": effect,
         "protocol": asked,
@@ -128,23 +153,22 @@ def releases(folder: Path) -> Documents:
             },
         ),
         **{
-            f"regression {place}": merge(
-                ran,
-                {**clear, "estimator": "regression", **estimator(name="regression", clip=..., trial=place > 3)}
-                | {"details": {"adjustment": said, "slopes_by_arm": 1.0}},
+            f"adjusted {place}": merge(
+                ran, {**clear, "estimator": "adjustment", **estimator(name="adjustment", clip=..., trial=False)}
             )
-            for place, said in enumerate(ADJUSTMENTS)
+            | {"confounding": said_of(done), "details": {"curves": "square of age"}}
+            for place, done in enumerate(STATEMENTS)
         },
+        "older": merge(ran, {**clear, "details": {"adjustment": "adjusted linearly, as a release of before says"}}),
         "balance": merge(
             ran,
             {
                 **clear,
                 "estimator": "regression",
                 **estimator(name="regression", clip=..., trial=False),
+                "confounding": said_of(PART_OF_IT),
                 "details": {
-                    "adjustment": CURVED,
-                    "curved_columns": "age",
-                    "slopes_by_arm": 0.7,
+                    "curves": "square of age",
                     "treated_share": 0.4,
                     "effective_treated": 0.3,
                     "effective_control": 0.594,
@@ -167,7 +191,8 @@ def releases(folder: Path) -> Documents:
             {
                 "estimator": "aipw",
                 **estimator(name="aipw", clip=..., propensity={"clip": [0.2, 0.8], "known": None}),
-                "details": {"adjustment": "adjusted linearly", "propensity_model": "treated share"},
+                "confounding": said_of(by(AdjustmentMethod.linear)),
+                "details": {"propensity_model": "treated share"},
             },
         ),
         "balancing": merge(
@@ -188,11 +213,12 @@ def releases(folder: Path) -> Documents:
             name: merge(
                 merge(ran, {"estimator": "difference_in_means", **clear}),
                 {
-                    **estimator(name="difference_in_means", clip=..., trial=adjustment != "unadjusted"),
-                    "details": {"adjustment": adjustment},
+                    **estimator(name="difference_in_means", clip=..., trial=done is RANDOMISED),
+                    "confounding": said_of(done),
+                    "details": {"mean_treated": 1.9, "mean_control": 4.0, **ARM_ERRORS},
                 },
             )
-            for name, adjustment in (("means", "not adjusted: treatment was randomised"), ("as they are", "unadjusted"))
+            for name, done in (("means", RANDOMISED), ("as they are", AS_THEY_ARE))
         },
         "direction": direction(ran, "x_to_y", 0.83),
         "undecided": direction(ran, None, 0.0),
@@ -205,6 +231,11 @@ def releases(folder: Path) -> Documents:
     }
 
 
+def said_of(done: ConfoundingStatement) -> dict[str, Any]:
+    """Return a statement as a release has it."""
+    return done.model_dump(mode="json")
+
+
 def estimator(**settings: Any) -> dict[str, Any]:
     return {"specification": {"estimator": settings}}
 
@@ -212,7 +243,7 @@ def estimator(**settings: Any) -> dict[str, Any]:
 def direction(ran: dict[str, Any], favours: str | None, weight: float) -> dict[str, Any]:
     """A release of a direction study, with everything that all releases have from one that was run."""
     pair = {"x": {"name": "altitude", "lower": 0, "upper": 3000}, "y": {"name": "heat", "lower": -20, "upper": 40}}
-    changes: dict[str, Any] = dict.fromkeys(("estimand", "estimate", "interval", "variance"), ...)
+    changes: dict[str, Any] = dict.fromkeys(("estimand", "estimate", "interval", "variance", "confounding"), ...)
     specification = dict.fromkeys(("treatment", "outcome", "covariates"), ...)
     score = {
         **{"score": "hsic", "answered": favours is not None, "x_to_y": None, "y_to_x": None},

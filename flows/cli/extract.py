@@ -11,6 +11,7 @@ from rich.table import Table
 
 from causalveil.flows.cli import show
 from causalveil.flows.cli.options import EngineChoice, Json
+from causalveil.flows.cli.owner import held_to
 from causalveil.flows.engine import settings
 
 if TYPE_CHECKING:
@@ -48,7 +49,10 @@ def extract(
         if admission is None:
             show.line("Nothing was admitted: no dataset.yaml lies there, and nothing runs without one.")
         else:
-            show.line(f"Admitted {admission.dataset}: {admission.units:,} units. Runs are held to these very bytes.")
+            from causalveil.tasks.enclave.data_folder import DataFolder
+
+            said = held_to(DataFolder(folder).contract.data_class)
+            show.line(f"Admitted {admission.dataset}: {admission.units:,} units. {said}")
 
 
 def _show(manifest: Manifest, folder: Path) -> None:

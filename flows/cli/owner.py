@@ -15,6 +15,7 @@ from causalveil.flows.engine import settings
 
 if TYPE_CHECKING:
     from causalveil.schemas.admission.manifest import Admission, Finding
+    from causalveil.schemas.contract import DataClass
 
 owner_app = typer.Typer(help="The data owner's key, which signs grants and reviews.", no_args_is_help=True)
 
@@ -80,8 +81,17 @@ def admit(
     else:
         show.line(
             f"Admitted {admission.dataset}: {_units(admission)} in {len(admission.files)} files, "
-            f"{len(admission.blocks)} block(s). Runs are held to these very bytes from now on."
+            f"{len(admission.blocks)} block(s). {held_to(DataFolder(folder).contract.data_class)}"
         )
+
+
+def held_to(data_class: DataClass) -> str:
+    """Say what an admission means for later runs: only sensitive data wait for their owner once they change."""
+    from causalveil.schemas.contract import DataClass
+
+    if data_class is DataClass.sensitive:
+        return "Runs read these files alone; changed ones are refused until their owner admits them again."
+    return f"Runs read these files; the next run checks changed ones and admits them by itself ({data_class} data)."
 
 
 def _units(admission: Admission) -> str:

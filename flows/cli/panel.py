@@ -49,7 +49,8 @@ def cost(result: RunResult) -> list[str]:
     promise = "" if release.headline is None else "; the guarantee is asymptotic"
     lines = [f"Differential privacy: {spent} ({where}){promise}."]
     if left is not None:
-        more = f"enough for {left.fits:,} more such runs" if left.fits else "too little for another such run"
+        runs = f"{left.fits:,} more such run{'' if left.fits == 1 else 's'}"
+        more = f"enough for {runs}" if left.fits else "too little for another such run"
         lines.append(f"{left.share_left:.1%} of the budget of {release.dataset} is left: {more}.")
     total = len(privacy.charges)
     if result.returned is None:
@@ -84,10 +85,7 @@ def _effect(release: AnsweredEffect) -> list[str]:
         f"[bold]{release.estimate:,.4g}[/bold]   {interval.confidence:.0%} interval "
         f"[bold][{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]"
     ]
-    done = str(details.get("adjustment", ""))
-    if done:
-        clear = done.startswith(("adjusted", "not adjusted: treatment was randomised"))
-        lines.append(_sentence(done) if clear else f"[yellow]{_sentence(done)}[/yellow]")
+    lines += _adjusted(release)
     if interval.whole_range:
         lines.append("[yellow]The noise was too large: the interval is the whole declared range.[/yellow]")
     if details.get("attenuation_corrected") is False:
@@ -96,6 +94,19 @@ def _effect(release: AnsweredEffect) -> list[str]:
     if robust:
         lines.append(f"It would reach 0 if unmeasured confounding explained {robust:.1%} of outcome and treatment.")
     return lines + limits(details["not_covered"])
+
+
+def _adjusted(release: AnsweredEffect) -> list[str]:
+    """Return what was done about confounding; of a release without a statement in its own words."""
+    from causalveil.schemas.confounding import AdjustmentState
+
+    found = release.confounding
+    if found is None:
+        words = str(release.details.get("adjustment", ""))
+        return [escape(f"{words[:1].upper()}{words[1:]}.")] if words else []
+    whole = found.state in (AdjustmentState.adjusted, AdjustmentState.randomised) and not found.left_out
+    said = [escape(one) for one in (found.done, found.unable) if one]
+    return said if whole else [f"[yellow]{one}[/yellow]" for one in said]
 
 
 def _survival(release: SurvivalRelease) -> list[str]:
@@ -123,10 +134,6 @@ def _survival(release: SurvivalRelease) -> list[str]:
 def _attenuated(details: Mapping[str, Any]) -> str:
     factor = float(details["attenuation_factor"])
     return f"[yellow]Attenuated: noise on treatments leaves about {factor:.3g} of the effect in the estimate.[/yellow]"
-
-
-def _sentence(words: str) -> str:
-    return f"{words[:1].upper()}{words[1:]}."
 
 
 def _direction(release: DirectionRelease) -> list[str]:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from causalveil.schemas.confounding import AdjustmentMethod
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.privacy import Scope
 from causalveil.tasks.balancing.weights import Balance, open_units
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, words_of_public
+from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, partly_if_left
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.weighted.interval import weighted_findings
 from causalveil.tasks.models.weighted.perturb import mechanism, sums
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
 
 SLOT = Slot(name="effect", scope=Scope.all)
-BALANCED = "adjusted by balancing weights"
 NOT_COVERED = (
     f"{UNMEASURED}; non-linear confounding beyond squares, products, joint cells of coarse covariates and the "
     "propensity index"
@@ -39,7 +39,6 @@ def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> E
     treated, control = found.caps
     details = {
         **result.details,
-        "adjustment": words_of_public(BALANCED, found.left) if found.narrow.clipped else BALANCED,
         "features": found.features,
         "cells": found.cells,
         "alone_in_cell": found.alone,
@@ -49,7 +48,8 @@ def findings(study: BalancingStudy, found: Balance, statistics: FloatArray) -> E
         "cap_control": control,
         "not_covered": "; ".join([NOT_COVERED, *found.narrow.words]),
     }
-    return replace(result, interval=interval, details=details)
+    done = partly_if_left(AdjustmentMethod.balancing, found.left if found.narrow.clipped else 0.0)
+    return replace(result, interval=interval, details=details, confounding=done)
 
 
 def interval_stage(study: BalancingStudy, found: Balance, statistics: FloatArray) -> EffectFindings:

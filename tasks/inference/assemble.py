@@ -17,6 +17,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri, roots_genlaguerre
 
+from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.study import EffectStudy
@@ -133,6 +134,12 @@ class EffectFindings:
     interval: Interval
     variance: Variance
     details: Mapping[str, float | int | str | bool]
+    confounding: ConfoundingStatement | None = None
+
+    def __post_init__(self) -> None:
+        """Say in the details what was done about confounding, in the words of the statement alone."""
+        if self.confounding is not None:
+            object.__setattr__(self, "details", {**self.details, "adjustment": self.confounding.words})
 
     def fields(self, study: EffectStudy) -> dict[str, Any]:
         """What an :class:`~schemas.release.EffectRelease` has beside the fields of every release."""
@@ -142,6 +149,7 @@ class EffectFindings:
             "interval": self.interval,
             "variance": self.variance,
             "details": dict(self.details),
+            "confounding": self.confounding,
         }
 
 

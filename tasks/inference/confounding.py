@@ -16,6 +16,7 @@ import math
 
 from scipy.optimize import brentq
 
+from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, Shortfall, by
 from causalveil.schemas.estimators.aipw import OmittedConfounding
 from causalveil.tasks.inference.assemble import Estimate, Noise, variance_error
 
@@ -55,14 +56,14 @@ def sure_spread(within: float, error: float) -> float:
     return min(1.0, math.sqrt(max(within + error / 2, error, LEAST_SPREAD**2)))
 
 
-def words_of_public(adjusted: str, left: float) -> str:
-    """What public weights did about confounding: all that was asked for, or a part.
+def partly_if_left(method: AdjustmentMethod, left: float) -> ConfoundingStatement:
+    """Return how far public weights adjust: in part where they leave much of the arms' differences.
 
     Args:
-        adjusted: "adjusted" and how.
-        left: what they leave of the arms' differences, in deviations of the outcome.
+        method: whose weights they are.
+        left: what they leave of the arms' differences, in standard deviations of the outcome.
     """
-    return adjusted if left <= ENOUGH_LEFT else adjusted.replace("adjusted", "partly adjusted,", 1)
+    return by(method, Shortfall.imbalance if left > ENOUGH_LEFT else None)
 
 
 def part_hidden(hidden: int, columns: int) -> float:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, Shortfall, by
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level
@@ -25,8 +26,6 @@ from causalveil.tasks.models import logistic
 FLOOR_DEVIATIONS = 5.0
 # The share of a coefficient below which planner and release speak of shrinkage.
 ENOUGH = 0.8
-WEIGHTED = "adjusted by inverse probability weights"
-PENALISED = "partly adjusted, by a model of treatment whose penalty keeps about {kept:.0%} of what adjusts"
 # Without a penalty, noise and the clip nothing is allowed for.
 NOT_COVERED_PUBLIC = "confounding; clipping and misspecification of the propensity model"
 
@@ -63,14 +62,13 @@ def findings(
         "propensity_noise_standard_error_bound": propensity_noise_bound(study, sizes),
         "denominator_clamped": estimate.drowned,
         "not_covered": NOT_COVERED_DECLARED if allows else NOT_COVERED_PUBLIC,
-        "adjustment": adjustment(study),
     }
-    return EffectFindings(value, interval, variance, details)
+    return EffectFindings(value, interval, variance, details, adjustment(study))
 
 
-def adjustment(study: IpwStudy) -> str:
-    """What a penalty leaves of the adjustment, as the release says it; at label level a small one costs nothing."""
-    return PENALISED.format(kept=adjustment_share(study)) if leaves_confounding(study) else WEIGHTED
+def adjustment(study: IpwStudy) -> ConfoundingStatement:
+    """Return how far weights adjust; at label level a small penalty costs nothing."""
+    return by(AdjustmentMethod.weighting, Shortfall.penalty if leaves_confounding(study) else None)
 
 
 def leaves_confounding(study: IpwStudy) -> bool:

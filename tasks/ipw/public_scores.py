@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from causalveil.schemas.confounding import AdjustmentMethod
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
@@ -29,8 +30,7 @@ from causalveil.tasks.balancing.weights import Balance, Balancer, open_units, sa
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, words_of_public
-from causalveil.tasks.ipw.interval import WEIGHTED
+from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, partly_if_left
 from causalveil.tasks.ipw.perturb import LABEL_SLOT
 from causalveil.tasks.ipw.weights import CHUNK, weights
 from causalveil.tasks.machine.arrays import FloatArray
@@ -114,13 +114,14 @@ def public_interval_stage(study: IpwStudy, found: Balance, statistics: FloatArra
     covers = (*result.interval.covers, *((COVERS_IMBALANCE,) if bias > 0 else ()))
     details = {
         **result.details,
-        "adjustment": words_of_public(WEIGHTED, found.left) if bias > 0 else WEIGHTED,
         "normalisation": "weights of each arm",
         "largest_difference_before": found.before,
         "largest_difference_after": found.after,
         "not_covered": "; ".join([NOT_COVERED, *found.narrow.words]),
     }
-    return replace(result, interval=result.interval.model_copy(update={"covers": covers}), details=details)
+    interval = result.interval.model_copy(update={"covers": covers})
+    done = partly_if_left(AdjustmentMethod.weighting, found.left if bias > 0 else 0.0)
+    return replace(result, interval=interval, details=details, confounding=done)
 
 
 def expected(study: IpwStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> tuple[EffectFindings, float]:

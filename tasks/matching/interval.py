@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, Shortfall, by
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level
@@ -23,7 +24,7 @@ from causalveil.tasks.inference.confounding import (
     NOT_COVERED_DECLARED,
     UNMEASURED,
     effect_in_twins,
-    words_of_public,
+    partly_if_left,
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import attenuation, perturb, respond
@@ -39,8 +40,6 @@ PUBLIC_NOT_COVERED = (
 SAMPLE_NOT_COVERED = f"{NOT_COVERED}; confounding that noise on the scores leaves unadjusted"
 ALLOWED_NOT_COVERED = f"{NOT_COVERED_DECLARED}; bias from caps on reuse"
 # Of what is done about confounding, as other estimators say it.
-ON_SCORES = "adjusted by matching on scores that are linear in the covariates"
-ON_NOISY_SCORES = "partly adjusted, by matching on private scores"
 ATTENUATED = "attenuation by randomised treatments: about {:.3g} of the effect is left"
 
 
@@ -81,7 +80,7 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     scale = perturb.mechanism(study).known_scale
     estimate, noise = _estimate(study, reuse, statistics, scale)
     width = study.outcome.width
-    details: Details = {"not_covered": _not_covered(study, reuse), "adjustment": adjustment(study, reuse.left)}
+    details: Details = {"not_covered": _not_covered(study, reuse)}
     if study.leaves_confounding:
         estimate = replace(estimate, offset=_left(study, reuse, estimate, noise))
     if study.corrects_attenuation:
@@ -105,12 +104,14 @@ def findings(study: MatchingStudy, sizes: Sizes, reuse: Reuse, statistics: Float
     release_by = model(study, sizes).mechanism()
     if release_by is not None:
         details["propensity_noise"] = Noise.of(release_by, dimension(study)).deviation
-    return EffectFindings(value, interval, variance, details)
+    return EffectFindings(value, interval, variance, details, adjustment(study, reuse.left))
 
 
-def adjustment(study: MatchingStudy, left: float = 0.0) -> str:
-    """What matching does about confounding, as the release says it; ``left``: what it leaves at label level."""
-    return words_of_public(ON_SCORES, left) if study.privacy.level is Level.label else ON_NOISY_SCORES
+def adjustment(study: MatchingStudy, left: float = 0.0) -> ConfoundingStatement:
+    """Return how far matching adjusts; ``left``: what it leaves at label level."""
+    if study.privacy.level is Level.label:
+        return partly_if_left(AdjustmentMethod.matching, left)
+    return by(AdjustmentMethod.private_matching, Shortfall.private_scores)
 
 
 def _not_covered(study: MatchingStudy, reuse: Reuse) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from causalveil.schemas.protocols.where import where_words
+from causalveil.schemas.study import unrecorded_words
 from causalveil.tasks.report.numbers import figure, percent
 
 # The units of a subgroup are released as noisy numbers, by this name.
@@ -60,28 +61,27 @@ def unit_flow(release: Mapping[str, Any], rows: str) -> UnitFlow:
     specification, details, units = release["specification"], release.get("details") or {}, release["units"]
     unit, blocks = specification["data"]["unit"], release["privacy"]["blocks"]
     charged = f", in {', '.join(blocks['charged'])} of {blocks['key']}" if blocks["key"] else ""
-    steps = (
+    steps: tuple[FlowBox, ...] = (
         _before(release),
         FlowBox("In the dataset", units, f"each one {unit}{charged}{f'. {rows}' if rows else ''}"),
-        FlowBox("Left out by the run", 0, "values beyond declared bounds are clipped, and nobody is dropped"),
     )
     if among := where_words(specification):
         kept = "who is not eligible keeps a row that adds nothing, so the exact number is private"
-        steps = (*steps[:-1], FlowBox("Eligible", None, f"where {among}; {kept}"))
+        steps = (*steps, FlowBox("Eligible", None, f"where {among}; {kept}"))
         return UnitFlow(steps, (), FlowBox("Analysed", None, _arms_note(release), _parts(details)))
-    return UnitFlow(steps, _halves(release, units), FlowBox("Analysed", units, _arms_note(release), _parts(details)))
+    note = "; ".join(["the run left out no unit of the dataset", *unrecorded_words(specification), _arms_note(release)])
+    return UnitFlow(steps, _halves(release, units), FlowBox("Analysed", units, note, _parts(details)))
 
 
 def _before(release: Mapping[str, Any]) -> FlowBox:
     """Rows of the source, where these may be told: all of them, and those that its owner left out."""
     data = release.get("data")
     if data is None:
-        return FlowBox(
-            "Before admission", None, "who came into the dataset is for its owner to tell; it is not counted"
-        )
-    lost = [f"{rows:,} rows left out, without a value of {name}" for name, rows in data["left_out"].items()]
-    several = data["rows"] - sum(data["left_out"].values()) - release["units"]
-    made = [f"{several:,} rows more than units: several of a unit became one"] if several else []
+        note = "rows may have been left out or made one per unit; of sensitive data this is not counted here"
+        return FlowBox("Before admission", None, note)
+    lost = [f"{rows:,} rows left out, without a value of {name}" for name, rows in data["left_out"].items() if rows]
+    kept = data["rows"] - sum(data["left_out"].values())
+    made = [f"{kept:,} rows became {release['units']:,}, one per unit"] if kept != release["units"] else []
     return FlowBox("Rows of the source", data["rows"], "; ".join([*lost, *made]) or "none was left out")
 
 

@@ -14,13 +14,22 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 LONGEST_LABEL = 20
 
 
-def means_apart(release: Mapping[str, Any]) -> bool:
-    """Whether the arms' means that a release shows are not the two sides of its estimate: they are unadjusted."""
-    details = release.get("details") or {}
-    treated, control, estimate = details.get("mean_treated"), details.get("mean_control"), release.get("estimate")
-    if treated is None or control is None or estimate is None:
-        return True
-    return bool(abs(treated - control - estimate) > 1e-9 * max(1.0, abs(treated), abs(control)))
+def arm_means(release: Mapping[str, Any]) -> tuple[tuple[str, str], tuple[str, str]] | None:
+    """Return both arms' means with their standard errors; None unless their difference is the estimate."""
+    details, estimate = release.get("details") or {}, release.get("estimate")
+    names = [f"mean_{arm}{what}" for arm in ("treated", "control") for what in ("", "_error")]
+    numbers = [details.get(name) for name in names]
+    if estimate is None or any(not isinstance(number, int | float) for number in numbers):
+        return None
+    treated, error, control, other = (float(number) for number in numbers if number is not None)
+    if abs(treated - control - estimate) > 1e-9 * max(1.0, abs(treated), abs(control)):
+        return None
+    return ("treated", _with_error(treated, error)), ("controls", _with_error(control, other))
+
+
+def _with_error(mean: float, error: float) -> str:
+    around = {"lower": mean - 2 * error, "upper": mean + 2 * error}
+    return f"{beside(mean, around)} ± {beside(error, around)} (standard error)"
 
 
 def figure(value: float | None) -> str:

@@ -19,15 +19,16 @@ from causalveil.schemas.plan import Plan
 from causalveil.schemas.protocols.where import said, where_words
 from causalveil.schemas.release import DirectionRelease, ProtocolRelease, Release, SurvivalRelease
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, Published
+from causalveil.tasks.report.estimand import estimand_of
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
 from causalveil.tasks.report.guidelines.fill import guidelines_context
 from causalveil.tasks.report.love import LovePlot
 from causalveil.tasks.report.numbers import (
     LONGEST_LABEL,
     amount,
+    arm_means,
     beside,
     figure,
-    means_apart,
     percent,
     shortened,
     span,
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).with_name("templates")
 # Fields that the general parts of the page speak of; a template for an unknown kind shows all others as they are.
 COMMON = frozenset((*Release.model_fields, "estimand", "estimate", "interval", "variance", "details"))
+# Details that a page says elsewhere, or that would be taken for the two sides of the estimate.
+UNSHOWN = ("not_covered", "adjustment", "mean_treated", "mean_control")
 POPULATIONS = {
     "ATE": ("over everybody", "every unit"),
     "ATT": ("over those who were treated", "every treated unit"),
@@ -117,10 +120,21 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
         "likelihood": _likelihood(release.privacy.epsilon),
         "codes": document["specification"].get("treatment_codes") or {"control": 0, "treated": 1},
         "axis_label": _axis_label(document["specification"]),
+        "done": _done(release),
+        "estimand": estimand_of(document),
         **guidelines_context(release, document, arms, contract),
         **_of_kind(release, document),
     }
     return environment().get_template(f"{kind}.html.j2").render(context)
+
+
+def _done(release: Published) -> tuple[str, ...]:
+    """Say what a run did about confounding; a release without a statement is quoted, a protocol says it by answer."""
+    found = getattr(release, "confounding", None)
+    if found is not None:
+        return tuple(found.sentences)
+    words = str(getattr(release, "details", {}).get("adjustment", ""))
+    return (f"{words[:1].upper()}{words[1:]}.",) if words else ()
 
 
 def _of_kind(release: Published, document: dict[str, Any]) -> dict[str, Any]:
@@ -183,14 +197,11 @@ def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _details(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What was released beside the answer; means of arms say that they hold noise, and whether they are adjusted."""
-    details = document.get("details", {})
-    word = "with noise, unadjusted: not the two sides of the estimate" if means_apart(document) else "with noise"
-    rows = []
-    for name, text in _rows({key: value for key, value in details.items() if key != "not_covered"}):
-        mean = name.startswith(("mean treated", "mean control"))
-        rows.append((name, f"{text} ({word})" if mean else text))
-    return rows
+    """Return what was released beside the answer; means of arms only where they are the two sides of the estimate."""
+    means = arm_means(document)
+    rows = [] if means is None else [(f"mean of {arm}", text) for arm, text in means]
+    kept = {key: value for key, value in document.get("details", {}).items() if not key.startswith(UNSHOWN)}
+    return rows + _rows(kept)
 
 
 def _direction(release: DirectionRelease) -> dict[str, Any]:

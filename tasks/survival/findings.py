@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
 from causalveil.schemas.estimators.survival import ArmCurve, Curves, HazardRatio, LogRankTest, SurvivalStudy
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, MeasuredEffect, Variance
@@ -16,8 +17,6 @@ from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
     NOT_COVERED_ARMS,
     NOT_COVERED_DECLARED,
-    RANDOMISED,
-    UNADJUSTED,
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
@@ -35,6 +34,7 @@ class SurvivalFindings:
     measures: tuple[MeasuredEffect, ...]
     curves: Curves
     details: dict[str, float | int | str | bool]
+    confounding: ConfoundingStatement
 
     @property
     def estimate(self) -> float:
@@ -56,6 +56,7 @@ class SurvivalFindings:
             "measures": self.measures,
             "curves": self.curves,
             "details": self.details,
+            "confounding": self.confounding,
         }
 
 
@@ -79,15 +80,16 @@ def findings(study: SurvivalStudy, cells: NoisyCells) -> SurvivalFindings:
         )
         for measure, found in zip(study.measure, contrasts, strict=True)
     )
-    confounding = NOT_COVERED_ARMS if study.estimator.trial else NOT_COVERED_DECLARED
+    open_to = NOT_COVERED_ARMS if study.estimator.trial else NOT_COVERED_DECLARED
+    done = RANDOMISED if study.estimator.trial else AS_THEY_ARE
     details: dict[str, float | int | str | bool] = {
         "intervals": cells.grid.intervals,
         "noise_standard_error": math.sqrt(contrasts[0].noise),
         "sampling_standard_error": math.sqrt(contrasts[0].sampling),
-        "adjustment": RANDOMISED if study.estimator.trial else UNADJUSTED,
-        "not_covered": f"{confounding}; {CENSORING}; the grid of {cells.grid.intervals} intervals",
+        "adjustment": done.words,
+        "not_covered": f"{open_to}; {CENSORING}; the grid of {cells.grid.intervals} intervals",
     }
-    return SurvivalFindings(measures, _curves(study, both), details)
+    return SurvivalFindings(measures, _curves(study, both), details, done)
 
 
 def _interval(study: SurvivalStudy, found: Compared) -> Interval:

@@ -11,6 +11,7 @@ import math
 
 import numpy as np
 
+from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Scope
@@ -23,8 +24,6 @@ from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
     NOT_COVERED_ARMS,
     NOT_COVERED_DECLARED,
-    RANDOMISED,
-    UNADJUSTED,
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums, on_lattice, sums_sensitivity
@@ -37,11 +36,15 @@ NUMBERS = 5
 FLOOR_DEVIATIONS = 5.0
 
 
+def confounding(estimator: DifferenceEstimator) -> ConfoundingStatement:
+    """Return what was done about confounding: arm means are compared as they are."""
+    return RANDOMISED if estimator.trial else AS_THEY_ARE
+
+
 def words(estimator: DifferenceEstimator) -> dict[str, str]:
-    """What was done about confounding, and what no interval covers, as the release says it."""
-    if estimator.trial:
-        return {"adjustment": RANDOMISED, "not_covered": NOT_COVERED_ARMS}
-    return {"adjustment": UNADJUSTED, "not_covered": NOT_COVERED_DECLARED}
+    """Return what was done about confounding and what no interval covers, in words."""
+    open_to = NOT_COVERED_ARMS if estimator.trial else NOT_COVERED_DECLARED
+    return {"adjustment": confounding(estimator).words, "not_covered": open_to}
 
 
 def covers(estimator: DifferenceEstimator, interval: Interval) -> Interval:
@@ -82,14 +85,17 @@ def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> Effe
     noise = Noise.of(mechanism(study, sizes), NUMBERS)
     floor = max(FLOOR_DEVIATIONS * noise.deviation, 1e-9)
     first, second, count, square_first, square_second = released.tolist()
-    means, weight, variance, sums_noise, count_noise, variance_noise, clamped = [], 0.0, 0.0, 0.0, 0.0, 0.0, 0
+    means, errors = list[float](), list[float]()
+    weight, variance, sums_noise, count_noise, variance_noise, clamped = 0.0, 0.0, 0.0, 0.0, 0.0, 0
     for total, square, units in ((first, square_first, count), (second, square_second, sizes.units - count)):
         clamped += units < floor
         size = max(units, floor)
         mean = min(max(total / size, -1.0), 1.0)
         means.append(mean)
         weight += 1 / size
-        variance += (square / SECOND_MOMENT / size - mean**2) / size
+        sampling = (square / SECOND_MOMENT / size - mean**2) / size
+        variance += sampling
+        errors.append(math.sqrt(max(sampling, 0.0) + (1 + mean**2) * (noise.deviation / size) ** 2))
         sums_noise += 1 / size**2
         count_noise += mean / size
         variance_noise += (1 / SECOND_MOMENT**2 + 4 * mean**2 + 1.0) / size**4
@@ -112,12 +118,15 @@ def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> Effe
         {
             "mean_treated": study.outcome.middle + means[0] * half,
             "mean_control": study.outcome.middle + means[1] * half,
+            "mean_treated_error": errors[0] * half,
+            "mean_control_error": errors[1] * half,
             "noise_standard_error": math.sqrt(squared_errors.noise),
             "sampling_standard_error": math.sqrt(squared_errors.sampling),
             "sampling_standard_error_upper": math.sqrt(upper),
             "denominator_clamped": estimate.drowned,
             **words(study.estimator),
         },
+        confounding(study.estimator),
     )
 
 

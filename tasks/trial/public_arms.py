@@ -24,7 +24,7 @@ from causalveil.tasks.models.weighted.interval import weighted_findings
 from causalveil.tasks.models.weighted.perturb import mechanism, sums
 from causalveil.tasks.models.weighted.public_weights import PublicWeights, weigh_units
 from causalveil.tasks.privacy.mechanisms import Budget
-from causalveil.tasks.trial.difference import SLOT, covers, words
+from causalveil.tasks.trial.difference import SLOT, confounding, covers, words
 
 
 def findings(study: DifferenceStudy, weights: PublicWeights, statistics: FloatArray) -> EffectFindings:
@@ -32,7 +32,12 @@ def findings(study: DifferenceStudy, weights: PublicWeights, statistics: FloatAr
     estimator = study.estimator
     bias = estimator.allowed / math.sqrt(float(sum(weights.weight_squares)))
     found = weighted_findings(study, weights, statistics, bias)
-    return replace(found, interval=covers(estimator, found.interval), details={**found.details, **words(estimator)})
+    return replace(
+        found,
+        interval=covers(estimator, found.interval),
+        details={**found.details, **words(estimator)},
+        confounding=confounding(estimator),
+    )
 
 
 def public_arms_stage(study: DifferenceStudy, enclave: Enclave, budget: Budget) -> EffectFindings:

@@ -13,6 +13,8 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import ContractError
 from causalveil.schemas.release import EffectRelease
 from causalveil.schemas.warehouse import load_manifest
+from causalveil.tasks.report.numbers import arm_means
+from causalveil.tasks.report.page import report_html
 
 NAMED = ("--treatment", "treated", "--outcome", "score", "--epsilon", "5")
 
@@ -78,7 +80,7 @@ def test_several_rows_of_a_unit_are_both_counted(tmp_path: Path, capsys: pytest.
     release, page = released(tmp_path)
     assert release.data is not None
     assert (release.units, release.data.rows) == (120, 300)
-    assert "180 rows more than units: several of a unit became one" in page
+    assert "300 rows became 120, one per unit" in page
 
 
 def test_reports_say_which_bounds_were_read_off_the_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,11 +111,20 @@ def test_nothing_is_counted_of_sensitive_data(tmp_path: Path) -> None:
         assert (data_statement(Asked(loaded.study, loaded.folder, contract, layout)) is not None) == counted
 
 
-def test_means_of_arms_say_what_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Adjusted estimates are not their difference; where an estimate is, nothing says otherwise."""
+def test_means_of_arms_are_shown_only_if_the_estimate_is_their_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An adjusted estimate is not; a reader would take them for its two sides."""
     started(tmp_path, text(rows(600)), capsys, "--data-class", "synthetic", "--unit", "id")
     release, page = released(tmp_path)
-    apart = float(release.details["mean_treated"]) - float(release.details["mean_control"])
-    assert apart != pytest.approx(release.estimate, abs=1e-6)
-    assert page.count("with noise, unadjusted: not the two sides of the estimate") == 2
-    assert "Means as released, with noise and unadjusted" in page
+    assert arm_means(release.model_dump(mode="json")) is None
+    assert "mean treated" not in page
+    assert "mean of treated" not in page
+    assert "Not released by arm" in page
+    sides = {"mean_treated": 5.0, "mean_treated_error": 0.1, "mean_control": 3.0, "mean_control_error": 0.2}
+    told = release.model_copy(update={"estimate": 2.0, "details": sides})
+    assert arm_means(told.model_dump(mode="json")) == (
+        ("treated", "5.00 ± 0.10 (standard error)"),
+        ("controls", "3.00 ± 0.20 (standard error)"),
+    )
+    assert "mean of treated" in report_html(told)

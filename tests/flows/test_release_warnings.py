@@ -77,10 +77,9 @@ def test_arms_as_they_are_are_called_so_unless_treatment_was_randomised(
     assert (said["interval"]["bias"] > 0) is not trial
     assert ("confounding up to the size that `unadjusted` assumes" in said["interval"]["covers"]) is not trial
     show.outcome(result)
-    words = "Not adjusted</strong>: treatment was randomised" if trial else "Unadjusted</strong>"
-    assert words in report(result).read_text()
-    done = said["details"]["adjustment"]
-    assert f"{done[0].upper()}{done[1:]}." in capfd.readouterr().out
+    words = "Not adjusted: treatment was randomised." if trial else "Unadjusted: the arms are compared as they are."
+    assert f"<strong>{words}</strong>" in report(result).read_text()
+    assert words in capfd.readouterr().out
     assert bool(said["warnings"]) is not trial
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests import browser
-from tests.report_help import ADJUSTMENTS
+from tests.report_help import STATEMENTS
 
 NAMES = (
     *("effect", "raises", "open", "drowned", "label", "simulated", "hostile", "matching", "folds", "confounding"),
@@ -38,7 +38,8 @@ NAMES = (
         "withheld",
         "pooled protocol",
     ),
-    *(f"regression {place}" for place in range(len(ADJUSTMENTS))),
+    *(f"adjusted {place}" for place in range(len(STATEMENTS))),
+    "older",
 )
 
 

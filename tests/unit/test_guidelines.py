@@ -85,7 +85,7 @@ def test_counts_are_the_units_the_halves_and_what_was_released(ran: tuple[dict[s
     units, train = release["units"], round(0.5 * release["units"])
     assert [box.count for box in (*flow.steps, *flow.halves, flow.last)] == [
         # Rows of the source: of synthetic data they may be told.
-        *(units, units, 0),
+        *(units, units),
         *(train, units - train),
         units,
     ]

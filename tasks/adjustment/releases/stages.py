@@ -9,12 +9,14 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from causalveil.schemas.confounding import RANDOMISED, ConfoundingStatement, of_share
 from causalveil.schemas.errors import ChargesDiffer
-from causalveil.schemas.estimators.adjustment import AdjustmentStudy
+from causalveil.schemas.estimators.adjustment import AdjustmentStudy, ConfoundingPrior
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.adjustment.features import FeatureMap
 from causalveil.tasks.adjustment.flow import FiveReleases
+from causalveil.tasks.adjustment.interval import AdjustedEffect
 from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
 from causalveil.tasks.adjustment.releases.recipe import LINES, REFIT, SCALES, SCORES, SCREEN, AdjustmentRecipe
 from causalveil.tasks.adjustment.releases.sums import MomentSums, ScoreSums, ScreenSums
@@ -24,8 +26,6 @@ from causalveil.tasks.inference.assemble import NOISY, EffectFindings, Noise
 from causalveil.tasks.inference.confounding import (
     COVERS_MODELS,
     NOT_COVERED_TRIAL,
-    RANDOMISED,
-    UNADJUSTED,
     UNMEASURED,
 )
 from causalveil.tasks.machine.arrays import FloatArray
@@ -35,8 +35,6 @@ from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Slot
 
 # No effect is larger, in half ranges of the outcome.
 FARTHEST = 2.0
-# Less of the confounding that is expected is no adjustment, and more than the second number nearly all: words alone.
-LITTLE, MOST = 0.1, 0.9
 COVERS_UNSEEN = ("confounding of the prior's size where noise hides it", "curves that were looked for and not kept")
 NOT_COVERED = f"{UNMEASURED}; non-linear confounding other than by squares, bends, steps and products of two covariates"
 
@@ -181,24 +179,27 @@ def findings(study: AdjustmentStudy, asked: FiveReleases, scores: ReleasedScores
     sampling = (found.sampling * half) ** 2
     noise = max((found.standard_error * half) ** 2 - sampling, 0.0)
     details: dict[str, float | int | str | bool] = {
-        "adjustment": RANDOMISED if study.estimator.trial else in_words(found.adjusted_share),
         "noise_standard_error": math.sqrt(noise),
         "sampling_standard_error": math.sqrt(sampling),
         "treated_share": arms.share,
-        "mean_treated": study.outcome.middle + half * arms.means[0],
-        "mean_control": study.outcome.middle + half * arms.means[1],
         "spread": half * arms.spread,
         "features": last.refit_asked.count,
         "confounding_adjusted_for": found.adjusted_share,
         "curves": ", ".join(found.kept_curves) or "none",
         "not_covered": NOT_COVERED_TRIAL if study.estimator.trial else NOT_COVERED,
     }
-    return EffectFindings(found.value * half, interval, Variance(sampling=sampling, noise=noise), details)
+    variance = Variance(sampling=sampling, noise=noise)
+    return EffectFindings(found.value * half, interval, variance, details, confounding(study, found))
+
+
+def confounding(study: AdjustmentStudy, found: AdjustedEffect) -> ConfoundingStatement:
+    """Return what was done about confounding."""
+    if study.estimator.trial:
+        return RANDOMISED
+    default = study.estimator.confounding_prior == ConfoundingPrior()
+    return of_share(found.adjusted_share, default=default, left_out=found.left_out)
 
 
 def in_words(share: float) -> str:
     """Return what was done about confounding; ``share``: of what the prior expects, which the releases took off."""
-    if share < LITTLE:
-        return UNADJUSTED
-    said = f"adjusted, for {share:.0%} of the confounding by these covariates that the prior expects"
-    return said if share >= MOST else f"partly {said}"
+    return of_share(share).words

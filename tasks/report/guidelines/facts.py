@@ -18,7 +18,7 @@ from causalveil.tasks.report.guidelines.variables import (
     missing_text,
     rows_text,
 )
-from causalveil.tasks.report.numbers import amount, beside, figure, means_apart, percent, span
+from causalveil.tasks.report.numbers import amount, arm_means, beside, figure, percent, span
 
 WHOM = {"ATE": "every unit", "ATT": "every treated unit", "ATC": "every untreated unit"}
 LEVELS = {
@@ -133,11 +133,11 @@ def _data(release: Mapping[str, Any], contract: Contract | None) -> dict[str, st
         "descriptions": descriptions_text(spec, contract) if contract else "",
         "eligibility": f"Units where {among}, as the study declares it; who that is was counted privately."
         if among
-        else "Everybody in the charged parts of the dataset was analysed; the run left nobody out.",
+        else "Every unit of the charged parts of the dataset was analysed; the run left out none.",
         "admitted": "All rows were held to the declared types, levels and codes before the analysis; nothing was "
         "imputed by a model.",
         "missing": missing_text(spec, release.get("data")),
-        "follow_up": "The dataset has one row for each unit; the run knows of no follow-up, and lost nobody.",
+        "follow_up": "The run reads one row for each unit; it knows of no follow-up and of no loss to it.",
         "access": f"{access}{f'. The owner allows in all {caps}' if caps else ''}.",
         "size": f"{used} The interval to be expected at this size follows from public facts (causalveil plan).",
         "population": f"The answer is about {_whom(spec, release['estimand'])}, as a sample of a population that is "
@@ -226,12 +226,10 @@ def _privacy(release: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _results(release: Mapping[str, Any]) -> dict[str, str]:
-    details = release.get("details") or {}
-    treated, control = details.get("mean_treated"), details.get("mean_control")
+    details, by_arm = release.get("details") or {}, arm_means(release)
     means = (
-        f"Means as released, with noise{_unadjusted(release)}: {figure(treated)} treated, {figure(control)} control; "
-        "counts by arm are private."
-        if isinstance(treated, int | float) and isinstance(control, int | float)
+        f"Means: {'; '.join(f'{arm} {text}' for arm, text in by_arm)}. Counts by arm are private."
+        if by_arm is not None
         else "Not released by arm; differences are."
     )
     if "answers" in release:
@@ -248,11 +246,6 @@ def _results(release: Mapping[str, Any]) -> dict[str, str]:
         "reading": "Noise drowned the estimate." if interval["whole_range"] else f"The interval {sides}.",
         "additional": "One question was asked; no other analysis is in this release.",
     }
-
-
-def _unadjusted(release: Mapping[str, Any]) -> str:
-    """A word on means whose difference is not the estimate."""
-    return " and unadjusted" if means_apart(release) else ""
 
 
 def _protocol_results(release: Mapping[str, Any]) -> dict[str, str]:

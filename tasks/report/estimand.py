@@ -1,0 +1,82 @@
+"""The estimand in the five attributes of ICH E9(R1), from what the study declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from causalveil.schemas.protocols.where import where_words
+from causalveil.schemas.study import unrecorded_words
+from causalveil.tasks.report.guidelines.variables import bounds_text, codes_text
+
+POPULATIONS = {"ATE": "every", "ATT": "every treated", "ATC": "every untreated"}
+RATIOS = (("risk ratios", "ratio"), ("odds ratios", "odds_ratio"))
+RECORDED = "Each {unit} counts in the arm that was recorded, whatever happened later (treatment policy)."
+
+
+def estimand_of(release: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Return (attribute, sentence) for each attribute; nothing where a release estimates no effect.
+
+    Args:
+        release: the document of a release of one effect, of a protocol, or of times; of one run or of several sites.
+    """
+    kind = release.get("estimand")
+    if kind not in POPULATIONS:
+        return ()
+    spec = release["specification"]
+    return (
+        ("Population", _population(release, str(kind))),
+        ("Treatment", _treatment(spec)),
+        ("Outcome", _outcomes(release)),
+        ("Intercurrent events", _events(spec)),
+        ("Summary measure", _summary(release)),
+    )
+
+
+def _population(release: Mapping[str, Any], kind: str) -> str:
+    spec, groups = release["specification"], release["specification"].get("subgroups")
+    among = f" where {where}" if (where := where_words(spec)) else ""
+    by = f", and each level of {groups['name']}" if groups else ""
+    return f"{kind}: {POPULATIONS[kind]} {spec['data']['unit']} of {_dataset(release)}{among}{by}."
+
+
+def _dataset(release: Mapping[str, Any]) -> str:
+    return str(release["dataset"]) if "dataset" in release else f"{len(release['sites'])} sites"
+
+
+def _treatment(spec: Mapping[str, Any]) -> str:
+    return f"{spec['treatment']}: {codes_text(spec)}."
+
+
+def _outcomes(release: Mapping[str, Any]) -> str:
+    spec, curves = release["specification"], release.get("curves")
+    if curves is not None:
+        unit = f" {curves['unit']}" if curves["unit"] else ""
+        return f"Time from {curves['origin']} to {curves['events'][0]}, followed until {curves['horizon']:g}{unit}."
+    several = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
+    return "; ".join(f"{one['name']} ({bounds_text(one)})" for one in several) + "."
+
+
+def _events(spec: Mapping[str, Any]) -> str:
+    """Return what later events, competing events and missing values count as."""
+    outcome = spec.get("outcome") or {}
+    said = [RECORDED.format(unit=spec["data"]["unit"])]
+    if "horizon" in outcome:
+        others = [one for one in outcome["codes"] if one not in (*outcome["of"], outcome["censoring"])]
+        said += [f"Competing events, which end the time at risk: {', '.join(others)}."] if others else []
+        said.append(f"{outcome['censoring'][:1].upper()}{outcome['censoring'][1:]} is censoring.")
+    else:
+        said += [f"{one[:1].upper()}{one[1:]}." for one in unrecorded_words(spec)]
+    return " ".join(said)
+
+
+def _summary(release: Mapping[str, Any]) -> str:
+    spec, measures = release["specification"], release.get("measures")
+    if measures and release.get("curves"):
+        names = {"risk": "difference of risks", "rmst": "difference of restricted mean survival times"}
+        return f"{' and '.join(names[one['measure']] for one in measures).capitalize()}, treated minus controls."
+    outcomes = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
+    shares = all(one.get("codes") for one in outcomes)
+    ratios = [name for name, key in RATIOS if key in (spec.get("measure") or ())]
+    said = f"Difference of {'shares' if shares else 'means'}, treated minus controls"
+    return f"{said}; {' and '.join(ratios)} beside it." if ratios else f"{said}."

@@ -1,0 +1,243 @@
+"""Every sentence of panel and report says what happened: rendered with each fact at each value, and none is unused.
+
+A claim is a phrase and the fact that it states. It must be there if the fact holds, and not there if it does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Mapping
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jinja2 import nodes
+
+from causalveil.flows.cli import panel
+from causalveil.flows.cli.owner import held_to
+from causalveil.flows.sequence.finished import RunResult
+from causalveil.schemas.confounding import RANDOMISED, AdjustmentState, ConfoundingStatement, Shortfall
+from causalveil.schemas.contract import DataClass
+from causalveil.schemas.release import EffectRelease, Release
+from causalveil.tasks.report.page import TEMPLATES, environment, report_html
+from tests.report_help import PART_OF_IT, STATEMENTS, Documents, load, said_of
+from tests.studies import merge
+
+UNITS = 400
+# Facts by name, each with every kind of value that a run can have.
+FACTS: dict[str, tuple[Any, ...]] = {
+    "done": STATEMENTS,
+    "data": (
+        None,
+        {"rows": UNITS, "left_out": {}, "bounds_from_data": []},
+        {"rows": UNITS + 17, "left_out": {"score": 17, "age": 0}, "bounds_from_data": ["age"]},
+        {"rows": 3 * UNITS, "left_out": {}, "bounds_from_data": ["age", "group"]},
+    ),
+    "interval": (
+        (2.0, 0.5, 3.5, False),
+        (-2.0, -3.5, -0.5, False),
+        (0.1, -1.0, 1.2, False),
+        (10.0, -10.0, 10.0, True),
+    ),
+    "fits": (None, 0, 1, 74),
+    "begun": ("new", "resumed", "finished"),
+    "simulated": (False, True),
+    "level": ("sample", "label", "training_units"),
+    "guarantee": ("finite_sample", "asymptotic"),
+    "missing_outcome": (None, "middle", "lower"),
+    "bias": (0.0, 0.3),
+    "warnings": ((), ("one thing.",), ("one thing.", "another thing.")),
+    "corrected": (None, False),
+}
+
+
+def rows_of(facts: Mapping[str, Any]) -> tuple[int, int]:
+    """Return rows of the source and rows without a value; (0, 0) where nothing is told."""
+    data = facts["data"] or {"rows": 0, "left_out": {}}
+    return data["rows"], sum(data["left_out"].values())
+
+
+def state(facts: Mapping[str, Any]) -> AdjustmentState:
+    done: ConfoundingStatement = facts["done"]
+    return done.state
+
+
+Holds = Callable[[Mapping[str, Any]], bool]
+# Of the page: what it says, and when that is so.
+CLAIMS: dict[str, Holds] = {
+    "were drafted from the data": lambda f: bool(f["data"] and f["data"]["bounds_from_data"]),
+    "this run computed none": lambda f: not (f["data"] and f["data"]["bounds_from_data"]),
+    "17 rows left out, without a value of score": lambda f: rows_of(f)[1] == 17,
+    "none was left out": lambda f: rows_of(f) == (UNITS, 0),
+    "1,200 rows became 400, one per unit": lambda f: rows_of(f)[0] == 3 * UNITS,
+    "of sensitive data this is not counted here": lambda f: f["data"] is None,
+    "nobody is dropped": lambda f: False,
+    "Left out by the run": lambda f: False,
+    "ot adjusted: treatment was randomised": lambda f: state(f) is AdjustmentState.randomised,
+    "Unadjusted: the arms are compared as they are.": lambda f: (
+        state(f) is AdjustmentState.unadjusted and f["done"].shortfall is Shortfall.not_asked
+    ),
+    "Unadjusted: the noise was too large": lambda f: (
+        state(f) is AdjustmentState.unadjusted and f["done"].shortfall is Shortfall.noise
+    ),
+    "Partly adjusted, ": lambda f: state(f) is AdjustmentState.partly,
+    "Adjusted for 97% of possible confounding.": lambda f: f["done"].share == 0.97,
+    "Partly adjusted, for 48% of possible confounding.": lambda f: f["done"].share == 0.48,
+    "the default confounding_prior": lambda f: f["done"].prior == "default",
+    "the declared confounding_prior": lambda f: f["done"].prior == "declared",
+    "Could not be adjusted for: group is b.": lambda f: bool(f["done"].left_out),
+    "raises score by": lambda f: f["interval"][1] > 0,
+    "lowers score by": lambda f: f["interval"][2] < 0,
+    "No effect was shown.": lambda f: f["interval"][0] == 0.1,
+    "Nothing can be said:": lambda f: f["interval"][3],
+    "It allows for a bias of 0.3": lambda f: f["bias"] > 0,
+    "Not for release.": lambda f: f["simulated"],
+    # Of the checklists for observational studies.
+    "may be published; rows may not": lambda f: not f["simulated"] and state(f) is not AdjustmentState.randomised,
+    "CONSORT does": lambda f: state(f) is AdjustmentState.randomised,
+    "The whole row of any one person, every column": lambda f: f["level"] == "sample",
+    "The score of any one person": lambda f: f["level"] == "label",
+    "in the training half.": lambda f: f["level"] == "training_units",
+    "at this sample size. ": lambda f: f["guarantee"] == "finite_sample",
+    "there is no privacy guarantee at this sample size": lambda f: f["guarantee"] == "asymptotic",
+    "the middle of its declared range": lambda f: f["missing_outcome"] == "middle",
+    "the lower end of its declared range": lambda f: f["missing_outcome"] == "lower",
+    "74 more like it fit:": lambda f: f["fits"] == 74,
+    "1 more like it fits:": lambda f: f["fits"] == 1,
+    "plan warned of this study": lambda f: bool(f["warnings"]),
+    "Attenuated:": lambda f: f["corrected"] is False,
+}
+# The same of the panel.
+SHOWN: dict[str, Holds] = {
+    "Not adjusted: treatment was randomised.": CLAIMS["ot adjusted: treatment was randomised"],
+    "Unadjusted: the arms are compared as they are.": CLAIMS["Unadjusted: the arms are compared as they are."],
+    "Unadjusted: the noise was too large": CLAIMS["Unadjusted: the noise was too large"],
+    "Adjusted for 97% of possible confounding.": CLAIMS["Adjusted for 97% of possible confounding."],
+    "1 covariate could not be adjusted for": CLAIMS["Could not be adjusted for: group is b."],
+    "interval is the whole declared range": CLAIMS["Nothing can be said:"],
+    "enough for 74 more such runs": lambda f: f["fits"] == 74,
+    "enough for 1 more such run.": lambda f: f["fits"] == 1,
+    "too little for another such run": lambda f: f["fits"] == 0,
+    "was finished before": lambda f: f["begun"] == "finished",
+    "was begun before": lambda f: f["begun"] == "resumed",
+    "the guarantee is asymptotic": lambda f: f["guarantee"] == "asymptotic",
+    "warns of one thing": lambda f: len(f["warnings"]) == 1,
+    "warns of 2 things": lambda f: len(f["warnings"]) == 2,
+    "Attenuated": CLAIMS["Attenuated:"],
+}
+
+
+def every_value() -> Iterator[dict[str, Any]]:
+    """Yield facts so that each value of each is there, and each pair of values of facts next to each other is."""
+    first = {name: values[0] for name, values in FACTS.items()}
+    yield first
+    names = list(FACTS)
+    for one, other in zip(names, [*names[1:], names[0]], strict=True):
+        for a, b in itertools.product(FACTS[one], FACTS[other]):
+            yield first | {one: a, other: b}
+
+
+def with_facts(document: dict[str, Any], facts: Mapping[str, Any]) -> Release:
+    """Return a release in which all this is so."""
+    estimate, lower, upper, whole = facts["interval"]
+    left = facts["fits"] is not None and {**document["budget"], "fits": facts["fits"]}
+    asymptotic = facts["guarantee"] == "asymptotic"
+    attenuated = {"attenuation_corrected": False, "attenuation_factor": 0.34} if facts["corrected"] is False else {}
+    missing = {} if facts["missing_outcome"] is None else {"missing_outcome": facts["missing_outcome"]}
+    trial = facts["done"] is RANDOMISED
+    changed = merge(
+        document,
+        {
+            "units": UNITS,
+            "confounding": None,
+            "estimator": "regression",
+            "data": None,
+            "budget": left or None,
+            "estimate": estimate,
+            "interval": {"lower": lower, "upper": upper, "whole_range": whole, "bias": facts["bias"]},
+            "not_for_release": facts["simulated"],
+            "guarantee": facts["guarantee"],
+            "headline": "NO PRIVACY GUARANTEE" if asymptotic else None,
+            "privacy": {"level": facts["level"]},
+            "warnings": list(facts["warnings"]),
+            "specification": {"estimator": {"name": "regression", "clip": ..., "trial": trial}, **missing},
+            "details": {"curves": "none", **attenuated},
+        },
+    )
+    released = load(changed | {"confounding": said_of(facts["done"]), "data": facts["data"]})
+    assert isinstance(released, EffectRelease)
+    return released
+
+
+def plain(text: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", "", text)).split())
+
+
+def test_each_sentence_is_there_if_and_only_if_it_is_so(documents: Documents) -> None:
+    for facts in every_value():
+        release = with_facts(documents["effect"], facts)
+        page = plain(report_html(release))
+        for words, holds in CLAIMS.items():
+            assert (words in page) == holds(facts), (words, facts)
+        returned = {"new": 0, "resumed": 0, "finished": None}[facts["begun"]]
+        result = RunResult(release, Path("r.json"), "r", facts["begun"] != "new", False, returned)
+        lines = [*panel.answer(release), *panel.cost(result)]
+        shown = plain(re.sub(r"\[/?[a-z ]+\]", "", "\n".join([*lines, *panel.notes(result)])))
+        for words, holds in SHOWN.items():
+            assert (words in shown) == holds(facts), (words, facts, shown)
+        assert all(len(line.split()) <= 25 for line in lines), lines
+
+
+def texts(template: str) -> set[str]:
+    """Return the sentences of a template's source, whatever stands between them."""
+    tree = environment().parse((TEMPLATES / template).read_text())
+    pieces = [piece for node in tree.find_all(nodes.TemplateData) for piece in re.split(r"<[^>]*>", node.data)]
+    words = {" ".join(unescape(piece).split()) for piece in pieces if len(re.findall(r"[a-z]{2,}", piece)) >= 3}
+    return {one for one in words if not set(one) & set('"=<>{}')}
+
+
+def further(documents: Documents) -> Iterator[dict[str, Any]]:
+    """Yield releases that say what none of the others does."""
+    effect, protocol, survival = documents["effect"], documents["protocol"], documents["survival"]
+    weighted = {"largest_difference_before": 0.4, "largest_difference_after": 0.02, "cells": 12, "alone_in_cell": 3}
+    yield merge(documents["balancing"], {"details": weighted})
+    yield merge(effect, {"privacy": {"level": "label"}, "details": {**weighted, "choice": "it is the narrowest"}})
+    yield merge(documents["folds"], {"guarantee": "asymptotic"})
+    snapshot = {"format": "delta", "table": "s3://lake/visits", "version": 7}
+    alone = merge(effect, {"specification": {"covariates": ...}})
+    yield merge(alone, {"snapshots": [snapshot], "specification": {"covariates": None}})
+    yield merge(survival, {"curves": {"grid_bracket": [-0.3, -0.1]}})
+    ratio = {"measure": "ratio", "estimate": 0.8, "lower": 0.6, "upper": None}
+    answers = [answer | {"measures": [ratio]} for answer in protocol["answers"]]
+    where = [{"column": "age", "op": ">=", "values": [18]}]
+    yield merge(protocol, {"answers": answers, "specification": {"where": where}})
+
+
+# Written by other tests: pages of the ledger and of series, the fragment of a plan.
+ELSEWHERE = ("burndown", "desk", "series", "plan", "notebook", "head")
+
+
+def test_no_sentence_of_a_report_is_never_rendered(documents: Documents, pages: dict[str, Path]) -> None:
+    """A sentence that no run can lead to is dead, and nobody knows whether it is true."""
+    rendered = [path.read_text() for path in pages.values()]
+    rendered += [report_html(with_facts(documents["effect"], facts)) for facts in every_value()]
+    rendered += [report_html(load(document)) for document in further(documents)]
+    said = "\n".join(" ".join(unescape(re.sub(r"<[^>]+>", "\n", page)).split()) for page in rendered)
+    names = sorted(path.name for path in TEMPLATES.glob("*.j2") if not path.name.startswith(ELSEWHERE))
+    missing = {name: sorted(one for one in texts(name) if one not in said) for name in names}
+    assert {name: some for name, some in missing.items() if some} == {}
+
+
+@pytest.mark.parametrize("words", ["nobody is dropped", "the declared size", "after all", "None was read off"])
+def test_what_was_false_is_not_said_of_a_plain_run(documents: Documents, words: str) -> None:
+    assert words not in plain(report_html(with_facts(documents["effect"], next(every_value()) | {"done": PART_OF_IT})))
+
+
+@pytest.mark.parametrize("data_class", DataClass)
+def test_an_admission_says_what_becomes_of_changed_files(data_class: DataClass) -> None:
+    """Only sensitive data wait for their owner: others are admitted again by the next run."""
+    refused = "refused until their owner admits them again" in held_to(data_class)
+    assert refused == (data_class is DataClass.sensitive)
+    assert ("by itself" in held_to(data_class)) != refused
