@@ -1,4 +1,4 @@
-"""Studies, rows and chosen designs for tests of adjustment."""
+"""Studies, rows and chosen designs for tests of regression."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NONE = np.zeros(1)
 
 def make_adjustment(p: int = 2, **changes: Any) -> AdjustmentStudy:
     """A study of `p` numbers in [-1, 1], outcome from 0 to 10; keys of privacy and estimator may stand at the top."""
-    estimator: dict[str, Any] = {"name": "adjustment"}
+    estimator: dict[str, Any] = {"name": "regression"}
     privacy: dict[str, Any] = {"epsilon": "1", "delta": "1e-6"}
     for key in list(changes):
         if key in ("epsilon", "delta", "level"):

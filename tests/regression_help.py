@@ -1,4 +1,4 @@
-"""Studies, tables and whole analyses for tests of regression."""
+"""Tables and whole analyses for tests of regression."""
 
 from __future__ import annotations
 
@@ -7,32 +7,17 @@ from typing import Any
 import numpy as np
 
 from causalveil.flows.sequence.rehearse import rehearse_effect
-from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
-from causalveil.schemas.studies import parse_study
+from causalveil.schemas.estimators.adjustment import AdjustmentStudy
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.regression.scales import Scales
-from tests.studies import RESOLVED, merge
+from tests.adjustment_help import make_adjustment
+
+make_regression = make_adjustment
 
 
-def make_regression(p: int = 2, **changes: Any) -> RegressionStudy:
-    """A study of `p` numbers in [-1, 1], outcome from 0 to 10; keys of privacy and estimator may stand at the top."""
-    estimator: dict[str, Any] = {"name": "regression"}
-    privacy: dict[str, Any] = {"epsilon": "1", "delta": "1e-6"}
-    for key in list(changes):
-        if key in ("epsilon", "delta", "level"):
-            privacy[key] = changes.pop(key)
-        elif key in RegressionEstimator.model_fields and key != "name":
-            estimator[key] = changes.pop(key)
-    base = {key: value for key, value in RESOLVED.items() if key != "covariates"}
-    base |= {"covariates": {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)}, "estimator": estimator}
-    study = parse_study(merge(base, {"privacy": privacy, **changes}))
-    assert isinstance(study, RegressionStudy)
-    return study
-
-
-def analysed(study: RegressionStudy, rows: Rows, seed: int = 0) -> EffectFindings:
+def analysed(study: AdjustmentStudy, rows: Rows, seed: int = 0) -> EffectFindings:
     """The whole estimator with seeded noise."""
     return rehearse_effect(study, rows, RehearsalBudget(seed))
 

@@ -55,7 +55,7 @@ ONE_KIND = {"codes": {"alive": 0, "death": 1}}
 def make_survival(competing: bool = True, **changes: Any) -> SurvivalStudy:
     """A study in full; keys of privacy and of the estimator may stand at the top."""
     privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
-    estimator = {key: changes.pop(key) for key in ("trial", "unadjusted") if key in changes}
+    estimator = {key: changes.pop(key) for key in ("trial", "confounding_prior") if key in changes}
     base = STUDY | {
         "data": {"path": ".", "unit": "person"},
         "execution": {"engine": "direct", "workers": 1},

@@ -123,7 +123,7 @@ def warned(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn) -> list[str]
     return [] if "screen" in plan(study, sizes).costs or study.estimator.trial else [NO_CURVES]
 
 
-ADJUSTMENT = Estimator(
+REGRESSION = Estimator(
     AdjustmentStudy,
     (*ENTRY, EVERYBODY, SCALES, LINES, LEARN, SCREEN, CHOOSE, REFIT, AGAIN, SCORES, INTERVAL),
     expected,

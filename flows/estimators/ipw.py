@@ -94,7 +94,7 @@ def expected(
         return planning.expected(study, sizes, stand_in, effect, None)
     stages = _stages(study)
     again = weighed_once(stages, PUBLIC_SUMS) if PUBLIC_SUMS in stages else IPW.estimate
-    randomised = study.estimator.unadjusted.outcome == 0
+    randomised = study.estimator.confounding_prior.outcome_r2 == 0
     if people is not None and public_scores.has_public_scores(study):
         own = foreseen(again, study, sizes, stand_in, people, rows_weighed(study), randomised, bias_stays=True)
         return planning.expected(study, sizes, stand_in, effect, own)

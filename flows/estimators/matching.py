@@ -96,7 +96,7 @@ def expected(
         effect: an effect in outcome units that the reader hopes to see.
         people: whom the run has, where their covariates and treatments are public.
     """
-    randomised = study.estimator.unadjusted.outcome == 0
+    randomised = study.estimator.confounding_prior.outcome_r2 == 0
     if study.privacy.level is not Level.label:
         found = rehearsed(
             MATCHING.estimate, study, sizes, stand_in, randomised, most=most_public(study), epsilon_stays=True

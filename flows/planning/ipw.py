@@ -59,7 +59,7 @@ def expected(
     if study.privacy.level is not Level.label:
         norm = coefficient_bound(study.estimator.penalty)
         numbers["adjustment"] = foreseen.adjustment
-        allows = study.estimator.unadjusted.outcome > 0
+        allows = study.estimator.confounding_prior.outcome_r2 > 0
         covered = "The interval covers neither this noise nor the shrinkage."
         if allows:
             covered = "What both leave of confounding is allowed for up to the declared size."
@@ -72,8 +72,8 @@ def expected(
             said = "and no interval says so: unless treatment was randomised, lower it as far as the noise on the "
             said += "coefficients allows."
             if allows:
-                said = "and the interval allows for all that 'unadjusted' declares; estimator 'auto' picks one that "
-                said += "adjusts if any can."
+                said = "and the interval allows for all that 'confounding_prior' declares; estimator 'auto' picks one "
+                said += "that adjusts if any can."
             kept = f"{foreseen.adjustment:.0%}"
             warnings.append(
                 f"penalty {study.estimator.penalty:g} keeps about {kept} of what adjusts for confounding, {said}"

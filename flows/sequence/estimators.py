@@ -22,7 +22,6 @@ from causalveil.schemas.estimators.protocols import (
     MatchingProtocol,
     RegressionProtocol,
 )
-from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Study, unrecorded_words
@@ -81,18 +80,11 @@ def _difference() -> Estimator[DifferenceStudy]:
     return DIFFERENCE_IN_MEANS
 
 
-@_entry(RegressionStudy)
-def _regression() -> Estimator[RegressionStudy]:
-    from causalveil.flows.estimators.regression import REGRESSION
+@_entry(AdjustmentStudy)
+def _regression() -> Estimator[AdjustmentStudy]:
+    from causalveil.flows.estimators.adjustment import REGRESSION
 
     return REGRESSION
-
-
-@_entry(AdjustmentStudy)
-def _adjustment() -> Estimator[AdjustmentStudy]:
-    from causalveil.flows.estimators.adjustment import ADJUSTMENT
-
-    return ADJUSTMENT
 
 
 @_entry(BalancingStudy)

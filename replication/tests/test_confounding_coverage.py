@@ -12,7 +12,7 @@ from causalveil_replication.schroeder2025.runs import ALLOWING, FINITE, Analysis
 
 UNITS = 3_000
 # The assumption that treatment is as good as random, whatever cannot be adjusted for.
-NOTHING = Analysis("nothing", "nothing", {**FINITE.estimator, "unadjusted": {"outcome": 0, "distance": 0}})
+NOTHING = Analysis("nothing", "nothing", {**FINITE.estimator, "confounding_prior": {"outcome_r2": 0, "distance": 0}})
 
 
 @pytest.fixture(scope="module")

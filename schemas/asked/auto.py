@@ -36,14 +36,14 @@ def options(auto: AutoEstimator, privacy: PrivacyRequest) -> list[Option]:
     """
     trial = auto.trial or auto.known is not None
     if privacy.level is Level.training_units:
-        return [({"name": "ipw", "unadjusted": {"outcome": 0.0}} if trial else {"name": "ipw"}, privacy)]
+        return [({"name": "ipw", "confounding_prior": {"outcome_r2": 0.0}} if trial else {"name": "ipw"}, privacy)]
     if privacy.level is Level.label:
         free = privacy.model_copy(update={"delta": Decimal(0)})
         return [({"name": "balancing", "allowance": 0.0} if trial else {"name": "balancing"}, free)]
     if not trial:
         return [({"name": "regression"}, privacy)]
     found: list[Option] = [
-        ({"name": "regression", "trial": True, "basis": "linear"}, privacy),
+        ({"name": "regression", "trial": True}, privacy),
         ({"name": "difference_in_means", "trial": True}, privacy),
     ]
     if auto.known is not None:

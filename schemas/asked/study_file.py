@@ -19,6 +19,7 @@ from causalveil.schemas.asked.numbers import sane_range
 from causalveil.schemas.asked.one_question import as_protocol
 from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.documents import LocalPath, read_yaml, validate
+from causalveil.schemas.estimators.confounding import refuse_renamed
 from causalveil.schemas.estimators.ipw import with_free_penalty
 from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
 from causalveil.schemas.privacy import Frozen
@@ -119,6 +120,7 @@ class StudyFile(Frozen):
             for place, keys in (("", document), ("data.", data if isinstance(data, Mapping) else {})):
                 for key in MOVED.keys() & keys.keys():
                     raise ValueError(f"'{place}{key}' has no place in a study: {MOVED[key]}; remove it")
+        refuse_renamed(document)
         return with_free_penalty(document)
 
 

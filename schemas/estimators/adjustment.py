@@ -7,20 +7,9 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.amounts import Amount, add
+from causalveil.schemas.estimators.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Frozen, Level
-from causalveil.schemas.study import EffectStudy, EstimatorSettings, Finite
-
-
-class ConfoundingPrior(Frozen):
-    """Confounding by the covariates that is expected before anything is released.
-
-    The analyst's assumption: ``outcome_r2``, the share of the outcome's variance within arms that covariates explain;
-    ``distance``, by how many of its standard deviations within arms the arms' means of the index differ that drives
-    treatment. What the releases show takes its place; what noise hides keeps it.
-    """
-
-    outcome_r2: Annotated[Finite, Field(ge=0, le=1)] = 0.5
-    distance: Annotated[Finite, Field(ge=0, le=10)] = 1.0
+from causalveil.schemas.study import EffectStudy, EstimatorSettings
 
 
 class BudgetParts(Frozen):
@@ -47,13 +36,21 @@ class BudgetParts(Frozen):
 class AdjustmentEstimator(EstimatorSettings):
     """Slopes and balancing weights from noisy moments, then one pair of orthogonal scores; one posterior reads all.
 
-    ``trial``: treatment was randomised, so that nothing confounds. ``parts: auto`` divides by public sizes.
+    ``trial``: treatment was randomised, so that nothing confounds. ``curves``: squares, steps and products are adjusted
+    for where a release shows them, or ``none`` is looked for. ``parts: auto`` divides the budget by public sizes.
     """
 
-    name: Literal["adjustment"]
+    name: Literal["regression"]
     trial: bool = False
     confounding_prior: ConfoundingPrior = ConfoundingPrior()
+    curves: Literal["auto", "none"] = "auto"
     parts: Literal["auto"] | BudgetParts = "auto"
+
+    @model_validator(mode="after")
+    def _no_curves_without_their_parts(self) -> Self:
+        if self.curves == "none" and self.parts != "auto" and self.parts.screen > 0:
+            raise ValueError("'curves: none' looks for no curve: parts.screen and parts.refit must be 0")
+        return self
 
 
 class AdjustmentStudy(EffectStudy):
@@ -65,7 +62,7 @@ class AdjustmentStudy(EffectStudy):
     def _provable(self) -> Self:
         if self.privacy.level is not Level.sample:
             raise ValueError(
-                f"estimator 'adjustment' has no {self.privacy.level} level: every unit is in every release; "
+                f"estimator 'regression' has no {self.privacy.level} level: every unit is in every release; "
                 "use estimator 'ipw'"
             )
         return self

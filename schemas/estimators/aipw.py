@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from causalveil.schemas.amounts import Amount, add
 from causalveil.schemas.asked.numbers import CLIP_MARGIN
 from causalveil.schemas.estimators.asymptotic import CAVEATS
-from causalveil.schemas.estimators.regression import Unadjusted
+from causalveil.schemas.estimators.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Coverage, Frozen, Guarantee, Level
 from causalveil.schemas.study import Clip, EffectStudy, Estimand, EstimatorSettings, Finite, Penalty
 
@@ -89,8 +89,8 @@ class OmittedConfounding(Frozen):
 class AipwEstimator(EstimatorSettings):
     """Doubly robust scores from private nuisance models, cross-fitted over folds.
 
-    What noise keeps from being adjusted for is allowed for as ``unadjusted`` says, unless ``propensity`` is known or
-    ``omitted_confounding`` is declared, which speaks of all that is left.
+    What noise keeps from being adjusted for is allowed for as ``confounding_prior`` says, unless ``propensity`` is
+    known or ``omitted_confounding`` is declared, which speaks of all that is left.
     ``effect_share`` is the paper's eps1/eps and belongs to ``guarantee: asymptotic``; ``budget_shares`` and
     ``outcome_model.radius`` belong to ``finite_sample``. With ``omitted_confounding`` the interval also covers what
     the nuisance models leave of confounding, up to the declared shares. ``coverage`` speaks of the interval as
@@ -105,7 +105,7 @@ class AipwEstimator(EstimatorSettings):
     budget_shares: Auto | Shares = "auto"
     effect_share: Annotated[Amount, Field(gt=0, lt=1)] = Decimal("0.9")
     omitted_confounding: OmittedConfounding | None = None
-    unadjusted: Unadjusted = Unadjusted()
+    confounding_prior: ConfoundingPrior = ConfoundingPrior()
     coverage: Coverage = Coverage.normal_approximation
 
 

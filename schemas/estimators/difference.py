@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from causalveil.schemas.estimators.regression import Unadjusted
+from causalveil.schemas.estimators.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import PUBLIC_WEIGHTS, EffectStudy, Estimand, EstimatorSettings
 
@@ -15,17 +15,17 @@ class DifferenceEstimator(EstimatorSettings):
     """Plain arm means: no covariate is used.
 
     ``trial``: treatment was randomised, so that nothing confounds. Otherwise the estimate says that it is unadjusted,
-    and its interval allows for the confounding that ``unadjusted`` declares.
+    and its interval allows for the confounding that ``confounding_prior`` declares.
     """
 
     name: Literal["difference_in_means"]
     trial: bool = False
-    unadjusted: Unadjusted = Unadjusted()
+    confounding_prior: ConfoundingPrior = ConfoundingPrior()
 
     @property
     def allowed(self) -> float:
         """The bias by confounding that is allowed for, in standard deviations of the outcome within arms."""
-        return 0.0 if self.trial else self.unadjusted.bias()
+        return 0.0 if self.trial else self.confounding_prior.bias()
 
 
 class DifferenceStudy(EffectStudy):

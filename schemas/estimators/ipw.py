@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.estimators.regression import Unadjusted
+from causalveil.schemas.estimators.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import (
     PUBLIC_WEIGHTS,
@@ -31,9 +31,9 @@ class Weighting(StrEnum):
 class IpwEstimator(EstimatorSettings):
     """Inverse probability weighting with a private propensity model (Lee et al. 2019a, 2019b).
 
-    What the model's penalty, its noise and the clip leave of confounding is allowed for as ``unadjusted`` says; its
-    ``outcome: 0`` is for a trial. At label level scores are exact, and the imbalance that they leave is allowed for,
-    unless it is 0.
+    What the model's penalty, its noise and the clip leave of confounding is allowed for as ``confounding_prior`` says;
+    its ``outcome_r2: 0`` is for a trial. At label level scores are exact, and the imbalance that they leave is allowed
+    for, unless it is 0.
     """
 
     name: Literal["ipw"]
@@ -41,7 +41,7 @@ class IpwEstimator(EstimatorSettings):
     clip: Clip = (0.1, 0.9)
     train_fraction: Annotated[Finite, Field(gt=0, lt=1)] = 0.5
     penalty: Penalty = 0.1
-    unadjusted: Unadjusted = Unadjusted()
+    confounding_prior: ConfoundingPrior = ConfoundingPrior()
     variant: Variant = Variant.ours
 
 

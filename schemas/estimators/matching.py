@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.amounts import Amount, subtract
-from causalveil.schemas.estimators.regression import Unadjusted
+from causalveil.schemas.estimators.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.study import EffectStudy, Estimand, EstimatorSettings, Finite, Penalty, Variant
 
@@ -47,8 +47,8 @@ class MatchingEstimator(EstimatorSettings):
     against bias. ``error_coefficient``: the weight of the bias in that; None: 0.01 at label level, 0.001 at sample
     level. ``caliper``: the furthest that a neighbour's score may be. ``variance_share``: the part of the outcome's
     epsilon that measures the sampling variance. ``correct_attenuation``: divide by what randomised treatments leave;
-    None: at sample level yes, but as printed in variant ``paper``. ``unadjusted``: what private scores leave of
-    confounding, allowed for at sample level in variant ``ours``; its ``outcome`` is 0 where treatment was randomised.
+    None: at sample level yes, but as printed in variant ``paper``. ``confounding_prior``: what private scores leave of
+    confounding, allowed for at sample level in variant ``ours``; its ``outcome_r2`` is 0 in a randomised trial.
     At label level how far the matched arms still differ in covariates is public and allowed for, unless it is 0.
     """
 
@@ -61,7 +61,7 @@ class MatchingEstimator(EstimatorSettings):
     correct_attenuation: bool | None = None
     penalty: Penalty = 0.001
     variance_share: Annotated[Finite, Field(ge=0.01, le=0.9)] = 0.15
-    unadjusted: Unadjusted = Unadjusted()
+    confounding_prior: ConfoundingPrior = ConfoundingPrior()
     variant: Variant = Variant.ours
 
 
@@ -113,7 +113,9 @@ class MatchingStudy(EffectStudy):
         """Whether the interval allows for what matching on public scores leaves of the arms' differences."""
         settings = self.estimator
         return (
-            self.privacy.level is Level.label and settings.variant is Variant.ours and settings.unadjusted.outcome > 0
+            self.privacy.level is Level.label
+            and settings.variant is Variant.ours
+            and settings.confounding_prior.outcome_r2 > 0
         )
 
     @property

@@ -9,8 +9,8 @@ from pydantic import model_validator
 from causalveil.schemas.estimators.balancing import BalancingEstimator, BalancingStudy
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
 from causalveil.schemas.estimators.matching import MatchingEstimator, MatchingStudy
-from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.privacy import Level
+from causalveil.schemas.protocols.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.study import EffectStudy, Estimand, Variant
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import Column, Holds, Nulls
-from causalveil.schemas.estimators.regression import Unadjusted
+from causalveil.schemas.estimators.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.study import (
     ZERO_ONE,
@@ -103,17 +103,17 @@ class SurvivalEstimator(EstimatorSettings):
     """Curves of the arms as they are: no covariate is used.
 
     ``trial``: treatment was randomised, so that nothing confounds. Otherwise the estimate says that it is unadjusted,
-    and its interval allows for the confounding that ``unadjusted`` declares.
+    and its interval allows for the confounding that ``confounding_prior`` declares.
     """
 
     name: Literal["survival"]
     trial: bool = False
-    unadjusted: Unadjusted = Unadjusted()
+    confounding_prior: ConfoundingPrior = ConfoundingPrior()
 
     @property
     def allowed(self) -> float:
         """The bias by confounding that is allowed for, in standard deviations of the outcome within arms."""
-        return 0.0 if self.trial else self.unadjusted.bias()
+        return 0.0 if self.trial else self.confounding_prior.bias()
 
 
 class ExpectedTimes(Frozen):

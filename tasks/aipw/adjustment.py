@@ -183,7 +183,7 @@ def _open_fold(study: AipwStudy, units: int, found: ArmSummary, models: Nuisance
     """
     outcome = models.outcome
     loose = _open_part(study, found, outcome.loose)
-    left = declared = study.estimator.unadjusted.bias() * (largest if loose == 1.0 else found.deviation)
+    left = declared = study.estimator.confounding_prior.bias() * (largest if loose == 1.0 else found.deviation)
     cut_away = declared * part_hidden(len(outcome.narrow.clipped), len(outcome.slopes))
     if outcome.adjusts:
         # Of what shrinkage took off nothing is known where noise drowns most of it.

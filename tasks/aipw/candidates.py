@@ -120,7 +120,7 @@ def _slopes_count(study: AipwStudy) -> bool:
     slopes cost (``docs/proofs/aipw.md``, section 11).
     """
     believed = study.privacy.delta > 0 or dimension(study) == 2
-    return believed or study.estimator.propensity.known is not None or study.estimator.unadjusted.bias() == 0
+    return believed or study.estimator.propensity.known is not None or study.estimator.confounding_prior.bias() == 0
 
 
 def _with_slopes(study: AipwStudy, blank: Recipe) -> list[Recipe]:

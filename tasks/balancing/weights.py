@@ -11,7 +11,7 @@ from typing import TypeVar
 import numpy as np
 
 from causalveil.schemas.estimators.balancing import BalancingStudy
-from causalveil.schemas.estimators.regression import Unadjusted
+from causalveil.schemas.estimators.confounding import ConfoundingPrior
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.cap import Solution, choose, deviation_of_noise, solutions, weighed
 from causalveil.tasks.balancing.dual import Sums, arm_sums_of, solve, weights_of
@@ -255,7 +255,7 @@ def imbalance(
     alike = float(np.square(off[1] - off[0]) @ precisions)
     apart = float(np.square(off[1]) @ precisions + np.square(off[0]) @ precisions)
     # Of numbers that their ranges cut away nothing is balanced, of others with people at the ends not all.
-    unseen = part_hidden(len(balancer.features.narrow.clipped), len(balancer.features.kept)) * Unadjusted().bias()
+    unseen = part_hidden(len(balancer.features.narrow.clipped), len(balancer.features.kept)) * ConfoundingPrior().bias()
     before = means[1, 1:] - means[0, 1:]
     beyond = balancer.features.unseen
     left_beyond = float(np.square(beyond * before[: len(beyond)]) @ precisions[: len(beyond)])

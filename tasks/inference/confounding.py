@@ -21,12 +21,12 @@ from causalveil.schemas.estimators.aipw import OmittedConfounding
 from causalveil.tasks.inference.assemble import Estimate, Noise, variance_error
 
 COVERS_CONFOUNDING = "confounding left out, up to the declared shares"
-COVERS_DECLARED = "confounding up to the size that `unadjusted` assumes"
+COVERS_DECLARED = "confounding up to the size that `confounding_prior` assumes"
 COVERS_MODELS = "noise of slopes and weights"
 COVERS_IMBALANCE = "imbalance that is left, up to the declared allowance"
 # What no covariate holds is seen by no released number.
 UNMEASURED = "confounding by variables that are not among the covariates"
-NOT_COVERED_DECLARED = "confounding larger than the size that `unadjusted` assumes"
+NOT_COVERED_DECLARED = "confounding larger than the size that `confounding_prior` assumes"
 NOT_COVERED_TRIAL = "treatment that was not randomised"
 # Of arms that are compared as they are.
 NOT_COVERED_ARMS = "confounding: the arms are taken as randomised"

@@ -30,7 +30,7 @@ def distance_left(study: IpwStudy, sizes: Sizes) -> float:
     """
     mechanism, p = logistic.model(study, sizes).mechanism(), len(study.covariates)
     noise = Noise.of(mechanism, dimension(study)).deviation * math.sqrt(p / (p + 1))
-    return study.estimator.unadjusted.distance + min(noise, most_moved(study))
+    return study.estimator.confounding_prior.distance + min(noise, most_moved(study))
 
 
 def most_moved(study: IpwStudy) -> float:

@@ -48,7 +48,7 @@ def findings(
         estimate, details = _horvitz_thompson(study, statistics, sizes.estimation, largest)
     allows = leaves_confounding(study)
     if allows:
-        left = study.estimator.unadjusted.bias(allowance.distance_left(study, sizes))
+        left = study.estimator.confounding_prior.bias(allowance.distance_left(study, sizes))
         estimate = replace(estimate, offset=left * _spread(study, statistics, noise))
     width = study.outcome.width
     bounds = None if study.estimator.variant is Variant.paper else (-width, width)

@@ -52,7 +52,7 @@ def has_public_scores(study: IpwStudy) -> bool:
 
 def allows_imbalance(study: IpwStudy) -> bool:
     """Whether the interval allows for the imbalance that is left: unless treatment is declared to be randomised."""
-    return study.estimator.unadjusted.outcome > 0
+    return study.estimator.confounding_prior.outcome_r2 > 0
 
 
 def public_weights_stage(study: IpwStudy, enclave: Enclave, coefficients: FloatArray) -> Balance:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.estimators.protocols import RegressionProtocol
-from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.protocols.regression import RegressionStudy
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.machine.arrays import FloatArray

@@ -9,10 +9,10 @@ from typing import cast
 import numpy as np
 
 from causalveil.schemas.estimators.protocols import DifferenceProtocol, RegressionProtocol
-from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.answers import ProtocolAnswer
+from causalveil.schemas.protocols.regression import RegressionStudy
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.label_protocols.expected import label_rows
 from causalveil.tasks.protocols import difference

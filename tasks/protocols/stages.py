@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from causalveil.schemas.estimators.protocols import RegressionProtocol
-from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
+from causalveil.schemas.protocols.regression import RegressionStudy
 from causalveil.tasks.enclave.cells import everybody
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import FloatArray

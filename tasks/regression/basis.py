@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.protocols.regression import RegressionStudy
 from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.regression.features import Features
 from causalveil.tasks.regression.lines.adjust import beside

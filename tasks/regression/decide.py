@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.protocols.regression import RegressionStudy
 from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.regression.basis import expected_adjustment, features_of, told_apart
 from causalveil.tasks.regression.features import Features

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.protocols.regression import RegressionStudy
 from causalveil.schemas.release import Variance
 from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.covariates.narrow_ranges import NarrowRanges

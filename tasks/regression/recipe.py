@@ -19,9 +19,9 @@ from decimal import Decimal
 
 import numpy as np
 
-from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
+from causalveil.schemas.protocols.regression import RegressionStudy
 from causalveil.tasks.covariates.columns import Basis, Columns
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.models.lattice_sums import sums_sensitivity

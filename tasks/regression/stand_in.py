@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import StandIn
+from causalveil.schemas.protocols.regression import RegressionStudy
 from causalveil.tasks.covariates.columns import Columns
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.regression.features import Features

@@ -297,7 +297,7 @@ def _arms(estimator: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str,
     chance = propensity.get("known")
     declared = chance is not None or bool(estimator.get("trial"))
     # Nothing is allowed for where treatment was randomised, and nowhere else.
-    nothing = estimator.get("allowance"), (estimator.get("unadjusted") or {}).get("outcome")
+    nothing = estimator.get("allowance"), (estimator.get("confounding_prior") or {}).get("outcome_r2")
     declared = declared or 0 in nothing
     return {
         "randomised": declared,

@@ -14,12 +14,7 @@ from causalveil.flows.sequence.choose import candidates, chosen, expected_width
 from causalveil.flows.sequence.study import plan_study
 from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.errors import ContractError, StudyError
-from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.study import Study
-from causalveil.tasks.covariates.columns import Basis
-from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.regression.decide import recipe
-from causalveil.tasks.regression.lines.kept import ENTER_WIDTH
 from tests.ledger_help import assert_agreed
 from tests.studies import refused, write_study
 
@@ -124,29 +119,24 @@ def asked(case: str, epsilon: str, p: int = 6) -> Any:
     )
 
 
-def width(case: str, units: int, epsilon: str) -> tuple[float, bool]:
-    """Expected half-width of what is chosen, and whether it adjusts for squares and products."""
+def width(case: str, units: int, epsilon: str) -> float:
+    """Expected half-width of what is chosen."""
     file = asked(case, epsilon)
     study: Study = chosen(candidates(file, None), file, units)
     found = expected_width(study, units)
     assert found is not None
-    if not isinstance(study, RegressionStudy):
-        return found, False
-    made = recipe(study, sizes_of(study, units))
-    return found, made.basis > Basis.linear and made.moments is not None
+    return found
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case != "training units"])
 def test_more_people_or_budget_never_widen(case: str) -> None:
-    """Over the grid the expected width falls, or stays at the declared range. Squares and products, where they enter,
-    may cost what regression pays for adjusting for more, by its own rule at most."""
+    """Over the grid the expected width falls, or stays at the declared range."""
     table = [[width(case, units, epsilon) for epsilon in BUDGETS] for units in SIZES]
     lines = [*table, *([row[place] for row in table] for place in range(len(BUDGETS)))]
     for line in lines:
-        for (before, was), (after, is_) in pairwise(line):
-            entered = is_ and not was
-            assert after <= before * (ENTER_WIDTH if entered else 1 + 1e-9)
-    assert table[-1][-1][0] < table[0][0][0] / 100
+        for before, after in pairwise(line):
+            assert after <= before * (1 + 1e-9)
+    assert table[-1][-1] < table[0][0] / 100
 
 
 def test_auto_is_no_worse_than_arm_means_in_a_trial() -> None:
@@ -156,7 +146,7 @@ def test_auto_is_no_worse_than_arm_means_in_a_trial() -> None:
             file = asked("trial", epsilon)
             means = candidates(file, None)[1]
             plain = expected_width(means, units)
-            assert plain is None or width("trial", units, epsilon)[0] <= plain
+            assert plain is None or width("trial", units, epsilon) <= plain
 
 
 def test_auto_has_no_place_in_a_contract(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

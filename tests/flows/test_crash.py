@@ -51,7 +51,6 @@ ASYMPTOTIC = {
     }
 }
 REGRESSION = {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}}
-ADJUSTMENT = {"estimator": {"name": "adjustment", "penalty": ...}, "privacy": {"epsilon": "9"}}
 BALANCING = {"estimator": {"name": "balancing", "penalty": ...}, "privacy": {"delta": 0, "level": "label"}}
 GAMMA = "gross_error_sensitivity"
 
@@ -84,7 +83,6 @@ STUDIES: dict[str, tuple[str, Write]] = {
     "matching": effect("matching", matching_changes(level="sample")),
     "aipw": effect("aipw", AIPW),
     "regression": effect("regression", REGRESSION),
-    "adjustment": effect("adjustment", ADJUSTMENT),
     "balancing": effect("balancing", BALANCING),
     "aipw, networks": effect("aipw", ASYMPTOTIC, 300),
     "difference in means": effect(

@@ -123,7 +123,6 @@ MORE: dict[str, dict[str, Any]] = {
     ),
     "difference": STUDY | {"estimator": {"name": "difference_in_means"}},
     "regression": merge(STUDY, {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}}),
-    "adjustment": merge(STUDY, {"estimator": {"name": "adjustment", "penalty": ...}, "privacy": {"epsilon": "9"}}),
     "regression unadjusted": STUDY | {"estimator": {"name": "regression"}},
     "networks": merge(STUDIES["asymptotic"], {"estimator": {"outcome_model": NETWORK, "propensity": NETWORK}}),
 }

@@ -51,16 +51,10 @@ EFFECTS: dict[str, dict[str, Any]] = {
     "ipw label": {"privacy": {"level": "label"}},
     "regression": {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}},
     "regression without delta": {
-        "estimator": {"name": "regression", "penalty": ..., "basis": "pairs"},
+        "estimator": {"name": "regression", "penalty": ...},
         "privacy": {"epsilon": "90", "delta": 0},
     },
-    "regression unadjusted": {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "0.2"}},
-    "adjustment": {"estimator": {"name": "adjustment", "penalty": ...}, "privacy": {"epsilon": "9"}},
-    "adjustment without delta": {
-        "estimator": {"name": "adjustment", "penalty": ...},
-        "privacy": {"epsilon": "90", "delta": 0},
-    },
-    "adjustment of lines": {"estimator": {"name": "adjustment", "penalty": ...}, "privacy": {"epsilon": "0.2"}},
+    "regression of lines": {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "0.2"}},
     "balancing": {"estimator": {"name": "balancing", "penalty": ...}, "privacy": {"delta": 0, "level": "label"}},
     "difference": {"estimator": {"name": "difference_in_means", "penalty": ...}},
     "aipw": {"estimator": {"name": "aipw", "penalty": ...}},

@@ -11,28 +11,34 @@ import numpy as np
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.estimators import aipw, regression
+from causalveil.flows.estimators import adjustment, aipw
+from causalveil.flows.estimators.adjustment import LINES, REGRESSION, SCALES, SCORES, plan
 from causalveil.flows.estimators.aipw import OUTCOME_MODEL
-from causalveil.flows.estimators.regression import MOMENTS, REGRESSION, SCALES, SCORES, plan
 from causalveil.flows.estimators.stage import Stage, StageRun, carry_out
 from causalveil.flows.sequence.estimators import ESTIMATORS
 from causalveil.schemas.errors import ChargesDiffer, StudyError
+from causalveil.schemas.estimators.adjustment import AdjustmentStudy
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.privacy import Scope
+from causalveil.tasks.adjustment.releases import recipe
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.mechanisms import Slot
-from causalveil.tasks.regression import recipe
 from tests import crash, stage_map
 from tests.aipw_help import make_aipw
 from tests.studies import write_study
 
 WIDE = {"caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}}, "estimators": ["regression", "aipw"]}
 STUDY = {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "9"}}
+ALL = {"scales", "lines", "screen", "refit", "scores"}
 Run = Callable[[StageRun[Any]], Any]
 
 handed_on: list[Any] = []
+
+
+def of(step: StageRun[Any], slot: Slot) -> Any:
+    """The mechanism of a release."""
+    return plan(step.study, step.sizes).mechanism(slot)
 
 
 def exact(step: StageRun[Any]) -> Any:
@@ -41,15 +47,12 @@ def exact(step: StageRun[Any]) -> Any:
 
 
 def undeclared(step: StageRun[Any]) -> Any:
-    mechanism = plan(step.study, step.sizes).effect_mechanism()
-    mechanism.release(np.zeros(2), Slot("extra", Scope.all), step.budget)
+    of(step, recipe.SCORES).release(np.zeros(2), Slot("extra", Scope.all), step.budget)
     return SCORES.run(step)
 
 
 def wider_scope(step: StageRun[Any]) -> Any:
-    return (
-        plan(step.study, step.sizes).effect_mechanism().release(np.zeros(2), Slot("effect", Scope.train), step.budget)
-    )
+    return of(step, recipe.SCORES).release(np.zeros(2), Slot("scores", Scope.train), step.budget)
 
 
 def twice(step: StageRun[Any]) -> Any:
@@ -58,12 +61,11 @@ def twice(step: StageRun[Any]) -> Any:
 
 
 def of_another_stage(step: StageRun[Any]) -> Any:
-    mechanism = plan(step.study, step.sizes).scales_mechanism()
-    return mechanism.release(np.zeros(9), recipe.SCALES, step.budget)
+    return of(step, recipe.SCALES).release(np.zeros(9), recipe.SCALES, step.budget)
 
 
 def unnamed_reading(step: StageRun[Any]) -> Any:
-    return step[MOMENTS]
+    return step[LINES]
 
 
 def keeps_its_budget(step: StageRun[Any]) -> Any:
@@ -76,40 +78,40 @@ def draws_without_charges(step: StageRun[Any]) -> Any:
 
 
 def draws_with_anothers_budget(step: StageRun[Any]) -> Any:
-    return plan(step.study, step.sizes).effect_mechanism().release(np.zeros(2), recipe.EFFECT, handed_on[0])
+    return of(step, recipe.SCORES).release(np.zeros(2), recipe.SCORES, handed_on[0])
 
 
 # By name: what the stage of scores does, what that of the interval does, and what the error says.
 MISBEHAVING: dict[str, tuple[Run, Run | None, str]] = {
-    "leaves its draw out": (exact, None, "declared 'effect' and did not draw it"),
+    "leaves its draw out": (exact, None, "declared 'scores' and did not draw it"),
     "draws what it did not declare": (undeclared, None, "'extra', which it did not declare"),
-    "draws for other units": (wider_scope, None, "'effect', which it did not declare so"),
-    "draws twice": (twice, None, "'effect', which it did not declare so or has drawn before"),
+    "draws for other units": (wider_scope, None, "'scores', which it did not declare so"),
+    "draws twice": (twice, None, "'scores', which it did not declare so or has drawn before"),
     "draws what another declared": (of_another_stage, None, "'scales', which it did not declare"),
-    "reads what it does not name": (unnamed_reading, None, "reads 'moments', which it does not name"),
+    "reads what it does not name": (unnamed_reading, None, "reads 'lines', which it does not name"),
     "has no charge and asks for a budget": (SCORES.run, draws_without_charges, "'interval' declares no charge"),
-    "draws when its stage has ended": (keeps_its_budget, draws_with_anothers_budget, "'scores' draws 'effect'"),
+    "draws when its stage has ended": (keeps_its_budget, draws_with_anothers_budget, "'scores' draws 'scores'"),
 }
 
 
 def misbehave(patch: pytest.MonkeyPatch, scores: Run, interval: Run | None) -> None:
     """Have the default estimator's last two stages do other things."""
-    bad = replace(regression.SCORES, run=scores)
-    reads = tuple(bad if one is SCORES else one for one in regression.INTERVAL.reads)
-    last = replace(regression.INTERVAL, run=interval or regression.INTERVAL.run, reads=reads)
-    stages = tuple({SCORES: bad, regression.INTERVAL: last}.get(one, one) for one in REGRESSION.stages_of(None))
-    patch.setattr(regression, "SCORES", bad)
-    patch.setitem(ESTIMATORS, RegressionStudy, lambda: replace(REGRESSION, stages=stages))
+    bad = replace(adjustment.SCORES, run=scores)
+    reads = tuple(bad if one is SCORES else one for one in adjustment.INTERVAL.reads)
+    last = replace(adjustment.INTERVAL, run=interval or adjustment.INTERVAL.run, reads=reads)
+    stages = tuple({SCORES: bad, adjustment.INTERVAL: last}.get(one, one) for one in REGRESSION.stages_of(None))
+    patch.setattr(adjustment, "SCORES", bad)
+    patch.setitem(ESTIMATORS, AdjustmentStudy, lambda: replace(REGRESSION, stages=stages))
 
 
-@pytest.fixture(params=[None, "before:effect", "after:effect"], ids=["fresh", "killed before", "killed after"])
+@pytest.fixture(params=[None, "before:scores", "after:scores"], ids=["fresh", "killed before", "killed after"])
 def begun(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, set[str]]:
     """A study, and what a run of it that was killed had drawn."""
     path = write_study(tmp_path / "study", study=STUDY, contract=WIDE)
     if request.param is None:
         return path, set()
     crash.crash(request.param, str(path), str(tmp_path / "out"), "one", {})
-    return path, {"scales", "moments"} | ({"effect"} if request.param == "after:effect" else set())
+    return path, {"scales", "lines"} | ({"scores"} if request.param == "after:scores" else set())
 
 
 def test_a_stage_that_misbehaves_publishes_nothing(
@@ -127,9 +129,9 @@ def test_a_stage_that_misbehaves_publishes_nothing(
         run = open_ledger().record("one")
         assert run is not None
         assert (run.state, run.reservation.cost.epsilon) == ("reserved", 9)
-        assert drawn <= {charge.name for charge, _ in run.charges} <= {"scales", "moments", "effect"}
+        assert drawn <= {charge.name for charge, _ in run.charges} <= ALL
     # Mended, the run goes on by the values that it has.
-    assert run_study(path, out=tmp_path / "out", run_id="one").returned == 3
+    assert run_study(path, out=tmp_path / "out", run_id="one").returned == len(ALL)
     assert open_ledger().verify().undrawn == ()
 
 
@@ -140,10 +142,10 @@ def test_a_charge_too_many_is_refused_before_anything_is_reserved(
     path = write_study(tmp_path / "study", study=STUDY, contract=WIDE)
 
     def more(study: Any, sizes: Any) -> Any:
-        return [*SCORES.charges(study, sizes), (Slot("extra", Scope.all), plan(study, sizes).effect_mechanism())]
+        return [*SCORES.charges(study, sizes), (Slot("extra", Scope.all), plan(study, sizes).mechanism(recipe.SCORES))]
 
     stages = tuple(replace(one, charges=more) if one is SCORES else one for one in REGRESSION.stages_of(None))
-    monkeypatch.setitem(ESTIMATORS, RegressionStudy, lambda: replace(REGRESSION, stages=stages))
+    monkeypatch.setitem(ESTIMATORS, AdjustmentStudy, lambda: replace(REGRESSION, stages=stages))
     with pytest.raises(StudyError, match="adds up to"):
         run_study(path, out=tmp_path / "out", run_id="one")
     assert open_ledger().record("one") is None

@@ -14,6 +14,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.study import plan_study
+from causalveil.schemas.errors import StudyError
 from tests.ledger_help import assert_agreed
 from tests.studies import people, refused, write_study
 
@@ -21,16 +22,17 @@ CONTRACT: dict[str, Any] = {
     "estimators": ["regression"],
     "caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}, "label": {"epsilon": 1000, "delta": "1e-2"}},
 }
+EVEN = dict.fromkeys(("scales", "lines", "screen", "refit", "scores"), "0.2")
 # Estimator, privacy, estimand and how many draws.
 OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], str, int]] = {
-    "small": ({}, {"epsilon": "0.3"}, "ATE", 2),
-    "adjusted": ({}, {"epsilon": "20"}, "ATE", 3),
-    "treated": ({}, {"epsilon": "20"}, "ATT", 3),
-    "controls": ({"basis": "linear"}, {"epsilon": "20"}, "ATC", 3),
-    "pairs": ({"basis": "pairs"}, {"epsilon": "40"}, "ATE", 3),
-    "trial": ({"trial": True}, {"epsilon": "0.7"}, "ATE", 2),
-    "pure": ({}, {"epsilon": "80", "delta": 0}, "ATE", 3),
-    "pure and small": ({}, {"epsilon": "0.7", "delta": 0}, "ATT", 2),
+    "small": ({}, {"epsilon": "0.3"}, "ATE", 3),
+    "curves": ({}, {"epsilon": "20"}, "ATE", 5),
+    "treated": ({}, {"epsilon": "20"}, "ATT", 5),
+    "controls": ({"curves": "none"}, {"epsilon": "20"}, "ATC", 3),
+    "parts": ({"parts": EVEN}, {"epsilon": "0.3"}, "ATE", 5),
+    "trial": ({"trial": True}, {"epsilon": "0.7"}, "ATE", 3),
+    "pure": ({}, {"epsilon": "80", "delta": 0}, "ATE", 5),
+    "pure and small": ({}, {"epsilon": "0.7", "delta": 0}, "ATT", 3),
 }
 
 
@@ -54,7 +56,6 @@ def test_plan_ledger_release_agree(option: str, tmp_path: Path) -> None:
     assert -10 <= release.interval.lower <= release.estimate <= release.interval.upper <= 10
     assert release.variance.sampling > 0
     assert release.guarantee == "finite_sample"
-    assert (release.details["features"] == 0) == (OPTIONS[option][3] == 2)
 
 
 def test_plan_says_what_is_adjusted_for(tmp_path: Path, capsys: Any) -> None:
@@ -63,13 +64,12 @@ def test_plan_says_what_is_adjusted_for(tmp_path: Path, capsys: Any) -> None:
         main(["plan", str(path), "--effect", "2", "--json"])
     assert ended.value.code == 0
     shown = json.loads(capsys.readouterr().out)["expected"]
-    assert shown["adjustment"] == "unadjusted"
-    assert shown["bias"] > 0
-    assert any("not used" in warning for warning in shown["warnings"])
+    assert shown["half_width"] > 0
+    assert any("no curve of a covariate could be seen" in warning for warning in shown["warnings"])
 
 
 def test_plan_without_data_has_formulas(tmp_path: Path) -> None:
-    path = write_study(tmp_path / "study", study=changes("adjusted"), contract=CONTRACT)
+    path = write_study(tmp_path / "study", study=changes("curves"), contract=CONTRACT)
     for part in path.parent.glob("*.parquet"):
         part.unlink()
     _, plan = plan_study(path)
@@ -113,7 +113,7 @@ def spoilt(name: str) -> pl.DataFrame:
     ],
 )  # fmt: skip
 def test_a_spoilt_table_has_an_answer_of_finite_numbers(name: str, epsilon: str, tmp_path: Path) -> None:
-    study = changes("adjusted") | {"privacy": {"epsilon": epsilon}}
+    study = changes("curves") | {"privacy": {"epsilon": epsilon}}
     path = write_study(tmp_path / "study", frame=spoilt(name), study=study, contract=CONTRACT)
     release = run_study(path, out=tmp_path / "out", engine="direct", simulate=3).release
     numbers = [value for value in release.details.values() if isinstance(value, float)]
@@ -122,20 +122,50 @@ def test_a_spoilt_table_has_an_answer_of_finite_numbers(name: str, epsilon: str,
     assert release.interval.lower < release.interval.upper
 
 
-def test_a_duplicated_covariate_is_said_to_be_unresolved(tmp_path: Path) -> None:
+def test_a_duplicated_covariate_harms_nothing(tmp_path: Path) -> None:
     frame = people(4000).with_columns(again=pl.col("age"))
     covariates = {"again": {"lower": 20, "upper": 60}}
-    study = changes("adjusted") | {"covariates": covariates, "estimator": {**changes("controls")["estimator"]}}
+    study = changes("controls") | {"covariates": covariates}
     path = write_study(tmp_path / "study", frame=frame, study=study, contract={**CONTRACT, "columns": covariates})
     release = run_study(path, out=tmp_path / "out", engine="direct", simulate=1).release
-    assert release.details["adjustment"] == "adjusted linearly"
-    assert release.details["unresolved_directions"] == 1
     assert release.interval.lower < 2 < release.interval.upper
+    assert release.interval.upper - release.interval.lower < 1
+
+
+# What an older study file says, and the line that refuses it.
+REFUSED = {
+    "lines": ({"basis": "linear"}, "'estimator.basis' is no setting any more: write 'curves: none'"),
+    "products": ({"basis": "pairs"}, "remove it: curves that the releases show are adjusted for"),
+    "prior": ({"unadjusted": {"outcome": 0.2}}, "write confounding_prior: {outcome_r2: 0.2, distance: 1.0}"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_settings_of_before_are_refused_with_what_to_write(
+    case: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings, says = REFUSED[case]
+    study = {"estimator": {"penalty": ..., "name": "regression", **settings}}
+    path = write_study(tmp_path / "study", study=study, contract=CONTRACT)
+    code, line, _ = refused(capfd, "run", str(path), "--engine", "direct", "--out", str(tmp_path / "out"))
+    assert code == 2
+    assert says in line
+    # The advice is true.
+    advised = {"curves": "none"} if "none" in says else {}
+    advised |= {"confounding_prior": {"outcome_r2": 0.2, "distance": 1.0}} if case == "prior" else {}
+    study = {"estimator": {"penalty": ..., "name": "regression", **advised}}
+    plan_study(write_study(tmp_path / "advised", study=study, contract=CONTRACT))
+
+
+def test_parts_of_curves_that_are_not_wanted_are_refused(tmp_path: Path) -> None:
+    study = {"estimator": {"penalty": ..., "name": "regression", "curves": "none", "parts": EVEN}}
+    with pytest.raises(StudyError, match=r"parts.screen and parts.refit must be 0"):
+        plan_study(write_study(tmp_path / "study", study=study, contract=CONTRACT))
 
 
 def test_the_shipped_studies_run(tmp_path: Path) -> None:
     data = Path(__file__).parents[2] / "data"
-    for name, said in (("lalonde", "unadjusted"), ("fertility", "adjusted")):
+    for name, said in (("lalonde", "not adjusted"), ("fertility", "adjusted")):
         found = run_study(
             data / name / "study-regression.yaml", out=tmp_path / name, engine="direct", simulate=1
         ).release

@@ -41,7 +41,7 @@ def table(draw: st.DrawFn, size: int, d: int = 3) -> Rows:
 
 def plan(delta: str = "1e-6", n: int = 100_000, radius: float = 0.5) -> Recipe:
     """Without delta of a study that allows for nothing: beside an allowance it would learn no slopes."""
-    none: dict[str, Any] = {"unadjusted": {"outcome": 0, "distance": 0}} if delta == "0" else {}
+    none: dict[str, Any] = {"confounding_prior": {"outcome_r2": 0, "distance": 0}} if delta == "0" else {}
     study = make_aipw(2, delta=delta, outcome_model={"model": "ridge", "radius": radius}, **none)
     found = recipe(study, sizes_of(study, n))
     assert found.slopes_cost is not None

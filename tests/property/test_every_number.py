@@ -81,7 +81,7 @@ MATCHING = {
     "caliper": 0.5,
     "penalty": 0.1,
     "variance_share": 0.15,
-    "unadjusted": {"outcome": 0.5, "distance": 1.0},
+    "confounding_prior": {"outcome_r2": 0.5, "distance": 1.0},
 }
 PURE = {"privacy": {"delta": 0}}
 BASES: dict[str, dict[str, Any]] = {
@@ -96,7 +96,7 @@ BASES: dict[str, dict[str, Any]] = {
                 "clip": [0.1, 0.9],
                 "train_fraction": 0.5,
                 "penalty": 0.1,
-                "unadjusted": {"outcome": 0.5, "distance": 1.0},
+                "confounding_prior": {"outcome_r2": 0.5, "distance": 1.0},
             },
             {},
         ),
@@ -110,7 +110,7 @@ BASES: dict[str, dict[str, Any]] = {
                 "folds": 2,
                 "budget_shares": SHARES,
                 "omitted_confounding": {"outcome": 0.1, "treatment": 0.1},
-                "unadjusted": {"outcome": 0.5, "distance": 1.0},
+                "confounding_prior": {"outcome_r2": 0.5, "distance": 1.0},
             },
             {},
         ),
@@ -126,18 +126,17 @@ BASES: dict[str, dict[str, Any]] = {
             },
             {},
         ),
-        ("regression", {"name": "regression", "unadjusted": {"outcome": 0.5, "distance": 1.0}}, {}),
         (
-            "adjustment",
+            "regression",
             {
-                "name": "adjustment",
+                "name": "regression",
                 "confounding_prior": {"outcome_r2": 0.5, "distance": 1.0},
                 "parts": dict.fromkeys(("scales", "lines", "screen", "refit", "scores"), Decimal("0.2")),
             },
             {},
         ),
-        ("difference", {"name": "difference_in_means", "unadjusted": {"outcome": 0.5, "distance": 1.0}}, {}),
-        ("survival", {"name": "survival", "unadjusted": {"outcome": 0.5, "distance": 1.0}}, {}),
+        ("difference", {"name": "difference_in_means", "confounding_prior": {"outcome_r2": 0.5, "distance": 1.0}}, {}),
+        ("survival", {"name": "survival", "confounding_prior": {"outcome_r2": 0.5, "distance": 1.0}}, {}),
         ("survival without delta", {"name": "survival", "trial": True}, PURE),
         ("survival by rule", {"name": "survival", "trial": True}, {"intervals": ...}),
         ("balancing", {"name": "balancing", "allowance": 0.5}, {"privacy": {"level": "label", "delta": 0}}),
@@ -388,7 +387,7 @@ def test_what_once_broke_a_run_is_refused(name: str, place: tuple[str | int, ...
 
 def test_a_bias_that_rounding_swallows_has_an_interval() -> None:
     """It ended a run after its draws."""
-    assert check("regression", ("estimator", "unadjusted", "outcome"), 5e-324)
+    assert check("difference", ("estimator", "confounding_prior", "outcome_r2"), 5e-324)
 
 
 def test_the_comparison_can_fail() -> None:

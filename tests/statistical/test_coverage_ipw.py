@@ -110,7 +110,7 @@ def test_intervals_cover_what_they_say_and_are_no_wider_than_they_must(
     name: str, changes: dict[str, Any], n: int, runs: int
 ) -> None:
     # Scores are the true ones, so that nothing is left to be allowed for.
-    study = make_study(unadjusted={"outcome": 0}, **changes)
+    study = make_study(confounding_prior={"outcome_r2": 0}, **changes)
     found = measure(simulate(study, n, runs, seed=11), truth(str(study.estimand)))
     print(f"{name}: n={n} runs={runs} " + " ".join(f"{key}={value:.3f}" for key, value in found.items()))
     error = math.sqrt(study.confidence * (1 - study.confidence) / runs)

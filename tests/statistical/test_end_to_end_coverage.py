@@ -56,7 +56,9 @@ def means(x: FloatArray) -> tuple[FloatArray, FloatArray]:
 def two_numbers(**changes: Any) -> IpwStudy:
     """A study of the two covariates of :func:`people`, that allows for no confounding unless ``changes`` do."""
     numbers = {name: {"lower": -1, "upper": 1} for name in ("x0", "x1")}
-    return make_study(covariates={"age": ..., "group": ..., **numbers}, **{"unadjusted": {"outcome": 0}, **changes})
+    return make_study(
+        covariates={"age": ..., "group": ..., **numbers}, **{"confounding_prior": {"outcome_r2": 0}, **changes}
+    )
 
 
 def people(assignment: FloatArray, random: np.random.Generator) -> Rows:
@@ -200,7 +202,7 @@ def test_a_confounded_study_is_off_by_what_shrinkage_predicts_and_covers_the_wei
     assert abs(bias - predicted) <= 3.5 * error
     assert covers_effect <= 0.05  # the honest number: shrinkage alone moves the estimate out of its interval
     assert abs(oracle) <= 0.1 * predicted  # and it is shrinkage: true scores show no such bias
-    allowing = simulate(two_numbers(unadjusted={}), CONFOUNDED, seed=22)
+    allowing = simulate(two_numbers(confounding_prior={}), CONFOUNDED, seed=22)
     assert coverage(allowing, effect) >= LOWEST
     assert width(allowing) >= 2 * predicted
 

@@ -93,7 +93,7 @@ def test_without_delta_what_is_paid_for_a_model_widens_nothing_where_it_does_not
 
 def test_slopes_that_no_interval_counts_are_learnt_only_where_arms_lose_nothing_by_them() -> None:
     """Without delta and of more than one covariate: noise in the arms' mean square is then below any variance."""
-    none = {"unadjusted": {"outcome": 0, "distance": 0}}
+    none = {"confounding_prior": {"outcome_r2": 0, "distance": 0}}
     for p, n, changes, learnt in (
         (2, 30_000, {}, False),
         (2, 30_000, {"propensity": {"penalty": 0.01}}, False),
@@ -118,9 +118,11 @@ def test_an_estimate_that_adjusts_for_nothing_says_so_and_allows_for_it() -> Non
     found = analysed(study, rows)
     assert found.details["adjustment"] == "unadjusted"
     assert found.interval.bias == pytest.approx(math.sqrt(0.5) * study.outcome.width / 2 * within(24), rel=0.1)
-    assert "confounding up to the size that `unadjusted` assumes" in found.interval.covers
+    assert "confounding up to the size that `confounding_prior` assumes" in found.interval.covers
     assert str(found.details["not_covered"]).startswith("confounding larger than the size that")
-    none = analysed(make_aipw(24, epsilon="0.5", delta="1e-5", unadjusted={"outcome": 0, "distance": 0}), rows)
+    none = analysed(
+        make_aipw(24, epsilon="0.5", delta="1e-5", confounding_prior={"outcome_r2": 0, "distance": 0}), rows
+    )
     assert none.interval.bias == 0.0
     assert none.estimate == found.estimate
     assert none.details["adjustment"] == "unadjusted"
@@ -157,7 +159,7 @@ def test_what_is_adjusted_allows_for_its_cuts_and_what_is_randomised_for_nothing
     assert adjusted.details["adjustment"] == "adjusted linearly"
     spreads = [adjusted.details[f"spread[{fold}]"] for fold in (1, 2)]
     assert adjusted.interval.bias == pytest.approx(CUTS * math.sqrt(0.5) * sum(spreads) / 2, rel=0.1)
-    assert "confounding up to the size that `unadjusted` assumes" not in adjusted.interval.covers
+    assert "confounding up to the size that `confounding_prior` assumes" not in adjusted.interval.covers
     trial, _ = confounded(300, p=2, seed=1, strength=0.0)
     known = analysed(make_aipw(2, propensity={"known": 0.5}), trial)
     assert "adjustment" not in known.details
@@ -374,5 +376,5 @@ def test_only_what_is_allowed_for_in_full_is_said_to_be_covered() -> None:
     assert isinstance(study, AipwStudy)
     found = analysed(study, rows_of(study, known, 30_000, 3), 3)
     assert "linearly" in str(found.details["adjustment"])
-    assert "confounding up to the size that `unadjusted` assumes" not in found.interval.covers
+    assert "confounding up to the size that `confounding_prior` assumes" not in found.interval.covers
     assert str(found.details["not_covered"]).startswith("confounding;")

@@ -75,7 +75,7 @@ def test_people_who_were_not_randomised_are_compared_unadjusted_with_an_allowanc
     assert found.estimate > 5 * effect + 0.4
     assert found.interval.lower <= 5 * effect <= found.interval.upper
     assert found.details["adjustment"] == "unadjusted"
-    assert "confounding up to the size that `unadjusted` assumes" in found.interval.covers
+    assert "confounding up to the size that `confounding_prior` assumes" in found.interval.covers
     deviation = 5 * math.sqrt(np.mean([np.var(rows.u[rows.t == arm]) for arm in (0, 1)]))
     assert found.interval.bias == pytest.approx(math.sqrt(0.5) * deviation, rel=0.05)
 

@@ -208,7 +208,7 @@ def test_what_an_interval_covers_is_said() -> None:
     rows = random_rows(5000, 4, 1)
     noisy, _ = exact_findings(make_study(), rows)
     exact, _ = exact_findings(make_study(level="training_units"), rows)
-    left = "confounding up to the size that `unadjusted` assumes"
+    left = "confounding up to the size that `confounding_prior` assumes"
     assert noisy.interval.covers == ("sampling", "effect noise", "variance noise", left)
     assert exact.interval.covers == ("sampling", left)
     assert exact.variance.noise == 0

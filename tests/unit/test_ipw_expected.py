@@ -93,7 +93,7 @@ def test_the_wrong_sign_is_as_frequent_as_said() -> None:
 
 
 def test_a_drowned_effect_is_said_to_be_and_how_many_units_would_do() -> None:
-    study = make_study(outcome={"lower": 0, "upper": 60_000}, unadjusted={"outcome": 0})
+    study = make_study(outcome={"lower": 0, "upper": 60_000}, confounding_prior={"outcome_r2": 0})
     verdict = ipw_expected.drowned(study, sizes_of(study, 445), 1800)
     assert verdict.drowned
     assert verdict.sign_wrong > 0.4
@@ -208,11 +208,11 @@ def test_what_noisy_or_penalised_scores_leave_is_allowed_for() -> None:
     study = make_study(epsilon="1e6", delta="0", outcome={"lower": 0, "upper": 10})
     found = ipw_expected.expected_findings(study, sizes_of(study, 1_000_000), StandIn(deviation=2.0))
     assert found.interval.bias == pytest.approx(math.sqrt(0.5) * 2.0, rel=1e-3)
-    assert "confounding up to the size that `unadjusted` assumes" in found.interval.covers
-    trial = make_study(unadjusted={"outcome": 0})
+    assert "confounding up to the size that `confounding_prior` assumes" in found.interval.covers
+    trial = make_study(confounding_prior={"outcome_r2": 0})
     randomised = ipw_expected.expected_findings(trial, sizes_of(trial, 1_000))
     assert randomised.interval.bias == 0
-    assert "confounding up to the size that `unadjusted` assumes" not in randomised.interval.covers
+    assert "confounding up to the size that `confounding_prior` assumes" not in randomised.interval.covers
 
 
 def test_noise_of_scores_moves_arms_no_further_than_weights_within_the_clip() -> None:

@@ -150,7 +150,7 @@ def test_correction_divides_and_widens() -> None:
 def test_private_scores_allow_for_all_that_is_declared() -> None:
     """The deviation of outcomes is read off the bound on the sampling variance, in the estimate's own units."""
     randomised = two_covariates(epsilon="4")
-    study = two_covariates(epsilon="4", unadjusted={"outcome": 0.5, "distance": 1})
+    study = two_covariates(epsilon="4", confounding_prior={"outcome_r2": 0.5, "distance": 1})
     numbers = np.array([12.0, 5.0])
     none, found = (findings(one, sizes_of(one, 1000), REUSE, numbers) for one in (randomised, study))
     assert none.interval.bias == 0.0
@@ -158,10 +158,10 @@ def test_private_scores_allow_for_all_that_is_declared() -> None:
     deviation /= np.sqrt(interval.largest_variance(REUSE))
     assert found.interval.bias == pytest.approx(np.sqrt(0.5) * min(deviation, 1.0), rel=0.05)
     assert found.interval.upper - found.interval.lower > none.interval.upper - none.interval.lower
-    assert "confounding up to the size that `unadjusted` assumes" in found.interval.covers
+    assert "confounding up to the size that `confounding_prior` assumes" in found.interval.covers
     assert str(found.details["adjustment"]).startswith("partly adjusted")
     assert found.estimate == none.estimate
-    public = two_covariates(level="label", unadjusted={"outcome": 1, "distance": 10})
+    public = two_covariates(level="label", confounding_prior={"outcome_r2": 1, "distance": 10})
     assert findings(public, sizes_of(public, 1000), REUSE, numbers).interval.bias == 0.0
 
 

@@ -31,8 +31,6 @@ from causalveil.tasks.protocols.parts import Part, over_groups
 from causalveil.tasks.protocols.stages import joint_recipe
 from causalveil.tasks.protocols.sums import moment_blocks, moment_sums, scale_blocks, scale_sums
 from tests.protocol_help import analysed, confounded, in_cells, make_protocol
-from tests.regression_help import analysed as analysed_alone
-from tests.regression_help import in_rows, make_regression
 from tests.studies import CONTRACT, merge
 
 ASKED: dict[str, Any] = {
@@ -144,21 +142,6 @@ def test_importance_divides_the_noise() -> None:
     assert math.hypot(*weighted.weights) == pytest.approx(1)
 
 
-def test_a_protocol_of_one_question_is_that_question() -> None:
-    """Without noise to speak of both say the same, and their intervals are as wide."""
-    rows, _ = confounded(20_000, 1, seed=3)
-    many = analysed(make_protocol(2, 1, epsilon="1000", basis="linear"), rows).answers[0]
-    alone = analysed_alone(
-        make_regression(2, epsilon="1000", basis="linear"),
-        in_rows(rows.x[:, :2] * np.sqrt(3), rows.t, rows.u[:, 0]),
-    )
-    assert many.interval is not None
-    assert many.estimate is not None
-    assert many.estimate == pytest.approx(alone.estimate, abs=2e-3)
-    width = alone.interval.upper - alone.interval.lower
-    assert many.interval.upper - many.interval.lower == pytest.approx(width, rel=0.02)
-
-
 @pytest.mark.parametrize(("groups", "arms"), [(3, 2), (1, 3), (2, 3)])
 def test_every_cell_of_the_table_finds_its_own_effect(groups: int, arms: int) -> None:
     """Effects differ by subgroup, arm and outcome. Five standard errors in 24 answers at most: false alarms 1e-5."""
@@ -213,7 +196,8 @@ def test_arms_as_they_are_are_unadjusted_and_allow_for_it_unless_they_were_rando
 def test_label_level_matching_allows_for_what_it_leaves_in_every_answer() -> None:
     rows, _ = confounded(4_000, 1, seed=7)
     biases = [
-        analysed(make_protocol(2, 1, name="matching", unadjusted={"outcome": share}), rows).answers[0].bias or 0
+        analysed(make_protocol(2, 1, name="matching", confounding_prior={"outcome_r2": share}), rows).answers[0].bias
+        or 0
         for share in (0, 0.5)
     ]
     assert biases[0] == 0

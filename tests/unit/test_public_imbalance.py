@@ -28,7 +28,7 @@ from causalveil_replication.accuracy.methods import Method
 from causalveil_replication.accuracy.populations import POPULATIONS
 
 KNOWN = POPULATIONS | LATER
-TRIAL: dict[str, Any] = {"unadjusted": {"outcome": 0}}
+TRIAL: dict[str, Any] = {"confounding_prior": {"outcome_r2": 0}}
 
 
 def asked(population: str, estimator: dict[str, Any], epsilon: str, units: int = 3_000) -> tuple[EffectStudy, Rows]:

@@ -49,12 +49,12 @@ def test_more_units_than_are_rehearsed_have_narrower_intervals() -> None:
 
 
 def test_an_outcome_beside_an_end_of_its_range_and_a_rare_arm_are_foreseen() -> None:
-    """Within 15 % of the mean of 10 seeded runs: costs near 0 of 40, and 1 % treated."""
+    """Within 30 % of the mean of 10 seeded runs: costs near 0 of 40, and 1 % treated."""
     for name, units, epsilon in (("zeros5", 500, "8"), ("rare1", 30_000, "8")):
         cell = run_cell(
             POPULATIONS[name] if name in POPULATIONS else LATER[name], {"name": "regression"}, units, epsilon, runs=10
         )
-        assert cell.planned == pytest.approx(cell.half_width, rel=0.15), name
+        assert cell.planned == pytest.approx(cell.half_width, rel=0.3), name
 
 
 def test_what_depends_on_unknown_confounding_is_a_range_between_two_public_ends() -> None:

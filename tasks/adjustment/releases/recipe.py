@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 
-from causalveil.schemas.estimators.adjustment import AdjustmentStudy
+from causalveil.schemas.estimators.adjustment import AdjustmentEstimator, AdjustmentStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.adjustment import parts
@@ -88,7 +89,7 @@ def recipe(study: AdjustmentStudy, sizes: Sizes | None) -> AdjustmentRecipe:
     Raises:
         StudyError: a budget of so many digits that it cannot be divided exactly.
     """
-    total, encoding, asked = study.privacy.cost, Encoding.of(study), study.estimator.parts
+    total, encoding = study.privacy.cost, Encoding.of(study)
     pure, prior = total.delta == 0, study.estimator.confounding_prior
     public = Public(
         units=UNKNOWN if sizes is None else sizes.units,
@@ -98,6 +99,14 @@ def recipe(study: AdjustmentStudy, sizes: Sizes | None) -> AdjustmentRecipe:
         prior=Prior(prior.outcome_r2, prior.distance),
         mu=float(total.epsilon if pure else mu_of(total)),
         pure=pure,
-        asked=None if asked == "auto" else tuple(asked.model_dump().values()),
+        asked=_asked(study.estimator, pure),
     )
     return AdjustmentRecipe(public, encoding, sizes is not None, divide(total, vars(parts_of(public))))
+
+
+def _asked(settings: AdjustmentEstimator, pure: bool) -> tuple[Decimal, ...] | None:
+    """Return the parts that a study asks for; None: they are decided by public sizes."""
+    if settings.parts != "auto":
+        return tuple(settings.parts.model_dump().values())
+    alone = parts.PURE_LINES_ALONE if pure else parts.LINES_ALONE
+    return tuple(vars(alone).values()) if settings.curves == "none" else None

@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from causalveil.schemas.estimators.regression import RegressionEstimator
+from causalveil.schemas.protocols.regression import RegressionEstimator
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.covariates.columns import Columns
 from causalveil.tasks.regression.lines.adjustment import (
@@ -112,7 +112,7 @@ def _plain(
     blurs = zip(scales.mean_noises, (scales.share, 1 - scales.share), strict=True)
     deviation = math.sqrt(square / scales.between + sum((noise / scales.limit) ** 2 / part for noise, part in blurs))
     cut = min(cut, farthest_score(scales, (0.0, 0.0), [(0.0,) * 4] * 2) / deviation)
-    declared = estimator.unadjusted
+    declared = estimator.confounding_prior
     relative = scales.spread / scales.limit
     bias = 0.0 if estimator.trial else relative * declared.bias() * sum(lean)
     return Adjustment(nothing, nothing, nothing, 0.0, 0.0, lean, cut * deviation, cut, 0.0, bias, False)

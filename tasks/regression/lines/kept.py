@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from causalveil.schemas.estimators.regression import RegressionStudy
+from causalveil.schemas.protocols.regression import RegressionStudy
 from causalveil.tasks.covariates.columns import Basis
 from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.regression.features import Features

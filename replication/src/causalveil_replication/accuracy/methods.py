@@ -50,7 +50,7 @@ def _named(name: str) -> Callable[[KnownPopulation], Mapping[str, Any]]:
 
 
 def _regression(population: KnownPopulation) -> Mapping[str, Any]:
-    return {"name": "regression", "trial": True, "basis": "linear"} if population.trial else {"name": "regression"}
+    return {"name": "regression", "trial": True} if population.trial else {"name": "regression"}
 
 
 def _aipw(population: KnownPopulation) -> Mapping[str, Any]:
@@ -66,11 +66,11 @@ def _difference(population: KnownPopulation) -> Mapping[str, Any]:
 
 
 def _ipw(population: KnownPopulation) -> Mapping[str, Any]:
-    return {"name": "ipw", "unadjusted": {"outcome": 0}} if population.trial else {"name": "ipw"}
+    return {"name": "ipw", "confounding_prior": {"outcome_r2": 0}} if population.trial else {"name": "ipw"}
 
 
 def _matching(population: KnownPopulation) -> Mapping[str, Any]:
-    return {"name": "matching", "unadjusted": {"outcome": 0}} if population.trial else {"name": "matching"}
+    return {"name": "matching", "confounding_prior": {"outcome_r2": 0}} if population.trial else {"name": "matching"}
 
 
 METHODS: dict[str, Method] = {
