@@ -11,7 +11,8 @@ import numpy as np
 
 from causalveil.schemas.confounding import RANDOMISED, ConfoundingStatement, of_share
 from causalveil.schemas.errors import ChargesDiffer
-from causalveil.schemas.estimators.adjustment import AdjustmentStudy, ConfoundingPrior
+from causalveil.schemas.estimators.adjustment import AdjustmentStudy
+from causalveil.schemas.estimators.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.tasks.adjustment.features import FeatureMap
