@@ -1,0 +1,118 @@
+"""Protocols' joint releases of chosen designs, as if release 1 had said them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from causalveil.schemas.estimators.adjustment import AdjustmentEstimator, AdjustmentStudy
+from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.adjustment.features import ArmScales
+from causalveil.tasks.adjustment.releases.recipe import LINES, SCALES, SCORES, SCREEN
+from causalveil.tasks.enclave.cells import CellRows
+from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.mechanisms import Mechanism
+from causalveil.tasks.protocols.drawn import joined
+from causalveil.tasks.protocols.recipe import ProtocolRecipe, joint_recipe
+from causalveil.tasks.protocols.releases import (
+    JointMomentSums,
+    JointScaleSums,
+    JointScoreSums,
+    JointScreenSums,
+    JointSums,
+    Residuals,
+)
+from tests.adjustment_help import Design
+from tests.protocol_help import make_protocol
+
+SLOTS = {"scales": SCALES, "moments": LINES, "screen": SCREEN, "scores": SCORES}
+
+
+class JointProtocol(ProtocolStudy):
+    SINGLE: ClassVar[type[EffectStudy]] = AdjustmentStudy
+
+    estimator: AdjustmentEstimator
+
+
+def joint_study(outcomes: int, groups: int, arms: int, **changes: Any) -> ProtocolStudy:
+    found = make_protocol(0, outcomes, groups, arms, **changes).model_dump(mode="json")
+    return JointProtocol.model_validate(found | {"estimator": {"name": "adjustment"}})
+
+
+@dataclass
+class Shape:
+    """Blocks of every release for a protocol of this many outcomes, subgroups and arms.
+
+    Outcomes have unequal weights. `steep`: slope of the lines, beside which the constant of a row is little.
+    """
+
+    outcomes: int
+    groups: int
+    arms: int
+    covariates: dict[str, Any]
+    steep: float = 4.0
+    units: int = 100_000
+    privacy: tuple[str, str] = ("1", "1e-6")
+
+    @cached_property
+    def recipe(self) -> ProtocolRecipe:
+        epsilon, delta = self.privacy
+        study = joint_study(
+            self.outcomes, self.groups, self.arms, covariates=self.covariates, epsilon=epsilon, delta=delta
+        )
+        found = joint_recipe(study, sizes_of(study, self.units))
+        weights = np.sqrt(np.arange(1, self.outcomes + 1) / np.arange(1, self.outcomes + 1).sum())
+        # Each release at the whole budget's cost, so that some thousand runs can tell.
+        costs = {slot.name: study.privacy.cost for slot in SLOTS.values()}
+        return replace(found, weights=tuple(weights.tolist()), costs=costs)
+
+    @cached_property
+    def design(self) -> Design:
+        study = joint_study(self.outcomes, self.groups, self.arms, covariates=self.covariates)
+        return Design(study.questions[0], self.steep)  # type: ignore[arg-type]
+
+    @property
+    def residuals(self) -> Residuals:
+        arms = ArmScales(0.5, (0.0, 0.0), 0.1, 0.2)
+        return Residuals.of([[arms] * self.recipe.sides] * self.outcomes)
+
+    def block(self, name: str, recipe: ProtocolRecipe | None = None) -> JointSums:
+        joint, one, half = recipe or self.recipe, self.design, ArmScales(0.5, (0.0, 0.0), 0.1, 0.2)
+        table = [[None] * joint.sides] * self.outcomes
+        if name == "scales":
+            return JointScaleSums(joint)
+        if name == "moments":
+            return JointMomentSums(joint, one.features, self.residuals, 0.5)
+        if name == "screen":
+            screen = replace(one.screen, arms=half, reach=0.5)
+            return JointScreenSums(joint, [[screen for _ in row] for row in table], self.residuals)
+        scores = replace(one.scores, arms=half)
+        return JointScoreSums(joint, [[scores for _ in row] for row in table], self.residuals)
+
+    def mechanism(self, name: str) -> Mechanism:
+        found = self.recipe.mechanism(SLOTS[name])
+        assert found is not None
+        return found
+
+    def row(self, z: Any, t: int, u: Any, g: int) -> CellRows:
+        """A row of the columns `z`, in the order of the encoding: numbers and flags from -1 to 1, others 0 or 1."""
+        encoding = self.recipe.encoding
+        x = np.zeros(max(encoding.places) + 2)
+        x[list(encoding.places)] = z
+        outcomes = np.broadcast_to(np.asarray(u, dtype=np.float64), (1, self.outcomes))
+        return CellRows((x * encoding.span)[None], np.array([t], np.uint8), outcomes, np.array([g], np.uint8))
+
+    def placed(self, name: str, row: CellRows, recipe: ProtocolRecipe | None = None) -> FloatArray:
+        """What a row adds to a release: its block's numbers, all others 0."""
+        block, group = self.block(name, recipe), int(row.g[0])
+        weights = joined(block.weights)
+        found = np.zeros((self.groups, len(weights)))
+        if group < self.groups:
+            found[group] = joined(block.of(row)) * weights
+        flat: FloatArray = found.ravel()
+        return flat
