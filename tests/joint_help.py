@@ -41,7 +41,7 @@ class JointProtocol(ProtocolStudy):
 
 def joint_study(outcomes: int, groups: int, arms: int, **changes: Any) -> ProtocolStudy:
     found = make_protocol(0, outcomes, groups, arms, **changes).model_dump(mode="json")
-    return JointProtocol.model_validate(found | {"estimator": {"name": "adjustment"}})
+    return JointProtocol.model_validate(found | {"estimator": {"name": "regression"}})
 
 
 @dataclass
