@@ -11,6 +11,8 @@ from causalveil.tasks.report.guidelines.variables import bounds_text, codes_text
 
 POPULATIONS = {"ATE": "every", "ATT": "every treated", "ATC": "every untreated"}
 RATIOS = (("risk ratios", "ratio"), ("odds ratios", "odds_ratio"))
+# What the specification of a pooled release says in place of each site's unit.
+PLACEHOLDER = "("
 RECORDED = "Each {unit} counts in the arm that was recorded, whatever happened later (treatment policy)."
 
 
@@ -37,7 +39,12 @@ def _population(release: Mapping[str, Any], kind: str) -> str:
     spec, groups = release["specification"], release["specification"].get("subgroups")
     among = f" where {where}" if (where := where_words(spec)) else ""
     by = f", and each level of {groups['name']}" if groups else ""
-    return f"{kind}: {POPULATIONS[kind]} {spec['data']['unit']} of {_dataset(release)}{among}{by}."
+    return f"{kind}: {POPULATIONS[kind]} {_unit(spec)} of {_dataset(release)}{among}{by}."
+
+
+def _unit(spec: Mapping[str, Any]) -> str:
+    unit = str(spec["data"]["unit"])
+    return "unit" if unit.startswith(PLACEHOLDER) else unit
 
 
 def _dataset(release: Mapping[str, Any]) -> str:
@@ -60,11 +67,11 @@ def _outcomes(release: Mapping[str, Any]) -> str:
 def _events(spec: Mapping[str, Any]) -> str:
     """Return what later events, competing events and missing values count as."""
     outcome = spec.get("outcome") or {}
-    said = [RECORDED.format(unit=spec["data"]["unit"])]
+    said = [RECORDED.format(unit=_unit(spec))]
     if "horizon" in outcome:
         others = [one for one in outcome["codes"] if one not in (*outcome["of"], outcome["censoring"])]
         said += [f"Competing events, which end the time at risk: {', '.join(others)}."] if others else []
-        said.append(f"{outcome['censoring'][:1].upper()}{outcome['censoring'][1:]} is censoring.")
+        said.append(f"Censored: {outcome['censoring']}.")
     else:
         said += [f"{one[:1].upper()}{one[1:]}." for one in unrecorded_words(spec)]
     return " ".join(said)

@@ -7,6 +7,7 @@ or an estimator without a template of its own is shown by the general one.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
@@ -155,6 +156,12 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    from markupsafe import Markup, escape
+
+    def coded(text: str) -> Markup:
+        """Write what stands between backticks as code."""
+        return Markup(re.sub(r"`([^`]*)`", r"<code>\1</code>", str(escape(text))))
+
     made.filters |= {
         "figure": figure,
         "amount": amount,
@@ -163,6 +170,7 @@ def environment() -> Environment:
         "words": _words,
         "percent": percent,
         "shortened": shortened,
+        "coded": coded,
         "among": where_words,
     }
     return made

@@ -8,13 +8,18 @@ from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars
 from causalveil.tasks.report.numbers import amount, beside, shortened, span
-from causalveil.tasks.report.protocol import ROLES, Forest, love_plots, place_of
+from causalveil.tasks.report.protocol import ROLES, Forest, love_plots, place_of, said_first
 
 
 def pooled_context_of(release: PooledProtocolRelease) -> dict[str, Any]:
     """By the names that the template uses."""
     bars = [(shortened(site.site), site.epsilon, site.delta) for site in release.sites]
+    row = next((one for one in release.answers if one.role == "primary" and one.group == EVERYBODY), release.answers[0])
+    pooled = release.headline(row)
+    ends = None if pooled is None else (pooled.interval.lower, pooled.interval.upper)
+    estimate = None if pooled is None else pooled.estimate
     return {
+        **said_first(row.outcome, estimate, ends, release.confidence, "" if pooled else _why(row)),
         "waterfalls": (site_bars(bars, amount),),
         "method": f"method_{release.estimator}.html.j2",
         "details": [],

@@ -75,6 +75,26 @@ def _line(release: ProtocolRelease, row: ProtocolAnswer) -> Line | None:
     )
 
 
+def first_answer(rows: Sequence[ProtocolAnswer], confidence: float) -> dict[str, Any]:
+    """Return the first primary answer over everybody, for the sentence that a page begins with, and its verdict."""
+    row = next((one for one in rows if one.role == "primary" and one.group == EVERYBODY), rows[0])
+    if row.estimate is None or row.interval is None:
+        return said_first(row.outcome, None, None, confidence, "a gate failed")
+    hidden = "the privacy noise is too large" if row.state == "unresolved" else ""
+    return said_first(row.outcome, row.estimate, (row.interval.lower, row.interval.upper), confidence, hidden)
+
+
+def said_first(
+    outcome: str, estimate: float | None, ends: tuple[float, float] | None, confidence: float, why: str
+) -> dict[str, Any]:
+    """Return what a template says of the first answer: ``why`` it has none, if it has none."""
+    if why or ends is None:
+        return {"verdict": "none", "first": {"outcome": outcome, "interval": None, "why": why}}
+    interval = {"lower": ends[0], "upper": ends[1], "confidence": confidence}
+    verdict = "raises" if ends[0] > 0 else "lowers" if ends[1] < 0 else "open"
+    return {"verdict": verdict, "first": {"outcome": outcome, "estimate": estimate, "interval": interval}}
+
+
 def love_plots(balance: Sequence[BalanceRow]) -> list[tuple[str, LovePlot]]:
     """A Love plot of each subgroup and arm whose balance was released, with its title."""
     found = []
@@ -95,6 +115,7 @@ def love_plots(balance: Sequence[BalanceRow]) -> list[tuple[str, LovePlot]]:
 def context_of(release: ProtocolRelease) -> dict[str, Any]:
     """By the names that the template uses."""
     return {
+        **first_answer(release.answers, release.confidence),
         "forests": forests(release),
         "loves": love_plots(release.balance),
         "adjustments": list(dict.fromkeys(answer.adjustment for answer in release.answers)),

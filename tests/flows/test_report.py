@@ -64,7 +64,7 @@ SAYS = {
         ),
         *("probability from 0.1 to 0.9", "(1, 10⁻⁶)-differential privacy", "The whole row of any one person"),
         *("What is true of people in general", "20 to 60", "a, b, c", "by a factor of 2.7", "at this sample size"),
-        *("It does not cover: confounding", "ledger", "polars", "inverse probability weighting (hajek)"),
+        *("Not covered: confounding", "ledger", "polars", "inverse probability weighting (hajek)"),
     ],
     "survival": [
         *(
@@ -119,7 +119,7 @@ SAYS = {
     "as they are": ["Unadjusted: the arms are compared as they are.", "No other confounder."],
     "direction": [
         *("Does altitude cause heat, or heat cause altitude?", "favour altitude → heat", "0.83", "Additive noise"),
-        *("0 to 3,000", "Theorem 2", "That is about the noise alone", "Nothing else causes both", "0.031"),
+        *("0 to 3,000", "Theorem 2", "It speaks of the noise alone", "Nothing else causes both", "0.031"),
     ],
     "direction long": ["favour " + LONG.upper() + " → " + LONG, "0.1"],
     "undecided": ["no score answered, or they cancel", "no answer"],

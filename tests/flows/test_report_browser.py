@@ -86,6 +86,18 @@ for (const figure of document.querySelectorAll('svg.figure')) {
 }
 return found;
 """
+COVERED = """
+const found = [];
+for (const figure of document.querySelectorAll('svg.figure')) {
+  const marks = [...figure.querySelectorAll('.marker, .hollow')].map(m => m.getBoundingClientRect());
+  for (const text of figure.querySelectorAll('text')) {
+    const a = text.getBoundingClientRect();
+    if (marks.some(b => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
+        && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1)) found.push(text.textContent);
+  }
+}
+return found;
+"""
 NAMED = """
 const text = id => (document.getElementById(id) || {}).textContent || '';
 return [...document.querySelectorAll('svg[role=img]')].map(s =>
@@ -131,6 +143,7 @@ def test_in_a_browser(shown: Callable[[str, int], Any], name: str) -> None:
         assert driver.execute_script("return document.documentElement.scrollWidth") <= pixels
         assert driver.execute_script(OUTSIDE) == []
         assert driver.execute_script(OVERLAPS) == []
+        assert driver.execute_script(COVERED) == [], "a point lies on a label"
         alternatives = driver.execute_script(NAMED)
         assert alternatives
         assert all(len(text.strip()) > 20 for text in alternatives)
