@@ -24,9 +24,6 @@ class AdjustmentMethod(StrEnum):
     """By what covariates were adjusted for."""
 
     regression = "regression on noisy moments"
-    linear = "a linear model of the outcome"
-    propensity_and_linear = "a propensity model and a linear model of the outcome"
-    propensity = "a propensity model"
     balancing = "balancing weights"
     weighting = "inverse probability weights"
     matching = "matching on scores that are linear in the covariates"

@@ -22,8 +22,10 @@ HAIR = 1 - 2.0**-40
 
 
 def make_aipw(p: int = 2, **changes: Any) -> AipwStudy:
-    """A study of `p` numbers in [-1, 1]; keys of privacy and of the estimator may stand at the top."""
+    """A study of `p` numbers in [-1, 1] and a known chance; keys of privacy and estimator may stand at the top."""
     estimator: dict[str, Any] = {"name": "aipw"}
+    if "guarantee" not in changes:
+        estimator["propensity"] = {"known": 0.5}
     privacy: dict[str, Any] = {"epsilon": "1", "delta": "1e-6"}
     for key in list(changes):
         if key in ("epsilon", "delta", "level"):

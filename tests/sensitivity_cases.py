@@ -123,19 +123,8 @@ def _aipw() -> Iterator[Case]:
         yield Case(f"aipw, {name}", make_aipw(0, covariates=covariates, epsilon="50"), 60, 50)
     for folds in (2, 3):
         for delta in ("1e-6", "0"):
-            study = make_aipw(0, covariates=MIXED, folds=folds, delta=delta, epsilon="50")
+            study = make_aipw(0, covariates=MIXED, folds=folds, delta=delta, epsilon="50", propensity={"known": 0.3})
             yield Case(f"aipw, {folds} folds, delta {delta}", study, 60, 50)
-            known = make_aipw(2, folds=folds, delta=delta, propensity={"known": 0.3}, epsilon="50")
-            yield Case(f"aipw, known odds, {folds} folds, delta {delta}", known, 60, 50)
-    # Beside an allowance for what is left unadjusted no slopes would be learnt.
-    study = make_aipw(0, covariates=MIXED, delta="0", epsilon="500", confounding_prior={"outcome_r2": 0, "distance": 0})
-    yield Case("aipw, slopes without delta", study, 60, 50)
-    shares = {"propensity": "0.4", "outcome_model": "0.3", "effect": "0.3"}
-    for delta in ("1e-6", "0"):
-        for penalty in (0.1, 10.0):
-            study = make_aipw(2, epsilon="1000", delta=delta, propensity={"penalty": penalty}, budget_shares=shares)
-            yield Case(f"aipw, fitted odds, delta {delta}, penalty {penalty}", study, 12)
-        yield Case(f"aipw, share, delta {delta}", make_aipw(2, delta=delta, budget_shares=shares), 20, 10)
     yield Case("aipw, of few", make_aipw(2), 20, 10)
 
 
@@ -235,11 +224,9 @@ SHORT = (
     "label protocol, balancing: 1 groups, 3 arms, delta 0",
     "label protocol, matching: 1 groups",
     "aipw, 2 levels",
-    "aipw, known odds, 3 folds, delta 1e-6",
-    "aipw, slopes without delta",
+    "aipw, 3 folds, delta 1e-6",
     "aipw, 2 folds, delta 0",
-    "aipw, fitted odds, delta 1e-6, penalty 10.0",
-    "aipw, share, delta 0",
+    "aipw, of few",
     "ipw, mixed, label",
     "ipw, hajek, sample, delta 1e-6",
     "ipw, horvitz_thompson, training_units, delta 0",

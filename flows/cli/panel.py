@@ -86,13 +86,12 @@ def _effect(release: AnsweredEffect) -> list[str]:
         f"[bold][{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]"
     ]
     lines += _adjusted(release)
-    if interval.whole_range:
+    if details.get("chance_contradicted"):
+        lines.append("[yellow]The released share of treated contradicts the declared chance of treatment.[/yellow]")
+    elif interval.whole_range:
         lines.append("[yellow]The noise was too large: the interval is the whole declared range.[/yellow]")
     if details.get("attenuation_corrected") is False:
         lines.append(_attenuated(details))
-    robust = float(details.get("robustness_value", 0))
-    if robust:
-        lines.append(f"It would reach 0 if unmeasured confounding explained {robust:.1%} of outcome and treatment.")
     return lines + limits(details["not_covered"])
 
 

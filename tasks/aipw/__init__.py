@@ -1,1 +1,1 @@
-"""Augmented inverse probability weighting with cross-fitting, private at this sample size."""
+"""AIPW of a trial whose chance of treatment is known: cross-fitted scores with slopes from private moments."""

@@ -1,57 +1,52 @@
-"""What an AIPW study does with its budget: every draw, its mechanism and its charge, as the plan states them."""
+"""What a study of a known chance spends on each draw: decided before a row is read, from public facts alone.
+
+Outside each fold two releases of the adjusting estimator, scales and moments of lines; then one pair of scores of all.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 
-from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
-from causalveil.tasks.covariates.narrow_ranges import NO_RANGES, DeclaredRanges
-from causalveil.tasks.models.lattice_sums import lattice_exponent, sums_sensitivity
-from causalveil.tasks.models.logistic import PropensityModel
-from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity, Slot, vector_mechanism
+from causalveil.schemas.errors import StudyError
+from causalveil.schemas.estimators.aipw import UNKNOWN_CHANCE, AipwStudy
+from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.privacy import PrivacyCost
+from causalveil.tasks.adjustment.parts import RADIUS, moments_sd
+from causalveil.tasks.adjustment.released import Prior, Public
+from causalveil.tasks.adjustment.releases.recipe import LINES, SCALES, SCORES, UNKNOWN, AdjustmentRecipe
+from causalveil.tasks.adjustment.releases.rows import Encoding
+from causalveil.tasks.aipw.scores import Precision, expected_variance
+from causalveil.tasks.enclave.folds import fold_sizes
+from causalveil.tasks.privacy.division import divide, mu_of
+from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Slot
 
-# Weight of the arms' means in the slopes' release: a larger one makes the noise of the cross moments larger.
-MEANS_WEIGHT = 0.3
-# Weight of the difference of the arms' second moments beside their sum.
-APART_WEIGHT = 0.5
-# Weight of what numbers leave of the squares that their declared ranges allow.
-INSIDE_WEIGHT = 0.2
-
-EFFECT = Slot(name="effect", scope=Scope.all)
+# Parts of a unit's budget that are tried, in hundredths: scales, lines, scores. The last is that of the adjusting
+# estimator without curves, the first buys no slopes, and the others lie between.
+TRIED = ((10, 0, 90), (10, 10, 80), (12, 23, 65), (12, 46, 42))
+# Of what a study gives to the outcome model, scales take a fifth, as they do of the last of these.
+OF_MODEL = Decimal("0.2")
+# Residuals are taken to be cut at so many deviations, as in the adjusting estimator's formula.
+CUT = 3.0
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """Every draw of a study, and what is learnt by it.
+class KnownRecipe:
+    """Every draw of a study.
 
     Attributes:
-        folds: K.
+        folds: what is learnt outside each fold.
+        scores: of the release of everybody's scores.
         sizes: units of each fold; None while the number of units is unknown.
-        columns: d, the columns of a row.
-        radius: rows of covariates are cut to it in the outcome model.
-        residuals: standard deviations at which residuals are cut while slopes are learnt.
-        arms_cost: cost of one fold's arm sums.
-        slopes_cost: cost of one fold's slopes; None: arm means only.
-        propensity_cost: cost of one fold's propensity model; None: known, or the treated share among the arm sums.
-        penalty: of the logistic model; None: a constant score.
-        effect_cost: cost of the scores' sums.
-        constant: in how many directions covariates never vary: the levels of each category sum to one.
-        ranges: of numbers of more than two values, which may be too narrow; places are columns of x.
+        chance: of treatment, which is known.
     """
 
-    folds: int
+    folds: tuple[AdjustmentRecipe, ...]
+    scores: AdjustmentRecipe
     sizes: tuple[int, ...] | None
-    columns: int
-    radius: float
-    residuals: float
-    arms_cost: PrivacyCost
-    slopes_cost: PrivacyCost | None
-    propensity_cost: PrivacyCost | None
-    penalty: float | None
-    effect_cost: PrivacyCost
-    constant: int = 0
-    ranges: DeclaredRanges = NO_RANGES
+    chance: float
 
     @property
     def known_sizes(self) -> tuple[int, ...]:
@@ -64,70 +59,115 @@ class Recipe:
             raise ValueError("this needs the number of units")
         return self.sizes
 
-    def trained_on(self, fold: int) -> int:
-        """Number of units outside ``fold``, in a run."""
-        return sum(self.known_sizes) - self.known_sizes[fold]
+    @property
+    def slopes(self) -> bool:
+        """Whether slopes are learnt; else arms' means alone."""
+        return LINES.name in self.folds[0].costs
 
-    def trained_or_unknown(self, fold: int) -> int | None:
-        """The same; None while the number of units is unknown."""
-        return None if self.sizes is None else self.trained_on(fold)
+    def model_draws(self, fold: int) -> Iterator[tuple[Slot, Mechanism | None]]:
+        """What the outcome model by which a fold is scored draws."""
+        for slot in (SCALES, LINES):
+            yield self.folds[fold].slot(slot), self.folds[fold].mechanism(slot)
 
     @property
-    def gram(self) -> bool:
-        """Whether second moments of the covariates are released with the slopes. Under pure epsilon noise grows with
-        the number of entries, and only their trace is."""
-        return self.slopes_cost is not None and self.slopes_cost.delta > 0
+    def effect(self) -> Mechanism:
+        """The mechanism of the scores.
+
+        Raises:
+            ValueError: the budget has no part for them.
+        """
+        found = self.scores.mechanism(SCORES)
+        if found is None:
+            raise ValueError("scores have a part of every budget")
+        return found
 
     @property
-    def slope_numbers(self) -> int:
-        """How many numbers the slopes' release has."""
-        d = self.columns - 1
-        return 4 * d + 2 + (d * (d + 1) + len(self.ranges.places) if self.gram else 1)
+    def precision(self) -> Precision:
+        """How well the mean of scores is known."""
+        scale = self.effect.known_scale / sum(self.known_sizes)
+        return Precision(sum(self.known_sizes), scale * (math.sqrt(2) if isinstance(self.effect, Laplace) else 1.0))
 
-    def slot(self, name: str, fold: int) -> Slot:
-        """Where a draw for one fold belongs: all other folds' units are read."""
-        return Slot(f"{name}-{fold + 1}", Scope.without_fold(fold + 1, self.folds))
 
-    def arm_sums_mechanism(self, fold: int) -> Mechanism:
-        """Four numbers of sensitivity 2 (``docs/proofs/aipw.md``, section 1)."""
-        return vector_mechanism(sums_sensitivity(4, self.trained_or_unknown(fold)), self.arms_cost)
+def known_recipe(study: AipwStudy, sizes: Sizes | None) -> KnownRecipe:
+    """Return every draw of a study: as asked, or of the parts that are tried those of the least expected error.
 
-    def slopes_mechanism(self, fold: int) -> Mechanism | None:
-        """Cross moments, first and second moments, what lies within ranges (section 2); None: arm means only."""
-        if self.slopes_cost is None:
-            return None
-        size, apart = 2 + MEANS_WEIGHT**2, APART_WEIGHT**2
-        if self.gram:
-            square = 3 + apart + 6 * MEANS_WEIGHT**2 + (1 - MEANS_WEIGHT**2) ** 2 / (1 + apart)
-            size = math.sqrt(square + (INSIDE_WEIGHT**2 if self.ranges.places else 0.0))
-        return vector_mechanism(
-            sums_sensitivity(self.slope_numbers, self.trained_or_unknown(fold), size), self.slopes_cost
+    Raises:
+        StudyError: too few units for the folds, or a budget of so many digits that it cannot be divided exactly.
+    """
+    asked = study.estimator.budget_shares
+    if asked != "auto":
+        scales = asked.outcome_model * OF_MODEL
+        return _recipe(study, sizes, (scales, asked.outcome_model - scales, asked.effect))
+    tried = [_recipe(study, sizes, tuple(Decimal(part) / 100 for part in parts)) for parts in TRIED]
+    if sizes is None:
+        return tried[-1]
+    return min(tried, key=lambda one: expected_of(study, one, StandIn()))
+
+
+def expected_of(study: AipwStudy, recipe: KnownRecipe, stand_in: StandIn) -> float:
+    """Return the variance that is expected of the estimate, in squared half ranges of the outcome.
+
+    Of d lines slopes are N(0, R^2/d), seen with the noise of the second release: so much of R^2 is explained.
+    """
+    half, public = study.outcome.width / 2, recipe.folds[0].public
+    spread = 0.5 if stand_in.deviation is None else min(stand_in.deviation / half, 1.0)
+    middle = 0.0 if stand_in.mean is None else (stand_in.mean - study.outcome.middle) / half
+    explained = 0.0
+    if recipe.slopes and stand_in.explained > 0:
+        d = len(public.columns)
+        radius = RADIUS * math.sqrt(d + 1)
+        moments = moments_sd(public) * radius
+        noise = (CUT * moments) ** 2 + (moments * radius) ** 2 * stand_in.explained
+        explained = stand_in.explained**2 / (stand_in.explained + d * noise)
+    return expected_variance(
+        recipe.chance, (middle, middle), spread, explained, math.sqrt(explained), recipe.precision
+    ).variance
+
+
+def _recipe(study: AipwStudy, sizes: Sizes | None, parts: tuple[Decimal, ...]) -> KnownRecipe:
+    """Return the draws of a study whose unit's budget is divided like this: scales, lines, scores.
+
+    Raises:
+        StudyError: the chance of treatment is not known, too few units, or a budget that cannot be divided exactly.
+    """
+    chance = study.estimator.propensity.known
+    if chance is None:
+        raise StudyError(UNKNOWN_CHANCE)
+    total, encoding, folds = study.privacy.cost, Encoding.of(study), study.estimator.folds
+    pure, each = total.delta == 0, folds - 1
+    costs: dict[str, PrivacyCost] = divide(
+        total,
+        dict(zip((SCALES.name, LINES.name, SCORES.name), parts, strict=True)),
+        {SCALES.name: each, LINES.name: each},
+    )
+    units = None if sizes is None else fold_sizes(sizes.units, folds)
+    zero = Decimal(0)
+
+    def public(count: int | None) -> Public:
+        return Public(
+            units=UNKNOWN if count is None else count,
+            columns=encoding.columns,
+            trial=True,
+            prior=Prior(),
+            mu=float(total.epsilon if pure else mu_of(total)),
+            pure=pure,
+            # Where no lines are released nothing reads what their part would be; it must not be 0.
+            asked=(parts[0] / each, (parts[1] or parts[2]) / each, zero, zero, parts[2]),
         )
 
-    def propensity_model(self, fold: int) -> PropensityModel | None:
-        """The logistic model; None: a constant score."""
-        if self.propensity_cost is None or self.penalty is None:
-            return None
-        slot = self.slot("propensity", fold)
-        return PropensityModel(self.penalty, self.columns, self.trained_or_unknown(fold), self.propensity_cost, slot)
+    def own(names: tuple[str, ...]) -> dict[str, PrivacyCost]:
+        return {name: cost for name, cost in costs.items() if name in names}
 
-    def treated_count_mechanism(self, fold: int) -> Mechanism | None:
-        """The number of treated units, of sensitivity 1, where a study pays for a model that is a constant."""
-        if self.propensity_cost is None or self.penalty is not None:
-            return None
-        bound = Sensitivity(None if self.trained_or_unknown(fold) is None else 1.0, Norm.l2, "1")
-        return vector_mechanism(bound, self.propensity_cost)
-
-    def effect_mechanism(self) -> Mechanism:
-        """Scores and their squares, of sensitivity 2 (section 4)."""
-        if self.sizes is None:
-            return vector_mechanism(Sensitivity(None, Norm.l2, "2 + sqrt(2) 2^-G"), self.effect_cost)
-        step = 2.0 ** -lattice_exponent(sum(self.sizes))
-        value = (2 + math.sqrt(2) * step * (1 + 2.0**-10)) * (1 + 1e-12)
-        return vector_mechanism(Sensitivity(value, Norm.l2, "2 + sqrt(2) 2^-G"), self.effect_cost)
-
-    @property
-    def rounding(self) -> float:
-        """How far rounding scores to their lattice can move either of the released sums."""
-        units = sum(self.known_sizes)
-        return units * 2.0 ** -lattice_exponent(units) / 2
+    learnt = tuple(
+        AdjustmentRecipe(
+            public(None if units is None else sum(units) - units[fold]),
+            encoding,
+            units is not None,
+            own((SCALES.name, LINES.name)),
+            (fold, folds),
+        )
+        for fold in range(folds)
+    )
+    everybody = public(None if units is None else sum(units))
+    scores = AdjustmentRecipe(everybody, encoding, units is not None, own((SCORES.name,)))
+    return KnownRecipe(learnt, scores, units, chance)

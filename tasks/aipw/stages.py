@@ -1,119 +1,139 @@
-"""The AIPW estimator, step by step: models of each fold from the other folds, scores of all, one release, an interval.
-
-Pure functions take rows in pieces; the stages, last, take the enclave's handle and released values.
-"""
+"""AIPW of a known chance, step by step: models from the other folds, one release of all scores, an interval."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from causalveil.schemas.confounding import RANDOMISED
 from causalveil.schemas.estimators.aipw import AipwStudy
-from causalveil.tasks.aipw import outcome_model, slopes
-from causalveil.tasks.aipw.interval import findings
-from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
-from causalveil.tasks.aipw.recipe import EFFECT, Recipe
-from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
+from causalveil.schemas.privacy import Coverage
+from causalveil.tasks.adjustment.flow import FiveReleases
+from causalveil.tasks.adjustment.releases.recipe import SCORES
+from causalveil.tasks.adjustment.releases.stages import Drawn
+from causalveil.tasks.aipw.recipe import KnownRecipe
+from causalveil.tasks.aipw.scores import FoldScores, OutcomeModel, common_range, expected_variance
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Folds, Pieces
-from causalveil.tasks.inference.assemble import EffectFindings, Noise
+from causalveil.tasks.inference import bernstein
+from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
+from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL
+from causalveil.tasks.inference.variance_allowance import allowance
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.mechanisms import Budget, Mechanism
+from causalveil.tasks.machine.distribute import one_thread
+from causalveil.tasks.models.lattice_sums import BITS, exact_sums
+from causalveil.tasks.privacy.mechanisms import Budget, Laplace
 
-SUMS = "scores"
-
-
-def release_outcome_model(
-    study: AipwStudy, plan: Recipe, fold: int, trained: Pieces, budget: Budget
-) -> tuple[ArmSummary, OutcomeModel]:
-    """The outcome model of one fold from the units of all others: one or two releases."""
-    workers, known = study.execution.workers, study.estimator.propensity.known
-    summary = outcome_model.release_summary(trained, plan, fold, known, budget, workers)
-    return slopes.release_model(trained, summary, plan, fold, budget, workers)
+# A released treated share so many deviations of chance and noise from a true chance is seen once in two million times.
+CONTRADICTS = 5.0
 
 
-def release_propensity(
-    study: AipwStudy, plan: Recipe, fold: int, trained: Pieces, summary: ArmSummary, budget: Budget
-) -> tuple[ArmSummary, FloatArray | None]:
-    """The propensity model of one fold: the summary with the best treated share, and coefficients if a model is fitted.
+def learnt(recipe: KnownRecipe, drawn: Drawn) -> OutcomeModel:
+    """Release what is asked of units outside a fold, and return the model by which the fold is scored."""
+    scales = drawn.scales()
+    asked = FiveReleases(drawn.recipe.public, scales)
+    found, chance = asked.found_scales, recipe.chance
+    arms = found.arms
+    doubt = math.sqrt(found.share_sd**2 + chance * (1 - chance) / drawn.recipe.public.units)
+    contradicted = abs(found.observed_share - chance) > CONTRADICTS * doubt
+    plain = OutcomeModel(chance, arms.means, arms.spread, (), np.zeros(0), np.zeros((2, 0)), 0.0, contradicted)
+    if not recipe.slopes:
+        return plain
+    asked.lines = drawn.lines(asked)
+    with one_thread():
+        first = asked.first
+    grams = first.draws.grams.mean(axis=0)
+    # The larger of the arms' deviations of predictions.
+    deviation = math.sqrt(max(float(np.einsum("td,tde,te->t", first.slopes, grams, first.slopes).max()), 0.0))
+    best = expected_variance(chance, arms.means, arms.spread, 1 - first.residual, deviation, recipe.precision)
+    if best.limit == 0:
+        return plain
+    return replace(
+        plain, lines=first.features.lines, middle=first.moments.middle, slopes=first.slopes, limit=best.limit
+    )
 
-    Raises:
-        ConvergenceError: before anything is drawn.
+
+def summed(recipe: KnownRecipe, folds: Sequence[Pieces], models: Sequence[OutcomeModel], workers: int) -> FloatArray:
+    """Return the sums over all units of scores in the common range and of their squares, shape (2,).
+
+    Each fold's sums are rounded once, and their exact sum once more: both are in the release's sensitivity.
     """
-    mechanism = plan.treated_count_mechanism(fold)
-    if mechanism is not None:
-        count = np.array([float(treated_units(trained))])
-        released = mechanism.release(count, plan.slot("share", fold), budget)
-        summary = with_count(summary, mechanism, float(released[0]), trained.units)
-    model = plan.propensity_model(fold)
-    if model is None:
-        return summary, None
-    return summary, model.release(trained.rows, trained.count, budget, study.execution.workers)
+    bound = common_range([model.ends for model in models])
+    parts = [
+        exact_sums(pieces, FoldScores(recipe.scores.encoding, model, bound).of, 2, workers)
+        for pieces, model in zip(folds, models, strict=True)
+    ]
+    return np.array([math.fsum(part[place] for part in parts) for place in (0, 1)])
 
 
-def with_count(summary: ArmSummary, mechanism: Mechanism, count: float, units: int) -> ArmSummary:
-    """The summary with the treated share that a released count of ``units`` sharpens: by inverse variances."""
-    variance = (Noise.of(mechanism, 1).deviation / units) ** 2
-    weight = summary.treated_share_variance / (summary.treated_share_variance + variance)
-    best = weight * count / units + (1 - weight) * summary.observed_share
-    left = weight * variance
-    share = outcome_model.clear_of_ends(best, left, units)
-    return replace(summary, treated_share=share, treated_share_variance=left, observed_share=best)
+def findings(
+    study: AipwStudy, recipe: KnownRecipe, models: Sequence[OutcomeModel], released: FloatArray
+) -> EffectFindings:
+    """Return estimate and interval from the released sums of scores, in outcome units.
 
-
-def nuisances(study: AipwStudy, summary: ArmSummary, model: OutcomeModel, coefficients: FloatArray | None) -> Nuisances:
-    """What a fold is scored by."""
-    known = study.estimator.propensity.known
-    return Nuisances(model, summary.treated_share if known is None else known, coefficients)
-
-
-def release_scores(plan: Recipe, sums: FloatArray, budget: Budget) -> FloatArray:
-    """Noise on the sums of scores and squares."""
-    return plan.effect_mechanism().release(sums, EFFECT, budget)
-
-
-def treated_units(trained: Pieces) -> int:
-    """Number of treated units: exact."""
-    return sum(int(np.count_nonzero(trained.rows(index).t)) for index in range(trained.count))
+    Given the models of other folds scores are independent and their mean is the effect: sampling and noise are all.
+    Where a released treated share contradicts the chance that is declared nothing is known of the effect.
+    """
+    contradicted = any(model.contradicted for model in models)
+    bound, units, width = common_range([model.ends for model in models]), sum(recipe.known_sizes), study.outcome.width
+    effect = recipe.effect
+    noise = Noise(effect.known_scale, 1.0 if isinstance(effect, Laplace) else None)
+    unit, (first, square) = bound.half * width / 2, (released / units).tolist()
+    mean = min(max(first, -1.0), 1.0)
+    estimate = Estimate(
+        value=bound.middle * width / 2 + unit * first,
+        variance=unit**2 * (square - mean**2) / units,
+        noise=unit / units,
+        variance_noise=unit**2 / units**2 * math.hypot(1.0, 2 * mean),
+        # Of numbers in [-1, 1].
+        largest_variance=unit**2 / units,
+        drowned=contradicted,
+        excess=width**2 if contradicted else 0.0,
+    )
+    if noise.mixing is None:
+        # Normal noise on the two sums is independent: the union bound would be a little wider.
+        ratio = noise.deviation * estimate.variance_noise / (noise.deviation * estimate.noise) ** 2
+        estimate = replace(estimate, allowance=allowance(ratio, study.confidence))
+    value, interval, variance, upper = assemble(estimate, noise, study.confidence, (-width, width))
+    if study.estimator.coverage is Coverage.finite_sample and not contradicted:
+        # Rounding towards 0 moves a score by up to 2^-BITS, and its square by twice that.
+        rounding = units * 2.0 ** (1 - BITS)
+        half = bernstein.half_width(released, noise, recipe.known_sizes, study.confidence, rounding)
+        value, interval = around(estimate.value, half * unit, study.confidence, (-width, width))
+        interval = interval.model_copy(update={"coverage": Coverage.finite_sample})
+    details: dict[str, float | int | str | bool] = {
+        "noise_standard_error": math.sqrt(variance.noise),
+        "sampling_standard_error": math.sqrt(variance.sampling),
+        "sampling_standard_error_upper": math.sqrt(upper),
+        "score_range": 2 * unit,
+        "folds": len(models),
+        "outcome_model": "slopes of each arm" if any(model.limit > 0 for model in models) else "arm means",
+        "not_covered": NOT_COVERED_TRIAL,
+        "chance_contradicted": contradicted,
+    }
+    for fold, model in enumerate(models, start=1):
+        details[f"mean_treated[{fold}]"] = study.outcome.middle + width / 2 * model.means[0]
+        details[f"mean_control[{fold}]"] = study.outcome.middle + width / 2 * model.means[1]
+        details[f"spread[{fold}]"] = width / 2 * model.spread
+    return EffectFindings(value, interval, variance, details, RANDOMISED)
 
 
 def outcome_model_stage(
-    study: AipwStudy, plan: Recipe, enclave: Enclave, fold: int, budget: Budget
-) -> tuple[ArmSummary, OutcomeModel]:
+    study: AipwStudy, recipe: KnownRecipe, enclave: Enclave, fold: int, budget: Budget
+) -> OutcomeModel:
     """Release the outcome model by which ``fold`` is scored, from all other folds."""
     trained = Folds.open(enclave).without(fold)
-    return release_outcome_model(study, plan, fold, trained, budget)
+    drawn = Drawn(recipe.folds[fold], trained, budget, study.execution.workers)
+    return learnt(recipe, drawn)
 
 
-def propensity_stage(
-    study: AipwStudy, plan: Recipe, enclave: Enclave, fold: int, summary: ArmSummary, budget: Budget
-) -> tuple[ArmSummary, FloatArray | None]:
-    """Release the propensity model by which ``fold`` is scored, from all other folds.
-
-    Raises:
-        ConvergenceError: before anything is drawn.
-    """
-    trained = Folds.open(enclave).without(fold)
-    return release_propensity(study, plan, fold, trained, summary, budget)
-
-
-def scores_stage(study: AipwStudy, enclave: Enclave, models: Sequence[Nuisances]) -> None:
-    """Leave the exact sums of scores and squares in the enclave."""
+def scores_stage(
+    study: AipwStudy, recipe: KnownRecipe, enclave: Enclave, models: Sequence[OutcomeModel], budget: Budget
+) -> FloatArray:
+    """Release the sums of everybody's scores and of their squares."""
     folds = Folds.open(enclave)
     units = [folds.fold(fold) for fold in range(folds.count)]
-    sums = score_sums(study, units, models, score_range(study, models), study.execution.workers)
-    enclave.save(SUMS, sums)
-
-
-def perturb_stage(plan: Recipe, enclave: Enclave, budget: Budget) -> FloatArray:
-    """Release the sums that the scores' stage left in the enclave."""
-    return release_scores(plan, enclave.load(SUMS), budget)
-
-
-def interval_stage(
-    study: AipwStudy, plan: Recipe, summaries: Sequence[ArmSummary], models: Sequence[Nuisances], released: FloatArray
-) -> EffectFindings:
-    """The last stage: reads nothing but released and public values."""
-    return findings(study, plan, summaries, models, score_range(study, models), released)
+    return recipe.effect.release(summed(recipe, units, models, study.execution.workers), SCORES, budget)

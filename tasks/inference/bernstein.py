@@ -4,7 +4,7 @@ The empirical Bernstein inequality (Maurer and Pontil 2009, Theorem 4): n indepe
 variance V have a mean within sqrt(2 V L/n) + 14 L/(3 (n - 1)) of its expectation, on one side with probability
 1 - 2 exp(-L). Folds are scored by models of the other folds, so it is used within each fold, where scores are
 independent given the models; folds add up by the union bound. The exact sums that it asks for are bounded by the
-released ones and quantiles of their noise. Derivation: ``docs/proofs/aipw.md``, section 10.
+released ones and quantiles of their noise. Derivation: ``docs/proofs/aipw.md``, section 5.
 """
 
 from __future__ import annotations

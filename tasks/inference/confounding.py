@@ -1,26 +1,11 @@
-"""How far confounding that the released models leave can move an AIPW estimate, and how much of it would undo one.
-
-Scores Gamma = m_1 - m_0 + a (u - m), m and a = t/pi - (1-t)/(1-pi) released models and weights, mu and alpha the true
-ones given every confounder, recorded or not. Their mean is off by E[(a - alpha)(mu - m)], so by Cauchy and Schwarz
-
-    |bias| <= sqrt(outcome * treatment * Var(Gamma)),
-    outcome = E[a^2 (mu - m)^2]/Var(Gamma),  treatment = E[(1 - alpha/a)^2] = E[(p - pi)^2/(p (1 - p))], p the true pi,
-
-after Chernozhukov, Cinelli, Newey, Sharma and Syrgkanis (2022), whose models are projections; here they may be any.
-Post-processing of released values. Derivation: ``docs/proofs/aipw.md``, section 9.
-"""
+"""Words about confounding, and what declared or hidden confounding asks of an interval. All of it post-processing."""
 
 from __future__ import annotations
 
 import math
 
-from scipy.optimize import brentq
-
 from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, Shortfall, by
-from causalveil.schemas.estimators.aipw import OmittedConfounding
-from causalveil.tasks.inference.assemble import Estimate, Noise, variance_error
 
-COVERS_CONFOUNDING = "confounding left out, up to the declared shares"
 COVERS_DECLARED = "confounding up to the size that `confounding_prior` assumes"
 COVERS_MODELS = "noise of slopes and weights"
 COVERS_IMBALANCE = "imbalance that is left, up to the declared allowance"
@@ -86,33 +71,3 @@ def effect_in_twins(value: float, bias: float, square: float) -> float:
         square: the sampling variance before anything is taken off.
     """
     return max(min(abs(value), 2.0) - bias * math.sqrt(max(square, 0.0)), 0.0) ** 2
-
-
-def bias_ratio(omitted: OmittedConfounding | None, units: int) -> float:
-    """The largest bias over the standard error of sampling, sqrt(Var(Gamma)/units); 0 if nothing is declared."""
-    return 0.0 if omitted is None else math.sqrt(omitted.outcome * omitted.treatment * units)
-
-
-def robustness_value(estimate: Estimate, noise: Noise, confidence: float, upper: float, units: int) -> float:
-    """The least share, of outcome and treatment alike, at which the interval would reach 0; in [0, 1].
-
-    After Cinelli and Hazlett (2020), section 4.2: their robustness value for the end of an interval. 0: the interval
-    holds 0 even if nothing was left out.
-
-    Args:
-        estimate: what the interval was made of; its own bias is not looked at.
-        noise: the noise in it.
-        confidence: the level, in [0.5, 1).
-        upper: the upper bound on the sampling variance that the interval uses.
-        units: n.
-    """
-    error, size = 1 - confidence - variance_error(estimate, noise, confidence), abs(estimate.value)
-
-    def excess(bias: float) -> float:
-        return noise.outside(size, bias, upper, estimate.noise) - error
-
-    if size == 0 or excess(0.0) >= 0:
-        return 0.0
-    # At a bias of the estimate's own size every second interval would hold 0.
-    share = float(brentq(excess, 0.0, size)) / math.sqrt(upper * units) if upper > 0 else 1.0
-    return min(share, 1.0)

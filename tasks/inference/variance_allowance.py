@@ -6,7 +6,7 @@ has independent normal noise on the estimate and on the sampling variance, the c
     E[2 Phi(z sqrt((noise + max(s + M, 0) + a m)/(noise + s))) - 1],  M ~ N(0, m^2), z the normal quantile,
 
 s the unknown sampling variance. The allowance is the least a >= 0 for which this is at least the confidence whatever s
-is. Derivation: ``docs/proofs/aipw.md``, section 6.
+is. Derivation: ``docs/proofs/aipw.md``, section 4.
 """
 
 from __future__ import annotations

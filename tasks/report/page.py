@@ -109,7 +109,7 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
     """The templates of the release's kind within a layout: the whole page, or its head."""
     kind = release.kind if (TEMPLATES / f"{release.kind}.html.j2").exists() else "any"
     document = release.model_dump(mode="json")
-    arms = _arms(document["specification"]["estimator"], document.get("details") or {})
+    arms = _arms(document["specification"]["estimator"])
     context: dict[str, Any] = {
         "r": document,
         "spec": document["specification"],
@@ -296,10 +296,10 @@ def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[t
     return rows
 
 
-def _arms(estimator: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str, Any]:
+def _arms(estimator: Mapping[str, Any]) -> dict[str, Any]:
     """How units came into the arms: ``randomised`` and ``chance`` as the study declares; ``clip`` of scores, if any.
 
-    Where no model of treatment was fitted there are no scores, so nothing is said to be clipped.
+    Where the chance is known no score is fitted, so nothing is said to be clipped.
     """
     propensity = estimator.get("propensity") or {}
     chance = propensity.get("known")
@@ -310,9 +310,7 @@ def _arms(estimator: Mapping[str, Any], details: Mapping[str, Any]) -> dict[str,
     return {
         "randomised": declared,
         "chance": chance,
-        "clip": None
-        if chance is not None or details.get("propensity_model") == "treated share"
-        else estimator.get("clip") or propensity.get("clip"),
+        "clip": None if chance is not None else estimator.get("clip") or propensity.get("clip"),
     }
 
 

@@ -22,7 +22,7 @@ from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
 from causalveil.schemas.sites.pooled import Heterogeneity, PooledEstimate, WithoutSite
 from causalveil.tasks.inference.assemble import NOISY, Noise
-from causalveil.tasks.inference.confounding import COVERS_CONFOUNDING
+from causalveil.tasks.inference.confounding import COVERS_DECLARED
 from causalveil.tasks.machine.arrays import FloatArray
 
 RANDOM_COVERS = (*NOISY, "differences between sites")
@@ -226,7 +226,7 @@ class _Table:
                 lower=lower,
                 upper=upper,
                 confidence=self.confidence,
-                covers=(*covers, COVERS_CONFOUNDING) if bias > 0 else covers,
+                covers=(*covers, COVERS_DECLARED) if bias > 0 else covers,
                 coverage=Coverage.normal_approximation,
                 whole_range=(lower, upper) == self.bounds,
                 bias=bias,

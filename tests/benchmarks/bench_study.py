@@ -43,7 +43,7 @@ CONTRACT = {
 # What is asked in place of the study that `simulate` writes: estimator and privacy; `ipw` where none is named.
 ASKED: dict[str, dict[str, Any]] = {
     "ipw": {},
-    "aipw": {"estimator": {"name": "aipw"}},
+    "aipw": {"estimator": {"name": "aipw", "propensity": {"known": 0.5}}},
     "regression": {"estimator": {"name": "regression"}},
     "regression-lines": {"estimator": {"name": "regression", "basis": "linear"}},
     "asymptotic": {

@@ -93,7 +93,8 @@ def test_100000_partitions_under_256_open_files(tmp_path: Path, record_property:
 @pytest.mark.parametrize("estimator", ["aipw", "matching", "regression"])
 def test_every_estimator_opens_partitions_in_turn(tmp_path: Path, estimator: str) -> None:
     frame = people(PARTITIONS * ROWS)
-    study = {"estimator": {"name": estimator, "penalty": 0.1 if estimator == "matching" else ...}}
+    known = {"propensity": {"known": 0.5}} if estimator == "aipw" else {}
+    study = {"estimator": {"name": estimator, "penalty": 0.1 if estimator == "matching" else ..., **known}}
     path = write_study(tmp_path / "data", frame=frame, partitions=PARTITIONS, study=study, contract=SPARE)
     check(path, tmp_path / "out", frame.height)
 

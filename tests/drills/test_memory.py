@@ -28,7 +28,8 @@ CONTRACT: dict[str, Any] = {"estimators": ["ipw", "aipw", "regression", "differe
 def one_row_group(folder: Path, rows: int, estimator: str = "ipw") -> Path:
     """A study of one partition, all of it one row group, written piece by piece so that the test stays small."""
     study = {
-        "estimator": {"name": estimator, "penalty": 0.1 if estimator == "ipw" else ...},
+        "estimator": {"name": estimator, "penalty": 0.1 if estimator == "ipw" else ...}
+        | ({"propensity": {"known": 0.5}} if estimator == "aipw" else {}),
         "covariates": {"group": ...} | {f"x{n}": {"lower": -1, "upper": 1} for n in range(COLUMNS)},
     }
     columns = {"group": ...} | {f"x{n}": {"lower": -1, "upper": 1} for n in range(COLUMNS)}

@@ -36,8 +36,8 @@ AIPW = {
     "estimator": {
         "name": "aipw",
         "penalty": ...,
-        "budget_shares": {"propensity": "0.2", "outcome_model": "0.3", "effect": "0.5"},
-        "propensity": {"penalty": 0.1},
+        "budget_shares": {"outcome_model": "0.4", "effect": "0.6"},
+        "propensity": {"known": 0.5},
     },
     "privacy": {"epsilon": "9"},
 }

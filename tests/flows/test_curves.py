@@ -51,9 +51,9 @@ def test_the_answer_is_enough_and_the_next_smaller_amount_is_not(name: str) -> N
     assert half_width(with_epsilon(study, smaller), sizes, stand_in) > wanted
 
 
-@pytest.mark.parametrize("name", [name for name in ESTIMATORS if name != "aipw"])
+@pytest.mark.parametrize("name", ESTIMATORS)
 def test_more_epsilon_or_more_units_never_widen(name: str) -> None:
-    """Curves fall along both axes. Those of aipw may rise where its recipe begins to pay for adjustment.
+    """Curves fall along both axes.
 
     Those of regression are medians of five seeded rehearsals: 3 % of room.
     """

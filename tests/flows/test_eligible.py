@@ -189,7 +189,12 @@ def test_comparisons_that_exclude_each_other(tmp_path: Path) -> None:
 
 def test_an_estimator_of_everybody_says_which_answer_of_some(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     for key, value in (("where", [AGE]), ("subgroups", "group")):
-        path = study_in(tmp_path / "study", 50, **{key: value}, estimator={"penalty": ..., "name": "aipw"})
+        path = study_in(
+            tmp_path / "study",
+            50,
+            **{key: value},
+            estimator={"penalty": ..., "name": "aipw", "propensity": {"known": 0.5}},
+        )
         code, told, _ = refused(capfd, "run", str(path), "--engine", "direct")
         assert code == 2
         assert f"'{key}': estimator 'aipw' answers of everybody alone; use 'regression'" in told

@@ -31,7 +31,7 @@ from tests.warehouse import files, visits, write_source
 
 FOLDS = {
     f"aipw {folds} folds": {
-        "estimator": {"name": "aipw", "penalty": ..., "folds": folds, "propensity": {"penalty": 0.1}},
+        "estimator": {"name": "aipw", "penalty": ..., "folds": folds, "propensity": {"known": 0.5}},
         "privacy": {"epsilon": "9"},
     }
     for folds in (2, 5)

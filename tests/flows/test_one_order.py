@@ -57,9 +57,9 @@ EFFECTS: dict[str, dict[str, Any]] = {
     "regression of lines": {"estimator": {"name": "regression", "penalty": ...}, "privacy": {"epsilon": "0.2"}},
     "balancing": {"estimator": {"name": "balancing", "penalty": ...}, "privacy": {"delta": 0, "level": "label"}},
     "difference": {"estimator": {"name": "difference_in_means", "penalty": ...}},
-    "aipw": {"estimator": {"name": "aipw", "penalty": ...}},
-    "aipw with every model": {
-        "estimator": {"name": "aipw", "penalty": ..., "folds": 3, "propensity": {"penalty": 0.1}},
+    "aipw": {"estimator": {"name": "aipw", "penalty": ..., "propensity": {"known": 0.5}}},
+    "aipw with slopes": {
+        "estimator": {"name": "aipw", "penalty": ..., "folds": 3, "propensity": {"known": 0.5}},
         "privacy": {"epsilon": "9"},
     },
     "matching": {"estimator": {"name": "matching"}, "privacy": {"delta": 0}},

@@ -24,7 +24,11 @@ CONTRACT: dict[str, Any] = {
 }
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "regression": ({"name": "regression"}, {}, "no curve of a covariate could be seen"),
-    "aipw": ({"name": "aipw"}, {}, "covariates would drown in noise"),
+    "aipw": (
+        {"name": "aipw", "propensity": {"known": 0.5}},
+        {"epsilon": "0.005"},
+        "the noise exceeds the declared range",
+    ),
     "difference": ({"name": "difference_in_means"}, {}, "no covariate is adjusted for"),
     "difference label": (
         {"name": "difference_in_means"},

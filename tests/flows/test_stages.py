@@ -152,7 +152,10 @@ def test_a_charge_too_many_is_refused_before_anything_is_reserved(
 
 
 class TestFolds:
-    AIPW: ClassVar[dict[str, Any]] = {"estimator": {"name": "aipw", "penalty": ...}, "privacy": {"epsilon": "9"}}
+    AIPW: ClassVar[dict[str, Any]] = {
+        "estimator": {"name": "aipw", "penalty": ..., "propensity": {"known": 0.5}},
+        "privacy": {"epsilon": "9"},
+    }
 
     @pytest.mark.parametrize(("index", "folds"), [(2, 2), (-1, 2), (5, 3)])
     def test_there_is_no_such_fold(self, index: int, folds: int) -> None:
@@ -175,9 +178,9 @@ class TestFolds:
         else:
             honest = aipw.stages.scores_stage
 
-            def calls_another(study: Any, enclave: Any, models: Any) -> None:
+            def calls_another(study: Any, *rest: Any) -> Any:
                 OUTCOME_MODEL.of(study.estimator.folds, study.estimator.folds)
-                honest(study, enclave, models)
+                return honest(study, *rest)
 
             monkeypatch.setattr(aipw.stages, "scores_stage", calls_another)
         with pytest.raises(ChargesDiffer, match="fold"):

@@ -12,6 +12,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.study import plan_study
+from causalveil.schemas.errors import StudyError
 from tests.ledger_help import assert_agreed
 from tests.studies import write_study
 
@@ -19,22 +20,15 @@ CONTRACT: dict[str, Any] = {
     "estimators": ["aipw", "difference_in_means"],
     "caps": {"sample": {"epsilon": 1000, "delta": "1e-2"}},
 }
-SHARES = {"propensity": "0.2", "outcome_model": "0.3", "effect": "0.5"}
-SLOPES = {"propensity": "0", "outcome_model": "0.6", "effect": "0.4"}
-# Estimator, privacy, and how many draws: models of each fold, and one effect.
+KNOWN = {"name": "aipw", "propensity": {"known": 0.5}}
+SHARES = {"outcome_model": "0.4", "effect": "0.6"}
+# Estimator, privacy, and how many draws: one or two of each fold's model, and one of scores.
 OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any], int]] = {
-    "small": ({"name": "aipw"}, {"epsilon": "0.3"}, 3),
-    "slopes": ({"name": "aipw", "outcome_model": {"radius": 0.8}}, {"epsilon": "6"}, 5),
-    "all models": ({"name": "aipw", "budget_shares": SHARES, "propensity": {"penalty": 0.1}}, {"epsilon": "9"}, 7),
-    "a share that is paid for": ({"name": "aipw", "budget_shares": SHARES}, {"epsilon": "0.3"}, 5),
-    "three folds": ({"name": "aipw", "folds": 3}, {"epsilon": "0.7"}, 4),
-    "known": ({"name": "aipw", "propensity": {"known": 0.5}}, {"epsilon": "0.7"}, 3),
-    "pure": ({"name": "aipw", "propensity": {"penalty": 0.1}}, {"epsilon": "19", "delta": 0}, 5),
-    "pure, slopes of a trial": (
-        {"name": "aipw", "propensity": {"known": 0.5}, "budget_shares": SLOPES},
-        {"epsilon": "19", "delta": 0},
-        5,
-    ),
+    "small": (KNOWN, {"epsilon": "0.3"}, 3),
+    "slopes": ({**KNOWN, "budget_shares": SHARES}, {"epsilon": "6"}, 5),
+    "three folds": ({**KNOWN, "folds": 3}, {"epsilon": "0.3"}, 4),
+    "pure": (KNOWN, {"epsilon": "0.3", "delta": 0}, 3),
+    "pure, slopes": ({**KNOWN, "budget_shares": SHARES, "folds": 4}, {"epsilon": "19", "delta": 0}, 9),
     "difference": ({"name": "difference_in_means"}, {"epsilon": "0.7"}, 1),
     "difference, label, pure": ({"name": "difference_in_means"}, {"epsilon": "0.7", "level": "label", "delta": 0}, 1),
 }
@@ -66,7 +60,7 @@ def test_plan_says_what_cross_fitting_costs_and_what_is_not_learnt(tmp_path: Pat
     said = " ".join(shown["expected"]["sentences"])
     assert "models of 2 of 3 folds" in said
     assert shown["expected"]["half_width"] > 0
-    assert any("arm means" in warning for warning in shown["expected"]["warnings"])
+    assert "the outcome model has arm means alone" in said
     scopes = {charge["scope"] for charge in shown["charges"]}
     assert scopes == {"all", *(f"all but fold {fold} of 3" for fold in (1, 2, 3))}
 
@@ -86,8 +80,11 @@ def test_plan_without_data_has_formulas(tmp_path: Path) -> None:
         ("no ATT", {"estimand": "ATT"}, "ATE"),
         ("label", {"privacy": {"level": "label"}}, "label"),
         ("one fold", {"estimator": {"folds": 1}}, "folds"),
-        ("shares", {"estimator": {"budget_shares": {"propensity": 1, "outcome_model": 1, "effect": 1}}}, "add up"),
+        ("shares", {"estimator": {"budget_shares": {"outcome_model": 1, "effect": 1}}}, "add up"),
         ("a path", {"estimator": {"outcome_model": {"model": "os.system"}}}, "outcome_model"),
+        ("unknown chance", {"estimator": {"propensity": {}}}, "needs a known chance of treatment"),
+        ("a model", {"estimator": {"outcome_model": {"model": "kernel_ridge"}}}, "proved for outcome model 'slopes'"),
+        ("coverage", {"estimator": {"propensity": {}, "coverage": "finite_sample"}}, "needs a known chance"),
         ("typo", {"estimator": {"fold": 3}}, "did you mean 'folds'"),
     ],
     ids=lambda case: case[0],
@@ -105,6 +102,25 @@ def test_bad_input_is_one_line_and_costs_nothing(
     shown = capfd.readouterr().err.strip().splitlines()
     assert len(shown) == 1
     assert case[2] in shown[0]
+
+
+UNKNOWN: dict[str, Any] = {"name": "aipw", "penalty": ...}
+ADVICE: dict[str, dict[str, Any]] = {
+    "known": {**UNKNOWN, "propensity": {"known": 0.5}},
+    "regression": {"name": "regression", "penalty": ...},
+    "asymptotic": {**UNKNOWN, "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}},
+}
+
+
+def test_an_unknown_chance_is_refused_and_each_advice_is_true(tmp_path: Path) -> None:
+    """Without one an interval would be the paper's, which holds in the limit alone: nobody gets it who did not ask."""
+    with pytest.raises(StudyError, match="needs a known chance of treatment") as refused:
+        plan_study(write_study(tmp_path / "study", study={"estimator": UNKNOWN}, contract=CONTRACT))
+    for name, estimator in ADVICE.items():
+        assert name in str(refused.value)
+        contract = {**CONTRACT, "estimators": ["aipw", "regression"], "guarantees": ["finite_sample", "asymptotic"]}
+        path = write_study(tmp_path / name, study={"estimator": estimator}, contract=contract)
+        assert run_study(path, out=tmp_path / f"{name} out", engine="direct").release.interval.lower < 10
 
 
 def test_the_shipped_studies_of_the_trial_run(tmp_path: Path) -> None:

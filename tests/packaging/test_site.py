@@ -40,7 +40,7 @@ def test_every_page_is_there(site: Path) -> None:
     commands = (site / "reference/commands/index.html").read_text()
     assert all(f'id="causalveil-{name}"' in commands for name in ("run", "plan", "ledger-grant", "desk", "pool"))
     assert 'id="causalveil.run"' in (site / "reference/python/index.html").read_text()
-    assert "omitted_confounding" in (site / "reference/study/index.html").read_text()
+    assert "effect_share" in (site / "reference/study/index.html").read_text()
 
 
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:

@@ -7,16 +7,13 @@ runs repeat; a third of it must be caught. Delta is large, since no audit by cou
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
-from causalveil.tasks.aipw import outcome_model
-from causalveil.tasks.aipw.decide import recipe
-from causalveil.tasks.aipw.outcome_model import ArmSummary, OutcomeModel
-from causalveil.tasks.aipw.recipe import EFFECT
-from causalveil.tasks.aipw.scores import Nuisances, score_range, score_sums
+from causalveil.tasks.adjustment.releases.recipe import SCORES
+from causalveil.tasks.aipw.recipe import known_recipe
+from causalveil.tasks.aipw.scores import OutcomeModel
+from causalveil.tasks.aipw.stages import summed
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
@@ -40,35 +37,29 @@ def others() -> Rows:
 
 
 def cases() -> dict[str, tuple[Mechanism, list[FloatArray]]]:
-    """Name -> mechanism, and the exact values on two neighbouring tables."""
-    study = make_aipw(2, epsilon="3", delta=DELTA, outcome_model={"model": "ridge", "radius": 0.5})
-    made = recipe(study, sizes_of(study, 100_000))
-    tables = [neighbour(others(), row([0.9, 0.0], 1, 1.0)), neighbour(others(), row([-0.9, 0.0], 1, 1.0))]
+    """Name -> mechanism, and the exact values on two neighbouring tables.
+
+    Releases of the outcome model are those of the adjusting estimator: ``test_audit_adjustment.py``.
+    """
+    study = make_aipw(2, epsilon="3", delta=DELTA, budget_shares={"outcome_model": "0.1", "effect": "0.9"})
+    made = known_recipe(study, sizes_of(study, 100_000))
     mirrored = [neighbour(others(), row([0.0, 0.0], 0, u)) for u in (1.0, -1.0)]
-    arms = ArmSummary(0.5, 0.0, (0.0, 0.0), (0.0, 0.0), 0.25)
-    models = Nuisances(OutcomeModel((0.0, 0.0), np.zeros(2), 0.0, 1.0, 0.0), 0.5)
-    reach = score_range(study, [models])
-    # At the effect's cost: epsilons of 0.1 and 0.8 are beyond what some thousand runs can tell.
-    dear = replace(made, arms_cost=made.effect_cost, slopes_cost=made.effect_cost)
-    slopes = dear.slopes_mechanism(0)
-    assert slopes is not None
-    plain = make_difference(epsilon="3", delta=DELTA)
+    plain = OutcomeModel(0.5, (0.0, 0.0), 0.3, (), np.zeros(0), np.zeros((2, 0)), 0.0)
+    arms = make_difference(epsilon="3", delta=DELTA)
     return {
-        "arms": (dear.arm_sums_mechanism(0), [outcome_model.arm_sums(in_memory([t])) for t in mirrored]),
-        "slopes": (slopes, [outcome_model.slope_sums(in_memory([t]), arms, made) for t in tables]),
-        "effect": (made.effect_mechanism(), [score_sums(study, [in_memory([t])], [models], reach) for t in mirrored]),
+        "scores": (made.effect, [summed(made, [in_memory([t])], [plain], 1) for t in mirrored]),
         "difference": (
-            difference.mechanism(plain, sizes_of(plain, 21)),
+            difference.mechanism(arms, sizes_of(arms, 21)),
             [difference.sums(in_memory([t])) for t in mirrored],
         ),
     }
 
 
-@pytest.mark.parametrize("name", ["arms", "slopes", "effect", "difference"])
+@pytest.mark.parametrize("name", ["scores", "difference"])
 def test_releases_stay_below_the_declared_epsilon_and_less_noise_is_caught(name: str) -> None:
     mechanism, exact = cases()[name]
     budget, way = OpenBudget(SeededNoise(7)), exact[0] - exact[1]
-    drawn = [np.array([mechanism.release(value, EFFECT, budget) - value for _ in range(RUNS)]) @ way for value in exact]
+    drawn = [np.array([mechanism.release(value, SCORES, budget) - value for _ in range(RUNS)]) @ way for value in exact]
     declared, delta = float(mechanism.cost.epsilon), float(mechanism.cost.delta)
 
     def audited(share: float) -> float:
@@ -83,7 +74,7 @@ def test_releases_stay_below_the_declared_epsilon_and_less_noise_is_caught(name:
 
 def test_a_score_range_from_the_data_is_caught() -> None:
     """Published code takes sensitivities from the data's own maximum: here scores scaled by their own range."""
-    mechanism, exact = cases()["effect"]
+    mechanism, exact = cases()["scores"]
     own = 1e-3  # everybody but the changed unit has the same score, so the data's own range is next to nothing
     random = np.random.default_rng(3)
     one, other = (value[0] + own * mechanism.noise_scale * random.normal(size=RUNS) for value in exact)

@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from causalveil.flows.estimators.aipw import AIPW
 from causalveil.schemas.privacy import Charge, GaussianCost, Norm, PrivacyCost, Scope
-from causalveil.tasks.aipw.decide import recipe
+from causalveil.tasks.aipw.recipe import known_recipe
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.accountant import compose, epsilon_pld, total
 from causalveil.tasks.privacy.division import mu_of
@@ -53,14 +53,14 @@ def test_compose_is_what_the_worst_unit_pays(folds: int, data: st.DataObject) ->
 @pytest.mark.parametrize("units", [None, 300, 40_000])
 @pytest.mark.parametrize("delta", ["1e-6", "0"])
 def test_a_unit_pays_for_all_models_but_its_own(folds: int, units: int | None, delta: str) -> None:
-    """(K - 1)(mu_pi^2 + mu_mu^2) + mu_effect^2 is the request's mu^2; without delta the same of epsilon, exactly."""
+    """(K - 1) sum mu_model^2 + mu_scores^2 is the request's mu^2; without delta the same of epsilon, exactly."""
     study = make_aipw(3, folds=folds, delta=delta, epsilon="0.7")
     sizes = None if units is None else sizes_of(study, units)
-    made, charges = recipe(study, sizes), AIPW.declare(study, sizes)
+    made, charges = known_recipe(study, sizes), AIPW.declare(study, sizes)
     request = PrivacyCost(epsilon=Decimal("0.7"), delta=Decimal(delta))
     assert total(charges, request) == request
-    costs = [cost for cost in (made.arms_cost, made.slopes_cost, made.propensity_cost) if cost is not None]
-    models, effect = [_measure(cost) for cost in costs], _measure(made.effect_cost)
+    models = [_measure(cost) for cost in made.folds[0].costs.values()]
+    effect = _measure(made.scores.costs["scores"])
     whole = request.epsilon if delta == "0" else mu_of(request) ** 2
     assert 0 <= whole - ((folds - 1) * sum(models) + effect) <= whole * Decimal("1e-10")
     assert len(charges) == folds * len(models) + 1

@@ -70,8 +70,7 @@ DIRECTION: dict[str, Any] = {
     "pair": {"x": {"name": "age", "lower": 20.0, "upper": 60.0}, "y": {"name": "score", "lower": 0.0, "upper": 10.0}},
 }
 KNOWN = {"known": 0.5, "clip": [0.1, 0.9]}
-LEARNT = {"penalty": 0.1, "clip": [0.1, 0.9]}
-SHARES = {"propensity": Decimal("0.3"), "outcome_model": Decimal("0.3"), "effect": Decimal("0.4")}
+SHARES = {"outcome_model": Decimal("0.4"), "effect": Decimal("0.6")}
 FOUR = {"weights": Decimal("0.2"), "scores": Decimal("0.2"), "treatment": Decimal("0.3"), "outcome": Decimal("0.3")}
 MATCHING = {
     "name": "matching",
@@ -101,19 +100,7 @@ BASES: dict[str, dict[str, Any]] = {
             {},
         ),
         ("ipw label", {"name": "ipw", "weighting": "horvitz_thompson"}, {"privacy": {"level": "label", "delta": 0}}),
-        (
-            "aipw",
-            {
-                "name": "aipw",
-                "propensity": LEARNT,
-                "outcome_model": {"radius": 0.5},
-                "folds": 2,
-                "budget_shares": SHARES,
-                "omitted_confounding": {"outcome": 0.1, "treatment": 0.1},
-                "confounding_prior": {"outcome_r2": 0.5, "distance": 1.0},
-            },
-            {},
-        ),
+        ("aipw", {"name": "aipw", "propensity": KNOWN, "folds": 2, "budget_shares": SHARES}, {}),
         ("aipw known", {"name": "aipw", "propensity": KNOWN, "coverage": "finite_sample"}, {}),
         (
             "asymptotic",

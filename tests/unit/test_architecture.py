@@ -83,7 +83,7 @@ ESTIMATORS = (
 )
 # Who still imports whom.
 STILL_ABOVE = {
-    ("aipw", "ipw"),  # the size of a block of rows
+    ("aipw", "adjustment"),  # slopes by noisy moments: the core of what adjusts
     ("balancing", "matching"),  # how far matched arms are left apart
     ("ipw", "balancing"),  # public scores are weights, as balancing's are
     # A protocol at label level asks several questions of public weights or matches.

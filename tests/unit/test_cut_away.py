@@ -41,7 +41,7 @@ def of_ranges(
     declared: dict[str, dict[str, float]], name: str, seed: int, units: int, **settings: Any
 ) -> EffectFindings:
     """One seeded run at the level at which the estimator is used, epsilon 1."""
-    sample = name in ("regression", "aipw")
+    sample = name == "regression"
     population = KnownPopulation("ranges", "ranges", TRUTH, (0, 10), declared, people)
     level, delta = ("sample", "1e-6") if sample else ("label", "0")
     study = parse_study(population.study({"name": name, **settings}, "1", delta, 0.95, level))
@@ -60,9 +60,9 @@ def test_what_ranges_cut_away_is_named_and_allowed_for(name: str) -> None:
     assert "confounding by x0, x1, x2 beyond the declared range" in str(found.details["not_covered"])
 
 
-@pytest.mark.parametrize("name", ["balancing", "matching", "ipw", "regression", "aipw"])
+@pytest.mark.parametrize("name", ["balancing", "matching", "ipw", "regression"])
 def test_ranges_that_fit_are_not_named(name: str) -> None:
-    found = of_range(4.0, name, units=20_000 if name == "aipw" else UNITS)
+    found = of_range(4.0, name)
     assert found.interval.upper - found.interval.lower < 0.8
     assert "partly" not in str(found.details["adjustment"])
     assert "beyond the declared range" not in str(found.details["not_covered"])
@@ -82,21 +82,11 @@ def test_numbers_that_are_mostly_zero_are_not_cut_away() -> None:
     assert NarrowRanges.of(in_ranges(columns, x)).clipped == ("x03",)
 
 
-def test_aipw_allows_for_what_ranges_cut_away() -> None:
-    """Ranges a thousand times too narrow: .32 off, of which it had +- .05 at 20,000 people and held none."""
-    found = of_range(0.004, "aipw", units=20_000)
-    assert abs(found.estimate - TRUTH) < 0.45
-    assert found.interval.lower <= TRUTH <= found.interval.upper
-    assert found.interval.upper - found.interval.lower < 3
-    assert str(found.details["adjustment"]).startswith("partly adjusted")
-    assert "at whose limits most values lie" in str(found.details["not_covered"])
-
-
-@pytest.mark.parametrize("name", ["aipw", "balancing", "matching"])
+@pytest.mark.parametrize("name", ["balancing", "matching"])
 @pytest.mark.parametrize(("lower", "upper"), [(-1.0, 1.0), (-0.45, 0.45), (-3.0, 0.5), (-1.0, 3.0)])
 def test_ranges_that_cut_many_people_do_not_leave_narrow_intervals(name: str, lower: float, upper: float) -> None:
     """20,000 people, 6 seeded runs a cell: at .8 of coverage 4 or more hold the truth but for 1 in 10 cells, and of the
-    16 cells' 96 runs .85; before, all but one in twenty missed. Named in each, and no wider than +- .4."""
+    12 cells' 72 runs .85; before, all but one in twenty missed. Named in each, and no wider than +- .4."""
     declared = {f"x{place}": {"lower": lower, "upper": upper} for place in range(3)}
     found = [of_ranges(declared, name, seed, 20_000) for seed in range(6)]
     assert sum(one.interval.lower <= TRUTH <= one.interval.upper for one in found) >= 4

@@ -12,16 +12,15 @@ from tests.studies import people, write_study
 
 STUDIES = {
     "regression": {"estimator": {"name": "regression", "penalty": ...}},
-    "aipw": {"estimator": {"name": "aipw", "folds": 2, "penalty": ...}},
     "difference": {"estimator": {"name": "difference_in_means", "penalty": ...}},
 }
 # The change is a formula's, the width a rehearsal's: they agree up to this factor.
-AGREES = {"regression": 2.0, "aipw": 2.0, "difference": 1.3}
+AGREES = {"regression": 2.0, "difference": 1.3}
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_each_fact_that_was_not_told_is_named_with_what_it_changes(name: str, tmp_path: Path) -> None:
-    allowed = {"estimators": ["aipw", "regression", "difference_in_means"]}
+    allowed = {"estimators": ["regression", "difference_in_means"]}
     study = write_study(tmp_path, frame=people(200), study=STUDIES[name], contract=allowed)
     silent = plan_of(study, units=50_000)
     said = [sentence for sentence in silent.sentences if sentence.startswith("Not told: ")]

@@ -37,12 +37,21 @@ class AdjustmentRecipe:
         encoding: of its rows.
         known: whether the number of units is.
         costs: by release; screen and refit are missing where no curve is looked for.
+        outside: which fold of how many is left out; None: all units are read.
     """
 
     public: Public
     encoding: Encoding
     known: bool
     costs: dict[str, PrivacyCost]
+    outside: tuple[int, int] | None = None
+
+    def slot(self, slot: Slot) -> Slot:
+        """Return where a release is charged: to all units, or to those outside a fold."""
+        if self.outside is None:
+            return slot
+        fold, folds = self.outside
+        return Slot(f"{slot.name}-{fold + 1}", Scope.without_fold(fold + 1, folds))
 
     @property
     def by_arm(self) -> bool:

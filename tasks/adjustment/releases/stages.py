@@ -108,7 +108,8 @@ class Drawn:
             return None
         exact = exact_sums(self.pieces, sums.of, numbers, self.workers) * sums.weights * self.times
         # One number that is 0 where nothing is asked for: what is declared is drawn.
-        released = mechanism.release(exact if numbers else np.zeros(1), slot, self.budget)[:numbers]
+        released = mechanism.release(exact if numbers else np.zeros(1), self.recipe.slot(slot), self.budget)
+        released = released[:numbers]
         noise = Noise.of(mechanism, max(numbers, 1))
         # Independent Laplace noise on each number is that of one dimension.
         noise = Noise(noise.scale, 1.0) if isinstance(mechanism, Laplace) else noise

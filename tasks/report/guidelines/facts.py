@@ -173,20 +173,9 @@ def _analysis(release: Mapping[str, Any]) -> dict[str, str]:
     settings = ", ".join(f"{key.replace('_', ' ')} {_setting(value)}" for key, value in sorted(estimator.items()))
     done = _adjustment(release)
     confidence = release.get("confidence") or release["interval"]["confidence"]
-    omitted = estimator.get("omitted_confounding")
-    robust = details.get("robustness_value")
     allowed = float((release.get("interval") or {}).get("bias") or 0)
-    sensitivity = [
-        f"The interval allows for a bias of {figure(allowed)} to either side by confounding left out."
-        if allowed
-        else "",
-        f"Confounders left out were declared to explain {_setting(omitted)}." if omitted else "",
-        f"Confounding left out would have to explain {percent(float(robust))} of outcome and of treatment for the "
-        "interval to reach 0 (robustness value)."
-        if robust
-        else "",
-    ]
-    told = " ".join(part for part in sensitivity if part)
+    said = f"The interval allows for a bias of {figure(allowed)} to either side by confounding left out."
+    told = said if allowed else ""
     balance = bool(release.get("balance")) or any(key.startswith("difference_before[") for key in details)
     how = f"{name[:1].upper()}{name[1:]}{f' ({settings})' if settings else ''}"
     how += f", {percent(float(confidence))} intervals{f'; {done}' if done else ''}"

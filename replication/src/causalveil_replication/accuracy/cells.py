@@ -148,8 +148,5 @@ def _least_squares(population: KnownPopulation, units: int, run: int) -> float:
 Estimators = Mapping[str, Callable[[KnownPopulation], Mapping[str, Any]]]
 ESTIMATORS: Estimators = {
     "regression": lambda population: {"name": "regression", "trial": population.trial},
-    "aipw": lambda population: (
-        {"name": "aipw", "propensity": {"known": population.chance}} if population.trial else {"name": "aipw"}
-    ),
     "difference_in_means": lambda population: {"name": "difference_in_means", "trial": population.trial},
 }

@@ -17,7 +17,7 @@ from causalveil_replication.figures import picture
 Row = dict[str, Any]
 # Populations of the first figure: one of each kind.
 SHOWN = ("normals2", "toeplitz18", "flags15", "mixed14", "binary11", "heavy24", "rare10", "curved8", "clinics2")
-METHODS_SHOWN = ("regression", "balancing", "aipw", "matching-label", "difference", "ipw-label")
+METHODS_SHOWN = ("regression", "balancing", "matching-label", "difference", "ipw-label")
 SIZE = 3_000
 
 

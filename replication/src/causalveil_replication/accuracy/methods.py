@@ -53,10 +53,6 @@ def _regression(population: KnownPopulation) -> Mapping[str, Any]:
     return {"name": "regression", "trial": True} if population.trial else {"name": "regression"}
 
 
-def _aipw(population: KnownPopulation) -> Mapping[str, Any]:
-    return {"name": "aipw", "propensity": {"known": population.chance}} if population.trial else {"name": "aipw"}
-
-
 def _balancing(population: KnownPopulation) -> Mapping[str, Any]:
     return {"name": "balancing", "allowance": 0.0} if population.trial else {"name": "balancing"}
 
@@ -78,13 +74,11 @@ METHODS: dict[str, Method] = {
     for method in (
         Method("regression", "regression", "sample", DELTA, 1.0, _regression),
         Method("balancing", "balancing", "label", "0", 0.3, _balancing, slow=True),
-        Method("aipw", "aipw", "sample", DELTA, 0.3, _aipw),
         Method("difference", "difference_in_means", "sample", DELTA, 0.3, _difference),
         Method("matching-label", "matching", "label", "0", 0.3, _matching, slow=True),
         Method("regression-pure", "regression", "sample", "0", 1.0, _regression),
         Method("ipw-label", "ipw", "label", "0", 0.3, _ipw),
         Method("difference-label", "difference_in_means", "label", "0", 0.3, _difference),
-        Method("aipw-pure", "aipw", "sample", "0", 0.2, _aipw),
         Method("matching", "matching", "sample", "0", 0.2, _matching, slow=True),
         Method("ipw", "ipw", "sample", "0", 0.2, _ipw),
         Method("ipw-training", "ipw", "training_units", "0", 0.2, _ipw),

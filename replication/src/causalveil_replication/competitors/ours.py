@@ -63,6 +63,5 @@ COMPETITORS = (
     _ours(
         "matching_corrected", "matching, corrected", "sample", {"name": "matching", "correct_attenuation": True}, "0"
     ),
-    _ours("aipw", "doubly robust", "sample", {"name": "aipw"}, DELTA),
     _ours("ipw_sample", "weighting", "sample", {"name": "ipw"}, DELTA),
 )

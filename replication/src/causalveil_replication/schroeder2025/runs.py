@@ -72,14 +72,7 @@ def _paper(name: str, title: str, outcome: str, score: str) -> Analysis:
 
 KERNEL = _paper("asymptotic_kernel", "asymptotic, kernel", "kernel_ridge", "logistic")
 NETWORK = _paper("asymptotic_network", "asymptotic, network", "neural_network", "neural_network")
-FINITE = Analysis("finite_sample", "finite sample", {"name": "aipw", "propensity": {"clip": CLIP}})
-# Who knows the design of Dataset 2 but not its coefficients: on average covariates explain a third of an arm's variance
-# and 3 % of treatment's (5 % of draws exceed 44 % and 10 %).
-ALLOWING = Analysis(
-    "finite_sample_allowing",
-    "finite sample, bias-aware",
-    {**FINITE.estimator, "omitted_confounding": {"outcome": 0.4, "treatment": 0.03}},
-)
+FINITE = Analysis("finite_sample", "finite sample", {"name": "regression"})
 KNOWN = Analysis("finite_sample_known", "finite sample, known score", {"name": "aipw", "propensity": {"known": 0.5}})
 BERNSTEIN = Analysis(
     "finite_sample_bernstein",
