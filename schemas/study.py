@@ -544,3 +544,9 @@ class EffectStudy(Study):
     def question(self) -> str:
         """Which average effect."""
         return str(self.estimand)
+
+
+class RowsStudy(EffectStudy):
+    """An effect as rows have it, of a study whose outcome is made of them later: covariates may be none."""
+
+    ADJUSTS: ClassVar[bool] = False

@@ -201,6 +201,10 @@ def _times() -> Iterator[Case]:
         yield Case(f"survival, delta {delta}", make_survival(delta=delta), 12)
         one = make_survival(competing=False, delta=delta, intervals=7)
         yield Case(f"survival, one kind, delta {delta}", one, 12)
+        beside = {"covariates": {"x": {"lower": 0, "upper": 1}, "g": {"levels": ["a", "b"]}}, "delta": delta}
+        yield Case(f"survival, adjusted, delta {delta}", make_survival(trial=False, **beside), 12)
+        by = {"by": {"g": {"levels": ["a", "b"]}}}
+        yield Case(f"survival, adjusted by groups, delta {delta}", make_survival(censoring=by, **beside), 12)
     nulls = {"time_nulls": "indicator", "event_nulls": "indicator"}
     yield Case("survival, nulls", make_survival(outcome=nulls, missing_treatment="control"), 12)
 
@@ -243,6 +247,8 @@ SHORT = (
     "difference in means, unrecorded",
     "survival, delta 1e-6",
     "survival, delta 0",
+    "survival, adjusted, delta 1e-6",
+    "survival, adjusted by groups, delta 0",
     "direction, test-scores-ours, penalty 1.0",
     "direction, train-scores-ours, penalty 0.01",
     "direction, train+test-difference-ours, penalty 1.0",

@@ -330,10 +330,12 @@ def _times(study: SurvivalStudy) -> dict[str, Kind]:
     time = number(0.0, out.horizon, nulls=out.time_nulls is Missing.indicator)
     # Below the origin, at an interval's end, and beyond what the contract admits.
     time = replace(time, corners=(*time.corners, -1.0, out.horizon / 10, 2 * out.upper))
+    people = study.people
     return {
         study.treatment: Kind((*study.treatment_codes.pair, *unknown)),
         out.time: time,
         out.event: Kind((*out.codes.values(), *known)),
+        **{name: _covariate(column, people.indicated(name)) for name, column in sorted(people.covariates.items())},
     }
 
 

@@ -40,6 +40,9 @@ def studies() -> dict[str, Any]:
         "`difference_in_means`": make_difference(),
         "`difference_in_means`, level `label`": make_difference(level="label"),
         "`survival`": make_survival(),
+        "`survival` with covariates": make_survival(
+            trial=False, measure=["risk"], covariates={"age": {"lower": 20, "upper": 60}}
+        ),
         "`direction`": make_direction(scores=["spearman"], protect=["train", "test"]),
         "protocol by `regression`": make_protocol(),
         "protocol by `difference_in_means`": make_protocol(name="difference_in_means"),

@@ -13,10 +13,12 @@ from causalveil.flows.sequence.rehearse import rehearse
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
+from causalveil.tasks.enclave.normalise import columns, encode
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.survival.findings import SurvivalFindings
 from causalveil.tasks.survival.grid import ARMS, Grid
+from causalveil.tasks.survival.stages import groups_of
 from tests.studies import CONTRACT, merge, write_study
 
 HORIZON = 365.0
@@ -55,7 +57,7 @@ ONE_KIND = {"codes": {"alive": 0, "death": 1}}
 def make_survival(competing: bool = True, **changes: Any) -> SurvivalStudy:
     """A study in full; keys of privacy and of the estimator may stand at the top."""
     privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
-    estimator = {key: changes.pop(key) for key in ("trial", "confounding_prior") if key in changes}
+    estimator = {key: changes.pop(key) for key in ("trial", "confounding_prior", "share") if key in changes}
     base = STUDY | {
         "data": {"path": ".", "unit": "person"},
         "execution": {"engine": "direct", "workers": 1},
@@ -84,6 +86,42 @@ def patients(n: int, seed: int = 0) -> pl.DataFrame:
     )
 
 
+# A study that adjusts, and what its contract declares beside times; ``cared_for`` has the rows.
+ADJUSTED: dict[str, Any] = {
+    "covariates": ["age", "group"],
+    "estimator": {"trial": False},
+    "measure": ["risk"],
+}
+BESIDE = {"age": {"lower": 20, "upper": 60}, "group": {"levels": ["a", "b", "c"]}}
+
+
+def cared_for(n: int, seed: int = 0) -> pl.DataFrame:
+    """`n` patients of whom the older are treated more often and die sooner."""
+    frame, random = patients(n, seed), np.random.default_rng([seed, 1])
+    age, group = random.integers(20, 61, n), random.choice(["a", "b", "c"], n)
+    treated = random.random(n) < 1 / (1 + np.exp(-(age - 40) / 20))
+    days = np.maximum(np.ceil(frame["days"].to_numpy() * np.exp(-(age - 40) / 40)), 1.0)
+    return frame.with_columns(treated=treated, days=days, age=age.astype(float), group=pl.Series(group))
+
+
+def write_adjusted(
+    folder: Path,
+    *,
+    frame: pl.DataFrame | None = None,
+    partitions: int = 2,
+    study: dict[str, Any] | None = None,
+    contract: dict[str, Any] | None = None,
+) -> Path:
+    """Write a study of times that adjusts, its contract and partitions below `folder`; return the study's path."""
+    return write_survival(
+        folder,
+        frame=cared_for(400) if frame is None else frame,
+        partitions=partitions,
+        study=merge(ADJUSTED, study or {}),
+        contract=merge({"columns": BESIDE}, contract or {}),
+    )
+
+
 def write_survival(
     folder: Path,
     *,
@@ -105,12 +143,20 @@ class People:
     arm: ByteArray
     time: FloatArray
     kind: ByteArray
+    covariates: pl.DataFrame | None = None
 
     def __len__(self) -> int:
         return len(self.arm)
 
-    def enclave(self) -> MemoryEnclave:
-        return MemoryEnclave([{"t": self.arm, "u": self.time, "k": self.kind, "h": ranks(len(self))}])
+    def enclave(self, study: SurvivalStudy | None = None) -> MemoryEnclave:
+        """Their rows; with a study those that it adjusts for, and groups of censoring."""
+        rows: dict[str, Any] = {"t": self.arm, "u": self.time, "k": self.kind, "h": ranks(len(self))}
+        if study is not None and self.covariates is not None:
+            bounded, everybody = study.bounded, slice(0, len(self))
+            rows["x"] = encode(bounded, columns(bounded, self.covariates), everybody)
+            if study.censoring.groups > 1:
+                rows["g"] = groups_of(study, self.covariates)
+        return MemoryEnclave([rows])
 
     def counts(self, grid: Grid) -> FloatArray:
         found = np.bincount(grid.cell(self.arm, self.time, self.kind), minlength=ARMS * grid.cells)
@@ -119,6 +165,6 @@ class People:
 
 def found_of(study: SurvivalStudy, people: People, seed: int) -> SurvivalFindings:
     """What the study's own stages find of these people with noise of this seed."""
-    found = rehearse(study, people.enclave(), RehearsalBudget(seed), seed)
+    found = rehearse(study, people.enclave(study), RehearsalBudget(seed), seed)
     assert isinstance(found, SurvivalFindings)
     return found

@@ -1,25 +1,45 @@
 """The time to an event in two arms (``docs/proofs/survival.md``):
 
 1  each person's cell: arm, interval, kind of event or censored; square root of suffix sums    cells
-2  curves with bands, risks, restricted mean survival times, log-rank test                     answer, public
+2  with covariates, of each measure: a table of outcomes                                      outcomes, public
+       five releases of an adjustment on these outcomes                                       scales, ... scores
+3  curves with bands, risks, restricted mean survival times, log-rank test                     answer, public
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
-from causalveil.flows.estimators.estimator import Estimator
+from causalveil.flows.estimators.estimator import Estimator, Stages
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
-from causalveil.flows.estimators.stage import Stage
+from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.planning.sentences import UNADJUSTED, say_effect
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
+from causalveil.tasks.adjustment.flow import FiveReleases
+from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.adjustment.releases import recipe
+from causalveil.tasks.adjustment.releases import stages as releases
+from causalveil.tasks.adjustment.releases.recipe import AdjustmentRecipe
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.mechanisms import Slot
 from causalveil.tasks.survival import stages
-from causalveil.tasks.survival.expected import expected_contrasts
+from causalveil.tasks.survival.adjusted import (
+    OfMeasure,
+    adjusted_recipe,
+    adjusted_stage,
+    named,
+    outcomes_stage,
+    people,
+)
+from causalveil.tasks.survival.effects import Compared
+from causalveil.tasks.survival.expected import expected_adjusted, expected_contrasts
 from causalveil.tasks.survival.findings import SurvivalFindings
 from causalveil.tasks.survival.grid import budget_of
+from causalveil.tasks.survival.pseudo import PseudoOutcomes
 from causalveil.tasks.survival.strategy import SLOT, mechanism
 
 NORMALISE = normalised_by(lambda: stages.normalise_survival_stage)
@@ -34,6 +54,122 @@ ANSWER = Stage[SurvivalStudy, SurvivalFindings](
     lambda step: stages.answer_stage(step.study, step.sizes, step[CELLS]),
     reads=(CELLS,),
 )
+plan = recalled(adjusted_recipe)
+Step = StageRun[SurvivalStudy]
+
+
+@dataclass(frozen=True)
+class MeasureStages:
+    """The stages by which one measure is adjusted: a public table of outcomes, and five releases on these."""
+
+    outcomes: Stage[SurvivalStudy, PseudoOutcomes]
+    releases: tuple[Stage[SurvivalStudy, Any], ...]
+    again: Stage[SurvivalStudy, FiveReleases]
+    scores: Stage[SurvivalStudy, ReleasedScores]
+
+    @property
+    def all(self) -> tuple[Stage[SurvivalStudy, Any], ...]:
+        """In order."""
+        return (self.outcomes, *self.releases)
+
+
+def _stages_of(measure: Measure) -> MeasureStages:
+    """The stages of one measure; each release's name says of which."""
+
+    def charges(slot: Slot) -> Any:
+        return lambda study, sizes: [(named(slot, measure), plan(study, sizes).of[measure].mechanism(slot))]
+
+    def recipe_of(step: Step) -> AdjustmentRecipe:
+        return plan(step.study, step.sizes).of[measure]
+
+    def drawn(step: Step) -> releases.Drawn:
+        pieces = people(step.study, step.sizes, step.enclave, step[outcomes])
+        budget = OfMeasure(step.budget, measure)
+        return releases.Drawn(recipe_of(step), pieces, budget, step.study.execution.workers)
+
+    def called(name: str) -> str:
+        return f"{name} of {measure}"
+
+    outcomes = Stage[SurvivalStudy, PseudoOutcomes](
+        called("outcomes"),
+        lambda step: outcomes_stage(step.study, step.sizes, step[CELLS], measure),
+        reads=(CELLS,),
+    )
+    rows = (NORMALISE, outcomes)
+    scales = Stage[SurvivalStudy, ReleasedScales](
+        called("scales"),
+        lambda step: step[outcomes].known(drawn(step).scales(), step.sizes.units),
+        charges=charges(recipe.SCALES),
+        reads=rows,
+    )
+    lines = Stage[SurvivalStudy, ReleasedMoments](
+        called("lines"),
+        lambda step: drawn(step).lines(releases.begun(recipe_of(step), step[scales])),
+        charges=charges(recipe.LINES),
+        reads=(*rows, scales),
+    )
+    learn = Stage[SurvivalStudy, FiveReleases](
+        called("learn"),
+        lambda step: releases.with_lines(recipe_of(step), step[scales], step[lines]),
+        reads=(scales, lines),
+    )
+    screen = Stage[SurvivalStudy, ReleasedScreen | None](
+        called("screen"),
+        lambda step: drawn(step).screen(step[learn]),
+        charges=charges(recipe.SCREEN),
+        reads=(*rows, learn),
+    )
+    choose = Stage[SurvivalStudy, FiveReleases](
+        called("choose"), lambda step: releases.with_screen(step[learn], step[screen]), reads=(learn, screen)
+    )
+    refit = Stage[SurvivalStudy, ReleasedMoments | None](
+        called("refit"),
+        lambda step: drawn(step).refit(step[choose]),
+        charges=charges(recipe.REFIT),
+        reads=(*rows, choose),
+    )
+    again = Stage[SurvivalStudy, FiveReleases](
+        called("learn again"), lambda step: releases.with_refit(step[choose], step[refit]), reads=(choose, refit)
+    )
+    scores = Stage[SurvivalStudy, ReleasedScores](
+        called("scores"),
+        lambda step: drawn(step).scores(step[again]),
+        charges=charges(recipe.SCORES),
+        reads=(*rows, again),
+    )
+    return MeasureStages(outcomes, (scales, lines, learn, screen, choose, refit, again, scores), again, scores)
+
+
+OF_MEASURE = {measure: _stages_of(measure) for measure in Measure}
+
+
+def _adjusted(step: Step) -> SurvivalFindings:
+    """Every measure of the study, adjusted, beside the curves of the arms as they are."""
+    found = {
+        measure: (step[own.outcomes], step[own.again], step[own.scores])
+        for measure, own in OF_MEASURE.items()
+        if measure in step.study.measure
+    }
+    return adjusted_stage(step.study, step.sizes, step[CELLS], found)
+
+
+ADJUSTED = Stage[SurvivalStudy, SurvivalFindings](
+    "adjusted answer",
+    _adjusted,
+    reads=(CELLS, *(stage for own in OF_MEASURE.values() for stage in (own.outcomes, own.again, own.scores))),
+)
+
+
+def stages_of(study: SurvivalStudy) -> Stages:
+    """The stages of a study: with covariates those of each measure beside the cells."""
+    if not study.covariates:
+        return (VALIDATE, NORMALISE, CELLS, ANSWER)
+    own = (stage for measure in study.measure for stage in OF_MEASURE[measure].all)
+    return (VALIDATE, NORMALISE, CELLS, *own, ADJUSTED)
+
+
+# Draws of noise of which a plan says the median, where it has to rehearse an adjustment.
+DRAWS = 5
 WORDS = {Measure.risk: "risk difference", Measure.rmst: "difference of restricted mean survival times"}
 
 
@@ -46,15 +182,22 @@ def expected(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         stand_in: the share of the treated that the reader assumes.
         effect: an effect in units of the first measure that the reader hopes to see.
     """
-    both, contrasts = expected_contrasts(study, sizes, stand_in)
-    halves = [(one.upper - one.lower) / 2 for one in contrasts]
-    first, grid, outcome = contrasts[0], both.grid, study.outcome
+    draws: list[list[Compared]]
+    if study.covariates:
+        both, draws = expected_adjusted(study, sizes, stand_in, DRAWS)
+    else:
+        both, contrasts = expected_contrasts(study, sizes, stand_in)
+        draws = [[one] for one in contrasts]
+    halves = [median((one.upper - one.lower) / 2 for one in drawn) for drawn in draws]
+    parts = [(median(one.sampling**0.5 for one in drawn), median(one.noise**0.5 for one in drawn)) for drawn in draws]
+    grid, outcome = both.grid, study.outcome
+    whole = sum(one.whole_range for one in draws[0]) * 2 > len(draws[0])
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
         "half_width": halves[0],
-        "noise_standard_error": first.noise**0.5,
-        "sampling_standard_error": first.sampling**0.5,
-        "whole_range": first.whole_range,
+        "noise_standard_error": parts[0][1],
+        "sampling_standard_error": parts[0][0],
+        "whole_range": whole,
         "half_widths": {str(measure): half for measure, half in zip(study.measure, halves, strict=True)},
         "intervals": grid.intervals,
         "at_risk_noise": float(both.at_risk_error[:, -1].max()),
@@ -62,8 +205,8 @@ def expected(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, effect: floa
     unit = "" if outcome.unit_of_measure is None else f" {outcome.unit_of_measure}"
     sentences = [
         f"Expected {study.confidence:.0%} interval of the {WORDS[measure]}: estimate ± {half:.4g} (standard error "
-        f"{one.sampling**0.5:.3g} from sampling, {one.noise**0.5:.3g} from noise)."
-        for measure, half, one in zip(study.measure, halves, contrasts, strict=True)
+        f"{sampling:.3g} from sampling, {noise:.3g} from noise)."
+        for measure, half, (sampling, noise) in zip(study.measure, halves, parts, strict=True)
     ]
     sentences += [
         f"That is for a treated share of {stand_in.treated:g}, a risk of {study.expect.risk:.0%} and "
@@ -71,7 +214,27 @@ def expected(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, effect: floa
         f"{grid.intervals} intervals of {grid.horizon / grid.intervals:.4g}{unit}{_ruled(study, sizes)}.",
         f"Numbers at risk have noise of {numbers['at_risk_noise']:.3g} people in the last interval.",
     ]
-    warnings = [] if study.estimator.trial else [UNADJUSTED]
+    if study.covariates:
+        sentences.append(
+            f"Median of {DRAWS} draws of noise. Assumed is a correlation of {stand_in.correlation:g}, and that "
+            f"covariates explain {stand_in.explained:.0%} of the outcome."
+        )
+    warnings = _warnings(study, whole, 1 - study.expect.lost)
+    if effect is not None:
+        say_effect(effect, numbers, sentences, warnings)
+    return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
+    """The warnings of :func:`expected` without an effect: they need no rehearsal."""
+    both, _ = expected_contrasts(study, sizes, stand_in)
+    return _warnings(study, both.seen < both.grid.intervals, 1 - study.expect.lost)
+
+
+def _warnings(study: SurvivalStudy, whole: bool, followed: float) -> list[str]:
+    """What is warned of: nothing adjusted, people without a time, a horizon that too few reach."""
+    outcome = study.outcome
+    warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED]
     missing = [
         name
         for name, nulls in ((outcome.time, outcome.time_nulls), (outcome.event, outcome.event_nulls))
@@ -79,22 +242,25 @@ def expected(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, effect: floa
     ]
     if missing:
         warnings.append(f"who has no value of {' or '.join(map(repr, missing))} counts as censored at once.")
-    if first.whole_range:
+    if study.covariates and followed < study.censoring.floor:
+        warnings.append(
+            f"{followed:.0%} are expected to be followed to {outcome.horizon:g}, below 'censoring.floor': the interval "
+            "would be the whole range. Ask for an earlier horizon."
+        )
+    elif whole:
         warnings.append(
             f"too few would be seen at risk at {outcome.horizon:g} through the noise: the interval would be the whole "
             "range. Ask for an earlier horizon, or for more epsilon."
         )
-    if effect is not None:
-        say_effect(effect, numbers, sentences, warnings)
-    return {**numbers, "sentences": sentences, "warnings": warnings}
+    return warnings
 
 
 def _ruled(study: SurvivalStudy, sizes: Sizes) -> str:
     """By which public numbers the grid was chosen."""
     if study.intervals is not None or study.privacy.delta == 0:
         return ""
-    return f" (n mu = {sizes.units * budget_of(study):.4g})"
+    return f" (n mu = {sizes.units / study.censoring.groups * budget_of(study):.4g})"
 
 
-SURVIVAL = Estimator(SurvivalStudy, (VALIDATE, NORMALISE, CELLS, ANSWER), expected)
-"""Time to event: curves, risks and restricted mean survival times of the arms as they are."""
+SURVIVAL = Estimator(SurvivalStudy, stages_of, expected, warned=warned)
+"""Time to event: curves, risks and restricted mean survival times of the arms, as they are or adjusted."""

@@ -146,6 +146,11 @@ def _asks_for_times(asked: SurvivalStudyFile, study: SurvivalStudy) -> bool:
     return (
         all(getattr(asked, key) == getattr(study, key) for key in keys)
         and (asked.missing_treatment or MissingTreatment.refuse) == study.missing_treatment
+        and (asked.missing or Missing.refuse) == study.missing
+        and asked.covariates.keys() == study.covariates.keys()
+        and all(_within(one, study.covariates[name]) for name, one in asked.covariates.items())
+        and asked.censoring.floor == study.censoring.floor
+        and {*asked.censoring.by} - {asked.treatment} == study.censoring.by.keys()
         and all(getattr(study.outcome, key) == value for key, value in asked.outcome if value is not None)
     )
 
@@ -213,14 +218,20 @@ def _effect(asked: EffectStudyFile, contract: Contract | None, problems: Problem
     _nulls_counted(declared, "outcome", outcome.name, asked, problems)
     document["outcome"] = {"name": outcome.name, **number}
     document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
-    if asked.missing is Missing.refuse and contract is not None:
-        for name in asked.covariates:
-            declared = contract.offered.get(name)
-            if declared is not None and declared.nulls is Missing.indicator:
-                problems.append(
-                    f"'missing': the contract says that '{name}' may hold nulls; remove 'missing' or write 'indicator'"
-                )
+    _nulls_refused(asked, contract, problems)
     return document
+
+
+def _nulls_refused(asked: EffectStudyFile | SurvivalStudyFile, contract: Contract | None, problems: Problems) -> None:
+    """Refuse a study that refuses nulls where the contract says that a covariate may hold some."""
+    if asked.missing is not Missing.refuse or contract is None:
+        return
+    for name in asked.covariates:
+        declared = contract.offered.get(name)
+        if declared is not None and declared.nulls is Missing.indicator:
+            problems.append(
+                f"'missing': the contract says that '{name}' may hold nulls; remove 'missing' or write 'indicator'"
+            )
 
 
 def _two_arms(
@@ -243,6 +254,14 @@ def _two_arms(
 def _survival(asked: SurvivalStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
     """Treatment, times and events in full."""
     document = {key: getattr(asked, key) for key in ("measure", "intervals", "expect")}
+    document["missing"] = asked.missing or Missing.refuse
+    document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
+    _nulls_refused(asked, contract, problems)
+    by = [name for name in asked.censoring.by if name != asked.treatment]
+    document["censoring"] = {
+        "by": {name: _covariate(name, AskedCovariate(), contract, problems, "censoring.by") for name in by},
+        "floor": asked.censoring.floor,
+    }
     document |= {"missing_treatment": _unrecorded(asked)["missing_treatment"], **_two_arms(asked, contract, problems)}
     times = asked.outcome
     if contract is None:

@@ -21,7 +21,7 @@ from causalveil.schemas.asked.scale import NumberScale
 from causalveil.schemas.documents import LocalPath, read_yaml, validate
 from causalveil.schemas.estimators.confounding import refuse_renamed
 from causalveil.schemas.estimators.ipw import with_free_penalty
-from causalveil.schemas.estimators.survival import MOST_INTERVALS, ExpectedTimes, Measure
+from causalveil.schemas.estimators.survival import FLOOR, MOST_INTERVALS, ExpectedTimes, Measure
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import AskedOf, EffectMeasure, Gates
 from causalveil.schemas.studies import STUDIES, model_for
@@ -237,8 +237,15 @@ class AskedTimes(Frozen):
         return value
 
 
+class AskedCensoring(Frozen):
+    """Columns within whose levels, and within the arms, censoring tells nothing; the least share still followed."""
+
+    by: Annotated[tuple[Name, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)] = ()
+    floor: Annotated[Finite, Field(ge=0.02, le=0.9)] = FLOOR
+
+
 class SurvivalStudyFile(StudyFile):
-    """Asks for the effect of a treatment on the time to an event."""
+    """Asks for the effect of a treatment on the time to an event; with covariates adjusted for them."""
 
     kind: Literal["effect"]
     treatment: Name
@@ -249,6 +256,15 @@ class SurvivalStudyFile(StudyFile):
         BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
     ] = (Measure.risk, Measure.rmst)
     intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
+    covariates: Annotated[
+        dict[Name, AskedCovariate],
+        BeforeValidator(_listed, json_schema_input_type=list[Name] | dict[Name, AskedCovariate | None]),
+        Field(default_factory=dict),
+    ]
+    missing: Missing | None = None
+    censoring: Annotated[
+        AskedCensoring, Field(description="on what losses may depend, and how many must be followed to the horizon")
+    ] = AskedCensoring()
     missing_treatment: CountedAs | None = None
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
@@ -256,14 +272,11 @@ class SurvivalStudyFile(StudyFile):
 
     @model_validator(mode="before")
     @classmethod
-    def _arms_as_they_are(cls, document: Any) -> Any:
-        if not isinstance(document, Mapping) or "covariates" not in document:
-            return document
-        if document["covariates"]:
-            raise ValueError(
-                "'covariates': estimator 'survival' compares the arms as they are and adjusts for nothing; remove them"
-            )
-        return {key: value for key, value in document.items() if key != "covariates"}
+    def _one_measure_if_adjusted(cls, document: Any) -> Any:
+        """Ask for the risk alone where covariates are named and no measure is: each has releases of its own."""
+        if isinstance(document, Mapping) and document.get("covariates") and "measure" not in document:
+            return {**document, "measure": [Measure.risk]}
+        return document
 
 
 class AskedOutcome(AskedNumber, AskedOf):

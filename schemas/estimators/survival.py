@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from causalveil.schemas.amounts import Amount
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.estimators.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Frozen, Level
 from causalveil.schemas.study import (
     ZERO_ONE,
+    CategoricalCovariate,
     Code,
     Codes,
+    Covariate,
     Estimand,
     EstimatorSettings,
     Finite,
     Missing,
     MissingTreatment,
     Name,
+    NumericCovariate,
+    Outcome,
+    RowsStudy,
     Study,
     event_codes,
 )
 
 # Most intervals of a grid: the proof's search goes so far (tests/unit/test_survival_strategy.py).
 MOST_INTERVALS = 100
+# Adjusted effects are answered where so many are followed to the horizon: outcomes then range over ten at most.
+FLOOR = 0.1
+# Groups of an arm within which censoring may differ; each has a tenth of the people or more, if they are alike.
+MOST_GROUPS = 12
 # Without a delta each cell has noise of its own, and a curve adds up as many of them as there are intervals.
 MOST_WITHOUT_DELTA = 12
 
@@ -100,20 +112,64 @@ class TimeToEvent(Frozen):
 
 
 class SurvivalEstimator(EstimatorSettings):
-    """Curves of the arms as they are: no covariate is used.
+    """Curves of the arms as they are; with covariates also effects that are adjusted for them.
 
-    ``trial``: treatment was randomised, so that nothing confounds. Otherwise the estimate says that it is unadjusted,
-    and its interval allows for the confounding that ``confounding_prior`` declares.
+    ``trial``: treatment was randomised, so that nothing confounds. Otherwise an estimate without covariates says that
+    it is unadjusted, and its interval allows for the confounding that ``confounding_prior`` declares. With covariates:
+    ``share`` of the budget (of mu^2, without a delta of epsilon) goes to the curves, the rest to the adjustment, which
+    expects confounding of that size.
     """
 
     name: Literal["survival"]
     trial: bool = False
+    share: Annotated[Amount, Field(ge=Decimal("0.05"), le=Decimal("0.9"))] = Decimal("0.25")
     confounding_prior: ConfoundingPrior = ConfoundingPrior()
+
+    @model_validator(mode="after")
+    def _of_few_digits(self) -> Self:
+        if self.share != round(self.share, 4):
+            raise ValueError("'share' has more than four digits")
+        return self
 
     @property
     def allowed(self) -> float:
         """The bias by confounding that is allowed for, in standard deviations of the outcome within arms."""
         return 0.0 if self.trial else self.confounding_prior.bias()
+
+
+class Censoring(Frozen):
+    """Within whom censoring is taken to tell nothing, and how many must be followed to the horizon.
+
+    Attributes:
+        by: columns with declared levels: censoring may depend on them beside the arm.
+        floor: adjusted effects are answered where in each arm the noisy curve of censoring is above this at the end.
+    """
+
+    by: dict[Name, Covariate] = Field(default_factory=dict)
+    floor: Annotated[Finite, Field(ge=0.02, le=0.9)] = FLOOR
+
+    @model_validator(mode="after")
+    def _few_groups(self) -> Self:
+        for name, column in self.by.items():
+            if isinstance(column, NumericCovariate) and column.codes is None:
+                raise ValueError(f"'censoring.by' names '{name}', a number; name columns with declared levels or codes")
+        if self.groups > MOST_GROUPS:
+            raise ValueError(
+                f"'censoring.by' makes {self.groups} groups of an arm; at most {MOST_GROUPS} are served: name fewer "
+                "columns, or fewer levels"
+            )
+        return self
+
+    def levels(self, name: str) -> int:
+        """Return into how many groups a column divides: its levels, and one of nulls where it may hold any."""
+        column = self.by[name]
+        own = len(column.slots) if isinstance(column, CategoricalCovariate) else 2
+        return own + (column.nulls is Missing.indicator)
+
+    @property
+    def groups(self) -> int:
+        """How many groups of each arm have a curve of censoring of their own."""
+        return math.prod(map(self.levels, self.by))
 
 
 class ExpectedTimes(Frozen):
@@ -124,7 +180,10 @@ class ExpectedTimes(Frozen):
 
 
 class SurvivalStudy(Study):
-    """The effect of a treatment on the time to an event. ``expect`` is for `plan` and changes nothing else."""
+    """The effect of a treatment on the time to an event. ``expect`` is for `plan` and changes nothing else.
+
+    With ``covariates`` its measures are adjusted for them.
+    """
 
     kind: Literal["effect"]
     estimator: SurvivalEstimator
@@ -134,13 +193,18 @@ class SurvivalStudy(Study):
     measure: Annotated[tuple[Measure, ...], Field(min_length=1, max_length=2)] = (Measure.risk, Measure.rmst)
     intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
     missing_treatment: MissingTreatment = MissingTreatment.refuse
+    covariates: dict[Name, Covariate] = Field(default_factory=dict)
+    missing: Missing = Missing.refuse
+    censoring: Censoring = Censoring()
     estimand: Estimand = Estimand.ATE
     confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
     expect: ExpectedTimes = ExpectedTimes()
 
     @model_validator(mode="after")
     def _one_role_each(self) -> Self:
-        columns = [*self.columns, *([] if self.data.blocks is None else [self.data.blocks])]
+        own = [self.data.unit, self.treatment, self.outcome.time, self.outcome.event]
+        columns = [*own, *{**self.covariates, **self.censoring.by}]
+        columns += [] if self.data.blocks is None else [self.data.blocks]
         twice = sorted({column for column in columns if columns.count(column) > 1})
         if twice:
             raise ValueError(f"column {twice[0]!r} has two roles; each column has one")
@@ -152,8 +216,10 @@ class SurvivalStudy(Study):
     def _provable(self) -> Self:
         if self.privacy.level is not Level.sample:
             raise ValueError("estimator 'survival' protects whole rows: declare level 'sample'")
-        if self.estimand is not Estimand.ATE:
-            raise ValueError("estimator 'survival' compares the arms as they are: use estimand 'ATE'")
+        if self.censoring.by and not self.covariates:
+            raise ValueError("'censoring.by' is for adjusted effects: name covariates, or remove it")
+        if self.estimand is not Estimand.ATE and not self.covariates:
+            raise ValueError("without covariates 'survival' compares the arms as they are: use estimand 'ATE'")
         if self.intervals is None:
             return self
         if self.outcome.horizon / self.intervals < self.outcome.step:
@@ -182,17 +248,51 @@ class SurvivalStudy(Study):
             for one in (self.outcome.time_nulls, self.outcome.event_nulls)
         )
         codes = tuple(one if isinstance(one, str) else int(one) for one in self.outcome.codes.values())
-        return {
+        roles = {
             self.data.unit: Column(holds=Holds.unit),
             self.treatment: Column(holds=Holds.binary, codes=self.treatment_codes.pair, nulls=arm),
             self.outcome.time: Column(holds=Holds.number, nulls=time),
             self.outcome.event: Column(holds=Holds.level, levels=codes, nulls=event, admitted=codes),
         }
+        beside = self.people.roles
+        return roles | {name: beside[name] for name in self._beside}
+
+    @property
+    def _beside(self) -> tuple[str, ...]:
+        """Covariates, and columns on which censoring may depend."""
+        return tuple(sorted({*self.covariates, *self.censoring.by}))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Unit, treatment, time, event."""
-        return (self.data.unit, self.treatment, self.outcome.time, self.outcome.event)
+        """Unit, treatment, time, event, covariates and columns of censoring by name."""
+        return (self.data.unit, self.treatment, self.outcome.time, self.outcome.event, *self._beside)
+
+    @property
+    def people(self) -> RowsStudy:
+        """The columns beside times and events, as studies of a bounded outcome have them."""
+        return self._of({**self.censoring.by, **self.covariates})
+
+    @property
+    def bounded(self) -> RowsStudy:
+        """The study of an outcome within [-1, 1] in place of the time: what an adjustment takes."""
+        return self._of(self.covariates)
+
+    def _of(self, covariates: dict[str, Covariate]) -> RowsStudy:
+        return RowsStudy(
+            kind="effect",
+            name=self.name,
+            data=self.data,
+            treatment=self.treatment,
+            treatment_codes=self.treatment_codes,
+            outcome=Outcome(name=self.outcome.time, lower=-1, upper=1),
+            covariates=covariates,
+            missing=self.missing,
+            missing_treatment=self.missing_treatment,
+            estimand=self.estimand,
+            estimator=self.estimator,
+            privacy=self.privacy,
+            confidence=self.confidence,
+        )
 
     @property
     def release_kind(self) -> str:

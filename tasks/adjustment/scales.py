@@ -108,7 +108,10 @@ def margin(seen: FloatArray, sd: float, sums: tuple[float, float, float] | None 
     # The average of shapes is wider than each of them, by the doubt in its place.
     place = float(weight @ (shapes @ MIDDLE) ** 2 - (best @ MIDDLE) ** 2)
     within_shape = float(weight @ variances)
-    variance = max(float(shares @ WITHIN_CELL) - mean**2 - max(place, 0.0), within_shape / 2, LEAST_VARIANCE)
+    # Shapes are a guess: they hold the variance up as far as noise in the cells could hide it.
+    hides = CLEAR_CELL * sd * math.sqrt(float(((MIDDLE - mean) ** 4).sum()))
+    least = max(min(within_shape / 2, hides), LEAST_VARIANCE)
+    variance = max(float(shares @ WITHIN_CELL) - mean**2 - max(place, 0.0), least)
     doubt = math.sqrt(max(float(weight @ variances**2) / within_shape**2 - 1, 0.0))
     # Nobody knows where in a cell its units lie.
     doubt = min(math.hypot(doubt, LEAST_DOUBT, float(shares @ WIDTH**2) / 4 / variance), 1.0)

@@ -163,6 +163,19 @@ class TwoArms:
 
         return partial(curves.risk, grid=self.grid), 1.0, spread
 
+    def span(self, measure: Measure) -> float:
+        """Return the end of a measure's range."""
+        return self._measure(measure)[1]
+
+    def variances(self, measure: Measure) -> tuple[float, float]:
+        """Return the variance of a measure in each arm, by sampling and noise together."""
+        function = self.function(measure)
+        found = []
+        for arm, tidy in enumerate(self.tidy):
+            slope = curves.gradient(function, tidy)
+            found.append(float(tidy @ slope**2) + max(float(slope @ self.cells.part(arm) @ slope), 0.0))
+        return found[0], found[1]
+
     def function(self, measure: Measure) -> curves.Curve:
         """Return the measure as a function of an arm's cells."""
         return self._measure(measure)[0]

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
-from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.tasks.adjustment.releases import stages as releases
+from causalveil.tasks.adjustment.releases.rehearsed import PEOPLE
+from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.mechanisms import Laplace
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.survival.adjusted import adjusted, adjusted_recipe
 from causalveil.tasks.survival.effects import Compared, TwoArms
-from causalveil.tasks.survival.grid import ARMS, Grid, grid_of
-from causalveil.tasks.survival.strategy import NoisyCells, measured, mechanism, read_cells
+from causalveil.tasks.survival.grid import Grid, grid_of
+from causalveil.tasks.survival.pseudo import pseudo_outcomes
+from causalveil.tasks.survival.strategy import NoisyCells, mechanism, read_cells, read_groups
 
 
 def expected_cells(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> NoisyCells:
@@ -23,13 +30,24 @@ def expected_cells(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> Noi
         sizes: its sizes.
         stand_in: says the share of the treated.
     """
-    grid = grid_of(study, sizes.units)
+    return _everybody(study, grid_of(study, sizes.units), sizes, stand_in)
+
+
+def _everybody(study: SurvivalStudy, grid: Grid, sizes: Sizes, stand_in: StandIn) -> NoisyCells:
     arms = [sizes.units * (1 - stand_in.treated), sizes.units * stand_in.treated]
     counts = np.array([share * _shares(study, grid) for share in arms])
-    draw = mechanism(study)
-    plain = isinstance(draw, Laplace)
-    whole = measured(np.zeros(ARMS * grid.cells, dtype=np.int64), grid, plain)
-    return NoisyCells(grid, sizes.units, counts, read_cells(whole, grid, sizes.units, draw).noise)
+    noise = read_cells(np.zeros(grid.numbers), grid, sizes.units, mechanism(study)).noise
+    return NoisyCells(grid, sizes.units, counts, noise)
+
+
+def _groups(study: SurvivalStudy, cells: NoisyCells) -> list[TwoArms]:
+    """The same by groups of equal size, in which censoring is alike."""
+    groups = read_groups(np.zeros(cells.grid.numbers), cells.grid, cells.units, mechanism(study))
+    many = cells.grid.groups
+    return [
+        TwoArms(replace(cells, units=cells.units // many, counts=cells.counts / many, noise=one.noise))
+        for one in groups
+    ]
 
 
 def _shares(study: SurvivalStudy, grid: Grid) -> FloatArray:
@@ -48,3 +66,41 @@ def expected_contrasts(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) ->
     """Return both arms as they are expected, and each measure's comparison."""
     both = TwoArms(expected_cells(study, sizes, stand_in))
     return both, [both.contrast(one, study.confidence, study.estimator.allowed) for one in study.measure]
+
+
+def expected_adjusted(
+    study: SurvivalStudy, sizes: Sizes, stand_in: StandIn, draws: int
+) -> tuple[TwoArms, list[list[Compared]]]:
+    """Return both arms as they are expected, and each measure as several draws of noise would have it.
+
+    The study's own releases are made of people who nobody is, whose outcomes vary as the expected cells have it.
+    """
+    cells = expected_cells(study, sizes, stand_in)
+    groups, both = _groups(study, cells), TwoArms(cells)
+    return both, [
+        [_rehearsed(study, sizes, stand_in, measure, both, groups, seed) for seed in range(draws)]
+        for measure in study.measure
+    ]
+
+
+def _rehearsed(
+    study: SurvivalStudy,
+    sizes: Sizes,
+    stand_in: StandIn,
+    measure: Measure,
+    both: TwoArms,
+    groups: list[TwoArms],
+    seed: int,
+) -> Compared:
+    """One measure with one draw of noise."""
+    outcomes = pseudo_outcomes(groups, measure)
+    normal = stand_in.model_copy(update={"deviation": None, "mean": None})
+    rows = people(study.bounded, normal, min(enough(stand_in, PEOPLE), sizes.units), study.estimator.trial)
+    rows = replace(rows, u=outcomes.in_order_of(rows.u))
+    plan, pieces = adjusted_recipe(study, sizes).of[measure], Pieces(lambda _: rows, 1, len(rows))
+    drawn = releases.Drawn(plan, pieces, RehearsalBudget(seed), times=sizes.units / len(rows))
+    scales = outcomes.known(drawn.scales(), sizes.units)
+    asked = releases.with_lines(plan, scales, drawn.lines(releases.begun(plan, scales)))
+    asked = releases.with_screen(asked, drawn.screen(asked))
+    asked = releases.with_refit(asked, drawn.refit(asked))
+    return adjusted(study, measure, both, outcomes, asked, drawn.scores(asked)).compared

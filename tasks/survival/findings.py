@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingStatement
-from causalveil.schemas.estimators.survival import ArmCurve, Curves, HazardRatio, LogRankTest, SurvivalStudy
+from causalveil.schemas.estimators.survival import ArmCurve, Curves, HazardRatio, LogRankTest, Measure, SurvivalStudy
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, MeasuredEffect, Variance
+from causalveil.tasks.adjustment.releases.stages import COVERS_UNSEEN, NOT_COVERED
 from causalveil.tasks.inference.assemble import NOISY
 from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
+    COVERS_MODELS,
     NOT_COVERED_ARMS,
     NOT_COVERED_DECLARED,
+    NOT_COVERED_TRIAL,
 )
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
@@ -24,6 +29,7 @@ from causalveil.tasks.survival.effects import Bands, Compared, LogRank, TwoArms
 from causalveil.tasks.survival.grid import ARMS
 from causalveil.tasks.survival.strategy import NoisyCells
 
+COVERS_CENSORING = "error of the released curves of censoring"
 CENSORING = "censoring that depends on when the event would come, within an arm"
 
 
@@ -60,15 +66,44 @@ class SurvivalFindings:
         }
 
 
-def findings(study: SurvivalStudy, cells: NoisyCells) -> SurvivalFindings:
+@dataclass(frozen=True)
+class Adjusted:
+    """An adjusted measure, and what is said of the adjustment.
+
+    Attributes:
+        compared: the measure.
+        confounding: what was done about it.
+        share: of the confounding that the prior expects, what was adjusted for.
+        kept_curves: curves that were adjusted for.
+        features: how many were adjusted for.
+        followed: the least share that censoring leaves until the horizon; 0 where nobody is seen so long.
+    """
+
+    compared: Compared
+    confounding: ConfoundingStatement
+    share: float
+    kept_curves: tuple[str, ...]
+    features: int
+    followed: float
+
+
+NOT_ADJUSTED: Mapping[Measure, Adjusted] = MappingProxyType({})
+
+
+def findings(
+    study: SurvivalStudy, cells: NoisyCells, adjusted: Mapping[Measure, Adjusted] = NOT_ADJUSTED
+) -> SurvivalFindings:
     """Read everything off the cells.
 
     Args:
         study: the study.
         cells: as they were released.
+        adjusted: measures that were adjusted for covariates, which take the place of those of the arms as they are.
     """
     both = TwoArms(cells)
-    contrasts = [both.contrast(one, study.confidence, study.estimator.allowed) for one in study.measure]
+    allowed = 0.0 if study.covariates else study.estimator.allowed
+    crude = [both.contrast(one, study.confidence, allowed) for one in study.measure]
+    contrasts = [adjusted[one].compared for one in study.measure] if adjusted else crude
     measures = tuple(
         MeasuredEffect(
             measure=measure,
@@ -80,26 +115,50 @@ def findings(study: SurvivalStudy, cells: NoisyCells) -> SurvivalFindings:
         )
         for measure, found in zip(study.measure, contrasts, strict=True)
     )
-    open_to = NOT_COVERED_ARMS if study.estimator.trial else NOT_COVERED_DECLARED
-    done = RANDOMISED if study.estimator.trial else AS_THEY_ARE
+    if adjusted:
+        first = adjusted[study.measure[0]]
+        done, about = first.confounding, _of_adjustment(study, first, crude[0])
+    else:
+        open_to = NOT_COVERED_ARMS if study.estimator.trial else NOT_COVERED_DECLARED
+        done, about = RANDOMISED if study.estimator.trial else AS_THEY_ARE, {"not_covered": f"{open_to}; {CENSORING}"}
     details: dict[str, float | int | str | bool] = {
         "intervals": cells.grid.intervals,
         "noise_standard_error": math.sqrt(contrasts[0].noise),
         "sampling_standard_error": math.sqrt(contrasts[0].sampling),
         "adjustment": done.words,
-        "not_covered": f"{open_to}; {CENSORING}; the grid of {cells.grid.intervals} intervals",
+        **about,
+        "not_covered": f"{about['not_covered']}; the grid of {cells.grid.intervals} intervals",
     }
     return SurvivalFindings(measures, _curves(study, both), details, done)
+
+
+def _of_adjustment(study: SurvivalStudy, first: Adjusted, crude: Compared) -> dict[str, float | int | str | bool]:
+    """What is said of the first measure's adjustment, beside that measure of the arms as they are."""
+    trial, by = study.estimator.trial, list(study.censoring.by)
+    within = "an arm" if not by else "an arm and the levels of " + ", ".join(f"'{one}'" for one in by)
+    confounding = NOT_COVERED_TRIAL if trial else NOT_COVERED
+    return {
+        "confounding_adjusted_for": first.share,
+        "features": first.features,
+        "curves": ", ".join(first.kept_curves) or "none",
+        "still_followed": first.followed,
+        "unadjusted": crude.estimate,
+        "unadjusted_lower": crude.lower,
+        "unadjusted_upper": crude.upper,
+        "not_covered": f"{confounding}; censoring that depends on when the event would come, within {within}",
+    }
 
 
 def _interval(study: SurvivalStudy, found: Compared) -> Interval:
     """The interval of a measure, and what it covers: cells have noise, and no variance was released with its own."""
     covers = tuple(one for one in NOISY if one != "variance noise")
+    if study.covariates:
+        covers = (*covers, COVERS_MODELS, COVERS_CENSORING, *([] if study.estimator.trial else COVERS_UNSEEN))
     return Interval(
         lower=found.lower,
         upper=found.upper,
         confidence=study.confidence,
-        covers=(*covers, COVERS_DECLARED) if study.estimator.allowed > 0 else covers,
+        covers=(*covers, COVERS_DECLARED) if found.bias > 0 else covers,
         coverage=Coverage.normal_approximation,
         whole_range=found.whole_range,
         bias=found.bias,

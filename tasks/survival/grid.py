@@ -7,14 +7,15 @@ Cells of one arm, K kinds of event, J intervals of (0, horizon]:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.privacy import Norm
+from causalveil.schemas.privacy import PrivacyCost
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
-from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, Sensitivity, vector_mechanism
+from causalveil.tasks.privacy.division import mu_of, portion
 
 # J = n mu / PEOPLE within FEWEST and MOST: chosen on the trials of docs/figures/survival.md, 1,000 to 5,000 people.
 # Late intervals of a finer grid hold fewer people at risk than noise; a curve hardly pays for more of them.
@@ -24,11 +25,17 @@ ARMS = 2
 
 @dataclass(frozen=True)
 class Grid:
-    """Intervals of equal length until the horizon, and kinds of events."""
+    """Intervals of equal length until the horizon, kinds of events, and groups that have cells of their own."""
 
     intervals: int
     kinds: int
     horizon: float
+    groups: int = 1
+
+    @property
+    def numbers(self) -> int:
+        """Cells of both arms of all groups."""
+        return self.groups * ARMS * self.cells
 
     @property
     def cells(self) -> int:
@@ -40,28 +47,35 @@ class Grid:
         """Where intervals end, shape (J,)."""
         return self.horizon * np.arange(1, self.intervals + 1) / self.intervals
 
-    def cell(self, arm: ByteArray, time: FloatArray, kind: ByteArray) -> IntArray:
-        """Return each person's cell among those of both arms, those of the controls first.
+    def cell(self, arm: ByteArray, time: FloatArray, kind: ByteArray, group: ByteArray | None = None) -> IntArray:
+        """Return each person's cell among those of both arms, those of the controls first, group after group.
 
         Args:
             arm: shape (n,), 0 or 1.
             time: shape (n,), finite.
             kind: shape (n,), 0 where a person was censored, else which kind of event she had.
+            group: shape (n,); None: there is one.
         """
         # The product comes first: of whole numbers it is exact, so an event at an interval's end is in that interval.
         place = np.ceil(time * self.intervals / self.horizon)
         inside = np.clip(place, 1, self.intervals).astype(np.int64) - 1
         block = np.where(kind == 0, self.kinds, kind.astype(np.int64) - 1)
         own = np.where(time > self.horizon, self.cells - 1, block * self.intervals + inside)
-        return np.asarray(arm.astype(np.int64) * self.cells + own)
+        side = arm.astype(np.int64) if group is None else group.astype(np.int64) * ARMS + arm
+        return np.asarray(side * self.cells + own)
+
+
+def cells_cost(study: SurvivalStudy) -> PrivacyCost:
+    """Return what the cells may cost: all of the budget, or their share of it where the rest goes to an adjustment."""
+    return portion(study.privacy.cost, study.estimator.share) if study.covariates else study.privacy.cost
 
 
 def budget_of(study: SurvivalStudy) -> float:
-    """Return mu of the study's whole budget; 0 where noise is Laplace's."""
+    """Return mu of what the cells may cost; 0 where noise is Laplace's."""
     if study.privacy.delta == 0:
         return 0.0
-    mechanism = vector_mechanism(Sensitivity(1.0, Norm.l2, "1"), study.privacy.cost)
-    return float(mechanism.mu) if isinstance(mechanism, GaussianAnalytic) else 0.0
+    share = study.estimator.share if study.covariates else 1
+    return math.sqrt(share) * float(mu_of(study.privacy.cost))
 
 
 def grid_of(study: SurvivalStudy, units: int) -> Grid:
@@ -74,7 +88,7 @@ def grid_of(study: SurvivalStudy, units: int) -> Grid:
     outcome = study.outcome
     intervals = study.intervals
     if intervals is None:
-        ruled = round(units * budget_of(study) / PEOPLE)
+        ruled = round(units / study.censoring.groups * budget_of(study) / PEOPLE)
         steps = int(outcome.horizon / outcome.step)
         intervals = max(min(max(ruled, FEWEST), MOST, steps), 1)
-    return Grid(intervals, len(outcome.kinds), outcome.horizon)
+    return Grid(intervals, len(outcome.kinds), outcome.horizon, study.censoring.groups)

@@ -1,68 +1,113 @@
-"""Pseudo-outcomes of both arms' cells: a public table, made of released cells alone.
+"""Pseudo-outcomes of the cells: a public table, made of released cells alone.
 
     z[arm, cell] = f(h) + n df/dh[cell],  h the arm's cells, n its people
 
-A person's outcome is then one of 2 C known numbers, bounded by construction. Their mean over the arm's own cells is
-f(h) exactly, and no first-order error of h enters it: the infinitesimal jackknife (``survival::pseudo`` in R uses it
-for exact data). An estimator that adjusts for covariates can take them for outcomes of the range [lower, upper].
+A person's outcome is then one of 2 C known numbers, bounded by construction: the infinitesimal jackknife
+(``survival::pseudo`` in R uses it for exact data). Given her covariates its mean is her own f, whatever the released
+curve of events says, as long as the released curve of censoring is right; ``lost_error`` says by how much it may be
+off. Where censoring may depend on groups each group of an arm has a table of its own. An estimator that adjusts for
+covariates can take them for outcomes. ``docs/proofs/survival.md``, section 8.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from causalveil.schemas.estimators.survival import Measure
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.adjustment.released import CELLS, EDGES, ReleasedScales
+from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.grid import ARMS
+from causalveil.tasks.survival.grid import ARMS, Grid
 
-# Fourth moments over squared variances beyond this say no more than that events are rare.
-MOST_KURTOSIS = 1_000.0
+# A table of one number alone has no range to divide by.
+LEAST_RANGE = 1e-9
 
 
 @dataclass(frozen=True)
 class PseudoOutcomes:
-    """The table, and what an adjusting estimator has to know of it.
+    """The table of one measure, and how far it is to be believed.
 
     Attributes:
-        table: shape (2, cells), controls first.
-        followed: by arm, the share whom censoring leaves until the horizon.
-        kurtosis: the larger arm's fourth moment over its squared variance: rare events have long tails.
+        table: of every cell, as ``Grid.cell`` counts them, scaled to [-1, 1].
+        middle, half: of the range that it is scaled from.
+        followed: the least share that censoring leaves until the horizon, over arms and groups; 0 where nobody is seen
+            at risk so long.
+        weights: of people by cell, as tidied cells tell them; they add up to 1.
+        lost_error: by arm, the variance of the logarithm of the released curve of censoring, where it is largest.
     """
 
     table: FloatArray
-    followed: tuple[float, float]
-    kurtosis: float
+    middle: float
+    half: float
+    followed: float
+    weights: FloatArray
+    lost_error: tuple[float, float]
 
-    @property
-    def lower(self) -> float:
-        """The least outcome that a person may have."""
-        return float(self.table.min())
+    def in_order_of(self, values: FloatArray) -> FloatArray:
+        """Return outcomes of the cells' own distribution that rise as these values do, shape of ``values``."""
+        order, place = np.argsort(self.table, kind="stable"), np.argsort(np.argsort(values, kind="stable"))
+        below = np.cumsum(self.weights[order])
+        at = np.searchsorted(below, (place + 0.5) / len(values) * below[-1])
+        return np.asarray(self.table[order][np.minimum(at, len(order) - 1)])
 
-    @property
-    def upper(self) -> float:
-        """The largest."""
-        return float(self.table.max())
+    def known(self, scales: ReleasedScales, units: int) -> ReleasedScales:
+        """Return what an adjustment's first release says, with the outcome's histogram as the cells tell it.
+
+        They tell it with little noise; its own would hide a rare event whose outcomes lie in several cells.
+        """
+        places = np.clip(np.searchsorted(EDGES, self.table) - 1, 0, CELLS - 1)
+        shares = np.bincount(places, self.weights, minlength=CELLS)
+        return replace(
+            scales, outcome=np.asarray(shares, np.float64), cells_sd=np.append(scales.cells_sd[:-1], 1 / units)
+        )
+
+    def of(self, cell: IntArray) -> FloatArray:
+        """Return the outcome u of people by their cells."""
+        return np.asarray(self.table[cell])
 
 
-def pseudo_outcomes(both: TwoArms, measure: Measure) -> PseudoOutcomes:
+def pseudo_outcomes(groups: Sequence[TwoArms], measure: Measure) -> PseudoOutcomes:
     """Return the table of one measure, at tidied cells.
 
     Args:
-        both: both arms as they were released.
+        groups: both arms of every group as they were released.
         measure: what each outcome is to be the share of.
     """
-    function = both.function(measure)
-    rows, followed, kurtosis = [], [], 0.0
-    for arm in range(ARMS):
-        cells = both.tidy[arm]
-        away = float(cells.sum()) * curves.gradient(function, cells)
-        rows.append(float(function(cells)) + away)
-        followed.append(float(curves.still_followed(cells, both.grid)[-1]))
-        square = float(cells @ away**2)
-        if square > 0:
-            kurtosis = max(kurtosis, float(cells @ away**4) * float(cells.sum()) / square**2)
-    return PseudoOutcomes(np.array(rows), (followed[0], followed[1]), min(kurtosis, MOST_KURTOSIS))
+    rows, followed = [], []
+    people = np.array([[float(tidy.sum()) for tidy in both.tidy] for both in groups])
+    weights = people / people.sum(axis=0)
+    errors = np.zeros(ARMS)
+    for both, weight in zip(groups, weights, strict=True):
+        function = both.function(measure)
+        for arm, cells in enumerate(both.tidy):
+            rows.append(float(function(cells)) + float(cells.sum()) * curves.gradient(function, cells))
+            left = float(curves.still_followed(cells, both.grid)[-1])
+            followed.append(left if both.seen == both.grid.intervals else 0.0)
+            errors[arm] += float(weight[arm]) ** 2 * _lost_error(both, arm)
+    raw = np.concatenate(rows)
+    low, high = float(raw.min()), float(raw.max())
+    half = max((high - low) / 2, LEAST_RANGE)
+    middle = low + (high - low) / 2
+    table = np.clip((raw - middle) / half, -1.0, 1.0)
+    counts = np.concatenate([tidy for both in groups for tidy in both.tidy])
+    return PseudoOutcomes(
+        table, middle, half, min(followed), counts / counts.sum(), (float(errors[0]), float(errors[1]))
+    )
+
+
+def _lost_error(both: TwoArms, arm: int) -> float:
+    """The largest variance of the logarithm of an arm's curve of censoring: by sampling, and by noise."""
+    tidy = both.tidy[arm]
+    slopes = curves.gradient(partial(_log_followed, grid=both.grid), tidy)
+    sampling = tidy @ slopes**2
+    noise = np.einsum("cj,cd,dj->j", slopes, both.cells.part(arm), slopes)
+    return float(np.maximum(sampling + noise, 0.0).max())
+
+
+def _log_followed(cells: FloatArray, grid: Grid) -> FloatArray:
+    return np.asarray(np.log(np.maximum(curves.still_followed(cells, grid), curves.LEAST)))

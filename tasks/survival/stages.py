@@ -11,9 +11,19 @@ import polars as pl
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import Layout, Sizes
+from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
+from causalveil.tasks.covariates.encoding import Block
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.normalise import binary, hashed_order, nulls_as_reference, write_segments
+from causalveil.tasks.enclave.normalise import (
+    arm_of,
+    binary,
+    columns,
+    hashed_order,
+    level_codes,
+    write_covariates,
+    write_segments,
+)
 from causalveil.tasks.enclave.segments import LoadedSegment
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.machine.arrays_on_disk import save_array
@@ -21,7 +31,7 @@ from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.machine.named import values_of
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.survival.findings import SurvivalFindings, findings
-from causalveil.tasks.survival.grid import ARMS, Grid, grid_of
+from causalveil.tasks.survival.grid import Grid, grid_of
 from causalveil.tasks.survival.strategy import SLOT, measured, mechanism, read_cells
 
 # Rows whose cells are in memory at a time.
@@ -47,19 +57,45 @@ def normalise_survival_stage(
 def normalise_times(study: SurvivalStudy, segment: LoadedSegment, place: Path, key: bytes) -> None:
     """Write t.npy, u.npy, k.npy and h.npy of one segment: arm, time, kind of event; rows ascending by keyed hash.
 
+    With covariates also x.npy; where censoring may depend on groups, g.npy.
+
     Raises:
         DataError: a value that admission refuses.
     """
     frame = segment.frame
     order = hashed_order(values_of(frame, study.data.unit), place, key)
-    series = values_of(frame, study.treatment)
-    arms = nulls_as_reference(study.missing_treatment, series, binary(series, study.treatment_codes))
-    if arms.null_count():
-        raise DataError(f"column '{study.treatment}' holds something that is not one of its two codes")
-    save_array(place / "t.npy", arms.to_numpy()[order])
+    save_array(place / "t.npy", arm_of(study.bounded, values_of(frame, study.treatment)).to_numpy()[order])
     time, kind = follow_up(study, values_of(frame, study.outcome.time), values_of(frame, study.outcome.event))
     save_array(place / "u.npy", time[order])
     save_array(place / "k.npy", kind[order])
+    if study.censoring.groups > 1:
+        save_array(place / "g.npy", groups_of(study, frame)[order])
+    if study.covariates:
+        bounded = study.bounded
+        write_covariates(bounded, columns(bounded, frame), order, place / "x.npy")
+
+
+def groups_of(study: SurvivalStudy, frame: pl.DataFrame) -> ByteArray:
+    """Return within which levels of the columns of ``censoring.by`` each person is, counted from 0; shape (n,).
+
+    Raises:
+        DataError: a value that admission refuses.
+    """
+    found: IntArray = np.zeros(frame.height, dtype=np.int64)
+    for name, column in study.censoring.by.items():
+        series = values_of(frame, name)
+        if series.null_count() and column.nulls is not Missing.indicator:
+            raise DataError(f"column '{name}' holds nulls")
+        levels = study.censoring.levels(name)
+        if isinstance(column, CategoricalCovariate):
+            own = level_codes(series, Block(name, column, 0, tuple(map(str, range(levels)))))
+        else:
+            codes = binary(series, column.codes or ZERO_ONE)
+            if codes.null_count() != series.null_count():
+                raise DataError(f"column '{name}' holds something that is not one of its two codes")
+            own = codes.cast(pl.Int64).fill_null(levels - 1).to_numpy()
+        found = found * levels + own
+    return np.asarray(found.astype(np.uint8))
 
 
 def follow_up(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tuple[FloatArray, ByteArray]:
@@ -97,16 +133,21 @@ def follow_up(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tupl
     return time, np.where(known, kinds.fill_null(0).to_numpy(), 0).astype(np.uint8)
 
 
+def columns_of(grid: Grid) -> tuple[str, ...]:
+    """Return the arrays that say a person's cell, as ``Grid.cell`` takes them."""
+    return ("t", "u", "k") if grid.groups == 1 else ("t", "u", "k", "g")
+
+
 def count_cells(enclave: Enclave, grid: Grid, workers: int) -> IntArray:
-    """Return how many people are in each cell, exact, shape (2 cells,): a sum over partitions, one chunk in memory."""
-    size = ARMS * grid.cells
+    """Return how many people are in each cell, exact, shape (numbers,): a sum over partitions, one chunk in memory."""
+    size, names = grid.numbers, columns_of(grid)
 
     def of_segment(index: int) -> list[int]:
-        t, u, k = (enclave.load(name, index) for name in ("t", "u", "k"))
+        rows = [enclave.load(name, index) for name in names]
         found = np.zeros(size, dtype=np.int64)
-        for first in range(0, len(t), CHUNK_ROWS):
+        for first in range(0, len(rows[0]), CHUNK_ROWS):
             part = slice(first, first + CHUNK_ROWS)
-            found += np.bincount(grid.cell(t[part], u[part], k[part]), minlength=size)
+            found += np.bincount(grid.cell(*(one[part] for one in rows)), minlength=size)
         counts: list[int] = found.tolist()
         return counts
 
@@ -116,7 +157,7 @@ def count_cells(enclave: Enclave, grid: Grid, workers: int) -> IntArray:
 
 
 def release_stage(study: SurvivalStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
-    """Release the cells of all people, shape (2 cells,)."""
+    """Release the cells of all people, shape (numbers,)."""
     grid = grid_of(study, sizes.units)
     counts = count_cells(enclave, grid, study.execution.workers)
     exact = measured(counts, grid, plain=study.privacy.delta == 0)

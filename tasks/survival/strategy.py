@@ -20,7 +20,7 @@ from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.privacy import Norm, Scope
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
-from causalveil.tasks.survival.grid import ARMS, Grid
+from causalveil.tasks.survival.grid import ARMS, Grid, cells_cost
 
 SLOT = Slot(name="cells", scope=Scope.all)
 # Entries are multiples of 2^-BITS, so that sums over up to 2^35 people are exact in float64.
@@ -30,8 +30,8 @@ BITS = 18
 def mechanism(study: SurvivalStudy) -> Mechanism:
     """Return what the cells are released by: Gaussian noise on their square root, without a delta Laplace's on them."""
     if study.privacy.delta > 0:
-        return vector_mechanism(Sensitivity(math.sqrt(2), Norm.l2, "sqrt(2)"), study.privacy.cost)
-    return Laplace(Sensitivity(2.0, Norm.l1, "2"), study.privacy.cost)
+        return vector_mechanism(Sensitivity(math.sqrt(2), Norm.l2, "sqrt(2)"), cells_cost(study))
+    return Laplace(Sensitivity(2.0, Norm.l1, "2"), cells_cost(study))
 
 
 @lru_cache(maxsize=16)
@@ -64,8 +64,8 @@ def strategy(grid: Grid, plain: bool) -> IntArray:
 
 
 def measured(counts: IntArray, grid: Grid, plain: bool) -> FloatArray:
-    """Return the exact numbers that noise is added to, shape (2 cells,), of exact counts of both arms."""
-    whole = counts.reshape(ARMS, grid.cells) @ strategy(grid, plain).T
+    """Return the exact numbers that noise is added to, shape (numbers,), of exact counts of both arms of all groups."""
+    whole = counts.reshape(-1, grid.cells) @ strategy(grid, plain).T
     return np.asarray(whole.reshape(-1) / 2**BITS)
 
 
@@ -93,24 +93,41 @@ class NoisyCells:
 
 
 def read_cells(released: FloatArray, grid: Grid, units: int, draw: Mechanism) -> NoisyCells:
-    """Return unbiased counts and the covariance of their noise; n is public, so they add up to it.
+    """Return unbiased counts of everybody and the covariance of their noise; n is public, so they add up to it.
 
     Args:
-        released: shape (2 cells,).
+        released: shape (numbers,).
         grid: the grid.
         units: n.
         draw: what the noise was drawn by.
     """
+    counts, noise = _counted(released, grid, draw)
+    whole, noise = counts.sum(axis=0).reshape(-1), noise * grid.groups
+    together = noise.sum(axis=1)
+    shares = together / together.sum()
+    whole -= shares * (whole.sum() - units)
+    noise -= np.outer(shares, together)
+    return NoisyCells(grid, units, whole.reshape(ARMS, grid.cells), noise)
+
+
+def read_groups(released: FloatArray, grid: Grid, units: int, draw: Mechanism) -> tuple[NoisyCells, ...]:
+    """Return the same of each group by itself; how many people it has is known through noise alone.
+
+    Of one group that is what ``read_cells`` says.
+    """
+    if grid.groups == 1:
+        return (read_cells(released, grid, units, draw),)
+    counts, noise = _counted(released, grid, draw)
+    return tuple(NoisyCells(grid, max(round(float(one.sum())), 1), one, noise) for one in counts)
+
+
+def _counted(released: FloatArray, grid: Grid, draw: Mechanism) -> tuple[FloatArray, FloatArray]:
+    """Counts by group, arm and cell, and the covariance of the noise of one group's, shape (2 cells, 2 cells)."""
     plain = isinstance(draw, Laplace)
     back = np.linalg.inv(strategy(grid, plain) / 2**BITS)
     variance = draw.known_scale**2 * (2 if plain else 1)
-    counts = (released.reshape(ARMS, grid.cells) @ back.T).reshape(-1)
-    noise = np.kron(np.eye(ARMS), back @ back.T) * variance
-    together = noise.sum(axis=1)
-    shares = together / together.sum()
-    counts -= shares * (counts.sum() - units)
-    noise -= np.outer(shares, together)
-    return NoisyCells(grid, units, counts.reshape(ARMS, grid.cells), noise)
+    counts = (released.reshape(-1, grid.cells) @ back.T).reshape(grid.groups, ARMS, grid.cells)
+    return counts, np.kron(np.eye(ARMS), back @ back.T) * variance
 
 
 def exact_cells(counts: FloatArray, grid: Grid) -> NoisyCells:

@@ -24,8 +24,8 @@ from causalveil.flows.api import run_study
 from causalveil.tasks.privacy.keys import site_secret
 from tests.neighbours import neighbour_table
 from tests.studies import STUDY, merge, people, write_study
+from tests.survival_help import ADJUSTED, cared_for, patients, write_adjusted, write_survival
 from tests.survival_help import STUDY as TIMES
-from tests.survival_help import patients, write_survival
 
 SEED = 5
 # How often both tables are run before what Prefect stores of one alone counts as a difference.
@@ -167,7 +167,7 @@ def observe(
     folder = tmp_path / f"study-{estimator}"
     asked = document or STUDIES[estimator]
     allowed = {"estimators": [asked["estimator"]["name"]], "guarantees": ["finite_sample", "asymptotic"]}
-    write = write_survival if estimator == "survival" else write_study
+    write = write_study if estimator != "survival" else write_adjusted if "covariates" in asked else write_survival
     path = write(folder, frame=frame, contract=allowed)
     path.write_text(yaml.safe_dump(asked, sort_keys=False))
     out = tmp_path / "out"
@@ -223,15 +223,25 @@ def test_direct_engine_shows_nothing_of_the_data(
     assert seen[0] == seen[1]
 
 
-@pytest.mark.parametrize("filled", [False, True])
-def test_times_to_an_event_are_not_seen(filled: bool, tmp_path: Path, home: Path, capfd: Any, caplog: Any) -> None:
+@pytest.mark.parametrize(("filled", "document"), [(False, TIMES), (True, TIMES), (False, merge(TIMES, ADJUSTED))])
+def test_times_to_an_event_are_not_seen(
+    filled: bool, document: dict[str, Any], tmp_path: Path, home: Path, capfd: Any, caplog: Any
+) -> None:
     """One person's whole row is replaced; or the only control by a treated person."""
-    one = patients(600)
+    one = cared_for(600) if "covariates" in document else patients(600)
     if filled:
         one = one.with_columns(treated=pl.Series([place != 17 for place in range(600)]))
-    person = {"person": 987654321, "treated": not one["treated"][17], "days": 9999.0, "status": 1}
+    person = {
+        "person": 987654321,
+        "treated": not one["treated"][17],
+        "days": 9999.0,
+        "status": 1,
+        "age": 20.0,
+        "group": "c",
+    }
+    person = {name: person[name] for name in one.columns}
     frames = one, neighbour_table(one, 17, person)
-    seen = [observe(frame, tmp_path, home, "direct", capfd, caplog, "survival", TIMES) for frame in frames]
+    seen = [observe(frame, tmp_path, home, "direct", capfd, caplog, "survival", document) for frame in frames]
     noisy = [run.pop("noisy") for run in seen]
     assert noisy[0] != noisy[1], "the data did differ"
     assert noisy[0]["details"].keys() == noisy[1]["details"].keys()

@@ -39,6 +39,27 @@ FARTHEST = 2.0
 COVERS_UNSEEN = ("confounding of the prior's size where noise hides it", "curves that were looked for and not kept")
 NOT_COVERED = f"{UNMEASURED}; non-linear confounding other than by squares, bends, steps and products of two covariates"
 
+
+class AdjustsBy(Protocol):
+    """Settings of an estimator that adjusts."""
+
+    @property
+    def trial(self) -> bool:
+        """Whether treatment was randomised."""
+
+    @property
+    def confounding_prior(self) -> ConfoundingPrior:
+        """Confounding that is expected."""
+
+
+class Adjusts(Protocol):
+    """A study that has such an estimator."""
+
+    @property
+    def estimator(self) -> AdjustsBy:
+        """Its settings."""
+
+
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
@@ -194,7 +215,7 @@ def findings(study: AdjustmentStudy, asked: FiveReleases, scores: ReleasedScores
     return EffectFindings(found.value * half, interval, variance, details, confounding(study, found))
 
 
-def confounding(study: AdjustmentStudy, found: AdjustedEffect) -> ConfoundingStatement:
+def confounding(study: Adjusts, found: AdjustedEffect) -> ConfoundingStatement:
     """Return what was done about confounding."""
     if study.estimator.trial:
         return RANDOMISED

@@ -1,0 +1,215 @@
+"""Adjusted effects: pseudo-outcomes of the released cells are a bounded outcome, for which five releases adjust.
+
+    1  cells of all people, on a share of the budget                             (strategy.py)
+    2  of each measure: a public table of outcomes                               (pseudo.py)
+    3  five releases of the adjustment on these outcomes                         (tasks/adjustment)
+
+An interval is that of the adjustment, with what the error of the released curve of censoring may move beside it.
+``docs/proofs/survival.md``, section 8.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass
+from decimal import Decimal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
+from causalveil.schemas.plan import Sizes
+from causalveil.schemas.privacy import Charge
+from causalveil.tasks.adjustment.flow import FiveReleases
+from causalveil.tasks.adjustment.parts import parts_of
+from causalveil.tasks.adjustment.released import Prior, Public, ReleasedScores
+from causalveil.tasks.adjustment.releases.recipe import UNKNOWN, AdjustmentRecipe
+from causalveil.tasks.adjustment.releases.rows import Encoding
+from causalveil.tasks.adjustment.releases.stages import confounding
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.distribute import one_thread
+from causalveil.tasks.privacy.division import divide, mu_of
+from causalveil.tasks.privacy.mechanisms import Budget, Slot
+from causalveil.tasks.survival.effects import Compared, TwoArms
+from causalveil.tasks.survival.findings import Adjusted, SurvivalFindings, findings
+from causalveil.tasks.survival.grid import grid_of
+from causalveil.tasks.survival.pseudo import PseudoOutcomes, pseudo_outcomes
+from causalveil.tasks.survival.stages import columns_of
+from causalveil.tasks.survival.strategy import SLOT, mechanism, read_cells, read_groups
+
+
+def named(slot: Slot, measure: Measure) -> Slot:
+    """Return a release of the adjustment as it is called for one measure."""
+    return Slot(name=f"{slot.name}_{measure}", scope=slot.scope)
+
+
+@dataclass(frozen=True)
+class OfMeasure:
+    """A budget as one measure's releases draw from it: each under the name that it has for that measure."""
+
+    budget: Budget
+    measure: Measure
+
+    def spend(self, charge: Charge, draw: object) -> FloatArray:
+        """Draw, commit value and charge."""
+        return self.budget.spend(self._named(charge), draw)  # type: ignore[arg-type]
+
+    def spend_records(self, charge: Charge, draw: object) -> NDArray[np.generic]:
+        """Draw an entry for each unit."""
+        return self.budget.spend_records(self._named(charge), draw)  # type: ignore[arg-type]
+
+    def _named(self, charge: Charge) -> Charge:
+        return charge.model_copy(update={"name": f"{charge.name}_{self.measure}"})
+
+
+@dataclass(frozen=True)
+class AdjustedRecipe:
+    """What the releases of every measure cost."""
+
+    of: dict[Measure, AdjustmentRecipe]
+
+
+def adjusted_recipe(study: SurvivalStudy, sizes: Sizes | None) -> AdjustedRecipe:
+    """Return every draw of the adjustments: the cells leave them a budget that all measures share alike.
+
+    Raises:
+        StudyError: a budget of so many digits that it cannot be divided exactly.
+    """
+    total, encoding = study.privacy.cost, Encoding.of(study.bounded)
+    pure, prior = total.delta == 0, study.estimator.confounding_prior
+    left, many = 1 - study.estimator.share, len(study.measure)
+    own = float(left) / many
+    public = Public(
+        units=UNKNOWN if sizes is None else sizes.units,
+        columns=encoding.columns,
+        estimand=str(study.estimand),
+        trial=study.estimator.trial,
+        prior=Prior(prior.outcome_r2, prior.distance),
+        mu=float(total.epsilon) * own if pure else float(mu_of(total)) * math.sqrt(own),
+        pure=pure,
+    )
+    parts = vars(parts_of(public))
+    shares: dict[str, Decimal] = {SLOT.name: study.estimator.share}
+    for measure in study.measure:
+        shares |= {f"{name}_{measure}": part * left / many for name, part in parts.items()}
+    costs = divide(total, shares)
+    return AdjustedRecipe(
+        {
+            measure: AdjustmentRecipe(
+                public,
+                encoding,
+                sizes is not None,
+                {name: cost for name in parts if (cost := costs.get(f"{name}_{measure}")) is not None},
+            )
+            for measure in study.measure
+        }
+    )
+
+
+def people(study: SurvivalStudy, sizes: Sizes, enclave: Enclave, outcomes: PseudoOutcomes) -> Pieces:
+    """Return all units with the outcomes that a public table gives them, a piece a segment."""
+    grid = grid_of(study, sizes.units)
+    names = columns_of(grid)
+    lengths = [len(enclave.load("t", index)) for index in range(enclave.segments)]
+    full = [index for index, length in enumerate(lengths) if length]
+
+    def rows(piece: int) -> Rows:
+        index = full[piece]
+        cell = grid.cell(*(enclave.load(name, index) for name in names))
+        return Rows(enclave.load("x", index), enclave.load("t", index), outcomes.of(cell))
+
+    return Pieces(rows, len(full), sum(lengths))
+
+
+def outcomes_stage(study: SurvivalStudy, sizes: Sizes, released: FloatArray, measure: Measure) -> PseudoOutcomes:
+    """Make the table of one measure's outcomes of released cells; reads no row."""
+    groups = read_groups(released, grid_of(study, sizes.units), sizes.units, mechanism(study))
+    return pseudo_outcomes([TwoArms(one) for one in groups], measure)
+
+
+def adjusted_stage(
+    study: SurvivalStudy,
+    sizes: Sizes,
+    released: FloatArray,
+    found: Mapping[Measure, tuple[PseudoOutcomes, FiveReleases, ReleasedScores]],
+) -> SurvivalFindings:
+    """Read adjusted effects off all releases, and curves of the arms as they are off the cells; reads no row."""
+    cells = read_cells(released, grid_of(study, sizes.units), sizes.units, mechanism(study))
+    both = TwoArms(cells)
+    return findings(study, cells, {measure: adjusted(study, measure, both, *one) for measure, one in found.items()})
+
+
+def adjusted(
+    study: SurvivalStudy,
+    measure: Measure,
+    both: TwoArms,
+    outcomes: PseudoOutcomes,
+    asked: FiveReleases,
+    scores: ReleasedScores,
+) -> Adjusted:
+    """Read an adjusted measure off its releases and the cells.
+
+    Args:
+        study: the study.
+        measure: which.
+        both: everybody's cells, whatever the groups.
+        outcomes: the table of the outcomes that were adjusted.
+        asked: releases 1 to 4 of the adjustment.
+        scores: release 5.
+    """
+    last = copy(asked)
+    last.scores = scores
+    with one_thread():
+        found = last.found((study.confidence,))
+    crude = both.contrast(measure, study.confidence, 0.0)
+    half, span = outcomes.half, both.span(measure)
+    moved = _moved(last, half)
+    # Where an arm's curve of censoring is off by a part, so is what adjusting moves its mean by; the curve of events,
+    # which is off too, counts as moved by that.
+    lost = sum(
+        error * (float((moved[:, arm] ** 2).mean()) + own)
+        for arm, (error, own) in enumerate(zip(outcomes.lost_error, both.variances(measure), strict=True))
+    )
+    estimate = found.value * half
+    low, high = (end * half for end in found.intervals[0])
+    reach = float(ndtri((1 + study.confidence) / 2)) ** 2 * lost
+    lower = estimate - math.sqrt((estimate - low) ** 2 + reach)
+    upper = estimate + math.sqrt((high - estimate) ** 2 + reach)
+    sampling = (found.sampling * half) ** 2
+    noise = max((found.standard_error * half) ** 2 - sampling, 0.0) + lost
+    whole = crude.whole_range or outcomes.followed < study.censoring.floor or upper - lower >= 2 * span
+    estimate = min(max(estimate, -span), span)
+    control = min(max(crude.control + float(moved[:, 0].mean()), 0.0), span)
+    compared = Compared(
+        treated=min(max(control + estimate, 0.0), span),
+        control=control,
+        estimate=estimate,
+        lower=-span if whole else max(min(lower, span), -span),
+        upper=span if whole else min(max(upper, -span), span),
+        sampling=sampling,
+        noise=noise,
+        bias=0.0,
+        whole_range=whole,
+    )
+    return Adjusted(
+        compared,
+        confounding(study, found),
+        found.adjusted_share,
+        found.kept_curves,
+        last.refit_asked.count,
+        outcomes.followed,
+    )
+
+
+def _moved(asked: FiveReleases, half: float) -> FloatArray:
+    """By how much adjusting moves the means of controls and treated, in each draw of the posterior, shape (K, 2)."""
+    learnt, arms = asked.second, asked.found_scales.arms
+    by_arm = np.einsum("ktj,kj->kt", learnt.draws.slopes, learnt.draws.apart) * (arms.spread * half)
+    lean_treated, lean_controls = learnt.lean
+    return np.asarray(np.stack([lean_controls * by_arm[:, 1], -lean_treated * by_arm[:, 0]], axis=1))
