@@ -11,8 +11,11 @@ from typing import Any
 import polars as pl
 
 from causalveil.flows.engine.engine import Engine
+from causalveil.flows.sequence.choose import candidates
 from causalveil.flows.sequence.warehouse import fill
-from causalveil.schemas.contract import CONTRACT_FILE, DataClass
+from causalveil.schemas.asked.study_file import parse_study_file
+from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
+from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.warehouse import CsvFiles, DuckDb, Manifest, ParquetFiles, Warehouse
 from causalveil.tasks.machine.named import named, values_of
@@ -118,6 +121,8 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
         {" ".join(name.split()) or "(no name)": why for name, why in seen.sample.left_out.items()},
         doubtful,
     )
+    if parts.named and not drafted.questions:
+        _refuse_unanswered(drafted)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as problem:
@@ -134,6 +139,16 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
         times, arms = (as_read(seen.sample.frame, one) for one in (parts.outcome, parts.treatment))
         followed = followed_to(times, arms, parts.codes, wishes.horizon)
     return Begun(folder, drafted, manifest, units, repeats, followed)
+
+
+def _refuse_unanswered(drafted: Draft) -> None:
+    """Refuse conditions and subgroups that the drafted contract cannot meet, before a file is written.
+
+    Raises:
+        StudyError: a value is beyond a range, everybody or nobody meets a condition, or the like.
+    """
+    contract = parse_contract(drafted.contract, CONTRACT_FILE)
+    candidates(parse_study_file(parse_yaml(drafted.study, STUDY_FILE), STUDY_FILE), contract, "this draft")
 
 
 def _that_count(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Survey, Cast]:
@@ -209,6 +224,7 @@ def _without(parts: Cast, doubtful: Doubts, wishes: Wishes) -> Cast:
         why = "; ".join(f"'{name}': {one}" for name, one in (doubtful.left_out | doubtful.decide).items())
         raise StudyError(f"no column is left to adjust for ({why}); name those that count by --covariates")
     barred = set(doubtful.left_out) | {name for name in wishes.without if name in {one.name for one in parts.usable}}
+    barred -= parts.named
     usable = tuple(one for one in parts.usable if one.name not in barred)
     return replace(parts, covariates=covariates, usable=usable)
 

@@ -266,6 +266,7 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
         f"name: {scalar(name)}",
         *_asked(parts, wishes),
         *_covariates(names, doubtful, parts),
+        *_within(parts),
         *_unrecorded(parts, counted),
         "estimand: ATE",
         *_estimator(parts, wishes, names),
@@ -307,7 +308,23 @@ def _asked(parts: Cast, wishes: Wishes) -> list[str]:
     return [f"treatment: {treatment}  # {flow(parts.codes[1])} means treated", f"outcome: {{name: {outcome}}}"]
 
 
+def _within(parts: Cast) -> list[str]:
+    """Whom the study is about, in whom it asks by themselves, and how effects are measured."""
+    lines = []
+    if parts.where:
+        lines += [
+            *comment("Whom it is about: all of these must hold; who has no value in a column is left out."),
+            "where:",
+        ]
+        lines += [f"  - {flow(dict(one))}" for one in parts.where]
+    if parts.subgroups is not None:
+        lines.append(f"subgroups: {scalar(parts.subgroups.name)}  # an answer for each of its levels")
+    return [*lines, *([f"measure: {flow(parts.measures)}"] if parts.measures else [])]
+
+
 def _estimator(parts: Cast, wishes: Wishes, names: list[str]) -> list[str]:
+    if parts.measures:
+        return [f"estimator: {flow({'name': 'difference_in_means', 'trial': True})}"]
     if parts.arms and not names:
         return [f"estimator: {flow({'name': 'difference_in_means', 'trial': True})}"]
     if parts.arms:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.protocols.study import MOST_ARMS
 from causalveil.schemas.readings import Kind
+from causalveil.tasks.start.about import condition, groups, measures
 from causalveil.tasks.start.recognise import Found, Looks, as_read
 from causalveil.tasks.start.spellings import CODED, CONTROL, ID_NAME, NEGATION, NO, YES
 
@@ -36,6 +38,9 @@ class Wishes:
         event: the column that says what ended the times of ``outcome``; None: the outcome is no time.
         horizon: until when times are compared; ``censored``: which value of ``event`` means that no event was seen.
         recorded: columns of which anybody may know whether they hold a value: rows without may be left out.
+        where: conditions that units must meet, such as "age >= 25".
+        subgroups: the column whose levels are asked about by themselves.
+        measures: how the effect is measured beside the difference.
         epsilon, delta: of the study.
     """
 
@@ -57,6 +62,9 @@ class Wishes:
     horizon: float = 0.0
     censored: str | None = None
     recorded: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    subgroups: str | None = None
+    measures: tuple[str, ...] = ()
     epsilon: str = "1.0"
     delta: str = "1.0e-6"
 
@@ -73,6 +81,9 @@ class Cast:
         arms: of a treatment of several arms, the reference first; empty where it has two codes.
         usable: all columns that a contract can declare, in the order of the source.
         event: what ended the times of the outcome; None: it is no time.
+        where: conditions, as a study file has them.
+        subgroups: the column of the subgroups.
+        measures: how the effect is measured; empty: as a difference alone.
     """
 
     unit: Found
@@ -84,6 +95,15 @@ class Cast:
     usable: tuple[Found, ...]
     arms: tuple[Value, ...] = ()
     event: Found | None = None
+    where: tuple[Mapping[str, Any], ...] = ()
+    subgroups: Found | None = None
+    measures: tuple[str, ...] = ()
+
+    @property
+    def named(self) -> frozenset[str]:
+        """Columns that conditions and subgroups need, whatever else is said of them."""
+        groups = () if self.subgroups is None else (self.subgroups.name,)
+        return frozenset((*(one["column"] for one in self.where), *groups))
 
 
 def unit_candidates(found: Mapping[str, Found]) -> list[str]:
@@ -103,23 +123,78 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
     Raises:
         StudyError: a name is no column, or its column cannot play the part; one sentence that says what to do.
     """
-    unit = _column(found, wishes.unit, "--unit")
+    unit = unit_of(found, wishes.unit)
     treatment = _column(found, wishes.treatment, "--treatment")
     outcome = _column(found, wishes.outcome, "--outcome")
     if len({unit.name, treatment.name, outcome.name}) < 3:
         raise StudyError("--unit, --treatment and --outcome name one column twice; each has one part")
-    if unit.looks is Looks.empty:
-        raise StudyError(f"--unit: column '{unit.name}' holds no value; name a column of ids")
     event = None if wishes.event is None else _event(found, wishes, (unit, treatment, outcome))
     arms = _arms(treatment, wishes) if wishes.arms else ()
     codes = _codes(treatment, wishes) if not arms else (arms[0], arms[1])
     usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
     if event is not None:
+        if wishes.where or wishes.subgroups or wishes.measures:
+            raise StudyError("--event: times are compared in everybody; leave --where, --subgroups and --measure out")
         return Cast(unit, treatment, outcome, codes, None, (), usable, (), event)
     outcome_codes = _outcome_codes(outcome)
     taken = {unit.name, treatment.name, outcome.name}
-    covariates = _covariates(found, wishes, taken, usable)
-    return Cast(unit, treatment, outcome, codes, outcome_codes, covariates, usable, arms)
+    where = tuple(condition(found, text, taken, wishes.data_class) for text in wishes.where)
+    within = None if wishes.subgroups is None else groups(_column(found, wishes.subgroups, "--subgroups"), taken)
+    measured = measures(wishes.measures, trial=wishes.trial, two_values=outcome.distinct == 2)
+    covariates = _covariates(found, wishes, taken | ({within.name} if within is not None else set()), usable)
+    parts = Cast(unit, treatment, outcome, codes, outcome_codes, covariates, usable, arms)
+    return replace(parts, where=where, subgroups=within, measures=measured)
+
+
+def unit_of(found: Mapping[str, Found], name: str) -> Found:
+    """Return the column that names units.
+
+    Raises:
+        StudyError: there is no such column, or it holds no value.
+    """
+    unit = _column(found, name, "--unit")
+    if unit.looks is Looks.empty:
+        raise StudyError(f"--unit: column '{unit.name}' holds no value; name a column of ids")
+    return unit
+
+
+def treatment_of(found: Mapping[str, Found], wishes: Wishes, *, named: bool = True) -> Found:
+    """Return the column that says who was treated.
+
+    Args:
+        found: the columns by name.
+        wishes: with the name of it, and what was said of its values.
+        named: whether they must say which value means treated, or which arm is the reference.
+
+    Raises:
+        StudyError: there is no such column, it is the unit's, or its values are not those of a treatment.
+    """
+    treatment = _column(found, wishes.treatment, "--treatment")
+    _other_than(treatment, {"--unit": wishes.unit})
+    several = 2 < treatment.distinct <= MOST_ARMS and len(treatment.levels) > 2
+    if named and wishes.arms:
+        _arms(treatment, wishes)
+    elif named or not (several or treatment.looks is Looks.binary):
+        _codes(treatment, wishes)
+    return treatment
+
+
+def outcome_of(found: Mapping[str, Found], wishes: Wishes) -> Found:
+    """Return the outcome's column.
+
+    Raises:
+        StudyError: there is no such column, it has another part, or it holds no numbers and no two values.
+    """
+    outcome = _column(found, wishes.outcome, "--outcome")
+    _other_than(outcome, {"--unit": wishes.unit, "--treatment": wishes.treatment})
+    _outcome_codes(outcome)
+    return outcome
+
+
+def _other_than(one: Found, others: Mapping[str, str]) -> None:
+    for option, name in others.items():
+        if one.name.casefold() == " ".join(name.split()).casefold():
+            raise StudyError(f"column '{one.name}' is the one of {option} already; each has one part")
 
 
 def _event(found: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]) -> Found:

@@ -75,6 +75,16 @@ def init(
     levels: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=A,B,C", help="the levels of a category; repeat it")
     ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CONDITION", help="whom the study is about, as in 'age >= 25'; repeat it"),
+    ] = None,
+    subgroups: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="ask in each level of a column as well")
+    ] = None,
+    measure: Annotated[
+        str | None, typer.Option(metavar="ratio,odds_ratio", help="beside the difference, of two values in a trial")
+    ] = None,
     recorded: Annotated[
         str | None,
         typer.Option(
@@ -108,19 +118,20 @@ def init(
         raise StudyError("--unit names a column of ids and --each-row says that there is none; give one of them")
     if each_row:
         seen, unit = numbered(seen), ROW
-    known = {"data_class": data_class, "unit": unit, "treatment": treatment, "outcome": outcome}
-    answers = wizard.asked(seen, known) if sys.stdin.isatty() and not json_ else wizard.said(seen, known)
-    if event is None and sys.stdin.isatty() and not json_:
-        event, horizon = wizard.times(seen, answers["outcome"], horizon)
     place = source.removeprefix("delta:").rpartition("iceberg:")[2]
     stem = place.rpartition(".")[2] if source.startswith("iceberg:") else Path(place).stem
     name = name or slug(table or (stem if "://" not in place else "data"))
+    folder = out or Path(slug(name))
+    known = {"data_class": data_class, "unit": unit, "treatment": treatment, "outcome": outcome}
+    asks = _asks() and not json_
+    if not asks:
+        known = wizard.said(seen, known)
     wishes = Wishes(
         name=slug(name),
-        data_class=wizard.data_class(answers["data_class"]),
-        unit=answers["unit"],
-        treatment=answers["treatment"],
-        outcome=answers["outcome"],
+        data_class=wizard.data_class(known["data_class"] or "public"),
+        unit=known["unit"] or "",
+        treatment=known["treatment"] or "",
+        outcome=known["outcome"] or "",
         treated=treated,
         covariates=None if covariates is None else _listed(covariates),
         without=_listed(without or ""),
@@ -133,17 +144,29 @@ def init(
         event=event,
         horizon=horizon,
         censored=censored,
+        where=tuple(where or ()),
+        subgroups=subgroups,
+        measures=_listed(measure or ""),
         recorded=_listed(recorded or ""),
         epsilon=f"{epsilon:g}",
     )
-    if sys.stdin.isatty() and not json_:
-        wishes = wizard.complete(seen, wishes)
+    kept = None
+    if asks:
+        kept = wizard.Answers(folder, seen.found)
+        seen, wishes = wizard.asked(seen, wishes, known["data_class"] is not None, kept)
     with show.progress() as watch:
-        begun = begin(seen, wishes, out or Path(slug(name)), DirectEngine(watch))
+        begun = begin(seen, wishes, folder, DirectEngine(watch))
+    if kept is not None:
+        kept.forget()
     if json_:
         show.document(_document(begun))
     else:
         _show(begun, seen)
+
+
+def _asks() -> bool:
+    """Whether somebody sits before a terminal, who can be asked."""
+    return sys.stdin.isatty()
 
 
 def _delimiter(text: str | None) -> str | None:

@@ -1,9 +1,18 @@
-"""Questions of `causalveil init` in a terminal, and the one sentence where there is no terminal to ask in."""
+"""Questions of `causalveil init` in a terminal, and the one sentence where there is no terminal to ask in.
+
+Each answer is checked when it is given and asked again if it is wrong. Answers are kept in a file beside the folder
+that they are for, so that the same command goes on after an interruption. The file holds names and values that study
+and contract would hold, no address of a source, and goes when the folder is written.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import json
+import signal
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -13,14 +22,11 @@ from causalveil.schemas.errors import StudyError
 if TYPE_CHECKING:
     from causalveil.flows.sequence.start import Survey
     from causalveil.schemas.contract import DataClass
+    from causalveil.tasks.start.recognise import Found
     from causalveil.tasks.start.roles import Wishes
 
-_QUESTIONS = {
-    "data_class": "How does the owner class the data: public, synthetic or sensitive?",
-    "unit": "Which column names the person who is protected?",
-    "treatment": "Which column says who was treated?",
-    "outcome": "Which column is the outcome?",
-}
+EACH_ROW = "each row"
+YES, NO = ("yes", "y"), ("no", "n", "")
 
 
 def data_class(text: str) -> DataClass:
@@ -36,7 +42,7 @@ def data_class(text: str) -> DataClass:
     return DataClass(text.strip().lower())
 
 
-def said(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str]:
+def said(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str | None]:
     """The answers where nobody can be asked.
 
     Raises:
@@ -47,44 +53,237 @@ def said(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str]:
         columns = ", ".join(f"'{name}'" for name in list(seen.found)[:30])
         alone = " (or --each-row, if none names people)" if "--unit" in missing else ""
         raise StudyError(f"say {' and '.join(missing)}{alone}; the columns are {columns}")
-    return {key: value for key, value in known.items() if value is not None}
+    return dict(known)
 
 
-def asked(seen: Survey, known: Mapping[str, str | None]) -> dict[str, str]:
-    """The answers of a person; each question stands above the columns that may be the answer."""
-    answers: dict[str, str] = {}
-    for key, value in known.items():
-        if value is not None:
-            answers[key] = value
-            continue
-        candidates = _candidates(seen, key, tuple(answers.values()))
-        if candidates and key != "data_class":
-            typer.echo(f"  columns: {', '.join(candidates[:20])}", err=True)
-        default = candidates[0] if len(candidates) == 1 or (key == "unit" and candidates) else None
-        if key == "unit" and not candidates:
-            typer.echo("  no column tells all rows apart; if each row is a person, give --each-row instead", err=True)
-        answers[key] = typer.prompt(_QUESTIONS[key], default=default, err=True).strip()
-        if key == "data_class":
-            data_class(answers[key])
-    return answers
+class Answers:
+    """Answers that were given, in a file beside the folder that they are for."""
+
+    def __init__(self, folder: Path, found: Mapping[str, Found]) -> None:
+        """Read what was answered before about a table with these columns, for this folder."""
+        self._path = folder.resolve().parent / f".{folder.resolve().name}.answers.json"
+        # Answers to questions about another table are none.
+        self._columns = hashlib.sha256(json.dumps(list(found)).encode()).hexdigest()
+        self._given: dict[str, str] = self._kept()
+        if self._given:
+            typer.echo(f"Going on with the answers in {self._path}; remove it to begin anew.", err=True)
+
+    def _kept(self) -> dict[str, str]:
+        from causalveil.schemas.documents import read_regular
+
+        try:
+            document = json.loads(read_regular(self._path))
+            given = document["answers"] if document["columns"] == self._columns else {}
+            return {key: value for key, value in given.items() if isinstance(value, str)}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}
+
+    def ask(self, key: str, question: str, check: Callable[[str], object], default: str | None = "") -> str:
+        """Return the answer to a question: the one that was given before, or one that passes its check.
+
+        Args:
+            key: of the question.
+            question: the sentence that is shown.
+            check: raises where an answer is wrong.
+            default: what an empty answer means; None: there is no empty answer.
+        """
+        from causalveil.tasks.machine.write import write_whole
+
+        before = self._given.get(key)
+        if before is not None and _holds(check, before):
+            typer.echo(f"{question} {before}", err=True)
+            return before
+        # A handler of polars has the system go on reading after Ctrl-C, which then waits for the next line.
+        signal.siginterrupt(signal.SIGINT, True)
+        while True:
+            shown = bool(default)
+            answer = str(typer.prompt(question, default=default, show_default=shown, err=True)).strip()
+            if _holds(check, answer):
+                break
+        self._given[key] = answer
+        document = json.dumps({"columns": self._columns, "answers": self._given}, ensure_ascii=False)
+        write_whole(self._path, document, private=True)
+        return answer
+
+    def forget(self) -> None:
+        """Remove the file: the folder holds what it held."""
+        self._path.unlink(missing_ok=True)
 
 
-def times(seen: Survey, outcome: str, horizon: float) -> tuple[str | None, float]:
-    """Ask whether the outcome is a time that another column ends, and until when times are compared; else None."""
+def _holds(check: Callable[[str], object], answer: str) -> bool:
+    try:
+        check(answer)
+    except StudyError as wrong:
+        typer.echo(f"  {wrong}", err=True)
+        return False
+    return True
+
+
+def asked(seen: Survey, wishes: Wishes, classed: bool, kept: Answers) -> tuple[Survey, Wishes]:
+    """Ask for what no option said, one question after the other.
+
+    Args:
+        seen: the table.
+        wishes: what options said; a part that none named is empty.
+        classed: whether an option said how the data are classed.
+        kept: answers from before, and the file that takes new ones.
+
+    Returns:
+        The table, with numbers of rows if each row is a unit, and all that was said.
+    """
+    if not classed:
+        question = "How does the owner class the data: public, synthetic or sensitive?"
+        wishes = replace(wishes, data_class=data_class(kept.ask("data_class", question, data_class, None)))
+    if not wishes.unit:
+        seen, wishes = _unit(seen, wishes, kept)
+    wishes = _outcome(seen, _treatment(seen, wishes, kept), kept)
+    if wishes.event is None:
+        wishes = _adjusted(seen, _times(seen, wishes, kept), kept)
+    return seen, _declared(seen, wishes, kept)
+
+
+def _unit(seen: Survey, wishes: Wishes, kept: Answers) -> tuple[Survey, Wishes]:
+    from causalveil.flows.sequence.start import ROW, numbered
+    from causalveil.tasks.start.roles import unit_candidates, unit_of
+
+    candidates = unit_candidates(seen.found)
+    _shown(candidates)
+    if not candidates:
+        typer.echo(f"  no column tells all rows apart; answer '{EACH_ROW}' if each row is a person", err=True)
+    question = f"Which column names the person who is protected ('{EACH_ROW}': none does, each row is one)?"
+    default = candidates[0] if candidates else None
+
+    def check(answer: str) -> object:
+        return numbered(seen) if answer == EACH_ROW else unit_of(seen.found, answer)
+
+    answer = kept.ask("unit", question, check, default)
+    if answer == EACH_ROW:
+        return numbered(seen), replace(wishes, unit=ROW)
+    return seen, replace(wishes, unit=answer)
+
+
+def _treatment(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
+    """Ask who was treated, which value says so where words do not, and how it came about."""
+    from causalveil.tasks.start.roles import treatment_of
+
+    def fits(answer: str) -> Wishes:
+        asks = replace(wishes, treatment=answer)
+        found = treatment_of(seen.found, asks, named=False)
+        return replace(asks, arms=True) if found.distinct > 2 else asks
+
+    if wishes.treatment:
+        wishes = fits(wishes.treatment) if wishes.arms else wishes
+    else:
+        _shown(_candidates(seen, "treatment", (wishes.unit,)))
+        question = "Which column says who was treated, or names the arms?"
+        wishes = fits(kept.ask("treatment", question, fits, None))
+    values = treatment_of(seen.found, wishes, named=False).levels
+    if wishes.arms and wishes.reference is None:
+        _shown(map(str, values))
+
+        def reference(answer: str) -> object:
+            return treatment_of(seen.found, replace(wishes, reference=answer))
+
+        answer = kept.ask("reference", "Which arm are the others compared with?", reference, None)
+        wishes = replace(wishes, reference=answer)
+    elif not wishes.arms and not _tells(seen, wishes):
+        _shown(map(str, seen.found[treatment_of(seen.found, wishes, named=False).name].values))
+
+        def treated(answer: str) -> object:
+            return treatment_of(seen.found, replace(wishes, treated=answer))
+
+        wishes = replace(wishes, treated=kept.ask("treated", "Which value means treated?", treated, None))
+    if not wishes.trial:
+        drawn = kept.ask("trial", "Was treatment drawn by lot: yes or no?", _yes_or_no, "no")
+        wishes = replace(wishes, trial=drawn.casefold() in YES)
+    return wishes
+
+
+def _tells(seen: Survey, wishes: Wishes) -> bool:
+    from causalveil.tasks.start.roles import treatment_of
+
+    try:
+        treatment_of(seen.found, wishes)
+    except StudyError:
+        return False
+    return True
+
+
+def _outcome(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
+    from causalveil.tasks.start.roles import outcome_of
+
+    if wishes.outcome:
+        return wishes
+    _shown(_candidates(seen, "outcome", (wishes.unit, wishes.treatment)))
+
+    def check(answer: str) -> object:
+        return outcome_of(seen.found, replace(wishes, outcome=answer))
+
+    return replace(wishes, outcome=kept.ask("outcome", "Which column is the outcome?", check, None))
+
+
+def _times(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
+    """Ask whether the outcome is a time that another column ends, and until when times are compared."""
     from causalveil.tasks.start.times import times_among
 
-    event = times_among(seen.found.values()).get(outcome)
-    if event is None:
-        return None, horizon
-    typer.echo(f"  '{outcome}' looks like a time to an event, which '{event}' names", err=True)
-    answer = typer.prompt("Compare times until when? Nothing: it is a plain number", default="", err=True).strip()
-    try:
-        return event, float(answer)
-    except ValueError:
-        return None, horizon
+    event = times_among(seen.found.values()).get(wishes.outcome)
+    if event is None or wishes.arms:
+        return wishes
+    typer.echo(f"  '{wishes.outcome}' looks like a time to an event, which '{event}' names", err=True)
+    question = "Compare times until when? Nothing: it is a plain number"
+    answer = kept.ask("horizon", question, lambda text: text and _positive(text))
+    return replace(wishes, event=event, horizon=_positive(answer)) if answer else wishes
 
 
-def complete(seen: Survey, wishes: Wishes) -> Wishes:
+def _adjusted(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
+    """Ask what to adjust for, of whom the study is, and how effects are measured."""
+    from causalveil.flows.sequence.start import parts_of
+    from causalveil.tasks.start.roles import cast
+
+    if wishes.event is not None:
+        return wishes
+
+    def holds(asks: Wishes) -> object:
+        return cast(seen.found, asks)
+
+    if wishes.covariates is None and not wishes.without:
+        try:
+            _shown([one.name for one in parts_of(seen, wishes).covariates], "covariates that are not in doubt")
+        except StudyError as none_left:
+            typer.echo(f"  {none_left}", err=True)
+        question = "Covariates, A,B,C (nothing: these; none: no column)"
+        answer = kept.ask("covariates", question, lambda text: holds(_chosen(wishes, text)))
+        wishes = _chosen(wishes, answer)
+    if not wishes.where:
+        conditions = _conditions(kept, lambda text: holds(replace(wishes, where=(text,))))
+        wishes = replace(wishes, where=conditions)
+    if wishes.subgroups is None:
+        question = "In which column's levels shall it be asked as well? Nothing: none"
+        answer = kept.ask("subgroups", question, lambda text: not text or holds(replace(wishes, subgroups=text)))
+        wishes = replace(wishes, subgroups=answer or None)
+    if wishes.trial and not wishes.measures and cast(seen.found, wishes).outcome.distinct == 2:
+        answer = kept.ask("ratios", "Risk and odds ratios as well: yes or no?", _yes_or_no, "no")
+        wishes = replace(wishes, measures=("ratio", "odds_ratio") if answer.casefold() in YES else ())
+    return wishes
+
+
+def _conditions(kept: Answers, check: Callable[[str], object]) -> tuple[str, ...]:
+    found: list[str] = []
+    question = "Whom is it about, as in age >= 25? Nothing: everybody"
+    while answer := kept.ask(f"where {len(found) + 1}", question, lambda text: not text or check(text)):
+        found.append(answer)
+        question = "And? Nothing: no more"
+    return tuple(found)
+
+
+def _chosen(wishes: Wishes, answer: str) -> Wishes:
+    if answer.strip().casefold() == "none":
+        return replace(wishes, covariates=())
+    names = _listed(answer)
+    return replace(wishes, covariates=names) if names else wishes
+
+
+def _declared(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
     """Ask for ranges and levels of sensitive data that no option named; an empty answer leaves one open."""
     from causalveil.flows.sequence.start import parts_of
     from causalveil.schemas.contract import DataClass
@@ -96,29 +295,67 @@ def complete(seen: Survey, wishes: Wishes) -> Wishes:
         return wishes
     parts, wishes = parts_of(seen, wishes), resolved(seen.found, wishes)
     ranges, levels = dict(wishes.ranges), dict(wishes.levels)
+    others = [seen.found[name] for name in sorted(parts.named - {one.name for one in parts.covariates})]
     # Times have their horizon for a range.
-    for one in (*([parts.outcome] if parts.event is None else []), *parts.covariates):
+    for one in (*([parts.outcome] if parts.event is None else []), *parts.covariates, *others):
         if one.looks is Looks.number and one.name not in ranges:
-            answer = typer.prompt(f"Range of '{one.name}' from public knowledge, LOW:HIGH", default="", err=True)
-            low, _, high = answer.partition(":")
-            try:
-                ranges[one.name] = (float(low), float(high))
-            except ValueError:
-                typer.echo("  left open; write it into dataset.yaml", err=True)
+            question = f"Range of '{one.name}' from public knowledge, LOW:HIGH (nothing: later)"
+            answer = kept.ask(f"range {one.name}", question, lambda text: text and _ends(text))
+            if answer:
+                ranges[one.name] = _ends(answer)
         elif one is not parts.outcome and one.name not in levels and asks_for_levels(one):
-            answer = typer.prompt(f"Levels of '{one.name}' that anybody may know, A,B,C", default="", err=True)
-            named = tuple(part.strip() for part in answer.split(",") if part.strip())
-            if len(named) > 1:
-                levels[one.name] = named
+            question = f"Levels of '{one.name}' that anybody may know, A,B,C (nothing: later)"
+            answer = kept.ask(f"levels {one.name}", question, lambda text: text and _two_or_more(text))
+            if answer:
+                levels[one.name] = _two_or_more(answer)
     return replace(wishes, ranges=ranges, levels=levels)
+
+
+def _ends(text: str) -> tuple[float, float]:
+    low, _, high = text.partition(":")
+    try:
+        lower, upper = float(low), float(high)
+    except ValueError:
+        raise StudyError("a range is two numbers, as in 0:110") from None
+    if not lower < upper:
+        raise StudyError("the first number of a range is below the second, as in 0:110")
+    return lower, upper
+
+
+def _two_or_more(text: str) -> tuple[str, ...]:
+    if len(set(_listed(text))) < 2:
+        raise StudyError("levels are two words or more, as in north,south")
+    return _listed(text)
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def _positive(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise StudyError("a horizon is a number above 0, as in 365")
+    return value
+
+
+def _yes_or_no(text: str) -> None:
+    if text.casefold() not in (*YES, *NO):
+        raise StudyError("answer yes or no")
+
+
+def _shown(names: Iterable[str], what: str = "columns") -> None:
+    listed = list(names)
+    if listed:
+        typer.echo(f"  {what}: {', '.join(listed[:20])}{', ...' if len(listed) > 20 else ''}", err=True)
 
 
 def _candidates(seen: Survey, key: str, taken: tuple[str, ...]) -> list[str]:
     """Columns that may play a part."""
     from causalveil.tasks.start.recognise import Looks
-    from causalveil.tasks.start.roles import unit_candidates
 
-    if key == "unit":
-        return unit_candidates(seen.found)
-    kinds = {"treatment": (Looks.binary,), "outcome": (Looks.number, Looks.binary)}.get(key, ())
+    kinds = {"treatment": (Looks.binary,), "outcome": (Looks.number, Looks.binary)}[key]
     return [one.name for one in seen.found.values() if one.looks in kinds and one.name not in taken]

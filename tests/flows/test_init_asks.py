@@ -1,0 +1,243 @@
+"""`init` on a terminal: answers are checked when they are given, and kept. Options that say whom a study is about."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import select
+import signal
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import yaml
+from click.testing import Result
+from typer.testing import CliRunner
+
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import app
+from causalveil.flows.cli.start import init as command
+from causalveil.flows.sequence.check import check
+
+N = 400
+RANDOM = np.random.default_rng(7)
+TABLE = pl.DataFrame(
+    {
+        "Person No": [f"p{i}" for i in range(N)],
+        "given": np.array(["old", "new"])[RANDOM.integers(0, 2, N)],
+        "age": RANDOM.integers(20, 80, N),
+        "town": np.array(["North", "South", "South East"])[RANDOM.integers(0, 3, N)],
+        "well": RANDOM.integers(0, 2, N),
+        "cost": RANDOM.normal(50, 9, N).round(2),
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "_asks", lambda: True)
+    TABLE.write_csv("in.csv")
+
+
+def typed(*answers: str, options: tuple[str, ...] = ()) -> Result:
+    """What a person sees who types these answers and is then interrupted, unless nothing was left to ask."""
+    return CliRunner().invoke(
+        app, ["init", "in.csv", "--epsilon", "9", *options], input="".join(f"{one}\n" for one in answers)
+    )
+
+
+# Class, unit, treatment, treated, trial, outcome, covariates, two conditions, groups, ratios.
+ANSWERS = ("synthetic", "", "given", "new", "yes", "well", "age,town", "age >= 30", "town in north, south", "", "town")
+ANSWERS = (*ANSWERS[:6], "age", *ANSWERS[7:], "yes")
+KEPT = Path(".in.answers.json")
+
+
+def study() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(Path("in/study.yaml").read_text())
+    return document
+
+
+def test_all_that_options_say_is_asked() -> None:
+    found = typed(*ANSWERS)
+    assert found.exit_code == 0, found.output
+    assert study()["where"] == [
+        {"column": "age", "op": ">=", "value": 30},
+        {"column": "town", "op": "in", "values": ["North", "South"]},
+    ]
+    assert study()["covariates"] == ["age"]
+    assert (study()["subgroups"], study()["measure"]) == ("town", ["difference", "ratio", "odds_ratio"])
+    assert yaml.safe_load(Path("in/dataset.yaml").read_text())["columns"]["given"]["codes"]["treated"] == "new"
+    assert check(Path("in/study.yaml")) == []
+    assert not KEPT.exists()
+
+
+def test_a_wrong_answer_is_asked_again_at_once() -> None:
+    wrong = [
+        ("secret", "public, synthetic or sensitive"),
+        ("nobody", "there is no column 'nobody'"),
+        ("age", "60 different values"),
+        ("newest", "no such value"),
+        ("perhaps", "answer yes or no"),
+        ("town", "holds a category"),
+        ("given", "another part already"),
+        ("age > old", "'old' is none"),
+        ("town in Paris", "holds no 'Paris'"),
+    ]
+    right = ["synthetic", "", "given", "new", "yes", "well", "age", "", ""]
+    lines = [
+        one for answer, good in zip([one for one, _ in wrong[:8]], right[:8], strict=True) for one in (answer, good)
+    ]
+    found = typed(*lines[:-1], "town in Paris", "", "age", "", "no")
+    assert found.exit_code == 0, found.output
+    for answer, words in wrong:
+        assert words in found.output, answer
+
+
+@pytest.mark.parametrize("after", [1, 4, 8, 11])
+def test_an_interruption_loses_no_answer(after: int) -> None:
+    """The file beside the folder holds answers alone, for its owner alone, and goes at the end."""
+    found = typed(*ANSWERS[:after])
+    assert found.exit_code == 1
+    assert not Path("in").exists()
+    assert stat.S_IMODE(KEPT.stat().st_mode) == 0o600
+    document = json.loads(KEPT.read_text())
+    assert set(document) == {"columns", "answers"}
+    assert set(document["answers"].values()) <= {*ANSWERS, "Person No", "no"}
+    again = typed(*ANSWERS[after:])
+    assert again.exit_code == 0, again.output
+    assert "Going on with the answers" in again.output
+    assert not KEPT.exists()
+    Path("in/study.yaml").rename("resumed.yaml")
+    typed(*ANSWERS, options=("--out", "whole"))
+    assert Path("resumed.yaml").read_text() == Path("whole/study.yaml").read_text()
+
+
+def test_ctrl_c_at_a_question_ends_the_command_at_once() -> None:
+    """In a terminal of its own: polars' handler of the signal had the system go on reading."""
+    child, terminal = pty.fork()
+    if not child:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.execv(sys.executable, [sys.executable, "-m", "causalveil", "init", "in.csv"])
+    answers, shown = [b"public\n", b"\x03"], b""
+    try:
+        with contextlib.suppress(OSError):  # Linux's word for the end of a terminal.
+            while select.select([terminal], [], [], 20)[0]:
+                shown += os.read(terminal, 4096)
+                if shown.endswith(b": ") and answers:
+                    # The command shows its question before it reads; a signal in between waits for the next line.
+                    time.sleep(0.5)
+                    os.write(terminal, answers.pop(0))
+    finally:
+        os.close(terminal)
+        for _ in range(100):
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                break
+            time.sleep(0.1)
+        else:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert b"causalveil: stopped" in shown
+    assert json.loads(KEPT.read_text())["answers"] == {"data_class": "public"}
+
+
+def test_answers_of_another_table_or_that_are_damaged_are_none() -> None:
+    typed(*ANSWERS[:4])
+    TABLE.rename({"town": "place"}).write_csv("in.csv")
+    assert "Going on" not in typed().output
+    for damaged in (b"{", b"[1]", b'{"columns": 1, "answers": {"unit": 3}}', b"\xff", b"null"):
+        KEPT.write_bytes(damaged)
+        assert "Going on" not in typed().output
+    KEPT.unlink()
+    KEPT.symlink_to("/etc/hostname")
+    assert "Going on" not in typed().output
+
+
+def test_ranges_of_sensitive_data_are_asked_until_they_are_ranges() -> None:
+    lines = ("sensitive", "Person No", "given", "new", "no", "cost", "age", "age < 70", "", "")
+    found = typed(*lines, "100:0", "0:100", "old", "0:110")
+    assert found.exit_code == 0, found.output
+    assert found.output.count("two numbers") + found.output.count("below the second") == 2
+    columns = yaml.safe_load(Path("in/dataset.yaml").read_text())["columns"]
+    assert columns["age"] == {"lower": 0, "upper": 110}
+    assert columns["cost"]["upper"] == 100
+
+
+def test_each_row_and_arms_on_a_terminal() -> None:
+    found = typed("public", "each row", "town", "North", "no", "cost", "", "", "")
+    assert found.exit_code == 0, found.output
+    assert study()["arms"] == {"reference": "North"}
+    assert yaml.safe_load(Path("in/dataset.yaml").read_text())["unit"] == "row"
+
+
+BASE = (
+    "--epsilon",
+    "9",
+    "--data-class",
+    "synthetic",
+    "--unit",
+    "Person No",
+    "--treatment",
+    "given",
+    "--treated",
+    "new",
+)
+
+
+def told(*options: str, outcome: str = "well") -> str:
+    found = CliRunner().invoke(app, ["init", "in.csv", *BASE, "--outcome", outcome, *options])
+    return str(found.exception or found.output)
+
+
+@pytest.fixture
+def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_asks", lambda: False)
+
+
+@pytest.mark.usefixtures("_no_terminal")
+def test_conditions_groups_and_measures_by_options_are_answered() -> None:
+    told("--trial", "--where", "AGE>40", "--where", "town != South", "--subgroups", "town", "--measure", "rr")
+    document = study()
+    assert [one["op"] for one in document["where"]] == [">", "!="]
+    assert document["measure"] == ["difference", "ratio"]
+    release = run_study("in/study.yaml", engine="direct", out="answer").release
+    assert {one.group for one in release.answers} >= {"North", "South", "South East"}  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--where", "height > 3"), "begin with a column"),
+        (("--where", "age"), "begin with a column"),
+        (("--where", "age > tall"), "'tall' is none"),
+        (("--where", "age > 300"), "outside the declared range"),
+        (("--where", "age >= 1"), "outside the declared range"),
+        (("--where", "well == 1"), "has another part already"),
+        (("--where", "Person No == p1"), "has another part already"),
+        (("--where", "town > North"), "have no order"),
+        (("--where", "town == Oslo"), "holds no 'Oslo'; there are 'South"),
+        (("--where", "age > 60", "--where", "age < 30"), "nobody"),
+        (("--subgroups", "age"), "holds a number"),
+        (("--subgroups", "given"), "has another part already"),
+        (("--measure", "ratio"), "drawn by lot"),
+        (("--trial", "--measure", "hazard"), "'hazard' is none"),
+    ],
+)
+@pytest.mark.usefixtures("_no_terminal")
+def test_what_no_study_can_ask_is_refused_before_a_file_is_written(options: tuple[str, ...], words: str) -> None:
+    assert words in told(*options)
+    assert not Path("in").exists()
+
+
+@pytest.mark.usefixtures("_no_terminal")
+def test_ratios_are_of_two_values() -> None:
+    assert "of two values" in told("--trial", "--measure", "ratio", outcome="cost")
