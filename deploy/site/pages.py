@@ -1,12 +1,11 @@
 """Pages of the site that are not written by hand, or lie elsewhere in the tree; called by MkDocs.
 
-Commands come from `--help`, keys of the files from their JSON Schemas, the Python face from docstrings. README and the
-other texts of the tree are taken in with their links bent to where the pages are.
+The Python face comes from docstrings. README and the other texts of the tree are taken in with their links bent to
+where the pages are. Pages on commands and files are written into docs/reference/ by ``deploy/site/reference.py``.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from pathlib import Path, PurePosixPath
@@ -18,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Texts of the tree, and the pages that they become.
 TEXTS = {
     "README.md": "index.md",
+    "docs/README.md": "pages.md",
     "deploy/README.md": "how-to/deploy.md",
     "data/README.md": "reference/data.md",
     "GLOSSARY.md": "reference/glossary.md",
@@ -29,11 +29,6 @@ TEXTS = {
     },
 }
 SOURCES = {page: source for source, page in TEXTS.items()}
-SCHEMAS = {
-    "schemas/study-v1.schema.json": ("reference/study.md", "study.yaml"),
-    "schemas/dataset-v1.schema.json": ("reference/dataset.md", "dataset.yaml"),
-    "schemas/release-v1.schema.json": ("reference/release.md", "release.json"),
-}
 LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)\s]+)\)")
 # Sections of the navigation in order, by folder; pages directly in docs/ explain.
@@ -46,9 +41,7 @@ ERRORS = {"BudgetRefused", "ReleaseHeld", "RunConflict"}
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages that lie elsewhere or are generated."""
     generated = {
-        "reference/commands.md": _commands(),
         "reference/python.md": _python(),
-        **{page: _schema(ROOT / source, title) for source, (page, title) in SCHEMAS.items()},
         **{page: (ROOT / source).read_text() for source, page in TEXTS.items()},
     }
     for page, content in generated.items():
@@ -59,8 +52,8 @@ def on_files(files: Files, config: Any) -> Files:
 def on_config(config: Any) -> Any:
     """Write the navigation: every page stands in its section, by its title."""
     written = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
-    pages = [*written, *TEXTS.values(), *(page for page, _ in SCHEMAS.values())]
-    pages += ["reference/commands.md", "reference/python.md"]
+    written.remove("README.md")
+    pages = [*written, *TEXTS.values(), "reference/python.md"]
     in_folder = {folder: sorted(page for page in pages if page.startswith(f"{folder}/")) for folder in SECTIONS}
     explained = [page for page in pages if "/" not in page and page != "index.md"]
     proofs = sorted(page for page in pages if page.startswith("proofs/"))
@@ -74,18 +67,6 @@ def on_config(config: Any) -> Any:
     return config
 
 
-def _commands() -> str:
-    from typer.cli import get_docs_for_click
-    from typer.main import get_command
-
-    from causalveil.flows.cli.main import app
-
-    command = get_command(app)
-    context = command.make_context("causalveil", [], resilient_parsing=True)
-    text = get_docs_for_click(obj=command, ctx=context, name="causalveil", title="Commands")
-    return str(text)
-
-
 def _python() -> str:
     from causalveil import __all__ as names
 
@@ -93,16 +74,6 @@ def _python() -> str:
     order = sorted(names, key=lambda name: (name[0].isupper(), "Error" in name or name in ERRORS, name))
     body = "\n\n".join(f"::: causalveil.{name}" for name in order)
     return f"# Python\n\n`import causalveil as cv`: everything that it offers.\n\n{body}\n"
-
-
-def _schema(path: Path, title: str) -> str:
-    import jsonschema2md
-
-    lines = jsonschema2md.Parser(examples_as_yaml=True).parse_schema(json.loads(path.read_text()))
-    # Markdown nests lists by four spaces; the parser writes two.
-    body = re.sub(r"(?m)^ +", lambda match: 2 * match[0], "".join(lines).partition("\n")[2])
-    source = f"Every key, generated from `{path.relative_to(ROOT)}`, by which an editor completes and checks the file."
-    return f"# {title}\n\n{source}\n\n{body}"
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
@@ -115,7 +86,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         if "://" in link or not path:
             return link
         place = os.path.normpath(folder / path)
-        found = place.removeprefix("docs/") if place.startswith("docs/") else TEXTS.get(place)
+        found = TEXTS.get(place) or (place.removeprefix("docs/") if place.startswith("docs/") else None)
         return None if found is None else os.path.relpath(found, here.parent) + (f"#{anchor}" if anchor else "")
 
     def link(match: re.Match[str]) -> str:

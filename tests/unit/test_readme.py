@@ -50,7 +50,7 @@ def test_shipped_studies_are_valid(path: Path) -> None:
 
 
 def test_the_readme_is_a_first_screen() -> None:
-    assert len((ROOT / "README.md").read_text().splitlines()) <= 150, "the rest has its place in docs/"
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 80, "the rest has its place in docs/"
 
 
 def test_commands_of_the_pages_exist(capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,8 +1,9 @@
-"""The operator's page shows every setting of a machine, as it is read."""
+"""Pages that are written from the code are current: settings of a machine, keys of files, commands."""
 
 from __future__ import annotations
 
 import re
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from causalveil.schemas.execution import Execution, Runner, SiteSettings
 from causalveil.tasks.machine.actor import ACTOR_VARIABLE
 from causalveil.tasks.machine.site import VARIABLES, site_settings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tutorials" / "operator.md").read_text()
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "tutorials" / "operator.md").read_text()
 
 
 def test_the_page_shows_every_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +35,9 @@ def test_the_page_shows_every_setting(tmp_path: Path, monkeypatch: pytest.Monkey
     assert set(shown["execution"]) == set(Execution.model_fields)
     for variable in (*VARIABLES, ACTOR_VARIABLE):
         assert variable in example or variable.removeprefix("CAUSALVEIL_TLS") in example, variable
+
+
+def test_the_pages_of_the_reference_are_current() -> None:
+    written = runpy.run_path(str(ROOT / "deploy/site/reference.py"))
+    stale = [name for name, text in written["pages"]().items() if (written["FOLDER"] / name).read_text() != text]
+    assert stale == [], f"write them anew: {written['COMMAND']}"
