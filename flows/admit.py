@@ -6,8 +6,6 @@ command alone: the message of the error names a column and a rule, never a count
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from causalveil.flows.engine import settings
 
 settings.prepare()
@@ -25,20 +23,22 @@ from causalveil.flows.sequence.admit import admit_folder  # noqa: E402
 from causalveil.schemas.admission.manifest import Admission  # noqa: E402
 from causalveil.schemas.errors import CausalveilError  # noqa: E402
 from causalveil.tasks.enclave.data_folder import DataFolder  # noqa: E402
+from causalveil.tasks.object_storage.copies import folder_at  # noqa: E402
 
 
 @flow(name="admit", log_prints=False, persist_result=False, validate_parameters=False)
 def admit(folder: str) -> Admission:
-    """Hold all rows in a folder to their contract; the parameter is a path."""
+    """Hold all rows in a folder to their contract; the parameter is a path, or a URL of object storage."""
     store_nothing()
     refuse_open_server()
-    opened = DataFolder(Path(folder))
-    dataset = opened.contract.dataset
-    with tagged(dataset=dataset), one_at_a_time(dataset):
-        return guarded(admit_folder, opened, PrefectEngine())
+    with folder_at(folder) as place:
+        opened = DataFolder(place)
+        dataset = opened.contract.dataset
+        with tagged(dataset=dataset), one_at_a_time(dataset):
+            return guarded(admit_folder, opened, PrefectEngine())
 
 
-def admit_with_prefect(folder: Path, watch: Watcher) -> Admission:
+def admit_with_prefect(folder: str, watch: Watcher) -> Admission:
     """Run the flow in this process, on PREFECT_API_URL, the user's own server, or Prefect's temporary one.
 
     Raises:
@@ -49,7 +49,7 @@ def admit_with_prefect(folder: Path, watch: Watcher) -> Admission:
     failure = None
     try:
         with on_a_server():
-            return admit(str(folder))
+            return admit(folder)
     except CausalveilError:
         raise
     except Exception as problem:

@@ -123,8 +123,8 @@ def refuse_url(path: str) -> str:
     """
     if _URL.match(path):
         raise ValueError(
-            "is a URL where a folder is meant; take rows over from object storage by causalveil extract (kind: "
-            "parquet, delta or iceberg), and copy releases there by a tool of the store"
+            "is a URL where a folder is meant; take rows from object storage as Parquet, Delta or Iceberg, "
+            "and copy other files by a tool of the store"
         )
     return path
 

@@ -18,7 +18,7 @@ from causalveil.schemas.amounts import Amount
 from causalveil.schemas.asked.numbers import sane_clip, sane_range
 from causalveil.schemas.asked.scale import NumberScale, scaled_ends
 from causalveil.schemas.columns import Column, Holds, Nulls
-from causalveil.schemas.documents import LocalPath
+from causalveil.schemas.documents import AnyPath
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.privacy import Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
 
@@ -275,7 +275,7 @@ class Select(Frozen):
 class DataSource(Frozen):
     """A folder of Parquet partitions (hive layout), the privacy unit, and the key that is a ledger block."""
 
-    path: LocalPath = "."
+    path: AnyPath = "."
     unit: Name
     blocks: Name | None = None
     select: Select | None = None

@@ -211,7 +211,7 @@ class Source(Frozen):
     key: Key | None = None
     columns: Annotated[dict[Name, Kind | TextReading], Field(min_length=1)]
     required: tuple[Name, ...] = ()
-    to: LocalPath = "."
+    to: AnyPath = "."
     rows_per_file: Annotated[int, Field(ge=1, le=10_000_000)] = 1_000_000
 
     @model_validator(mode="after")

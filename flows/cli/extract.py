@@ -27,6 +27,7 @@ def extract(
     from causalveil.flows.engine.engine import DirectEngine
     from causalveil.flows.sequence.warehouse import extract_source, late_line, target_folder
     from causalveil.schemas.warehouse import load_source
+    from causalveil.tasks.object_storage.copies import shown
 
     with show.progress() as watch:
         if engine is EngineChoice.prefect:
@@ -37,10 +38,11 @@ def extract(
         else:
             extracted = extract_source(source, DirectEngine(watch))
     manifest, admission = extracted.manifest, extracted.admission
-    folder = target_folder(source, load_source(source))
+    place = target_folder(source, load_source(source))
+    folder = shown(str(place))
     if json_:
         admitted = None if admission is None else admission.digest
-        facts = {"folder": str(folder), "rows": manifest.rows, "admitted": admitted, "late": manifest.late}
+        facts = {"folder": folder, "rows": manifest.rows, "admitted": admitted, "late": manifest.late}
         show.document({**facts, **manifest.model_dump(mode="json")})
     else:
         _show(manifest, folder)
@@ -51,11 +53,11 @@ def extract(
         else:
             from causalveil.tasks.enclave.data_folder import DataFolder
 
-            said = held_to(DataFolder(folder).contract.data_class)
+            said = held_to(DataFolder(place).contract.data_class)
             show.line(f"Admitted {admission.dataset}: {admission.units:,} units. {said}")
 
 
-def _show(manifest: Manifest, folder: Path) -> None:
+def _show(manifest: Manifest, folder: str) -> None:
     """Every block with its n, which is public."""
     table = Table(title=f"Partitions of {manifest.dataset}", title_justify="left", title_style="bold")
     table.add_column("block")

@@ -6,13 +6,17 @@ import os
 import re
 import shutil
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from causalveil.flows.cli import show
 from causalveil.schemas.errors import ContractError, LedgerError, RunConflict, StudyError
 from causalveil.tasks.machine.write import whole_file
+
+if TYPE_CHECKING:
+    from causalveil.schemas.contract import Contract
+    from causalveil.tasks.privacy.ledger.ledger import Ledger
 
 ledger_app = typer.Typer(help="Grant, inspect, verify and void what the ledger holds.", no_args_is_help=True)
 
@@ -26,35 +30,47 @@ Reason = Annotated[str, typer.Option(help="why; it is kept in the ledger", show_
 
 @ledger_app.command()
 def grant(
-    contract: Annotated[Path, typer.Argument(metavar="CONTRACT", help="the dataset.yaml", show_default=False)],
+    contract: Annotated[
+        str, typer.Argument(metavar="CONTRACT", help="the dataset.yaml, or its URL", show_default=False)
+    ],
     reason: Reason,
     key: Key = None,
     json_: Json = False,
 ) -> None:
     """Grant the caps of CONTRACT, signed by its owner's key if it names one; write this ledger's identity into it."""
-    from causalveil.schemas.contract import load_contract
-    from causalveil.tasks.admission.anchor import move_anchor
-    from causalveil.tasks.enclave.data_folder import DataFolder
+    from causalveil.tasks.object_storage.copies import folder_at, stored
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
-    from causalveil.tasks.privacy.owner import owner_key
 
-    granted = load_contract(contract)
     ledger = open_ledger()
-    if granted.ledger not in (None, ledger.identity):
-        raise LedgerError(
-            f"{contract}: names another ledger; set CAUSALVEIL_LEDGER_URL to it, or have the owner set 'ledger: null'"
-        )
-    ledger.grant(granted, reason, None if granted.owner_key is None else owner_key(key))
-    written = granted.ledger is None
-    if written:
-        write_identity(contract, ledger.identity)
-    move_anchor(DataFolder(contract.parent), granted.dataset, ledger)
+    folder, _, name = contract.rpartition("/") if stored(contract) else (Path(contract).parent, "", Path(contract).name)
+    with folder_at(folder) as place:
+        granted, written = _grant(place / name, contract, reason, key, ledger)
     if json_:
         show.document({"dataset": granted.dataset, "ledger": ledger.identity, "policy_changed": written})
     else:
         show.line(f"Granted the caps of '{granted.dataset}' in ledger {ledger.identity}.")
         if ledger.admission(granted.dataset) is None:
-            show.line(f"Next: causalveil admit {contract.parent}  (holds the rows to the contract, once)")
+            show.line(f"Next: causalveil admit {folder}  (holds the rows to the contract, once)")
+
+
+def _grant(path: Path, shown: str, reason: str, key: Path | None, ledger: Ledger) -> tuple[Contract, bool]:
+    """Grant a contract's caps, and write the ledger's identity into it, unless it stands there."""
+    from causalveil.schemas.contract import load_contract
+    from causalveil.tasks.admission.anchor import move_anchor
+    from causalveil.tasks.enclave.data_folder import DataFolder
+    from causalveil.tasks.privacy.owner import owner_key
+
+    granted = load_contract(path)
+    if granted.ledger not in (None, ledger.identity):
+        raise LedgerError(
+            f"{shown}: names another ledger; set CAUSALVEIL_LEDGER_URL to it, or have the owner set 'ledger: null'"
+        )
+    ledger.grant(granted, reason, None if granted.owner_key is None else owner_key(key))
+    written = granted.ledger is None
+    if written:
+        write_identity(path, ledger.identity)
+    move_anchor(DataFolder(path.parent), granted.dataset, ledger)
+    return granted, written
 
 
 def write_identity(path: Path, identity: str) -> None:

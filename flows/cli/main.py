@@ -347,6 +347,9 @@ def _exit_code(command: Callable[[], Any], *, wants_json: bool) -> int:
 
 
 def _report(kind: str, message: str, code: int, wants_json: bool) -> int:
+    from causalveil.tasks.object_storage.copies import shown
+
+    message = shown(message)
     if wants_json:
         sys.stdout.write(json.dumps({"error": {"type": kind, "message": message, "exit_code": code}}) + "\n")
     sys.stderr.write(f"causalveil: {message}\n")

@@ -48,7 +48,7 @@ def key(
 
 def admit(
     folder: Annotated[
-        Path, typer.Argument(metavar="FOLDER", help="the data and their dataset.yaml", show_default=False)
+        str, typer.Argument(metavar="FOLDER", help="the data and their dataset.yaml, or a URL", show_default=False)
     ],
     engine: Annotated[EngineChoice, typer.Option(help="what runs the stage")] = EngineChoice.direct,
     json_: Json = False,
@@ -58,6 +58,7 @@ def admit(
     from causalveil.flows.sequence.admit import admit_folder
     from causalveil.schemas.admission.manifest import NotAdmitted
     from causalveil.tasks.enclave.data_folder import DataFolder
+    from causalveil.tasks.object_storage.copies import folder_at
 
     try:
         with show.progress() as watch:
@@ -67,7 +68,8 @@ def admit(
 
                 admission = admit_with_prefect(folder, watch)
             else:
-                admission = admit_folder(DataFolder(folder), DirectEngine(watch))
+                with folder_at(folder) as place:
+                    admission = admit_folder(DataFolder(place), DirectEngine(watch))
     except NotAdmitted as problem:
         if not json_:
             _show_findings(problem.findings)
@@ -81,8 +83,16 @@ def admit(
     else:
         show.line(
             f"Admitted {admission.dataset}: {_units(admission)} in {len(admission.files)} files, "
-            f"{len(admission.blocks)} block(s). {held_to(DataFolder(folder).contract.data_class)}"
+            f"{len(admission.blocks)} block(s). {_held_to(folder)}"
         )
+
+
+def _held_to(folder: str) -> str:
+    from causalveil.tasks.enclave.data_folder import DataFolder
+    from causalveil.tasks.object_storage.copies import folder_at
+
+    with folder_at(folder) as place:
+        return held_to(DataFolder(place).contract.data_class)
 
 
 def held_to(data_class: DataClass) -> str:

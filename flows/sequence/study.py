@@ -58,6 +58,8 @@ from causalveil.tasks.enclave.segments import segment_count
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.scratch import open_scratch
 from causalveil.tasks.machine.site import site_settings
+from causalveil.tasks.object_storage.copies import local_copy
+from causalveil.tasks.object_storage.copies import stored as in_a_store
 from causalveil.tasks.privacy.accountant import epsilon_pld, total
 from causalveil.tasks.privacy.budget import FlowBudget, records_folder
 from causalveil.tasks.privacy.keys import RunKey, key_of
@@ -308,7 +310,13 @@ def data_statement(asked: Asked) -> DataStatement | None:
 
 
 def data_folder(path: Path, study: StudyFile | Study) -> Path:
-    """``data.path`` is relative to the study file."""
+    """``data.path`` is relative to the study file; of a URL it is the copy on this machine's disk.
+
+    Raises:
+        CausalveilError: the store does not answer, or has nothing there.
+    """
+    if in_a_store(study.data.path):
+        return local_copy(study.data.path)
     return (path.parent / study.data.path).resolve()
 
 

@@ -18,6 +18,7 @@ from causalveil.schemas.warehouse import ExtractedBlock, Manifest, Source, Wareh
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.manifest import refuse_telling
 from causalveil.tasks.machine.progress import in_steps
+from causalveil.tasks.object_storage.copies import local_copy, publish, stored
 from causalveil.tasks.warehouse import blocks as warehouse_blocks
 from causalveil.tasks.warehouse.intervals import KeyInterval, intervals
 
@@ -40,7 +41,9 @@ def extract_source(path: Path, stage: Engine) -> Extracted:
     manifest, folder = fill(path, stage), target_folder(path, load_source(path))
     # A folder without a contract has no owner's word that its rows could be held to.
     filled = DataFolder(folder)
-    return Extracted(manifest, admit_folder(filled, stage) if filled.holds(CONTRACT_FILE) else None)
+    admission = admit_folder(filled, stage) if filled.holds(CONTRACT_FILE) else None
+    publish(folder)
+    return Extracted(manifest, admission)
 
 
 def late_line(manifest: Manifest) -> str | None:
@@ -73,11 +76,20 @@ def fill(path: Path, stage: Engine) -> Manifest:
             refuse_telling(contract, source.required)
         snapshot = stage(Task("probe", lambda: warehouse_blocks.probe_stage(source, place, url)))
         takes = [_take(source, place, url, folder, block, snapshot) for block in blocks]
-        taken = tuple(stage(take) for take in in_steps(takes, len(takes)))
+        taken = tuple(_taken(stage, take, folder) for take in in_steps(takes, len(takes)))
         titles = tuple(take.title for take in takes)
-        return stage(
+        manifest = stage(
             Task("manifest", lambda: warehouse_blocks.manifest_stage(source, folder, blocks, taken), reads=titles)
         )
+        publish(folder)
+        return manifest
+
+
+def _taken(stage: Engine, take: Task[ExtractedBlock], folder: Path) -> ExtractedBlock:
+    """Take one block, and bring it into the store that the folder is a copy of: an extract that dies goes on there."""
+    block = stage(take)
+    publish(folder)
+    return block
 
 
 def _take(
@@ -93,7 +105,13 @@ def _take(
 
 
 def target_folder(path: Path, source: Source) -> Path:
-    """``to`` is relative to the source file."""
+    """``to`` is relative to the source file; of a URL it is the copy on this machine's disk, empty before the first.
+
+    Raises:
+        CausalveilError: the store does not answer.
+    """
+    if stored(source.to):
+        return local_copy(source.to, new=True)
     return (path.parent / source.to).resolve()
 
 

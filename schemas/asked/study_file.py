@@ -18,7 +18,7 @@ from causalveil.schemas.asked.eligible import AskedWhere
 from causalveil.schemas.asked.numbers import sane_range
 from causalveil.schemas.asked.one_question import as_protocol
 from causalveil.schemas.asked.scale import NumberScale
-from causalveil.schemas.documents import LocalPath, read_yaml, validate
+from causalveil.schemas.documents import AnyPath, read_yaml, validate
 from causalveil.schemas.estimators.confounding import refuse_renamed
 from causalveil.schemas.estimators.ipw import with_free_penalty
 from causalveil.schemas.estimators.survival import FLOOR, MOST_INTERVALS, ExpectedTimes, Measure
@@ -94,9 +94,9 @@ class AskedPair(Frozen):
 
 
 class AskedData(Frozen):
-    """Where the data lie, relative to the study file, and which blocks to read."""
+    """Where the data lie, relative to the study file or in object storage, and which blocks to read."""
 
-    path: LocalPath = "."
+    path: AnyPath = "."
     select: Select | None = None
 
 

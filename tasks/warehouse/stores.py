@@ -62,7 +62,7 @@ def stored_files(url: str, ending: str) -> list[StoredFile]:
         store, path = fs.FileSystem.from_uri(url)
         for folder in (path, *map(str, PurePosixPath(path).parents)):
             if folder not in (".", "/"):
-                _refuse_table(store, folder)
+                refuse_table_in(store, folder)
         one = store.get_file_info(path)
         if one.type == fs.FileType.File:
             return [StoredFile(url, store, path, *_facts(one))]
@@ -76,7 +76,7 @@ def stored_files(url: str, ending: str) -> list[StoredFile]:
         ]
         below = {str(parent) for info in kept for parent in PurePosixPath(info.path).parents}
         for folder in sorted(one for one in below if one.startswith(f"{path.rstrip('/')}/")):
-            _refuse_table(store, folder)
+            refuse_table_in(store, folder)
         return [StoredFile(url, store, info.path, *_facts(info)) for info in sorted(kept, key=lambda info: info.path)]
 
 
@@ -97,17 +97,18 @@ def _reading(file: StoredFile) -> Iterator[None]:
         file.refuse_changed()
 
 
-def in_our_words(url: str) -> AbstractContextManager[None]:
+def in_our_words(url: str, *, writes: bool = False) -> AbstractContextManager[None]:
     """Say what is wrong with a store without its own texts, which may quote keys and addresses."""
+    done = "written" if writes else "read"
     # Of Arrow, which has OSError for all that a store may answer.
     return in_own_words(
-        lambda error: CausalveilError(f"{url}: cannot be read: {_why(str(error))} ({type(error).__name__})")
+        lambda error: CausalveilError(f"{url}: cannot be {done}: {_why(str(error))} ({type(error).__name__})")
     )
 
 
 def _why(text: str) -> str:
     if "ACCESS_DENIED" in text or "Forbidden" in text or "HTTP status 403" in text:
-        return "the store refuses the operator's credentials, or they may not list or read this"
+        return "the store refuses the operator's credentials, or they may not list, read or write this"
     if "NO_SUCH_BUCKET" in text or "Path does not exist" in text or "does not exist" in text:
         return "there is no such bucket or object"
     return "the store does not answer, or answered something else; is its address in the environment? Run it again"
@@ -117,7 +118,12 @@ def _facts(info: Any) -> tuple[int, int | None]:
     return int(info.size or 0), info.mtime_ns
 
 
-def _refuse_table(store: Any, folder: str) -> None:
+def refuse_table_in(store: Any, folder: str) -> None:
+    """Refuse an open table in a store: its log says which of its files count.
+
+    Raises:
+        DataError: it is one.
+    """
     from pyarrow import fs
 
     def names(name: str) -> list[str]:

@@ -72,6 +72,7 @@ ROWS = (
     "tasks/enclave/",
     "tasks/admission/",
     "tasks/warehouse/",
+    "tasks/object_storage/",
     "tasks/simulate.py",
     "replication/",
 )

@@ -30,12 +30,16 @@ def check(
         else:
             show.schema(contract.dataset, columns)
         return
+    from causalveil.tasks.object_storage.copies import shown
+
     problems = problems_of(study)
     if json_:
-        show.document({"problems": [{"file": one.file, "line": one.line, "text": one.text} for one in problems]})
+        show.document(
+            {"problems": [{"file": shown(one.file), "line": one.line, "text": shown(one.text)} for one in problems]}
+        )
     else:
         for problem in problems:
-            show.line(str(problem))
+            show.line(shown(str(problem)))
         show.line(f"{len(problems)} problem(s)." if problems else f"{study}: nothing is wrong.")
     if problems:
         raise typer.Exit(2)

@@ -1,0 +1,1 @@
+"""Data folders in object storage."""

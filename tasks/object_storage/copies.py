@@ -1,0 +1,277 @@
+"""A data folder in object storage, worked on as a verified copy on this machine's disk.
+
+The one door to rows holds an open folder, which no store has. So a URL in ``data.path``, ``to`` or on the command line
+of ``admit`` and ``ledger grant`` is copied into scratch, and the copy is opened. It is there as long as the process:
+for all of the folder's objects, on the encrypted disk that scratch is meant to lie on. Times of change are those of
+the objects, so a copy is the same folder on every machine. What an extract or an admission writes goes back, block by
+block, behind the mark of an unfinished folder. Reads are held to the digests of the admission as in any folder.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
+from causalveil.schemas.documents import is_stored
+from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError
+from causalveil.tasks.machine.scratch import open_scratch
+from causalveil.tasks.machine.write import whole_file
+from causalveil.tasks.warehouse.stores import in_our_words, refuse_table_in
+from causalveil.tasks.warehouse.unfinished import UNFINISHED_FILE
+
+# What is written last, and in this order: each vouches for what came before it.
+_LAST = ("_manifest.json", "_admission.json", "_ledger.json")
+_CHUNK = 1 << 22
+# What of a disk is left free beside a copy.
+_ROOM = 1 << 28
+
+Facts = tuple[int, int | None]
+
+
+@dataclass
+class _Copy:
+    """The copy of one URL in this process, and which objects it holds."""
+
+    url: str
+    folder: Path
+    held: ExitStack
+    process: int
+    objects: dict[str, Facts] = field(default_factory=dict)
+    files: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def forget(self) -> None:
+        # A child that was forked has its parent's exit functions, and its parent's copies are not its own.
+        if os.getpid() == self.process:
+            self.held.close()
+
+
+_COPIES: dict[str, _Copy] = {}
+
+
+def local_copy(url: str, *, new: bool = False) -> Path:
+    """Return a folder that holds what lies below a URL by now; it is gone when the process ends.
+
+    Args:
+        url: of the folder.
+        new: whether nothing need lie there yet.
+
+    Raises:
+        StudyError: nothing lies there.
+        ContractError: a folder above it is another dataset's.
+        DataError: it is an open table, has names that no folder holds, or an object changed while it was copied.
+        CausalveilError: the store does not answer, refuses, or the disk has no room for it.
+    """
+    url = url.rstrip("/")
+    copy = _COPIES.get(url)
+    if copy is None or copy.process != os.getpid() or not copy.folder.is_dir():
+        held = ExitStack()
+        # The name of a bucket may tell something; a digest of it tells nothing.
+        name = f"copy-{hashlib.sha256(url.encode()).hexdigest()[:16]}"
+        copy = _Copy(url, held.enter_context(open_scratch(name)), held, os.getpid())
+        _COPIES[url] = copy
+        atexit.register(copy.forget)
+    with in_our_words(url):
+        _fetch(copy, new)
+    return copy.folder
+
+
+@contextmanager
+def folder_at(place: str | Path) -> Iterator[Path]:
+    """Yield the folder of a path, or the copy of a URL, whose changes go back into the store at the end.
+
+    Raises:
+        CausalveilError: see :func:`local_copy` and :func:`publish`.
+    """
+    if not stored(place):
+        yield Path(place)
+        return
+    folder = local_copy(str(place))
+    yield folder
+    publish(folder)
+
+
+def stored(place: str | Path) -> bool:
+    """Tell whether a place is a URL of object storage.
+
+    Raises:
+        StudyError: it is a URL of something else, or holds credentials.
+    """
+    try:
+        return isinstance(place, str) and is_stored(place)
+    except ValueError as problem:
+        raise StudyError(f"this place {problem}") from None
+
+
+def shown(text: str) -> str:
+    """Return a text with the URLs of copies in place of their folders, which are gone when somebody follows it."""
+    for copy in _COPIES.values():
+        text = text.replace(str(copy.folder.resolve()), copy.url).replace(str(copy.folder), copy.url)
+    return text
+
+
+def publish(folder: Path) -> None:
+    """Bring into the store what changed in the copy that a folder is; nothing of any other folder.
+
+    Rows go first, and what vouches for them last. While rows change the store has the mark of an unfinished extract.
+
+    Raises:
+        CausalveilError: the store does not answer, or refuses.
+    """
+    copy = next((one for one in _COPIES.values() if one.folder == folder), None)
+    if copy is None:
+        return
+    with in_our_words(copy.url, writes=True):
+        store, root = _opened(copy.url)
+        now = {path: _state(copy.folder / path) for path in _files(copy.folder)}
+        changed = [path for path, state in now.items() if copy.files.get(path) != state]
+        gone = [path for path in copy.files if path not in now]
+        rows = [path for path in (*changed, *gone) if "/" in path]
+        if rows and UNFINISHED_FILE not in copy.files:
+            _put(copy, store, root, UNFINISHED_FILE, b"")
+        for path in sorted(changed, key=_order):
+            if path != UNFINISHED_FILE:
+                _put(copy, store, root, path)
+        for path in sorted(gone, key=lambda one: one == UNFINISHED_FILE):
+            store.delete_file(f"{root}/{path}")
+            copy.objects.pop(path, None)
+            copy.files.pop(path)
+        if UNFINISHED_FILE not in now and UNFINISHED_FILE in copy.objects:
+            store.delete_file(f"{root}/{UNFINISHED_FILE}")
+            copy.objects.pop(UNFINISHED_FILE)
+            copy.files.pop(UNFINISHED_FILE, None)
+
+
+def _order(path: str) -> tuple[int, str]:
+    return (1 + _LAST.index(path) if path in _LAST else 0, path)
+
+
+def _put(copy: _Copy, store: Any, root: str, path: str, content: bytes | None = None) -> None:
+    """Write one object, and note it as what the copy holds."""
+    with store.open_output_stream(f"{root}/{path}") as stream:
+        if content is not None:
+            stream.write(content)
+        else:
+            with (copy.folder / path).open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    stream.write(chunk)
+    facts = _facts(store.get_file_info(f"{root}/{path}"))
+    copy.objects[path] = facts
+    if content is None:
+        if facts[1] is not None:
+            # The same times on every machine.
+            os.utime(copy.folder / path, ns=(facts[1], facts[1]))
+        copy.files[path] = _state(copy.folder / path)
+    else:
+        copy.files.setdefault(path, (-1, -1))
+
+
+def _fetch(copy: _Copy, new: bool) -> None:
+    """Bring the copy to what the store has: objects that are new or changed are copied, those that went are removed."""
+    from pyarrow import fs
+
+    store, root = _opened(copy.url)
+    for above in (root, *map(str, PurePosixPath(root).parents)):
+        if above not in (".", "/"):
+            refuse_table_in(store, above)
+    _refuse_nested(copy.url, store, root)
+    listed = store.get_file_info(fs.FileSelector(root, recursive=True, allow_not_found=True))
+    found = {str(PurePosixPath(one.path).relative_to(root)): one for one in listed if one.type == fs.FileType.File}
+    found = {path: one for path, one in found.items() if not any(part[0] == "." for part in _parts(copy.url, path))}
+    if not found and not new:
+        raise StudyError(f"{copy.url}: no such data folder, and so no contract; check 'data.path' of the study")
+    for folder in sorted({str(parent) for path in found for parent in PurePosixPath(path).parents} - {"."}):
+        refuse_table_in(store, f"{root}/{folder}")
+    wanted = {path: _facts(one) for path, one in found.items() if not _hidden(path)}
+    fresh = [path for path, facts in wanted.items() if copy.objects.get(path) != facts]
+    _refuse_without_room(copy, sum(wanted[path][0] for path in fresh))
+    for path in [path for path in copy.objects if path not in wanted]:
+        (copy.folder / path).unlink(missing_ok=True)
+        copy.objects.pop(path)
+        copy.files.pop(path, None)
+    for path in fresh:
+        _get(copy, store, root, path, wanted[path])
+
+
+def _get(copy: _Copy, store: Any, root: str, path: str, facts: Facts) -> None:
+    place = copy.folder / path
+    place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    size = 0
+    with store.open_input_stream(f"{root}/{path}") as stream, whole_file(place, mode=0o600) as file:
+        while chunk := stream.read(_CHUNK):
+            size += len(chunk)
+            file.write(chunk)
+    if size != facts[0] or _facts(store.get_file_info(f"{root}/{path}")) != facts:
+        place.unlink(missing_ok=True)
+        raise DataError(f"{copy.url}/{path}: was changed while it was copied; run it again")
+    if facts[1] is not None:
+        os.utime(place, ns=(facts[1], facts[1]))
+    copy.objects[path], copy.files[path] = facts, _state(place)
+
+
+def _opened(url: str) -> tuple[Any, str]:
+    from pyarrow import fs
+
+    store, path = fs.FileSystem.from_uri(url)
+    return store, str(path).rstrip("/")
+
+
+def _parts(url: str, path: str) -> tuple[str, ...]:
+    """Return the parts of an object's name below the folder.
+
+    Raises:
+        DataError: one of them is no name of a file.
+    """
+    parts = tuple(path.split("/"))
+    if any(part in ("", ".", "..") or "\0" in part or len(part.encode()) > 255 for part in parts):
+        raise DataError(f"{url}: an object there has a name that no folder can hold; take it out")
+    return parts
+
+
+def _hidden(path: str) -> bool:
+    """Whether rows are not looked for there: below a name that begins with an underscore, as jobs leave them."""
+    return any(part.startswith("_") for part in path.split("/")[:-1])
+
+
+def _refuse_nested(url: str, store: Any, root: str) -> None:
+    from pyarrow import fs
+
+    for above in PurePosixPath(root).parents:
+        for name in (CONTRACT_FILE, FORMER_FILE):
+            if str(above) != "." and store.get_file_info(f"{above}/{name}").type == fs.FileType.File:
+                raise ContractError(
+                    f"{url}: lies inside the folder of another dataset, which has a {name}; datasets do not nest, so "
+                    "move one of them out"
+                )
+
+
+def _refuse_without_room(copy: _Copy, size: int) -> None:
+    free = shutil.disk_usage(copy.folder).free
+    if size + _ROOM > free:
+        raise CausalveilError(
+            f"{copy.url}: {size / 1e9:,.1f} GB are to be copied, and the scratch folder's disk has {free / 1e9:,.1f} "
+            "free; let CAUSALVEIL_SCRATCH name a folder on a larger one"
+        )
+
+
+def _facts(info: Any) -> Facts:
+    return int(info.size or 0), info.mtime_ns
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for path in sorted(folder.rglob("*")):
+        inner = path.relative_to(folder)
+        if path.is_file() and not any(part.startswith(".") for part in inner.parts) and inner.name != "_extract.lock":
+            yield inner.as_posix()
+
+
+def _state(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns

@@ -1,0 +1,283 @@
+"""Data folders in object storage, on a real S3 server on loopback: extracts, admissions, runs, and what breaks."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import app
+from causalveil.flows.engine.engine import DirectEngine, Task
+from causalveil.flows.sequence.check import check
+from causalveil.flows.sequence.warehouse import extract_source
+from causalveil.schemas.admission.manifest import ADMISSION_FILE
+from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError
+from causalveil.tasks.machine.scratch import clean, scratch_root
+from causalveil.tasks.object_storage import copies
+from causalveil.tasks.object_storage.copies import folder_at, local_copy, publish, shown
+from causalveil.tasks.privacy.ledger.ledger import open_ledger
+from causalveil.tasks.privacy.owner import owner_key
+from causalveil.tasks.warehouse.unfinished import UNFINISHED_FILE
+from tests import crash, postgres
+from tests.flows.test_two_machines import Machine
+from tests.s3 import BUCKET, before, s3_server
+from tests.studies import people, write_study
+from tests.warehouse import visits, write_source
+
+STAGE = "after:propensity"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with pytest.MonkeyPatch.context() as patch, s3_server(patch) as address:
+        yield address
+
+
+@pytest.fixture(autouse=True)
+def _as_a_new_process() -> Iterator[None]:
+    yield
+    forget()
+
+
+def forget() -> None:
+    """End what a process keeps: a later one copies anew."""
+    for copy in copies._COPIES.values():
+        copy.forget()
+    copies._COPIES.clear()
+
+
+def keys(prefix: str) -> set[str]:
+    found = boto3.client("s3").list_objects_v2(Bucket=BUCKET, Prefix=f"{prefix}/").get("Contents", [])
+    return {one["Key"].removeprefix(f"{prefix}/") for one in found}
+
+
+def put(folder: Path, name: str) -> str:
+    """Put a folder into the bucket, and take it off this machine; returns its URL."""
+    for path in folder.rglob("*"):
+        if path.is_file() and path.name != "study.yaml":
+            boto3.client("s3").upload_file(str(path), BUCKET, f"{name}/{path.relative_to(folder).as_posix()}")
+            path.unlink()
+    return f"s3://{BUCKET}/{name}"
+
+
+def stored_study(folder: Path, name: str, **contract: Any) -> Path:
+    """A study whose data lie in the bucket alone."""
+    path = write_study(folder, frame=people(600), contract=contract)
+    document = yaml.safe_load(path.read_text()) | {"data": {"path": put(folder, name)}}
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def test_a_run_reads_a_folder_in_a_bucket_as_it_reads_one_here(server: str, tmp_path: Path) -> None:
+    here = run_study(write_study(tmp_path / "here", frame=people(600)), out=tmp_path / "a", engine="direct")
+    path = stored_study(tmp_path / "there", "read-there")
+    assert check(path) == []
+    there = run_study(path, out=tmp_path / "b", engine="direct", by_question=True)
+    assert (there.release.units, there.release.study) == (here.release.units, here.release.study)
+    forget()
+    again = run_study(path, out=tmp_path / "b", engine="direct", by_question=True)
+    assert again.release == there.release, "the same question of the same rows is not asked anew"
+    copied = local_copy(f"s3://{BUCKET}/read-there")
+    assert copied.is_relative_to(scratch_root())
+    assert not copied.stat().st_mode & 0o077
+    forget()
+    assert not copied.exists()
+
+
+def source_to(folder: Path, name: str) -> Path:
+    folder.mkdir()
+    visits().write_parquet(folder / "in.parquet")
+    url = f"s3://{BUCKET}/{name}"
+    path = write_source(folder / "source.yaml", {"kind": "parquet", "path": "in.parquet"}, to=url)
+    columns = {"treated": {"codes": {"control": False, "treated": True}}, "score": {"lower": 0, "upper": 10}}
+    columns |= {"group": {"levels": ["a", "b", "c"], "others": "other"}, "age": {"lower": 0, "upper": 100}}
+    document = {"dataset": "small", "data_class": "synthetic", "unit": "person", "columns": columns, "public": []}
+    document |= {"blocks": {"key": "month", "units_span": False}, "caps": {"sample": {"epsilon": 9, "delta": 1e-4}}}
+    boto3.client("s3").put_object(Bucket=BUCKET, Key=f"{name}/dataset.yaml", Body=yaml.safe_dump(document))
+    return path
+
+
+class Killed(Exception):
+    pass
+
+
+class DiesAt(DirectEngine):
+    """Ends the process, as far as the store can see, at a block."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__()
+        self._part = part
+
+    def __call__(self, task: Task[Any]) -> Any:
+        if task.part == self._part:
+            raise Killed
+        return super().__call__(task)
+
+
+def test_an_extract_that_died_goes_on_from_the_blocks_in_the_bucket(server: str, tmp_path: Path) -> None:
+    source = source_to(tmp_path / "source", "taken")
+    with pytest.raises(Killed):
+        extract_source(source, DiesAt("block 2026-02"))
+    forget()
+    left = keys("taken")
+    assert UNFINISHED_FILE in left
+    assert "month=2026-01/part-00000.parquet" in left
+    assert "month=2026-02/part-00000.parquet" not in left
+    study = tmp_path / "study.yaml"
+    asked = {"kind": "effect", "name": "a", "treatment": "treated", "outcome": "score", "covariates": ["age"]}
+    asked |= {"data": {"path": f"s3://{BUCKET}/taken"}, "estimator": {"name": "auto"}}
+    study.write_text(yaml.safe_dump(asked | {"privacy": {"epsilon": 1, "delta": 1e-6}}))
+    with pytest.raises(DataError, match="has not ended"):
+        run_study(study, out=tmp_path / "no", engine="direct")
+    forget()
+    at = boto3.client("s3").head_object(Bucket=BUCKET, Key="taken/month=2026-01/part-00000.parquet")["LastModified"]
+    extracted = extract_source(source, DirectEngine())
+    assert extracted.manifest.rows == 1000
+    assert extracted.admission is not None
+    assert UNFINISHED_FILE not in keys("taken")
+    assert {"_manifest.json", ADMISSION_FILE, "_ledger.json"} <= keys("taken")
+    now = boto3.client("s3").head_object(Bucket=BUCKET, Key="taken/month=2026-01/part-00000.parquet")["LastModified"]
+    assert now == at, "blocks that are there stay"
+    forget()
+    assert run_study(study, out=tmp_path / "answer", engine="direct").release.units == 1000
+
+
+def test_owners_grant_and_admit_what_lies_in_a_bucket(server: str, tmp_path: Path) -> None:
+    stored_study(tmp_path / "study", "owned", data_class="sensitive", owner_key=owner_key(create=True).public)
+    url = f"s3://{BUCKET}/owned"
+    granted = CliRunner().invoke(app, ["ledger", "grant", f"{url}/dataset.yaml", "--reason", "test"])
+    assert granted.exit_code == 0, granted.output
+    assert f"causalveil admit {url} " in granted.output
+    admitted = CliRunner().invoke(app, ["admit", url])
+    assert admitted.exit_code == 0, admitted.output
+    assert {ADMISSION_FILE, "_ledger.json"} <= keys("owned")
+    contract = boto3.client("s3").get_object(Bucket=BUCKET, Key="owned/dataset.yaml")["Body"].read().decode()
+    assert f"ledger: {open_ledger().identity}" in contract
+    assert run_study(tmp_path / "study/study.yaml", out=tmp_path / "answer", engine="direct").release.units == 600
+    # Another object in the place of one that was admitted is refused, and nothing is charged.
+    spent = open_ledger().head()
+    rows = sorted(key for key in keys("owned") if key.endswith(".parquet"))
+    client = boto3.client("s3")
+    client.copy_object(Bucket=BUCKET, Key=f"owned/{rows[0]}", CopySource=f"{BUCKET}/owned/{rows[-1]}")
+    with pytest.raises(DataError) as caught:
+        run_study(tmp_path / "study/study.yaml", out=tmp_path / "no", engine="direct")
+    assert f"causalveil admit {url}" in shown(str(caught.value))
+    assert open_ledger().head() == spent
+
+
+@pytest.mark.parametrize("data_class", ["synthetic", "sensitive"])
+def test_two_machines_that_share_bucket_and_ledger_go_on_with_each_others_runs(
+    data_class: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first is killed between two releases; the other ends the run, and what was released stays."""
+    with postgres.database() as ledger:
+        if ledger is None:
+            pytest.skip(postgres.WHY_NOT)
+        a, b = (Machine(tmp_path / name, monkeypatch, ledger) for name in "ab")
+        a.here()
+        own = {"owner_key": owner_key(create=True).public} if data_class == "sensitive" else {}
+        path = stored_study(tmp_path / "study", f"shared-{data_class}", data_class=data_class, **own)
+        if data_class == "sensitive":
+            url = f"s3://{BUCKET}/shared-{data_class}"
+            for command in (["ledger", "grant", f"{url}/dataset.yaml", "--reason", "test"], ["admit", url]):
+                assert CliRunner().invoke(app, command).exit_code == 0
+            forget()
+        crash.crash(STAGE, str(path), str(tmp_path / "a-out"), "one", a.around)
+        assert [one.name for one in scratch_root().iterdir() if one.name.startswith("copy-")], "its copy is left"
+        assert clean() >= 1
+        assert not list(scratch_root().iterdir())
+        place = ledger.replace("postgresql:", "postgresql+psycopg:", 1)
+        released = crash.stored(place, "one")
+        assert set(released) == {"propensity"}
+        b.here()
+        b.home.mkdir(mode=0o700, exist_ok=True)
+        shutil.copy(a.home / "site.key", b.home)
+        run_study(path, out=tmp_path / "b-out", run_id="one", engine="direct")
+        assert crash.stored(place, "one")["propensity"] == released["propensity"]
+
+
+@pytest.mark.parametrize("how", ["403", *(pytest.param(one, marks=pytest.mark.long) for one in ("503", "cut"))])
+def test_a_store_that_refuses_is_busy_or_cuts_charges_nothing(
+    how: str, server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = stored_study(tmp_path / "study", f"faulty-{how}")
+    with before(server, how) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        for ask in (check, lambda one: run_study(one, out=tmp_path / "no", engine="direct")):
+            with pytest.raises(CausalveilError, match=r"s3://clinic/faulty-.*cannot be read") as caught:
+                ask(path)
+            assert "\n" not in str(caught.value)
+            assert "not-in-any-message" not in str(caught.value)
+    assert not (tmp_path / "no").exists()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    assert run_study(path, out=tmp_path / "answer", engine="direct").release.units == 600
+
+
+def test_a_store_that_takes_nothing_is_told_and_the_folder_stays_unfinished(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = stored_study(tmp_path / "study", "unwritten")
+    folder = local_copy(yaml.safe_load(path.read_text())["data"]["path"])
+    (folder / "month=1").mkdir()
+    (folder / "month=1/part.parquet").write_bytes(b"rows")
+    with before(server, "403") as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        with pytest.raises(CausalveilError, match="cannot be written: the store refuses"):
+            publish(folder)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    publish(folder)
+    assert "month=1/part.parquet" in keys("unwritten")
+    assert UNFINISHED_FILE not in keys("unwritten")
+    (folder / "month=1/part.parquet").unlink()
+    publish(folder)
+    assert "month=1/part.parquet" not in keys("unwritten")
+
+
+def test_places_that_are_no_data_folder_are_refused(server: str, tmp_path: Path, monkeypatch: Any) -> None:
+    stored_study(tmp_path / "study", "outer")
+    url, client = f"s3://{BUCKET}/outer", boto3.client("s3")
+    with pytest.raises(StudyError, match="no such data folder"):
+        local_copy(f"s3://{BUCKET}/nothing")
+    with pytest.raises(StudyError, match="no such data folder"):
+        local_copy("s3://nobody-has-this/a")
+    client.put_object(Bucket=BUCKET, Key="outer/inner/a.parquet", Body=b"")
+    with pytest.raises(ContractError, match="datasets do not nest"):
+        local_copy(f"{url}/inner")
+    client.put_object(Bucket=BUCKET, Key="outer/table/_delta_log/00000000000000000000.json", Body=b"{}")
+    with pytest.raises(DataError, match="Delta table"):
+        local_copy(url)
+    for wrong in ("s3://key:word@clinic/a", "s3://clinic/a?endpoint=b", "http://clinic/a"):
+        with pytest.raises(StudyError), folder_at(wrong):
+            pass
+    with pytest.raises(DataError, match="no folder can hold"):
+        copies._parts(url, "a/../../b.parquet")
+    client.delete_object(Bucket=BUCKET, Key="outer/table/_delta_log/00000000000000000000.json")
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=10))
+    with pytest.raises(CausalveilError, match="are to be copied"):
+        local_copy(url)
+
+
+def test_a_copy_follows_the_store_within_a_process(server: str, tmp_path: Path) -> None:
+    stored_study(tmp_path / "study", "moving")
+    url, client = f"s3://{BUCKET}/moving", boto3.client("s3")
+    client.put_object(Bucket=BUCKET, Key="moving/_temporary/half.parquet", Body=b"PAR1")
+    client.put_object(Bucket=BUCKET, Key="moving/.hidden", Body=b"x")
+    folder = local_copy(url)
+    assert not (folder / "_temporary").exists()
+    assert not (folder / ".hidden").exists()
+    client.put_object(Bucket=BUCKET, Key="moving/note.txt", Body=b"1")
+    assert (local_copy(url) / "note.txt").read_bytes() == b"1"
+    client.put_object(Bucket=BUCKET, Key="moving/note.txt", Body=b"22")
+    assert (local_copy(url) / "note.txt").read_bytes() == b"22"
+    client.delete_object(Bucket=BUCKET, Key="moving/note.txt")
+    assert not (local_copy(url) / "note.txt").exists()
+    publish(folder)
+    assert {"_temporary/half.parquet", ".hidden"} <= keys("moving"), "what was not copied is not taken out"
