@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
-from causalveil.schemas.estimators.adjustment import AdjustmentEstimator, AdjustmentStudy
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.adjustment.features import ArmScales
 from causalveil.tasks.adjustment.releases.recipe import LINES, SCALES, SCORES, SCREEN
 from causalveil.tasks.enclave.cells import CellRows
@@ -33,17 +31,6 @@ from tests.protocol_help import make_protocol
 SLOTS = {"scales": SCALES, "moments": LINES, "screen": SCREEN, "scores": SCORES}
 
 
-class JointProtocol(ProtocolStudy):
-    SINGLE: ClassVar[type[EffectStudy]] = AdjustmentStudy
-
-    estimator: AdjustmentEstimator
-
-
-def joint_study(outcomes: int, groups: int, arms: int, **changes: Any) -> ProtocolStudy:
-    found = make_protocol(0, outcomes, groups, arms, **changes).model_dump(mode="json")
-    return JointProtocol.model_validate(found | {"estimator": {"name": "regression"}})
-
-
 @dataclass
 class Shape:
     """Blocks of every release for a protocol of this many outcomes, subgroups and arms.
@@ -60,21 +47,24 @@ class Shape:
     privacy: tuple[str, str] = ("1", "1e-6")
 
     @cached_property
-    def recipe(self) -> ProtocolRecipe:
+    def study(self) -> ProtocolStudy:
         epsilon, delta = self.privacy
-        study = joint_study(
-            self.outcomes, self.groups, self.arms, covariates=self.covariates, epsilon=epsilon, delta=delta
+        covariates = self.covariates
+        return make_protocol(
+            0, self.outcomes, self.groups, self.arms, covariates=covariates, epsilon=epsilon, delta=delta
         )
-        found = joint_recipe(study, sizes_of(study, self.units))
+
+    @cached_property
+    def recipe(self) -> ProtocolRecipe:
+        found = joint_recipe(self.study, sizes_of(self.study, self.units))
         weights = np.sqrt(np.arange(1, self.outcomes + 1) / np.arange(1, self.outcomes + 1).sum())
         # Each release at the whole budget's cost, so that some thousand runs can tell.
-        costs = {slot.name: study.privacy.cost for slot in SLOTS.values()}
+        costs = {slot.name: self.study.privacy.cost for slot in SLOTS.values()}
         return replace(found, weights=tuple(weights.tolist()), costs=costs)
 
     @cached_property
     def design(self) -> Design:
-        study = joint_study(self.outcomes, self.groups, self.arms, covariates=self.covariates)
-        return Design(study.questions[0], self.steep)  # type: ignore[arg-type]
+        return Design(self.study.questions[0], self.steep)  # type: ignore[arg-type]
 
     @property
     def residuals(self) -> Residuals:

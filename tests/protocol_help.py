@@ -25,7 +25,7 @@ def make_protocol(
 ) -> ProtocolStudy:
     """Outcomes `y0`... from 0 to 10, the last `controls` of them negative controls; `p` numbers in [-1, 1]."""
     estimator: dict[str, Any] = {"name": changes.pop("name", "regression")}
-    for key in ("trial", "basis", "confounding_prior", "allowance", "ratio", "caliper", "variant"):
+    for key in ("trial", "curves", "confounding_prior", "allowance", "ratio", "caliper", "variant"):
         if key in changes:
             estimator[key] = changes.pop(key)
     privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}

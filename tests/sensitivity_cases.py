@@ -98,7 +98,8 @@ def _protocols() -> Iterator[Case]:
     for groups in (1, 2, 3):
         for arms in (2, 3):
             yield of("mixed", MIXED, 3, groups, arms)
-            yield of("linear", MANY, 2, groups, arms, basis="linear", epsilon="1000")
+            yield of("many", MANY, 2, groups, arms, epsilon="1000")
+            yield of("lines alone", MIXED, 2, groups, arms, curves="none")
             yield of("a trial by means", MIXED, 3, groups, arms, name="difference_in_means", trial=True)
     # Who is not eligible adds nothing: with a row that is, and one that is not, and with none that is.
     for groups, name in ((1, "regression"), (3, "regression"), (1, "difference_in_means"), (2, "difference_in_means")):
@@ -218,7 +219,7 @@ SHORT = (
     "regression, of few, delta 0",
     "protocol, number: 1 outcomes, 2 groups, 2 arms",
     "protocol, other missing levels: 1 outcomes, 2 groups, 2 arms",
-    "protocol, linear: 2 outcomes, 2 groups, 3 arms",
+    "protocol, many: 2 outcomes, 2 groups, 3 arms",
     "protocol, a trial by means: 3 outcomes, 3 groups, 3 arms",
     "protocol, of few",
     "protocol, eligible, regression: 2 outcomes, 1 groups, 2 arms",

@@ -1,12 +1,16 @@
 """A protocol of many questions: joint releases, one table (``docs/proofs/questions.md``).
 
-By regression:
+By regression, each question as in ``adjustment.py``, seen through joint releases:
 
-    1  by subgroup: arm counts, sums and squares of every outcome, sums of covariates     scales
-    2  by subgroup: cross moments of every outcome, arms' distances, Gram matrix         moments
-    3  slopes and weights of every outcome in every subgroup, or neither                 adjustment, public
-    4  by subgroup: sums of scores of every outcome                                      scores
-    5  the table: estimates, intervals one by one and all together                      answers, public
+    1  by subgroup: arms' sums of every outcome, histograms of covariates and outcomes       scales
+    2  by subgroup: cross moments of lines with every outcome and the arms, Gram matrices        lines
+       slopes and weights of every outcome, candidates of curves                               learn, public
+    3  by subgroup: cross moments of candidates with what lines leave                         screen
+       which are kept                                                                      choose, public
+    4  as 2, of lines and kept curves                                                        refit
+       slopes, weights, and where scores are cut                                      learn again, public
+    5  by subgroup: sums of every outcome's scores and of their squares                     scores
+       the table: estimates, intervals one by one and all together                        answers, public
 
 By differences of arm means one release of sums has everything. At label level, by balancing or matching, weights of
 each comparison are public, and one release has an estimate and a sampling variance of every outcome in each.
@@ -18,7 +22,7 @@ from typing import Any
 
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
-from causalveil.flows.estimators.stage import Stage
+from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.planning.sentences import UNADJUSTED
 from causalveil.schemas.estimators.protocols import (
     BalancingProtocol,
@@ -29,51 +33,72 @@ from causalveil.schemas.estimators.protocols import (
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
+from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScores, ReleasedScreen
+from causalveil.tasks.adjustment.releases import recipe as slots
 from causalveil.tasks.enclave import cells
 from causalveil.tasks.label_protocols import answers, comparisons, draw, weights
 from causalveil.tasks.label_protocols.comparisons import Comparison
 from causalveil.tasks.label_protocols.weights import Weighing
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.protocols import difference, stages
-from causalveil.tasks.protocols.adjusted import GroupAdjustment
+from causalveil.tasks.privacy.mechanisms import Slot
+from causalveil.tasks.protocols import difference, questions
 from causalveil.tasks.protocols.calibration import ENOUGH
 from causalveil.tasks.protocols.cells import ASSUMED_ELIGIBLE
+from causalveil.tasks.protocols.drawn import Answered, Asked, JointDraws, JointScales
 from causalveil.tasks.protocols.expected import expected_answers
-from causalveil.tasks.protocols.findings import ProtocolFindings
-from causalveil.tasks.protocols.groups import GroupScales
-from causalveil.tasks.protocols.stages import joint_recipe
-from causalveil.tasks.protocols.sums import MomentBlock
-from causalveil.tasks.regression import recipe
+from causalveil.tasks.protocols.findings import ProtocolFindings, findings
+from causalveil.tasks.protocols.recipe import joint_recipe
 
 NORMALISE = normalised_by(lambda: cells.normalise_protocol_stage)
 
-SCALES = Stage[RegressionProtocol, tuple[GroupScales, ...]](
-    "scales",
-    lambda step: stages.scales_stage(*step.given, step.budget),
-    charges=lambda study, sizes: [(recipe.SCALES, joint_recipe(study, sizes).scales_mechanism())],
-    reads=(NORMALISE,),
+plan = recalled(joint_recipe)
+Step = StageRun[RegressionProtocol]
+
+
+def _charges(slot: Slot) -> Any:
+    return lambda study, sizes: [(slot, plan(study, sizes).mechanism(slot))]
+
+
+def _drawn(step: Step) -> JointDraws:
+    joint, workers = plan(step.study, step.sizes), step.study.execution.workers
+    return JointDraws(joint, cells.everybody(step.enclave), step.budget, workers)
+
+
+SCALES = Stage[RegressionProtocol, JointScales](
+    "scales", lambda step: _drawn(step).scales(), charges=_charges(slots.SCALES), reads=(NORMALISE,)
 )
-MOMENTS = Stage[RegressionProtocol, tuple[MomentBlock, ...] | None](
-    "moments",
-    lambda step: stages.moments_stage(*step.given, step[SCALES], step.budget),
-    charges=lambda study, sizes: [(recipe.MOMENTS, joint_recipe(study, sizes).moments_mechanism())],
+LINES = Stage[RegressionProtocol, Answered[ReleasedMoments]](
+    "lines",
+    lambda step: _drawn(step).lines(questions.begun(plan(step.study, step.sizes), step[SCALES])),
+    charges=_charges(slots.LINES),
     reads=(NORMALISE, SCALES),
 )
-ADJUSTMENT = Stage[RegressionProtocol, tuple[GroupAdjustment, ...]](
-    "adjustment",
-    lambda step: stages.adjustment_stage(step.study, step.sizes, step[SCALES], step[MOMENTS]),
-    reads=(SCALES, MOMENTS),
+LEARN = Stage[RegressionProtocol, Asked](
+    "learn",
+    lambda step: questions.with_lines(
+        step.study.first, questions.begun(plan(step.study, step.sizes), step[SCALES]), step[LINES]
+    ),
+    reads=(SCALES, LINES),
 )
-SCORES = Stage[RegressionProtocol, FloatArray](
-    "scores",
-    lambda step: stages.scores_stage(*step.given, step[ADJUSTMENT], step.budget),
-    charges=lambda study, sizes: [(recipe.EFFECT, joint_recipe(study, sizes).effect_mechanism())],
-    reads=(NORMALISE, ADJUSTMENT),
+SCREEN = Stage[RegressionProtocol, Answered[ReleasedScreen] | None](
+    "screen", lambda step: _drawn(step).screen(step[LEARN]), charges=_charges(slots.SCREEN), reads=(NORMALISE, LEARN)
+)
+CHOOSE = Stage[RegressionProtocol, Asked](
+    "choose", lambda step: questions.with_screen(step[LEARN], step[SCREEN]), reads=(LEARN, SCREEN)
+)
+REFIT = Stage[RegressionProtocol, Answered[ReleasedMoments] | None](
+    "refit", lambda step: _drawn(step).refit(step[CHOOSE]), charges=_charges(slots.REFIT), reads=(NORMALISE, CHOOSE)
+)
+AGAIN = Stage[RegressionProtocol, Asked](
+    "learn again", lambda step: questions.with_refit(step[CHOOSE], step[REFIT]), reads=(CHOOSE, REFIT)
+)
+SCORES = Stage[RegressionProtocol, Answered[ReleasedScores]](
+    "scores", lambda step: _drawn(step).scores(step[AGAIN]), charges=_charges(slots.SCORES), reads=(NORMALISE, AGAIN)
 )
 ANSWERS = Stage[RegressionProtocol, ProtocolFindings](
     "answers",
-    lambda step: stages.answers_stage(step.study, step.sizes, step[ADJUSTMENT], step[SCORES]),
-    reads=(ADJUSTMENT, SCORES),
+    lambda step: findings(step.study, questions.with_scores(step[AGAIN], step[SCORES]), step[SCALES], step.sizes),
+    reads=(SCALES, AGAIN, SCORES),
 )
 
 DIFFERENCE = Stage[DifferenceProtocol, ProtocolFindings](
@@ -107,17 +132,10 @@ LABEL_ANSWERS = Stage[ProtocolStudy, ProtocolFindings](
 )
 
 
-def expected_regression(
-    study: RegressionProtocol, sizes: Sizes, stand_in: StandIn, effect: float | None
-) -> dict[str, Any]:
-    """Expected half-widths of every outcome by regression; arguments as of :func:`expected`."""
-    return expected(study, sizes, stand_in, effect)
-
-
 def expected_difference(
     study: DifferenceProtocol, sizes: Sizes, stand_in: StandIn, effect: float | None
 ) -> dict[str, Any]:
-    """The same by differences of arm means."""
+    """Expected half-widths of every outcome by differences of arm means; arguments as of :func:`expected`."""
     warnings = [] if study.estimator.trial else [UNADJUSTED]
     found = expected(study, sizes, stand_in, effect)
     return {**found, "warnings": [*warnings, *found["warnings"]]}
@@ -183,7 +201,9 @@ def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: floa
 ENTRY = (VALIDATE, NORMALISE)
 AT_LABEL_LEVEL = (*ENTRY, COMPARE, WEIGH, PERTURB, LABEL_ANSWERS)
 
-REGRESSION = Estimator(RegressionProtocol, (*ENTRY, SCALES, MOMENTS, ADJUSTMENT, SCORES, ANSWERS), expected_regression)
+REGRESSION = Estimator(
+    RegressionProtocol, (*ENTRY, SCALES, LINES, LEARN, SCREEN, CHOOSE, REFIT, AGAIN, SCORES, ANSWERS), expected
+)
 DIFFERENCE_IN_MEANS = Estimator(DifferenceProtocol, (*ENTRY, DIFFERENCE), expected_difference)
 BALANCING = Estimator(BalancingProtocol, AT_LABEL_LEVEL, expected)
 MATCHING = Estimator(MatchingProtocol, AT_LABEL_LEVEL, expected)

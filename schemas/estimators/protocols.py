@@ -6,11 +6,11 @@ from typing import ClassVar, Self
 
 from pydantic import model_validator
 
+from causalveil.schemas.estimators.adjustment import AdjustmentEstimator, AdjustmentStudy
 from causalveil.schemas.estimators.balancing import BalancingEstimator, BalancingStudy
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
 from causalveil.schemas.estimators.matching import MatchingEstimator, MatchingStudy
 from causalveil.schemas.privacy import Level
-from causalveil.schemas.protocols.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.study import EffectStudy, Estimand, Variant
 
@@ -23,9 +23,9 @@ PUBLIC_CELLS = (
 class RegressionProtocol(ProtocolStudy):
     """Many effects by regression adjustment within each subgroup."""
 
-    SINGLE: ClassVar[type[EffectStudy]] = RegressionStudy
+    SINGLE: ClassVar[type[EffectStudy]] = AdjustmentStudy
 
-    estimator: RegressionEstimator
+    estimator: AdjustmentEstimator
 
 
 class BalancingProtocol(ProtocolStudy):

@@ -12,18 +12,22 @@ from causalveil.schemas.estimators.protocols import DifferenceProtocol, Regressi
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.answers import ProtocolAnswer
-from causalveil.schemas.protocols.regression import RegressionStudy
 from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.tasks.enclave.cells import CellRows
+from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.label_protocols.expected import label_rows
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols import difference
 from causalveil.tasks.protocols.cells import counted_units
-from causalveil.tasks.protocols.joint import JointRecipe
-from causalveil.tasks.protocols.parts import Part, over_groups, table
-from causalveil.tasks.protocols.stages import joint_recipe
-from causalveil.tasks.regression.interval import ThreeReleases, effect_of, in_words
-from causalveil.tasks.regression.lines.adjust import unadjusted
-from causalveil.tasks.regression.lines.kept import adjusted_by
-from causalveil.tasks.regression.stand_in import expected_moments, expected_scales
+from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
+from causalveil.tasks.protocols.effects import parts_of
+from causalveil.tasks.protocols.parts import table
+from causalveil.tasks.protocols.questions import begun, with_lines, with_refit, with_scores, with_screen
+from causalveil.tasks.protocols.recipe import joint_recipe
+
+# People who stand for all units of a subgroup, and draws of noise of a plan: as many questions as of a plain study.
+PEOPLE, DRAWS = 4_096, 5
 
 
 @dataclass(frozen=True)
@@ -99,55 +103,44 @@ def _deviation(stand_in: StandIn, width: float) -> float:
 
 
 def _regression_rows(study: RegressionProtocol, sizes: Sizes, stand_in: StandIn) -> tuple[ProtocolAnswer, ...]:
-    joint = joint_recipe(study, sizes)
-    parts: list[Part] = []
-    for index, outcome in enumerate(study.outcomes):
-        part = expected_part(study, joint, index, sizes, stand_in)
-        groups = [replace(part, group=label) for label in study.groups]
-        for arm in study.arm_names[1:]:
-            named = [replace(one, arm=arm) for one in groups]
-            if study.subgroups is not None:
-                units = counted_units(study, sizes, stand_in)
-                size = units / joint.groups
-                noise = joint.scales_mechanism().known_scale * math.sqrt(joint.arms)
-                parts.append(over_groups(named, [size] * joint.groups, noise, units, outcome.width))
-            parts += named
-    return table(study, parts)
+    """Return the table of a draw of noise, of several the one whose first interval has the median width."""
+    joint, (rows, units) = joint_recipe(study, sizes), _people(study, sizes, stand_in)
+    pieces, times = Pieces(lambda _: rows, 1, len(rows)), units / len(rows)
+    tables = []
+    for seed in range(max(1, DRAWS // (len(study.outcomes) * joint.sides))):
+        scales, asked = _rehearsed(study, JointDraws(joint, pieces, RehearsalBudget(seed), times=times))
+        tables.append(table(study, parts_of(study, asked, scales, sizes.units)))
+    return sorted(tables, key=lambda one: _width(one[0]))[len(tables) // 2]
 
 
-def expected_part(study: RegressionProtocol, joint: JointRecipe, index: int, sizes: Sizes, stand_in: StandIn) -> Part:
-    """One outcome in one of equal subgroups of the stand-in population, if no noise happened to be drawn."""
-    question = cast(RegressionStudy, study.questions[index])
-    cell = joint.cell(index, counted_units(study, sizes, stand_in) / joint.groups)
-    units, half = cell.units or 1, question.outcome.width / 2
-    population = stand_in if joint.arms == 2 else replace_treated(stand_in, 1 / joint.arms)
-    scales = expected_scales(question, cell, units, population)
-    noise = cell.effect_noise().deviation
-    features, alone = None, joint.sides > 1
-    if joint.one.moments is None:
-        choice = unadjusted(study.estimator, scales, study.estimand, units, noise, alone)
-    else:
-        features = cell.features(scales)
-        moments = expected_moments(question, cell, units, scales, features)
-        choice, _ = adjusted_by(question, cell, scales, features, moments, alone=alone)
-    # Scores have one deviation, which is 1/k of where they are cut; of one side its share of that.
-    scores = np.array([0.0, units / choice.cut**2])
-    effect = effect_of(half, units, noise, scales, choice, scores, side=alone)
-    sides = 2 if alone else 1
-    return Part(
-        outcome=index,
-        group=study.groups[0],
-        arm=study.arm_names[1],
-        answered=True,
-        value=0.0,
-        sampling=sides * effect.sampling,
-        noise=sides**2 * effect.models + sides * (noise * effect.unit / units) ** 2,
-        bias=sides * effect.bias,
-        spread=half * scales.spread,
-        adjustment=in_words(joint.one, ThreeReleases(scales, features, choice, None, scores)),
-    )
+def _width(answer: ProtocolAnswer) -> float:
+    return 0.0 if answer.interval is None else answer.interval.upper - answer.interval.lower
 
 
-def replace_treated(stand_in: StandIn, treated: float) -> StandIn:
-    """The same population with another share of treated units."""
-    return stand_in.model_copy(update={"treated": treated})
+def _rehearsed(study: RegressionProtocol, drawn: JointDraws) -> tuple[JointScales, Asked]:
+    """Return the releases of a subgroup that stands for all, which are equal, and what is learnt from them."""
+    scales, count = drawn.scales(), len(study.groups)
+    first = replace(scales, counts=scales.counts[:1], units=scales.units[:1], questions=scales.questions[:1])
+
+    def alike(found: Asked) -> Asked:
+        return [found[0]] * count
+
+    asked = begun(drawn.recipe, first)
+    asked = with_lines(study.first, asked, drawn.lines(alike(asked))[:1])
+    screen = drawn.screen(alike(asked))
+    asked = with_screen(asked, None if screen is None else screen[:1])
+    refit = drawn.refit(alike(asked))
+    asked = with_refit(asked, None if refit is None else refit[:1])
+    asked = with_scores(asked, drawn.scores(alike(asked))[:1])
+    return replace(first, counts=np.repeat(first.counts, count, axis=0), units=first.units * count), alike(asked)
+
+
+def _people(study: RegressionProtocol, sizes: Sizes, stand_in: StandIn) -> tuple[CellRows, float]:
+    """Return the stand-in people of a subgroup, and how many units they stand for; more than two arms are equal."""
+    arms, units = len(study.arm_names), counted_units(study, sizes, stand_in) / len(study.groups)
+    assumed = stand_in if arms == 2 else stand_in.model_copy(update={"treated": 1 - 1 / arms})
+    count = max(min(enough(assumed, PEOPLE), round(units)), 2)
+    own = [people(one, assumed, count, study.estimator.trial) for one in study.questions]
+    t = own[0].t.copy()
+    t[t != 0] = 1 + np.arange(int((t != 0).sum())) % (arms - 1)
+    return CellRows(own[0].x, t, np.column_stack([one.u for one in own]), np.zeros(count, dtype=np.uint8)), units

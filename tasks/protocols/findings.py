@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from causalveil.schemas.estimators.protocols import RegressionProtocol
+from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
-from causalveil.tasks.inference.confounding import NOT_COVERED_DECLARED, NOT_COVERED_TRIAL, UNMEASURED
-from causalveil.tasks.protocols.adjusted import GroupAdjustment
+from causalveil.tasks.adjustment.interval import curve_names
+from causalveil.tasks.adjustment.releases.stages import NOT_COVERED
+from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL
+from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
+from causalveil.tasks.protocols.drawn import Asked, JointScales
+from causalveil.tasks.protocols.effects import parts_of
 from causalveil.tasks.protocols.gates import balance_of, gated, results
-from causalveil.tasks.protocols.joint import JointRecipe
-from causalveil.tasks.protocols.parts import Part, table
-from causalveil.tasks.regression.interval import BEYOND, too_narrow, undeclared, varying
+from causalveil.tasks.protocols.parts import table
 
 
 @dataclass(frozen=True)
@@ -42,50 +45,44 @@ class ProtocolFindings:
         }
 
 
-def findings(
-    study: ProtocolStudy, joint: JointRecipe, groups: Sequence[GroupAdjustment], parts: Sequence[Part]
-) -> ProtocolFindings:
-    """The whole table of a protocol by regression."""
-    trial = bool(getattr(study.estimator, "trial", False))
-    balance, gates = balance_of(study, joint, groups), results(study, joint, groups)
+def findings(study: RegressionProtocol, asked: Asked, scales: JointScales, sizes: Sizes) -> ProtocolFindings:
+    """Return the whole table of a protocol by regression."""
+    with one_thread():
+        parts, balance = parts_of(study, asked, scales, sizes.units), balance_of(study, asked)
+        gates = results(study, asked, balance)
     answers, calibration = calibrate(study, parts, table(study, parts))
     details: dict[str, float | int | str | bool] = {
-        "cells": joint.groups * joint.arms,
+        "cells": scales.counts.size,
         "simultaneous": f"Bonferroni over {len(answers)} answers",
     }
-    for label, group in zip(study.groups, groups, strict=True):
-        details[f"units[{label}]"] = group.scales.units
-        for arm, share in zip(study.arm_names, group.scales.shares.tolist(), strict=True):
-            details[f"share[{label}][{arm}]"] = share
+    for label, counts, units, group in zip(study.groups, scales.counts, scales.units, asked, strict=True):
+        details[f"units[{label}]"] = units
+        for arm, count in zip(study.arm_names, counts.tolist(), strict=True):
+            details[f"share[{label}][{arm}]"] = min(max(count / units, 0.0), 1.0)
+        if group is not None:
+            first = group[study.first][0]
+            details[f"curves[{label}]"] = ", ".join(curve_names(first.public, first.second.features)) or "none"
     return ProtocolFindings(
         answers=gated(study, answers, gates),
         balance=balance,
         gates=gates,
         calibration=calibration,
-        not_covered=not_covered(study, joint, groups, trial),
+        not_covered=not_covered(study, asked),
         details=details,
     )
 
 
-def not_covered(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[GroupAdjustment], trial: bool) -> str:
-    """What no interval of the table holds."""
-    if trial:
+def not_covered(study: RegressionProtocol, asked: Asked) -> str:
+    """Return what no interval of the table holds."""
+    if study.estimator.trial:
         return NOT_COVERED_TRIAL
-    if joint.one.moments is None:
-        return NOT_COVERED_DECLARED
-    parts = [UNMEASURED]
-    parts += undeclared(joint.one, [group.scales.of(0, 0) for group in groups])
-    features = [None if group.contrast is None else group.contrast.features for group in groups]
-    parts += too_narrow(features)
-    answers = [
-        (basis, choice)
-        for basis, group in zip(features, groups, strict=True)
-        for row in group.choices
-        for choice in row
-        if choice.adjusted
-    ]
-    parts += varying(answers) if answers else []
-    parts.append(BEYOND[joint.one.basis])
-    if any(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes):
-        parts.append("bias that negative controls reveal (the calibrated intervals include it)")
-    return "; ".join(parts)
+    controls = any(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
+    revealed = "bias that negative controls reveal (the calibrated intervals include it)"
+    columns = {
+        group[0][0].public.columns[place].name: None
+        for group in asked
+        if group is not None
+        for place in group[0][0].found_scales.left_out
+    }
+    left_out = [f"confounding by {', '.join(columns)}, which could not be adjusted for everywhere"] if columns else []
+    return "; ".join([*left_out, NOT_COVERED, *([revealed] if controls else [])])

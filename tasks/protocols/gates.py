@@ -6,62 +6,56 @@ cannot tell otherwise: noise must not decide. Its error of 5 % is divided among 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from causalveil.schemas.protocols.answers import BalanceRow, GateResult, GateVerdict, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import EVERYBODY, FailedGate, ProtocolStudy
-from causalveil.tasks.protocols.adjusted import GroupAdjustment
-from causalveil.tasks.protocols.joint import JointRecipe
-from causalveil.tasks.regression.lines.adjustment import Seen
+from causalveil.tasks.protocols.drawn import Asked
+from causalveil.tasks.protocols.effects import distances, effective
+from causalveil.tasks.protocols.recipe import TWO_ARMS
 
 GATE_ERROR = 0.05
 # What a withheld answer has none of.
 NUMBERS = ("estimate", "interval", "simultaneous", "calibrated", "noise_error", "sampling_error", "bias", "spread")
 
 
-def sides_of(study: ProtocolStudy, joint: JointRecipe) -> list[tuple[int, str]]:
-    """Each comparison of a subgroup with the name under which it is shown."""
-    if joint.sides == 1:
-        return [(0, study.arm_names[1])]
-    return list(enumerate(study.arm_names))
+def sides_of(study: ProtocolStudy) -> list[str]:
+    """Return under which arm each comparison of a subgroup is shown: of more than two arms each from all others."""
+    return [study.arm_names[1]] if len(study.arm_names) == TWO_ARMS else list(study.arm_names)
 
 
-def balance_of(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[GroupAdjustment]) -> tuple[BalanceRow, ...]:
-    """Standardised differences of each covariate's columns, by subgroup and arm; of several arms, each from all."""
+def balance_of(study: ProtocolStudy, asked: Asked) -> tuple[BalanceRow, ...]:
+    """Return standardised differences of each column that is adjusted for, by subgroup and side."""
     rows = []
-    for label, group in zip(study.groups, groups, strict=True):
-        for (side, arm), seen in zip(sides_of(study, joint), group.seen, strict=False):
-            del side
-            numbers = zip(seen.before.tolist(), seen.after.tolist(), seen.error.tolist(), strict=True)
-            for name, (before, after, error) in zip(_columns(group), numbers, strict=False):
+    for label, group in zip(study.groups, asked, strict=True):
+        for arm, question in zip(sides_of(study), [] if group is None else group[study.first], strict=False):
+            lines = question.second.features.lines
+            names = [question.public.columns[line.column].name for line in lines]
+            numbers = (one.tolist() for one in distances(question))
+            for name, before, after, error in zip(names, *numbers, strict=True):
                 rows.append(
                     BalanceRow(group=label, arm=arm, covariate=name, before=before, after=after, noise_error=error)
                 )
     return tuple(rows)
 
 
-def _columns(group: GroupAdjustment) -> tuple[str, ...]:
-    """Names of the columns that are features of a subgroup."""
-    return () if group.contrast is None else group.contrast.features.columns.names
-
-
-def results(study: ProtocolStudy, joint: JointRecipe, groups: Sequence[GroupAdjustment]) -> tuple[GateResult, ...]:
-    """Every declared gate in every subgroup and comparison."""
-    gates, found = study.gates, list[GateResult]()
+def results(study: ProtocolStudy, asked: Asked, balance: Sequence[BalanceRow]) -> tuple[GateResult, ...]:
+    """Return every declared gate in every subgroup and comparison."""
+    gates, found, places = study.gates, list[GateResult](), sides_of(study)
     if gates is None:
         return ()
-    places = sides_of(study, joint)
-    for label, group in zip(study.groups, groups, strict=True):
-        for side, arm in places:
-            seen = group.seen[side] if group.seen else None
-            columns = len(joint.one.columns.names)
+    values = max(len(balance), 1)
+    for label, group in zip(study.groups, asked, strict=True):
+        for side, arm in enumerate(places):
             if gates.balance is not None:
-                critical = critical_of(len(study.groups) * len(places) * columns)
-                numbers = [] if seen is None else list(zip(seen.after.tolist(), seen.error.tolist(), strict=True))
-                found.append(balance_gate(label, arm, gates.balance, numbers[: len(_columns(group))], critical))
+                own = [(row.after, row.noise_error) for row in balance if (row.group, row.arm) == (label, arm)]
+                found.append(balance_gate(label, arm, gates.balance, own, critical_of(values)))
             if gates.overlap is not None:
                 critical = critical_of(len(study.groups) * len(places))
-                found.append(_overlap(label, arm, gates.overlap, group, side, seen, critical))
+                # Nothing is told of a subgroup that noise hides.
+                value, error = (1.0, math.inf) if group is None else effective(group[study.first][side])
+                found.append(overlap_gate(label, arm, gates.overlap, value, min(error, 1.0), critical))
     return tuple(found)
 
 
@@ -99,26 +93,6 @@ def balance_gate(
     return GateResult(
         gate="balance", group=label, arm=arm, bound=bound, value=value, noise_error=error, verdict=verdict
     )
-
-
-def _overlap(
-    label: str, arm: str, bound: float, group: GroupAdjustment, side: int, seen: Seen | None, critical: float
-) -> GateResult:
-    """The smaller share of an arm's units that weights leave effective: 1/(1 + k^2 H), H the arms' squared distance."""
-    if seen is None:
-        return GateResult(
-            gate="overlap",
-            group=label,
-            arm=arm,
-            bound=bound,
-            value=1.0,
-            noise_error=1.0,
-            verdict=GateVerdict.cannot_tell,
-        )
-    leaning = group.choices[side][0].leaning
-    factor = max(lean**2 for lean in (leaning if len(group.choices) == 1 else leaning[:1]))
-    value = 1 / (1 + factor * seen.distance)
-    return overlap_gate(label, arm, bound, value, factor * value**2 * seen.distance_error, critical)
 
 
 def overlap_gate(label: str, arm: str, bound: float, value: float, error: float, critical: float) -> GateResult:

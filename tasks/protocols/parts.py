@@ -6,10 +6,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+from scipy.optimize import brentq
+
 from causalveil.schemas.protocols.answers import Limits, MeasureAnswer, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
 from causalveil.tasks.inference.assemble import Noise, around
+from causalveil.tasks.inference.confounding import SWITCHED
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.measures import Risks, over_all
+
+# More of the confounding that is expected is nearly all of it.
+MOST = 0.9
+# Draws beyond which a tail is not read off them.
+FEW = 1.5
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,8 @@ class Part:
         adjustment: what was adjusted for, in words.
         laplace: whether the noise is Laplace, or a mean of Laplace noises; else normal.
         hidden: why nothing is answered, where that is so.
+        error: draws of what models leave possible, of mean 0, where their law is known; their variance is in ``noise``.
+        adjusted: of the confounding that the prior expects, what the data took off; None: nothing was adjusted for.
         risks: of both arms, where ratios are asked for and the outcome has two values.
     """
 
@@ -45,6 +57,21 @@ class Part:
     laplace: bool = False
     hidden: str = "noise hides an arm"
     risks: Risks | None = None
+    error: FloatArray | None = None
+    adjusted: float | None = None
+
+    @property
+    def models(self) -> float:
+        """Variance of ``error``."""
+        return 0.0 if self.error is None else float(self.error.var())
+
+
+def in_words(share: float) -> str:
+    """Return what was done about confounding; ``share``: of what the prior expects, which the data took off."""
+    if share <= 0:
+        return SWITCHED
+    said = f"for {share:.0%} of possible confounding"
+    return f"adjusted {said}" if share >= MOST else f"partly adjusted, {said}"
 
 
 def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: float, units: float, width: float) -> Part:
@@ -67,11 +94,17 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
     most = math.fsum(max(count, 0.0) + 3 * count_error for count in hidden) / max(units, 1.0)
     if not told or total <= 0 or most >= 1:
         nothing = dict.fromkeys(("value", "sampling", "noise", "bias"), 0.0)
-        return replace(first, group=EVERYBODY, answered=False, risks=None, **nothing)  # type: ignore[arg-type]
+        return replace(first, group=EVERYBODY, answered=False, risks=None, error=None, **nothing)  # type: ignore[arg-type]
     shares = [(part, count / total) for part, count in told]
     value = math.fsum(share * part.value for part, share in shares)
     sizes = math.fsum((count_error / total * (part.value - value)) ** 2 for part, _ in shares)
-    words = dict.fromkeys(part.adjustment for part, _ in shares)
+    adjusted = [(part.adjusted, share) for part, share in shares if part.adjusted is not None]
+    if len(adjusted) == len(shares):
+        words = {in_words(math.fsum(one * share for one, share in adjusted)): None}
+    else:
+        words = dict.fromkeys(part.adjustment for part, _ in shares)
+    error = _error_over(shares)
+    own = math.fsum(share**2 * (part.noise - part.models) for part, share in shares)
     # What a subgroup that noise hides would do to a ratio has no bound.
     known = [(part.risks, count) for part, count in told if part.risks is not None]
     risks = over_all(known, count_error) if len(known) == len(parts) else None
@@ -82,25 +115,74 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
         answered=True,
         value=value,
         sampling=math.fsum(share**2 * part.sampling for part, share in shares),
-        noise=math.fsum(share**2 * part.noise for part, share in shares) + sizes,
+        noise=own + sizes + (0.0 if error is None else float(error.var())),
         bias=math.fsum(share * part.bias for part, share in shares) + most * (width + abs(value)),
         spread=math.sqrt(math.fsum(share * part.spread**2 for part, share in shares)),
         adjustment=next(iter(words)) if len(words) == 1 else "differently by subgroup",
         laplace=first.laplace,
         risks=risks,
+        error=error,
     )
+
+
+def _error_over(shares: Sequence[tuple[Part, float]]) -> FloatArray | None:
+    """Return draws of what models leave possible of a mean over subgroups; None where their laws are not known.
+
+    As far as the data took confounding off, what is left is noise, which subgroups do not share. What the prior leaves
+    (of its variance 1 - ``adjusted``) is shrinkage of slopes and weights that would be alike in all of them.
+    """
+    known = [
+        (part.error * share, 1 - (1.0 if part.adjusted is None else part.adjusted))
+        for part, share in shares
+        if part.error is not None
+    ]
+    if len(known) < len(shares):
+        return None
+    count = max(len(one) for one, _ in known)
+    total = np.sum([np.resize(one, count) for one, _ in known], axis=0)
+    alike = math.fsum(float(one.std()) * math.sqrt(left) for one, left in known) ** 2
+    own = math.fsum(float(one.var()) * (1 - left) for one, left in known)
+    found: FloatArray = (total - total.mean()) * math.sqrt((alike + own) / max(float(total.var()), 1e-300))
+    return found
 
 
 def limits(part: Part, width: float, error: float) -> tuple[float, Limits]:
     """The estimate and the interval that misses with probability ``error``; the whole range if noise hides all."""
     if not part.answered:
         return 0.0, Limits(lower=-width, upper=width)
+    if part.error is not None:
+        return _by_law(part, part.error, width, error)
     half = Noise(math.sqrt(part.noise)).critical(error, part.bias, part.sampling, 1.0)
     if part.laplace:
         # A mean of Laplace noises lies between a normal and a Laplace error of its variance: the wider one holds.
         half = max(half, Noise(math.sqrt(part.noise / 2), 1.0).critical(error, part.bias, part.sampling, 1.0))
     value, interval = around(part.value, half, 1 - error, (-width, width))
     return value, Limits(lower=interval.lower, upper=interval.upper)
+
+
+def mixture_quantile(draws: FloatArray, deviation: float, tail: float) -> float:
+    """Return what a draw plus a normal number of this deviation exceeds with probability ``tail``, below one half.
+
+    A tail that fewer than FEW draws show is taken to fall at least as slowly as a normal one from there on.
+    """
+    from scipy.special import ndtr, ndtri
+
+    def at(tail: float) -> float:
+        ends = float(draws.min()) - 40 * deviation, float(draws.max()) + 40 * deviation
+        return float(brentq(lambda q: float(ndtr((draws - q) / deviation).mean()) - tail, *ends))
+
+    shown = max(tail, FEW / len(draws))
+    return at(tail) if shown == tail else max(at(tail), at(shown) * float(ndtri(tail) / ndtri(shown)))
+
+
+def _by_law(part: Part, draws: FloatArray, width: float, error: float) -> tuple[float, Limits]:
+    """Return the same where the law of the error is known: draws, and a normal error beside them."""
+    rest = math.sqrt(max(part.sampling + part.noise - part.models, 1e-300))
+    low, high = (mixture_quantile(sign * draws, rest, error / 2) + part.bias for sign in (1, -1))
+    value = min(max(part.value, -width), width)
+    return value, Limits(
+        lower=min(max(part.value - low, -width), width), upper=max(min(part.value + high, width), -width)
+    )
 
 
 def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[ProtocolAnswer, ...]:

@@ -56,8 +56,8 @@ def study_in(folder: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize(
     ("changes", "answers", "charges"),
     [
-        ({}, 8, 3),
-        (ARMS, 4, 3),
+        ({}, 8, 5),
+        (ARMS, 4, 5),
         ({"estimator": {"penalty": ..., "name": "difference_in_means"}}, 8, 1),
         ({"estimator": {"penalty": ..., "name": "difference_in_means"}} | ARMS | {"subgroups": "group"}, 16, 1),
         (LABEL, 8, 1),

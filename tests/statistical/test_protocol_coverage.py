@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.tasks.enclave.cells import CellRows
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.protocol_help import analysed, confounded, in_cells, make_protocol
 
 RUNS = 500
@@ -122,3 +125,37 @@ def test_intervals_hold_one_by_one_and_all_together(case: str) -> None:
     assert single >= 0.93
     assert together >= 0.911
     assert worst >= 0.90
+
+
+def half_width(interval: Any) -> float:
+    return float(interval.upper - interval.lower) / 2
+
+
+@pytest.mark.long
+def test_asking_together_is_worth_a_multiple() -> None:
+    """Five outcomes and eight subgroups within (1, 1e-6), against as many studies that share it as sums do."""
+    n = 40_000
+    rows, _ = confounded(n, 5, 1, 2, seed=1)
+    z = rows.x[:, :2] * np.sqrt(3)
+    quiet = in_cells(z, rows.t, rows.u * 0.05, rows.g)
+    together = analysed(make_protocol(2, 5), quiet).answers
+    one = make_protocol(2, 1, epsilon="0.2", delta="2e-7").questions[0]
+    alone = [rehearse_effect(one, Rows(quiet.x, quiet.t, quiet.u[:, k]), RehearsalBudget(k)) for k in range(5)]
+    outcomes = np.mean([half_width(one.interval) for one in alone]) / np.mean(
+        [half_width(a.interval) for a in together]
+    )
+    rows, _ = confounded(n, 1, 8, 2, seed=2)
+    z = rows.x[:, :2] * np.sqrt(3)
+    quiet = in_cells(z, rows.t, rows.u * 0.05, rows.g)
+    grouped = [a for a in analysed(make_protocol(2, 1, 8), quiet).answers if a.group != EVERYBODY]
+    alone = []
+    for g in range(8):
+        own = quiet.g == g
+        one = make_protocol(2, 1, epsilon="0.125", delta="1.25e-7").questions[0]
+        alone.append(rehearse_effect(one, Rows(quiet.x[own], quiet.t[own], quiet.u[own, 0]), RehearsalBudget(g)))
+    subgroups = np.mean([half_width(one.interval) for one in alone]) / np.mean(
+        [half_width(a.interval) for a in grouped]
+    )
+    print(f"half-widths one by one over together: 5 outcomes {outcomes:.2f}, 8 subgroups {subgroups:.2f}")
+    assert outcomes >= 2
+    assert subgroups >= 5

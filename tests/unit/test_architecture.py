@@ -90,7 +90,7 @@ STILL_ABOVE = {
     # A protocol at label level asks several questions of public weights or matches.
     *(("label_protocols", one) for one in ("balancing", "matching", "protocols")),
     # Many questions together are adjusted as one is.
-    *(("protocols", one) for one in ("adjustment", "label_protocols", "regression", "trial")),
+    *(("protocols", one) for one in ("adjustment", "label_protocols", "trial")),
     ("sites", "protocols"),  # gates and calibration of what is pooled
 }
 

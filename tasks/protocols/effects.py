@@ -1,0 +1,115 @@
+"""What the questions of a protocol answer: effects with the law of their errors, and how arms are balanced."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from causalveil.schemas.estimators.protocols import RegressionProtocol
+from causalveil.schemas.study import Estimand
+from causalveil.tasks.adjustment.flow import FiveReleases
+from causalveil.tasks.adjustment.interval import ErrorLaw
+from causalveil.tasks.inference.confounding import RANDOMISED
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.protocols.drawn import Asked, JointScales
+from causalveil.tasks.protocols.parts import Part, in_words, with_everybody
+
+
+def parts_of(study: RegressionProtocol, asked: Asked, scales: JointScales, units: int) -> list[Part]:
+    """Return every answer of the table; ``units``: of the data."""
+    parts = []
+    for label, group in zip(study.groups, asked, strict=True):
+        for outcome in range(len(study.outcomes)):
+            row = None if group is None else group[outcome]
+            laws = [] if row is None else [one.law() for one in row]
+            for arm in range(1, len(study.arm_names)):
+                parts.append(_part(study, row, laws, label, outcome, arm))
+    counts, error, total = _sizes(study, scales, units)
+    return with_everybody(study, parts, counts, error, total)
+
+
+def _sizes(study: RegressionProtocol, scales: JointScales, units: int) -> tuple[dict[str, list[float]], float, float]:
+    """Return, by arm, the number of units of each subgroup that the estimand is over, its noise, and their sum."""
+    counts = np.maximum(scales.counts, 1.0)
+    over = {Estimand.ATE: slice(None), Estimand.ATT: slice(1, None), Estimand.ATC: slice(0, 1)}[study.estimand]
+    chosen = counts[:, over].sum(axis=1)
+    known = study.estimand is Estimand.ATE and not study.where
+    total = float(units) if known else float(chosen.sum())
+    error = scales.count_sd * math.sqrt(counts[:, over].shape[1])
+    return dict.fromkeys(study.arm_names[1:], chosen.tolist()), error, total
+
+
+def _part(
+    study: RegressionProtocol,
+    row: Sequence[FiveReleases] | None,
+    laws: Sequence[ErrorLaw],
+    label: str,
+    outcome: int,
+    arm: int,
+) -> Part:
+    """Return one answer of a subgroup; ``row``: its questions by side, None where noise hides it."""
+    if row is None:
+        return Part(outcome, label, study.arm_names[arm], False, 0.0, 0.0, 0.0, 0.0, 0.0, "")
+    half = study.outcomes[outcome].width / 2
+    law = laws[0] if len(row) == 1 else _contrast(laws[arm], laws[0], row[arm], row[0])
+    return Part(
+        outcome=outcome,
+        group=label,
+        arm=study.arm_names[arm],
+        answered=True,
+        value=law.value * half,
+        sampling=(law.sampling * half) ** 2,
+        noise=float(law.error.var() + law.scale**2) * half**2,
+        bias=0.0,
+        spread=float(np.mean([one.found_scales.arms.spread for one in row])) * half,
+        adjustment=RANDOMISED if study.estimator.trial else in_words(law.adjusted_share),
+        error=law.error * half,
+        adjusted=None if study.estimator.trial else law.adjusted_share,
+    )
+
+
+def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: FiveReleases) -> ErrorLaw:
+    """Return the law of the difference of two arms' means.
+
+    Models of both read the same noise of Gram matrices, so their errors are taken to be as unlike as they can be.
+    Means are where everybody's features lie: noise in that centre, and who was sampled, move them alike but for what
+    the arms' slopes differ by.
+    """
+    first, second = of_one.second, of_other.second
+    apart = first.slopes[0] * of_one.found_scales.arms.spread - second.slopes[0] * of_other.found_scales.arms.spread
+    gram = first.moments.gram
+    shared = float((apart * first.moments.middle_sd) @ (apart * first.moments.middle_sd))
+    everybody = max(float(apart @ gram @ apart), 0.0) / of_one.public.units
+    error = np.sort(one.error) - np.sort(other.error)[::-1]
+    return ErrorLaw(
+        one.value - other.value,
+        error,
+        math.sqrt(one.sampling**2 + other.sampling**2 + everybody),
+        math.sqrt(one.scale**2 + other.scale**2 + shared),
+        None,
+        min(one.adjusted_share, other.adjusted_share),
+    )
+
+
+def distances(question: FiveReleases) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return by line how far the arms lie apart, what weights leave of it, and its doubt, in deviations within arms.
+
+    What is left is D - sum_t k_t G_t h_t, by the draws that releases leave possible; k_t add up to 1 for two arms.
+    """
+    learnt = question.second
+    lines, lean = len(learnt.features.lines), np.array(learnt.lean) / sum(learnt.lean)
+    moved = np.einsum("t,ktde,te->kd", lean, learnt.draws.grams, learnt.weights)
+    shares = np.array([question.found_scales.arms.share, 1 - question.found_scales.arms.share])
+    size = np.sqrt(np.einsum("t,ktdd->d", shares, learnt.draws.grams) / len(learnt.draws.grams))[:lines]
+    left = (learnt.draws.apart - moved)[:, :lines] / size
+    return learnt.moments.apart[:lines] / size, left.mean(axis=0), left.std(axis=0)
+
+
+def effective(question: FiveReleases) -> tuple[float, float]:
+    """Return the smaller share of an arm's units that weights leave effective, 1/(1 + k^2 h'G h), and its doubt."""
+    learnt = question.second
+    squares = np.einsum("td,ktde,te->kt", learnt.weights, learnt.draws.grams, learnt.weights)
+    found = (1 / (1 + np.array(learnt.lean) ** 2 * squares)).min(axis=1)
+    return float(found.mean()), float(found.std())
