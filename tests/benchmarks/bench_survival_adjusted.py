@@ -1,6 +1,6 @@
 """Coverage and width of adjusted effects on the time to an event, beside weighted curves.
 
-uv run --with lifelines==0.30.3 python -m tests.benchmarks.bench_survival_adjusted [RUNS]
+uv run --with lifelines==0.30.3 python -m tests.benchmarks.bench_survival_adjusted [RUNS [MEASURE..]]
 
 Four standard normal covariates, cut at 3; two of them drive treatment (log odds .7 each) and hazard (log .5 each).
 Populations as of ``bench_survival.py``. Another column has lifelines' Kaplan-Meier curves of the same tables, each
@@ -10,6 +10,7 @@ person weighted by the inverse of the true chance of her treatment, which no ana
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -129,11 +130,14 @@ def weighted(one: Confounded, n: int, measure: Measure, runs: int) -> float:
     return float(np.sqrt(np.mean(np.square(errors))))
 
 
-def tables(runs: int) -> list[str]:
+TITLES = {Measure.risk: "Risk difference", Measure.rmst: "Restricted mean survival time, days of 365"}
+
+
+def tables(runs: int, measures: Sequence[Measure]) -> list[str]:
     """The page's tables."""
     lines = []
-    for measure, title in ((Measure.risk, "Risk difference"), (Measure.rmst, "Restricted mean, days of 365")):
-        lines += [f"\n## {title}\n"]
+    for measure in measures:
+        lines += [f"\n## {TITLES[measure]}\n"]
         lines += ["| population | n | epsilon .5 | 1 | 3 | error at .5 | 1 | 3 | lifelines, weighted, not private |"]
         lines += ["|---|---|---|---|---|---|---|---|---|"]
         for one in CONFOUNDED:
@@ -146,8 +150,8 @@ def tables(runs: int) -> list[str]:
     return lines
 
 
-def page(runs: int) -> str:
-    """The whole page."""
+def page(runs: int, measures: Sequence[Measure]) -> str:
+    """The whole page; sections of other measures stay as they are."""
     said = (
         f"By `uv run --with lifelines==0.30.3 python -m tests.benchmarks.bench_survival_adjusted {runs}`: {runs} "
         "runs a cell, seeds fixed, delta 1e-6. Half-width of 95 % intervals with their coverage in brackets, then root "
@@ -158,12 +162,15 @@ def page(runs: int) -> str:
         "the true chances of treatment, which no analyst knows (root mean square error, fewer runs)."
     )
     head = ["# Time to event, adjusted: coverage and width", said]
-    return "\n".join(["\n\n".join(head), *tables(runs), ""])
+    old = PAGE.read_text().rstrip().split("\n\n## ")[1:] if PAGE.exists() else []
+    kept = [f"\n## {one}" for one in old if not one.startswith(tuple(TITLES[measure] for measure in measures))]
+    return "\n".join(["\n\n".join(head), *tables(runs, measures), *kept, ""])
 
 
 def main(arguments: list[str]) -> None:
     """Write the page."""
-    PAGE.write_text(page(int(arguments[0]) if arguments else RUNS))
+    runs, *names = arguments or [str(RUNS)]
+    PAGE.write_text(page(int(runs), [Measure(one) for one in names] or list(Measure)))
 
 
 if __name__ == "__main__":
