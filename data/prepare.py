@@ -87,8 +87,23 @@ def colon() -> pl.DataFrame:
     )
 
 
+def flchain() -> pl.DataFrame:
+    """flchain of survival: 7,874 residents of 50 years or more, their free light chains, and how long they lived."""
+    source = pl.from_pandas(rdataset("survival", "flchain"))
+    return source.select(
+        person_id=pl.col("rownames").cast(pl.Int64),
+        high_chains=(pl.col("flc.grp") == 10),
+        days=pl.col("futime").cast(pl.Int32),
+        status=pl.col("death").cast(pl.Int8),
+        age=pl.col("age").cast(pl.Int16),
+        sex=pl.col("sex").cast(pl.String),
+        creatinine=pl.col("creatinine").cast(pl.Float64),
+    )
+
+
 if __name__ == "__main__":
     write(fertility(), HERE / "fertility", 8)
     write(lalonde(), HERE / "lalonde", 2)
     write(delays(), HERE / "delays", 4)
     write(colon(), HERE / "colon", 2)
+    write(flchain(), HERE / "flchain", 2)

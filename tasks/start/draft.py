@@ -264,7 +264,7 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
         *comment("What the analyst asks. Drafted by `causalveil init`."),
         f"kind: {'protocol' if parts.arms else 'effect'}",
         f"name: {scalar(name)}",
-        *_asked(parts, wishes),
+        *_asked(parts, wishes, adjusts=bool(names)),
         *_covariates(names, doubtful, parts),
         *_within(parts),
         *_unrecorded(parts, counted),
@@ -277,8 +277,8 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
 
 
 def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
-    """What is adjusted for; nothing where times are compared."""
-    if parts.event is not None:
+    """What is adjusted for; nothing is said where times of the arms as they are are compared."""
+    if parts.event is not None and not names:
         return []
     if not names:
         return [*comment("Treatment was drawn by lot, and the arms are compared as they are."), "covariates: []"]
@@ -292,11 +292,11 @@ def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
     ]
 
 
-def _asked(parts: Cast, wishes: Wishes) -> list[str]:
+def _asked(parts: Cast, wishes: Wishes, adjusts: bool) -> list[str]:
     """Treatment and outcome, as a study or a protocol names them."""
     treatment, outcome = scalar(parts.treatment.name), scalar(parts.outcome.name)
     if parts.event is not None:
-        lines = asked_times(parts.outcome.name, parts.event.name, wishes.horizon)
+        lines = asked_times(parts.outcome.name, parts.event.name, wishes.horizon, adjusts)
         return [f"treatment: {treatment}  # {flow(parts.codes[1])} means treated", *lines]
     if parts.arms:
         return [

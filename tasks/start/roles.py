@@ -132,12 +132,15 @@ def cast(found: Mapping[str, Found], wishes: Wishes) -> Cast:
     arms = _arms(treatment, wishes) if wishes.arms else ()
     codes = _codes(treatment, wishes) if not arms else (arms[0], arms[1])
     usable = tuple(one for one in found.values() if one.looks in USABLE and one.name != unit.name)
+    taken = {unit.name, treatment.name, outcome.name}
     if event is not None:
         if wishes.where or wishes.subgroups or wishes.measures:
             raise StudyError("--event: times are compared in everybody; leave --where, --subgroups and --measure out")
-        return Cast(unit, treatment, outcome, codes, None, (), usable, (), event)
+        adjusts = wishes.covariates is not None or not wishes.trial
+        # Curves of arms as they are need no covariate, so none left is no fault.
+        beside = _covariates(found, replace(wishes, trial=True), {*taken, event.name}, usable) if adjusts else ()
+        return Cast(unit, treatment, outcome, codes, None, beside, usable, (), event)
     outcome_codes = _outcome_codes(outcome)
-    taken = {unit.name, treatment.name, outcome.name}
     where = tuple(condition(found, text, taken, wishes.data_class) for text in wishes.where)
     within = None if wishes.subgroups is None else groups(_column(found, wishes.subgroups, "--subgroups"), taken)
     measured = measures(wishes.measures, trial=wishes.trial, two_values=outcome.distinct == 2)

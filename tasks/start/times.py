@@ -121,11 +121,11 @@ def declared_time(upper: float, *, trial: bool) -> dict[str, Any]:
     return {"time": {"upper": end, "origin": "randomised" if trial else "start of treatment"}}
 
 
-def asked_times(time: str, event: str, horizon: float) -> list[str]:
-    """Return the lines of a study that ask for the time to an event."""
+def asked_times(time: str, event: str, horizon: float, adjusts: bool) -> list[str]:
+    """Return the lines of a study that ask for the time to an event; adjusted, each measure has releases of its own."""
     shown = f"{horizon:g}"
     return [
         *comment("`of: [NAME]` would count some of the events; the others then compete with them."),
         f"outcome: {{time: {scalar(time)}, event: {scalar(event)}, horizon: {shown}}}",
-        f"measure: {flow(['risk', 'rmst'])}",
+        "measure: risk" if adjusts else f"measure: {flow(['risk', 'rmst'])}",
     ]

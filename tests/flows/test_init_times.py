@@ -18,7 +18,7 @@ from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.release import SurvivalRelease
 from causalveil.tasks.start.roles import Wishes
-from tests.survival_help import patients
+from tests.survival_help import cared_for, patients
 
 N = 300
 
@@ -70,6 +70,23 @@ def test_a_draft_runs(tmp_path: Path, home: Path) -> None:
     release = run_study(found.folder / "study.yaml", out=tmp_path / "release", engine="direct").release
     assert isinstance(release, SurvivalRelease)
     assert release.curves.events == ("event 1 or event 2",)
+
+
+def test_a_draft_that_adjusts_runs(tmp_path: Path, home: Path) -> None:
+    del home
+    begun_ = begun(tmp_path, cared_for(2_000), event="status", horizon=365.0, trial=False)
+    drafted = yaml.safe_load((begun_.folder / "study.yaml").read_text())
+    assert drafted["covariates"] == ["age", "group"]
+    assert drafted["measure"] == "risk"
+    assert "trial" not in drafted["estimator"]
+    assert (tmp_path / "out" / "study.yaml").exists()
+    release = run_study(begun_.folder / "study.yaml", out=tmp_path / "release", engine="direct").release
+    assert isinstance(release, SurvivalRelease)
+    assert "confounding_adjusted_for" in release.details
+    named = begun(tmp_path / "b", cared_for(2_000), event="status", horizon=365.0, covariates=("age",))
+    assert yaml.safe_load((named.folder / "study.yaml").read_text())["covariates"] == ["age"]
+    trial_ = begun(tmp_path / "c", cared_for(2_000), event="status", horizon=365.0)
+    assert "covariates" not in yaml.safe_load((trial_.folder / "study.yaml").read_text())
 
 
 def test_words_and_sensitive_data(tmp_path: Path) -> None:

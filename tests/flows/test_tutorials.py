@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -103,3 +104,24 @@ def test_the_operators_tutorial(tmp_path: Path) -> None:
     (release,) = (tmp_path / "releases").glob("clinic-*/release.json")
     assert release.stat().st_size > 1000
     assert "Traceback" not in (tmp_path / "worker.log").read_text()
+
+
+def test_the_tutorial_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Five commands; the answer's interval holds the difference at the same age and sex, and not the plain one."""
+    (tmp_path / "data").symlink_to(ROOT / "data")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CAUSALVEIL_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CAUSALVEIL_ENGINE", "direct")
+    lines = [line for block in blocks("time-to-event.md") for line in block.splitlines()]
+    assert len(lines) == 5
+    for line in lines:
+        code, _ = type_in(line, capfd)
+        assert code == 0, line
+    release = json.loads((tmp_path / "chains/answer/release.json").read_text())
+    # Wider than the interval by half: noise is drawn afresh, and a true interval fails once in twenty.
+    low, high = release["interval"]["lower"], release["interval"]["upper"]
+    assert low - (high - low) / 4 < 0.208 < high + (high - low) / 4
+    assert release["details"]["unadjusted"] > 0.33
+    assert (tmp_path / "chains/answer/report.html").exists()
