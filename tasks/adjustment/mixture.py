@@ -59,7 +59,9 @@ class Symmetric:
             arms: whether it is a difference of arms, mostly small, with a diagonal; else correlations, of which the
                 diagonal stays 0.
         """
-        d, before, self.arms = len(seen), MOSTLY_SMALL if arms else EVEN, arms
+        d, block, self.arms = len(seen), MOSTLY_SMALL if arms else EVEN, arms
+        # Independent entries of deviation w spread eigenvalues by 2 w sqrt(d) (Wigner): beyond 1 they are of no matrix.
+        before = block * np.minimum(1, 1 / (4 * max(d, 1) * WIDTHS**2))
         self.places = [np.triu_indices(d, 1), *([np.diag_indices(d)] if arms else [])]
         free = ~told[self.places[0]]
         entries, sds = seen[self.places[0]][free], noise_sd[self.places[0]][free]
@@ -70,7 +72,7 @@ class Symmetric:
         self.entries = [Mixture(entries - (0 if arms else self.shared[self.places[0]][free]), sds, before)]
         if arms:
             self.entries.append(Mixture(np.diagonal(seen), np.diagonal(noise_sd), before))
-        self.block = Mixture(np.zeros(0), np.zeros(0), before)
+        self.block = Mixture(np.zeros(0), np.zeros(0), block)
 
     def draw(self, random: RandomDraws, seen: FloatArray, noise_sd: FloatArray, along: FloatArray) -> FloatArray:
         """Draw it given what is seen of it in each chain, shape (chains, d, d).

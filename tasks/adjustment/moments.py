@@ -9,7 +9,7 @@ import numpy as np
 
 from causalveil.tasks.adjustment.features import FeatureMap
 from causalveil.tasks.adjustment.released import ReleasedMoments
-from causalveil.tasks.adjustment.scales import FoundScales
+from causalveil.tasks.adjustment.scales import FoundScales, kept_by_cut
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
 
 # Of a kept curve, standardised in a synthetic table: by how much its variance may be off there.
@@ -86,6 +86,8 @@ def moments_of(scales: FoundScales, releases: list[tuple[FeatureMap, ReleasedMom
     """
     p, lines, d = scales.arms.share, len(releases[0][0].lines), releases[-1][0].count
     between, spread = p * (1 - p), scales.arms.limit / scales.arms.spread
+    # What a cut takes off slopes is made good.
+    spread /= float(kept_by_cut(scales.outcome, np.array([spread]), scales.arms.spread)[0])
     middle = _Joined(d)
     middle.add(np.zeros(lines), scales.centre_sd)
     middle.add(np.zeros(d), np.where(np.arange(d) < lines, np.inf, CURVE_DOUBT))

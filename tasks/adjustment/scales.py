@@ -155,6 +155,13 @@ class FoundScales:
     cells_sd: FloatArray
 
 
+def kept_by_cut(outcome: Margin, cut: FloatArray, spread: float) -> FloatArray:
+    """Return which part of slopes residuals keep that are cut at ``cut`` deviations: E y cut(y)/E y^2."""
+    y = np.abs(MIDDLE - outcome.mean) / spread
+    found: FloatArray = (outcome.shares * y) @ np.minimum(y[:, None], cut) / max(float(outcome.shares @ y**2), 1e-9)
+    return found
+
+
 def scales_of(public: Public, released: ReleasedScales) -> FoundScales:
     """Read release 1."""
     total, others, _, square = released.arms.tolist()
@@ -246,9 +253,8 @@ def _limit(public: Public, outcome: Margin, spread: float) -> float:
     """
     d = len(public.columns)
     noise = moments_sd(public) * radius_of(public, d) / public.weight
-    y = np.abs(MIDDLE - outcome.mean) / spread
     limits = np.arange(1.5, max(2 / spread, 1.6), 0.25)
-    taken = 1 - (outcome.shares * y) @ np.minimum(y[:, None], limits) / max(float(outcome.shares @ y**2), 1e-9)
+    taken = 1 - kept_by_cut(outcome, limits, spread)
     loss = d * (limits * noise) ** 2 + public.prior.outcome_r2 * taken**2
     return min(float(limits[loss.argmin()]) * spread, 2.0)
 

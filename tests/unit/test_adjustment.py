@@ -11,7 +11,7 @@ import pytest
 
 from causalveil.tasks.adjustment.decide import Learnt, errors_of, leaning, learn, losses, scores_of, slopes_of
 from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, feature_values, line_values
-from causalveil.tasks.adjustment.mixture import EVEN, WIDTHS, Mixture
+from causalveil.tasks.adjustment.mixture import EVEN, WIDTHS, Mixture, Symmetric
 from causalveil.tasks.adjustment.moments import SeenMoments, moments_of
 from causalveil.tasks.adjustment.parts import FULL, LINES_ALONE, PURE, PURE_LINES_ALONE, parts_of, radius_of
 from causalveil.tasks.adjustment.posterior import Draws, Posterior, hidden_bias, prior_of
@@ -401,3 +401,34 @@ def test_columns_that_are_left_out_are_those_that_noise_hides() -> None:
     t = random.integers(0, 2, 20_000).astype(float)
     found = adjust(x, declared, t, random.normal(size=20_000), (-4.0, 4.0), 1.0, 1e-6, random).found
     assert found.left_out == ("rare=1.0",)
+
+
+@pytest.mark.parametrize("count", [4, 20, 60])
+def test_the_bias_that_the_prior_expects_is_the_declared_one_however_many_columns_share_it(count: int) -> None:
+    """Root mean square of sum beta eta: at least .95 of sqrt(outcome_r2) distance, at most 1.3. Seed 6."""
+    public = public_of(count, n=10**9)
+    scales = replace(first_releases(public_of(3))[1], kept=np.arange(0), hidden=np.ones(count))
+    bias = hidden_bias(public, scales, 20_000, np.random.default_rng(6))
+    declared = math.sqrt(public.prior.outcome_r2) * public.prior.distance
+    assert 0.95 < math.sqrt(float((bias**2).mean())) / declared < 1.3
+
+
+def test_correlations_that_noise_hides_are_those_of_a_matrix() -> None:
+    """Of 24 features without any, seen with noise of .55, drawn eigenvalues stay off 0 and below 2. Seed 8."""
+    random, d = np.random.default_rng(8), 24
+    noise = np.triu(0.55 * random.standard_normal((d, d)), 1)
+    seen, sd = noise + noise.T, np.full((d, d), 0.55)
+    mixture = Symmetric(seen, sd, np.zeros((d, d), dtype=bool), arms=False)
+    drawn = mixture.draw(random, seen[None], sd[None], np.eye(d)[None, :, :2])
+    values = np.linalg.eigvalsh(drawn[0] + np.eye(d))
+    assert np.quantile(values, 0.05) > 0.2
+    assert np.quantile(values, 0.95) < 1.8
+
+
+def test_what_a_cut_of_residuals_takes_off_slopes_is_made_good() -> None:
+    """Cut at one deviation, which takes a third: cross moments are off by less than .15."""
+    _, scales, features, uncut = first_releases(public_of(2, n=20_000))
+    narrow = replace(scales, arms=replace(scales.arms, limit=scales.arms.spread))
+    source = InMemory(*people(2, 20_000), public_of(2, n=20_000), np.random.default_rng(0))
+    cut = moments_of(narrow, [(features, source.moments(features, narrow, 0.3))])
+    assert cut.cross[0] == pytest.approx(uncut.cross[0], rel=0.15)
