@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from causalveil.tasks.adjustment.beyond import cut_away
 from causalveil.tasks.adjustment.decide import Learnt, losses
 from causalveil.tasks.adjustment.features import FeatureMap, Scores
 from causalveil.tasks.adjustment.posterior import hidden_bias
 from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScores
 from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.adjustment.screen import Kept
+from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.inference.arms import may_be_empty
 from causalveil.tasks.machine.arrays import FloatArray
 
@@ -34,6 +36,7 @@ class AdjustedEffect:
         standard_error, sampling: of all, and by sampling alone.
         adjusted_share: of the variance of confounding that was expected, what the data took off.
         kept_curves, left_out: curves that were adjusted for, columns that were not.
+        narrow: numbers whose declared ranges cut many people.
     """
 
     value: float
@@ -43,6 +46,7 @@ class AdjustedEffect:
     adjusted_share: float
     kept_curves: tuple[str, ...]
     left_out: tuple[str, ...]
+    narrow: NarrowRanges = FIT
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class ErrorLaw:
         sampling: its standard error.
         scale, mixing: of the noise of release 5, as there.
         adjusted_share: of the variance of confounding that was expected, what the data took off.
+        narrow: numbers whose declared ranges cut many people.
     """
 
     value: float
@@ -63,6 +68,7 @@ class ErrorLaw:
     scale: float
     mixing: float | None
     adjusted_share: float
+    narrow: NarrowRanges = FIT
 
 
 def law_of(
@@ -101,6 +107,8 @@ def law_of(
         variance = float(foreseen.var()) + sampling**2 + noise**2
         beyond = math.sqrt(max((mean - float(foreseen.mean())) ** 2 - CLEAR * variance, 0.0))
         bias = abs(1 - 2 * arms.share) * beyond
+    left, narrow = cut_away(public, scales, learnt)
+    bias += left
     error = error + bias * np.where(np.arange(count) % 2, 1.0, -1.0)
     lost = losses(scales, learnt, scores.cut)
     error = error - float(lost[0] - lost[1]) + LOSS_DOUBT * np.hypot(*lost) * random.standard_normal(count)
@@ -113,6 +121,7 @@ def law_of(
         released.scale * scores.cut * arms.spread,
         released.mixing,
         1 - min(confounds**2, 1.0),
+        narrow,
     )
 
 
@@ -139,6 +148,7 @@ def found_of(
         law.adjusted_share,
         curve_names(public, learnt.features),
         tuple(public.columns[place].name for place in scales.left_out),
+        law.narrow,
     )
 
 

@@ -35,11 +35,12 @@ class ColumnKind(StrEnum):
 
 @dataclass(frozen=True)
 class EncodedColumn:
-    """An encoded column: its name, its covariate's place, and what it is."""
+    """An encoded column: its name, its covariate's place, what it is, and whether its declared range starts at 0."""
 
     name: str
     covariate: int
     kind: ColumnKind
+    from_zero: bool = False
 
 
 @dataclass(frozen=True)

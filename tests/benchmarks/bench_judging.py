@@ -18,7 +18,7 @@ import math
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -334,13 +334,24 @@ def work(part: str, runs: int, data: Path) -> Iterator[tuple[Case, int]]:
 
 
 def run(names: str, folder: str, part: str, runs: str = "0", data: str = ".", minutes: str = "9") -> bool:
+    """Append what is missing of a part, and return whether nothing is missing any more."""
+    every = work(part, int(runs) or RUNS[part], Path(data))
+    return append(every, names.split(","), folder, float(minutes))
+
+
+def run_cases(every: list[Case], names: Sequence[str], folder: str, runs: int, minutes: float) -> bool:
+    """Append what is missing of some cases, one run of each in turn."""
+    return append(((case, number) for number in range(runs) for case in every), names, folder, minutes)
+
+
+def append(every: Iterable[tuple[Case, int]], names: Sequence[str], folder: str, minutes: float) -> bool:
     """Append what is missing, and return whether nothing is missing any more."""
-    end = time.monotonic() + 60 * float(minutes)
-    paths = {name: kept_in(folder, name) for name in names.split(",")}
+    end = time.monotonic() + 60 * minutes
+    paths = {name: kept_in(folder, name) for name in names}
     done = {name: {(one["case"], one["run"], one["part"]) for one in lines(path)} for name, path in paths.items()}
     with one_thread():
-        for case, number in work(part, int(runs) or RUNS[part], Path(data)):
-            missing = [name for name in paths if (case.name, number, part) not in done[name]]
+        for case, number in every:
+            missing = [name for name in paths if (case.name, number, case.part) not in done[name]]
             if missing and time.monotonic() > end:
                 return False
             people = asked(case, number) if missing else None

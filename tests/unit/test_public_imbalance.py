@@ -33,7 +33,7 @@ TRIAL: dict[str, Any] = {"confounding_prior": {"outcome_r2": 0}}
 
 def asked(population: str, estimator: dict[str, Any], epsilon: str, units: int = 3_000) -> tuple[EffectStudy, Rows]:
     """A study at label level of people of run 0, and their rows."""
-    method = Method("", "", "label", "0", 1.0, lambda _: estimator)
+    method = Method("label", "0", lambda _: estimator)
     study = study_of(KNOWN[population], method, epsilon)
     return study, rows_of(study, KNOWN[population], units, 0)
 

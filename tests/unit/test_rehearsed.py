@@ -54,7 +54,7 @@ def test_an_outcome_beside_an_end_of_its_range_and_a_rare_arm_are_foreseen() -> 
         assert cell.planned == pytest.approx(cell.half_width, rel=0.3), name
 
 
-@pytest.mark.parametrize("method", [name for name, method in METHODS.items() if method.level])
+@pytest.mark.parametrize("method", METHODS)
 def test_a_run_warns_of_what_plan_warns_of_without_a_rehearsal(method: str) -> None:
     """Noise that drowns a study of 400 people, and one of few covariates that it does not."""
     for name, epsilon in (("flags15", "0.1"), ("normals2", "8")):

@@ -12,7 +12,6 @@ from typing import Annotated
 import typer
 
 from causalveil.flows.cli import show
-from causalveil_replication.accuracy.command import accuracy
 from causalveil_replication.kusner2016.command import direction
 from causalveil_replication.lee2019.command import weighting
 from causalveil_replication.yuan2026.command import matching
@@ -35,7 +34,6 @@ def replicate() -> None:
     """Make the papers' tables and figures again, with seeded noise on public data."""
 
 
-replicate_app.command()(accuracy)
 replicate_app.command()(direction)
 replicate_app.command()(matching)
 replicate_app.command()(weighting)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.schemas.study import CategoricalCovariate, EffectStudy
+from causalveil.schemas.study import CategoricalCovariate, EffectStudy, NumericCovariate
 from causalveil.tasks.adjustment.features import CURVE_CUT, Curve, FeatureMap, LineFeature, Shape
 from causalveil.tasks.adjustment.released import ColumnKind, EncodedColumn
 from causalveil.tasks.covariates.encoding import blocks, scale
@@ -50,7 +50,8 @@ class Encoding:
             for offset, (kind, name) in enumerate(zip(kinds, block.features, strict=True)):
                 if kind is ColumnKind.flag and offset == 0 and kinds[-1] is ColumnKind.flag and len(kinds) == TWO:
                     continue
-                columns.append(EncodedColumn(name, covariate, kind))
+                from_zero = isinstance(block.covariate, NumericCovariate) and block.covariate.lower == 0
+                columns.append(EncodedColumn(name, covariate, kind, kind is ColumnKind.number and from_zero))
                 places.append(block.start + offset)
         return cls(tuple(columns), tuple(places), scale(study))
 

@@ -209,7 +209,7 @@ def findings(study: AdjustmentStudy, asked: FiveReleases, scores: ReleasedScores
         "features": last.refit_asked.count,
         "confounding_adjusted_for": found.adjusted_share,
         "curves": ", ".join(found.kept_curves) or "none",
-        "not_covered": NOT_COVERED_TRIAL if study.estimator.trial else NOT_COVERED,
+        "not_covered": NOT_COVERED_TRIAL if study.estimator.trial else "; ".join((NOT_COVERED, *found.narrow.words)),
     }
     variance = Variance(sampling=sampling, noise=noise)
     return EffectFindings(found.value * half, interval, variance, details, confounding(study, found))
