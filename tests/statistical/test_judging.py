@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from tests.benchmarks import bench_accuracy as accuracy
 from tests.benchmarks import bench_judging as bench
 from tests.benchmarks import judged_populations as judged
 from tests.benchmarks import judging_table as table
@@ -109,3 +110,16 @@ def test_every_case_is_answered_by_least_squares() -> None:
     for case in every:
         found = bench.line(case, 0, bench.asked(case, 0), "least-squares")
         assert math.isfinite(json.loads(json.dumps(asdict(found)))["estimate"])
+
+
+def test_the_page_of_accuracy_has_its_worst_cell_first() -> None:
+    """Misses first; of as many, the larger error over least squares. A cell counts people whom both answered."""
+    wide = [kept(0.3, run, case="panel-1000-1", scale=1.0) for run in range(4)]
+    narrow = [kept(0.05, run, case="trial-1000-1", scale=1.0) for run in range(4)]
+    unpaired = [kept(0.05, 9, case="few-1000-1", scale=1.0)]
+    found = accuracy.cells([*wide, *narrow, *unpaired], [*wide, *narrow])
+    assert [(one.title, one.runs, one.held) for one in found] == [
+        (judged.WRITTEN["trial"].title, 4, 0.0),
+        (judged.WRITTEN["panel"].title, 4, 1.0),
+    ]
+    assert accuracy.page(found).index(found[0].title) < accuracy.page(found).index(found[1].title)
