@@ -14,7 +14,7 @@ from causalveil.schemas.study import CategoricalCovariate, EffectStudy
 from causalveil.tasks.covariates.encoding import blocks, feature_names, scale
 from causalveil.tasks.covariates.narrow_ranges import DeclaredRanges
 
-# In release 1, of an indicator whose number has eighth powers there (docs/proofs/regression.md, section 1).
+# In release 1, of an indicator whose number has eighth powers there.
 INDICATOR_BESIDE_POWERS = 1.25
 
 

@@ -33,7 +33,7 @@ from causalveil.tasks.adjustment.scales import FoundScales
 
 Array = NDArray[np.float64]
 LEVELS = (0.8, 0.9, 0.95)
-# Of the arms' differences in releases 2 and 4 (docs/proofs/regression.md, section 2).
+# Of the arms' differences in releases 2 and 4 (docs/proofs/adjustment.md, section 2).
 ARM_GRAM, ARM_CROSS = 0.5, 0.49
 
 

@@ -1,1 +1,0 @@
-"""Orthogonal regression adjustment from three joint releases on all units."""
