@@ -34,8 +34,13 @@ from causalveil.tasks.enclave.folds import Folds
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.mechanisms import Slot
 
-# Draws of noise of which a plan says the median.
+# Draws of noise of which a plan says the median, and what a fact that its reader does not state may be instead.
 DRAWS = 5
+INSTEAD: dict[str, tuple[str, tuple[float, ...]]] = {
+    "treated": ("{:.0%} treated", (0.1, 0.3)),
+    "explained": ("{:.0%} of the outcome explained", (0.1, 0.6)),
+    "correlation": ("correlations of {:g}", (0.0, 0.6)),
+}
 NO_CURVES = (
     "at this size and budget no curve of a covariate could be seen: the estimate is adjusted for lines alone, and its "
     "interval allows for few curves."
@@ -98,7 +103,7 @@ def expected(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn, effect: fl
         effect: an effect in outcome units that the reader hopes to see.
     """
     found = [rehearsed(study, sizes, stand_in, seed) for seed in range(DRAWS)]
-    widths = [(one.interval.upper - one.interval.lower) / 2 for one in found]
+    widths = [_half_width(one) for one in found]
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
         "half_width": float(np.median(widths)),
@@ -110,11 +115,35 @@ def expected(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn, effect: fl
         say_interval(study, numbers),
         f"Median of {DRAWS} draws of noise, from ± {min(widths):.3g} to ± {max(widths):.3g}. Assumed is a correlation "
         f"of {stand_in.correlation:g}, and that covariates explain {stand_in.explained:.0%} of the outcome.",
+        *instead(study, sizes, stand_in, widths),
     ]
     warnings = warned(study, sizes, stand_in)
     if effect is not None:
         say_effect(effect, numbers, sentences, warnings)
     return {**numbers, "sentences": sentences, "warnings": warnings}
+
+
+def instead(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn, widths: list[float]) -> list[str]:
+    """Return what the half-width would be if facts that were not told were others, by the first draw of noise."""
+    said = []
+    for fact, (words, values) in INSTEAD.items():
+        if fact in stand_in.model_fields_set:
+            continue
+        others = [rehearsed(study, sizes, stand_in.model_copy(update={fact: value}), 0) for value in values]
+        moved = [float(np.median(widths)) * _half_width(one) / widths[0] for one in others]
+        each = " and ".join(
+            f"± {width:.3g} with {words.format(value)}" for value, width in zip(values, moved, strict=True)
+        )
+        said.append(f"It would be {each}.")
+    return said
+
+
+def _half_width(one: EffectFindings) -> float:
+    return (one.interval.upper - one.interval.lower) / 2
+
+
+def _wide(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn) -> float:
+    return float(np.median([_half_width(rehearsed(study, sizes, stand_in, seed)) for seed in range(DRAWS)]))
 
 
 def warned(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
@@ -129,6 +158,6 @@ REGRESSION = Estimator(
     expected,
     formula,
     warned,
-    wide=lambda study, sizes, stand_in: float(expected(study, sizes, stand_in, None)["half_width"]),
+    wide=_wide,
     slow=True,
 )

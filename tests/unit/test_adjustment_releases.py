@@ -11,6 +11,8 @@ import numpy as np
 import polars as pl
 import pytest
 
+from causalveil.flows.estimators.adjustment import expected
+from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.adjustment.parts import moments_sd, scores_sd
 from causalveil.tasks.adjustment.releases import stages
@@ -129,3 +131,16 @@ def test_noise_is_as_the_decisions_take_it(delta: str, parts: Any) -> None:
     assert Noise.of(lines, numbers).deviation / UNITS == pytest.approx(moments_sd(plan.public), rel=1e-3)
     scale = scores.known_scale * (math.sqrt(2) if delta == "0" else 1)
     assert scale / UNITS == pytest.approx(scores_sd(plan.public), rel=1e-3)
+
+
+def test_a_plan_says_what_facts_that_it_was_not_told_would_change() -> None:
+    study = make_adjustment(covariates=COVARIATES)
+    sizes = sizes_of(study, UNITS)
+    said = expected(study, sizes, StandIn(), None)["sentences"]
+    instead = [one for one in said if one.startswith("It would be")]
+    assert [one.split(" with ")[1].split(" and ")[0] for one in instead] == [
+        "10% treated", "10% of the outcome explained", "correlations of 0"
+    ]  # fmt: skip
+    assert all(len(one.split()) <= 25 for one in instead)
+    told = StandIn.told(treated=0.4, explained=0.3, correlation=0.3)
+    assert not any(one.startswith("It would be") for one in expected(study, sizes, told, None)["sentences"])
