@@ -12,15 +12,20 @@ from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.plan import Partition
 
 # What stands in the name of a folder of rows without a value, as Hive and Spark write it.
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _ANY = Column(holds=Holds.order, nulls=Nulls.welcome)
 
 
 def said_by_folders(partition: Partition, types: Types) -> dict[str, str]:
     """The values that folders ``name=value`` give to columns that the file has too, and that can be compared."""
-    pairs = (part.partition("=") for part in PurePosixPath(partition.path).parent.parts if "=" in part)
-    said = {unquote(name): unquote(value) for name, _, value in pairs}
+    said = values_in(PurePosixPath(partition.path).parent)
     return {name: value for name, value in said.items() if name in types and read_as(_ANY, types[name]) is not None}
+
+
+def values_in(folder: PurePosixPath) -> dict[str, str]:
+    """Return what the folders ``name=value`` of a path say, by name."""
+    pairs = (part.partition("=") for part in folder.parts if "=" in part)
+    return {unquote(name): unquote(value) for name, _, value in pairs}
 
 
 def as_compared(said: dict[str, str]) -> Roles:
@@ -40,7 +45,7 @@ def contradictions(frame: pl.DataFrame, said: dict[str, str]) -> dict[str, int]:
 
 def _otherwise(values: pl.Series, said: str) -> int:
     there = values.drop_nulls()
-    if said == _NO_VALUE:
+    if said == NO_VALUE:
         return len(there)
     if there.dtype.is_numeric():
         try:

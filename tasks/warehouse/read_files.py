@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from pathlib import Path
-from typing import TYPE_CHECKING
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
 
 from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, DataError
-from causalveil.schemas.readings import TextReading
+from causalveil.schemas.readings import Kind, TextReading
 from causalveil.schemas.warehouse import CsvFiles, Files, Source, Step
-from causalveil.tasks.machine.arrow_frames import plain_type
+from causalveil.tasks.admission.folders import NO_VALUE, contradictions, values_in
+from causalveil.tasks.machine.arrow_frames import frame_of, plain_type
 from causalveil.tasks.machine.open_tables import refuse_log_in, refuse_open_table
 from causalveil.tasks.warehouse.footer import csv_input
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KEYLESS, KeyInterval
@@ -50,7 +51,8 @@ def file_batches(
     if not paths:
         where = files.path if is_stored(files.path) else place / files.path
         raise CausalveilError(f"source '{source.name}': no {files.kind} file in {where}")
-    found = [_file_schema(source, files, path) for path in paths]
+    told = [said_of(files, place, path) for path in paths]
+    found = [_file_schema(source, files, path, said) for path, said in zip(paths, told, strict=True)]
     read = [_read_schema(source, files, schema, one) for one in found]
     empty = pa.record_batch([pa.array([], field.type) for field in read[0]], schema=read[0])
     if interval is None:
@@ -58,26 +60,96 @@ def file_batches(
     elif isinstance(files, CsvFiles):
         yield _after(empty, _csv_batches(files, paths_of(files, place), read[0], _chosen(source, read[0], interval)))
     elif files.row_number is None:
-        yield _after(empty, _parquet_batches(dict(zip(paths, read, strict=True)), source, interval))
+        yield _after(empty, _parquet_batches(_with_said(paths, read, told, found), source, interval))
     else:
         # Rows are numbered before any is left out.
         field = read[0].field(files.row_number)
         stored = [pa.schema([one for one in schema if one.name != field.name]) for schema in read]
-        rows = _parquet_batches(dict(zip(paths, stored, strict=True)), source, None)
+        rows = _parquet_batches(_with_said(paths, stored, told, found), source, None)
         yield _after(empty, _all_numbered(rows, field, _chosen(source, read[0], interval)))
 
 
+class _Told(NamedTuple):
+    """The columns to read of a file, those that it has, and what its folders say of them."""
+
+    schema: pa.Schema
+    stored: pa.Schema
+    said: dict[str, str]
+
+
+def _with_said(
+    paths: Sequence[Path | StoredFile], read: list[pa.Schema], told: list[dict[str, str]], found: list[pa.Schema]
+) -> dict[Path | StoredFile, _Told]:
+    """Return what is to be read of each file."""
+    import pyarrow as pa
+
+    return {
+        path: _Told(schema, pa.schema([one for one in schema if has.get_field_index(one.name) >= 0]), said)
+        for path, schema, said, has in zip(paths, read, told, found, strict=True)
+    }
+
+
 def _parquet_batches(
-    files: Mapping[Path | StoredFile, pa.Schema], source: Source, interval: KeyInterval | None
+    files: Mapping[Path | StoredFile, _Told], source: Source, interval: KeyInterval | None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one file after the other, each in the types that it stores them in; None: of all blocks."""
+    """The rows of one file after the other, each in the types that it stores them in; None: of all blocks.
+
+    A column that stands in the names of folders alone, as Spark and Hive leave it, is there with its one value.
+
+    Raises:
+        DataError: a file says otherwise than its folder.
+    """
     import pyarrow.dataset as ds
 
-    for path, schema in files.items():
+    for path, (schema, stored, said) in files.items():
         with opened(path):
-            data = ds.dataset(**arrow_place(path), schema=schema, format="parquet")
-            chosen = None if interval is None else _chosen(source, schema, interval)
-            yield from data.scanner(filter=chosen, batch_size=BATCH_ROWS, use_threads=False).to_batches()
+            data = ds.dataset(**arrow_place(path), schema=stored, format="parquet")
+            chosen = None if interval is None else _chosen(source, stored, interval)
+            for batch in data.scanner(filter=chosen, batch_size=BATCH_ROWS, use_threads=False).to_batches():
+                refuse_otherwise(path, batch, said)
+                yield _filled(batch, schema, said)
+
+
+def _filled(batch: pa.RecordBatch, schema: pa.Schema, said: Mapping[str, str]) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    if batch.schema.names == schema.names:
+        return batch
+    arrays = [
+        batch.column(field.name)
+        if field.name in batch.schema.names
+        else pa.array([None if said[field.name] == NO_VALUE else said[field.name]] * batch.num_rows, pa.string())
+        for field in schema
+    ]
+    return pa.record_batch(arrays, names=schema.names)
+
+
+def said_of(files: Files, place: Path, path: Path | StoredFile) -> dict[str, str]:
+    """Return what folders ``name=value`` between a source and one of its Parquet files say; nothing of CSV."""
+    if files.kind != "parquet":
+        return {}
+    if isinstance(path, StoredFile):
+        return values_in(PurePosixPath(path.path).relative_to(path.root or path.path).parent)
+    folder = place / files.path
+    return values_in(PurePosixPath(path.relative_to(folder).parent)) if path != folder else {}
+
+
+def refuse_otherwise(path: Path | StoredFile, batch: pa.RecordBatch | pa.Table, said: Mapping[str, str]) -> None:
+    """Refuse rows that say otherwise than the folder of their file.
+
+    Raises:
+        DataError: names the column, and no value.
+    """
+    held = [name for name in said if batch.schema.get_field_index(name) >= 0]
+    if not held:
+        return
+    frame = frame_of(batch, held)
+    for name, rows in contradictions(frame, {name: said[name] for name in held}).items():
+        if rows:
+            raise DataError(
+                f"{path.name}: column '{name}' says otherwise than the folder '{name}=...' that the file lies in; "
+                "move the file, or take the column out of it"
+            )
 
 
 def _chosen(source: Source, schema: pa.Schema, interval: KeyInterval) -> pc.Expression | None:
@@ -169,8 +241,18 @@ def _after(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa
     yield from rest
 
 
-def _file_schema(source: Source, files: Files, path: Path | StoredFile) -> pa.Schema:
-    """The columns of one file, from its footer or its header line; all that the extract needs are there."""
+def _file_schema(
+    source: Source, files: Files, path: Path | StoredFile, said: Mapping[str, str] | None = None
+) -> pa.Schema:
+    """The columns of one file, from its footer or its header line; all are there or in names of its folders.
+
+    Only text and what is read from text can stand in a name, and no key.
+    """
+    by_name = {
+        source.found_as[name]
+        for name, one in source.columns.items()
+        if source.found_as[name] in (said or {}) and (isinstance(one, TextReading) or one is Kind.text)
+    }
     import pyarrow.csv
     import pyarrow.parquet
 
@@ -190,7 +272,7 @@ def _file_schema(source: Source, files: Files, path: Path | StoredFile) -> pa.Sc
     for name in _names(source):
         if name == numbers:
             continue
-        if schema.get_field_index(name) < 0:
+        if schema.get_field_index(name) < 0 and name not in by_name:
             raise DataError(f"source '{source.name}': {path.name} has no column '{name}' (or has it twice)")
     if files.kind == "parquet":
         _check_kinds(source, path, schema)
@@ -201,7 +283,7 @@ def _check_kinds(source: Source, path: Path | StoredFile, schema: pa.Schema) -> 
     """Files may store a column in different types, each of which must hold what is declared."""
     for name, kind in source.kinds.items():
         if schema.get_field_index(source.found_as[name]) < 0:
-            # Rows are numbered as they are read.
+            # Rows are numbered as they are read, and folders say what their names do.
             continue
         type_ = schema.field(source.found_as[name]).type
         if not isinstance(source.columns[name], TextReading) and not holds(plain_type(type_), kind):
@@ -217,7 +299,16 @@ def _read_schema(source: Source, files: Files, schema: pa.Schema, found: pa.Sche
 
     if files.kind == "parquet":
         numbers = pa.field(files.row_number or "", pa.int64())
-        return pa.schema([numbers if name == files.row_number else found.field(name) for name in _names(source)])
+        return pa.schema(
+            [
+                numbers
+                if name == files.row_number
+                else found.field(name)
+                if found.get_field_index(name) >= 0
+                else pa.field(name, pa.string())
+                for name in _names(source)
+            ]
+        )
     schema = pa.schema(
         [
             pa.field(source.found_as[name], pa.string() if isinstance(source.columns[name], TextReading) else type_)

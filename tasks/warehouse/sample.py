@@ -20,6 +20,7 @@ from causalveil.schemas.warehouse import (
     ParquetFiles,
     Warehouse,
 )
+from causalveil.tasks.admission.folders import NO_VALUE
 from causalveil.tasks.machine.arrow_frames import frame_of, polars_types
 from causalveil.tasks.machine.named import named
 from causalveil.tasks.machine.open_tables import is_delta, refuse_open_table
@@ -29,7 +30,7 @@ from causalveil.tasks.warehouse.dialect import dialect_of
 from causalveil.tasks.warehouse.footer import csv_input, sums_of, without_footer
 from causalveil.tasks.warehouse.iceberg import iceberg_batches, iceberg_schema, iceberg_snapshot
 from causalveil.tasks.warehouse.intervals import EVERYTHING
-from causalveil.tasks.warehouse.read_files import csv_options, files_of, paths_of
+from causalveil.tasks.warehouse.read_files import csv_options, files_of, paths_of, refuse_otherwise, said_of
 from causalveil.tasks.warehouse.read_sql import cause, duckdb_batches
 from causalveil.tasks.warehouse.stores import StoredFile, arrow_place
 
@@ -255,6 +256,8 @@ def _frame(table: pa.Table, left_out: dict[str, str]) -> pl.DataFrame:
 
 
 def _parquet(files: ParquetFiles) -> Sample:
+    import polars as pl
+
     name = PurePath(files.path).name
     frames: list[pl.DataFrame] = []
     left_out: dict[str, str] = {}
@@ -262,7 +265,13 @@ def _parquet(files: ParquetFiles) -> Sample:
         rows = sum(frame.height for frame in frames)
         if rows > MOST_ROWS:
             break
-        frames.append(_parquet_rows(file, left_out, MOST_ROWS + 1 - rows))
+        found = _parquet_rows(file, left_out, MOST_ROWS + 1 - rows)
+        said = said_of(files, Path(), file)
+        refuse_otherwise(file, found.to_arrow(), said)
+        # What stands in names of folders alone is a column, as Spark and Hive leave it.
+        alone = {name: value for name, value in said.items() if name not in found.columns}
+        added = {name: None if value == NO_VALUE else value for name, value in alone.items()}
+        frames.append(found.with_columns(pl.lit(value, pl.String).alias(name) for name, value in added.items()))
     # A file without rows says nothing of its columns.
     full = [frame for frame in frames if frame.height] or frames[:1]
     return _of_table(_as_one(full, left_out, name), files, name, left_out)
@@ -317,7 +326,8 @@ def _as_one(frames: list[pl.DataFrame], left_out: dict[str, str], name: str) -> 
 
     common = [one for one in frames[0].columns if one not in left_out and all(one in f.columns for f in frames)]
     for frame in frames:
-        left_out |= {one: "is not in all files" for one in frame.columns if one not in common and one not in left_out}
+        odd = [one for one in frame.columns if one not in common and one not in left_out]
+        left_out |= {one: _not_in_all(one, frames) for one in odd}
     kinds = {one: _together({frame.schema[one] for frame in frames}) for one in common}
     mixed = [one for one, kind in kinds.items() if kind is None]
     if mixed:
@@ -327,6 +337,13 @@ def _as_one(frames: list[pl.DataFrame], left_out: dict[str, str], name: str) -> 
     # By expressions: `DataFrame.cast` reads names as patterns.
     columns = [named(one).cast(kind) for one, kind in kinds.items() if kind is not None]
     return pl.concat([frame.select(columns) for frame in frames])
+
+
+def _not_in_all(column: str, frames: list[pl.DataFrame]) -> str:
+    names = sorted({name for frame in frames for name in frame.columns if column not in frame.columns})
+    other = next((name for name in names if name.casefold() == column.casefold()), None)
+    told = "" if other is None else f": in some it is '{other}'; write it in one way in all"
+    return f"is not in all files{told}"
 
 
 def _together(types: set[pl.DataType]) -> pl.DataType | None:

@@ -26,6 +26,7 @@ class StoredFile:
     path: str
     size: int
     modified: int | None
+    root: str = ""
 
     @property
     def name(self) -> str:
@@ -77,7 +78,10 @@ def stored_files(url: str, ending: str) -> list[StoredFile]:
         below = {str(parent) for info in kept for parent in PurePosixPath(info.path).parents}
         for folder in sorted(one for one in below if one.startswith(f"{path.rstrip('/')}/")):
             refuse_table_in(store, folder)
-        return [StoredFile(url, store, info.path, *_facts(info)) for info in sorted(kept, key=lambda info: info.path)]
+        return [
+            StoredFile(url, store, info.path, *_facts(info), root=path)
+            for info in sorted(kept, key=lambda info: info.path)
+        ]
 
 
 def opened(where: Path | StoredFile) -> AbstractContextManager[None]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
@@ -39,8 +40,6 @@ def take(path: Path) -> Manifest:
 
 def put(path: str) -> str:
     """The visits as two Parquet files below a path of the bucket; returns its URL."""
-    import pyarrow.parquet as pq
-
     (store, _), frame = fs.FileSystem.from_uri("s3://clinic"), visits()
     for name, part in (("a", frame[:600]), ("b", frame[600:])):
         pq.write_table(part.to_arrow(), f"clinic/{path}/{name}.parquet", filesystem=store)
@@ -59,6 +58,14 @@ def test_parquet_is_taken_over_from_a_bucket(tmp_path: Path, server: Any) -> Non
     assert read(tmp_path / "data").equals(visits().sort("person").select(*COLUMNS))
     with pytest.raises(CausalveilError, match=r"no parquet file in s3://clinic/nothing"):
         take(source(tmp_path, "parquet", "s3://clinic/nothing", to="elsewhere"))
+
+
+def test_a_column_in_names_of_folders_is_one_in_a_bucket_too(tmp_path: Path, server: Any) -> None:
+    store, frame = fs.FileSystem.from_uri("s3://clinic")[0], visits()
+    for ward, part in (("a", frame[:600]), ("b", frame[600:])):
+        pq.write_table(part.to_arrow(), f"clinic/hive/ward={ward}/part.parquet", filesystem=store)
+    take(source(tmp_path, "parquet", "s3://clinic/hive", columns={"ward": "text"}))
+    assert dict(read(tmp_path / "data").group_by("ward").len().iter_rows()) == {"a": 600, "b": 400}
 
 
 def test_init_reads_parquet_in_a_bucket(tmp_path: Path, server: Any) -> None:
