@@ -10,6 +10,7 @@ from causalveil.schemas.estimators.adjustment import AdjustmentEstimator, Adjust
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.adjustment.features import ArmScales, Curve, FeatureMap, LineFeature, Scores, Screen, Shape
 from causalveil.tasks.adjustment.releases.rows import Encoding
+from causalveil.tasks.enclave.rows import Rows
 from tests.studies import RESOLVED, merge
 
 NONE = np.zeros(1)
@@ -29,6 +30,12 @@ def make_adjustment(p: int = 2, **changes: Any) -> AdjustmentStudy:
     study = parse_study(merge(base, {"privacy": privacy, **changes}))
     assert isinstance(study, AdjustmentStudy)
     return study
+
+
+def in_rows(z: np.ndarray, t: np.ndarray, u: np.ndarray) -> Rows:
+    """Covariates in [-1, 1], shape (n, p), with their intercept as rows of the unit ball."""
+    x = np.column_stack([z, np.ones(len(z))]) / np.sqrt(z.shape[1] + 1) * (1 - 2.0**-40)
+    return Rows(x, np.asarray(t, dtype=np.uint8), np.asarray(u, dtype=np.float64))
 
 
 class Design:

@@ -25,20 +25,6 @@ RANDOMISED = "not adjusted: treatment was randomised"
 # Of public weights that leave more than so much of what may confound, in deviations of the outcome, as is usual of
 # differences in covariates (Austin 2009).
 ENOUGH_LEFT = 0.1
-# No outcome is taken to deviate less within arms, in half ranges.
-LEAST_SPREAD = 0.02
-
-
-def sure_spread(within: float, error: float) -> float:
-    """The standard deviation of u in [-1, 1] within arms, in which confounding of the declared size is counted.
-
-    Half a deviation of the noise of the squares is added, and one is a floor: it cannot be known better.
-
-    Args:
-        within: released variance of u within arms.
-        error: standard deviation of the noise in it.
-    """
-    return min(1.0, math.sqrt(max(within + error / 2, error, LEAST_SPREAD**2)))
 
 
 def partly_if_left(method: AdjustmentMethod, left: float) -> ConfoundingStatement:

@@ -80,7 +80,7 @@ ROWS = (
 
 ESTIMATORS = (
     *("adjustment", "aipw", "aipw_asymptotic", "balancing", "direction", "ipw", "label_protocols", "matching"),
-    *("protocols", "regression", "sites", "trial"),
+    *("protocols", "sites", "trial"),
 )
 # Who still imports whom.
 STILL_ABOVE = {
