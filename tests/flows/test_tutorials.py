@@ -44,7 +44,7 @@ def test_the_owners_tutorial(
     monkeypatch.setenv("CAUSALVEIL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CAUSALVEIL_ENGINE", "direct")
     lines = [line for block in blocks("owner.md") for line in block.splitlines()]
-    assert len(lines) == 13
+    assert len(lines) == 15
     said = {}
     for line in lines:
         code, said[line] = type_in(line, capfd)
@@ -54,7 +54,12 @@ def test_the_owners_tutorial(
     assert "nothing is wrong" in told
     assert "2 runs like 'guarded-sick-days' fit" in told
     assert "holds: " in told
-    assert (tmp_path / "answer/release.json").exists()
+    # The owner saw the number before approving it, and it is what the analyst is given.
+    assert lines.index("causalveil report seen/release.json") < lines.index(
+        "causalveil ledger approve coaching --key owner.key"
+    )
+    assert "On average over everybody" in (page := (tmp_path / "seen/report.html").read_text()) or "No effect" in page
+    assert (tmp_path / "answer/release.json").read_text() == (tmp_path / "seen/release.json").read_text()
     assert (tmp_path / "registry/guarded.guarded-sick-days.md").exists()
     assert "coaching" in (tmp_path / "desk/datasets/guarded.html").read_text()
 
