@@ -76,7 +76,7 @@ def _answer(release: Release) -> list[str]:
             f"The interval covers {', '.join(interval.covers)}.",
         ]
         if interval.whole_range:
-            lines.append("Noise drowned the estimate: the interval is the whole declared range.")
+            lines.append("The privacy noise is too large: the interval is the whole declared range.")
         if "not_covered" in release.details:
             lines.append(f"It does not cover {release.details['not_covered']}.")
         return lines

@@ -190,11 +190,11 @@ def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: floa
     if effect is not None:
         drowned = first.everybody >= abs(effect)
         numbers["effect"], numbers["drowned"] = effect, drowned
-        half = f"expected half-width {first.everybody:.3g}"
+        half = f"the expected half-width, {first.everybody:.3g}"
         if drowned:
-            warnings.append(f"noise and sampling will drown an effect of {effect:g} on {first.outcome}: {half}.")
+            warnings.append(f"{half}, is larger than an effect of {effect:g} on {first.outcome}.")
         else:
-            sentences.append(f"An effect of {effect:g} on {first.outcome} stands out: {half}.")
+            sentences.append(f"An effect of {effect:g} on {first.outcome} is larger than {half}.")
     return {**numbers, "sentences": sentences, "warnings": warnings}
 
 

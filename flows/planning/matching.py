@@ -120,12 +120,12 @@ def _effect(
         cause = "noise" if foreseen.noise_standard_error > foreseen.sampling_standard_error else "sampling error"
         enough = f"about {needed:,} units would be needed" if needed else "no number of units would do"
         warnings.append(
-            f"{cause} will drown an effect of {effect:g}: expected half-width {half_width:.3g}, wrong sign "
-            f"with probability {wrong:.2g}; {enough}."
+            f"because of {cause} the expected half-width, {half_width:.3g}, is larger than an effect of {effect:g} "
+            f"(wrong sign with probability {wrong:.2g}); {enough}."
         )
     else:
         sentences.append(
-            f"an effect of {effect:g} stands out: expected half-width {half_width:.3g}, wrong sign with "
-            f"probability {wrong:.2g}."
+            f"An effect of {effect:g} is larger than the expected half-width, {half_width:.3g} (wrong sign with "
+            f"probability {wrong:.2g})."
         )
     return {"effect": effect, "drowned": drowned, "sign_wrong": wrong, "units_needed": needed}

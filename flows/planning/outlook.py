@@ -62,11 +62,12 @@ def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
     if found.fits == 0:
         warnings.append(f"a run would be refused for lack of budget: {account_text(found)}.")
         return PlannedBudget(found, warnings=tuple(warnings))
-    whole = "" if known else " by the contract alone, as no ledger knows the dataset"
+    whose = "" if known else " (by its contract: no ledger knows the dataset)"
     taken = "all" if found.share is None else f"{100 * found.share:.3g} %"
+    runs = "one such run is possible" if found.fits == 1 else f"{found.fits:,} such runs are possible"
     sentence = (
-        f"It would take {taken} of what is left of '{contract.dataset}'{whole}, and {found.fits:,} like "
-        f"it fit ({account_text(found)})."
+        f"This run uses {taken} of what is left of the budget of '{contract.dataset}'{whose}; {runs} "
+        f"({account_text(found)})."
     )
     return PlannedBudget(found, (sentence,), tuple(warnings))
 

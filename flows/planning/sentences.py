@@ -51,8 +51,8 @@ def say_people(found: Foreseen, stand_in: StandIn) -> str:
 def say_effects(found: Rehearsed) -> str:
     """What decides between the ends of the range where arms are those of randomised treatments."""
     return (
-        f"It comes to between {found.low:.4g} and {found.high:.4g}, by how large the effect is, from none to a "
-        "deviation of the outcome within arms: randomised treatments mix the arms, and an effect widens them."
+        f"Depending on the size of the effect, expect ± {found.low:.4g} to ± {found.high:.4g}: from none to one "
+        "standard deviation of the outcome within arms."
     )
 
 
@@ -69,11 +69,11 @@ def say_imbalance(found: Rehearsed) -> str:
 
 
 def say_effect(effect: float, numbers: dict[str, Any], sentences: list[str], warnings: list[str]) -> None:
-    """Will an effect of this size be seen?"""
+    """Say whether an effect of this size is larger than the half-width that is expected."""
     drowned = numbers["half_width"] >= abs(effect)
     numbers["effect"], numbers["drowned"] = effect, drowned
-    half = f"expected half-width {numbers['half_width']:.3g}"
+    half = f"the expected half-width, {numbers['half_width']:.3g}"
     if drowned:
-        warnings.append(f"noise and sampling will drown an effect of {effect:g}: {half}.")
+        warnings.append(f"{half}, is larger than an effect of {effect:g}.")
     else:
-        sentences.append(f"An effect of {effect:g} stands out: {half}.")
+        sentences.append(f"An effect of {effect:g} is larger than {half}.")

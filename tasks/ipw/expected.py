@@ -140,15 +140,15 @@ def drowned(study: IpwStudy, sizes: Sizes, effect: float, stand_in: StandIn = St
     wrong = sign_wrong(study, sizes, effect, stand_in)
     if foreseen.half_width < abs(effect):
         message = (
-            f"an effect of {effect:g} stands out: expected half-width {foreseen.half_width:.3g}, "
-            f"wrong sign with probability {wrong:.2g}"
+            f"an effect of {effect:g} is larger than the expected half-width, {foreseen.half_width:.3g} "
+            f"(wrong sign with probability {wrong:.2g})"
         )
         return Drowning(False, wrong, foreseen, sizes.units, message)
     needed = units_needed(study, effect, stand_in)
     cause = "noise" if foreseen.noise_standard_error > foreseen.sampling_standard_error else "sampling error"
     message = (
-        f"{cause} will drown an effect of {effect:g}: expected half-width {foreseen.half_width:.3g}, wrong sign "
-        f"with probability {wrong:.2g}; "
+        f"because of {cause} the expected half-width, {foreseen.half_width:.3g}, is larger than an effect of "
+        f"{effect:g} (wrong sign with probability {wrong:.2g}); "
         + (f"about {needed:,} units would be needed" if needed else "no number of units would do")
     )
     return Drowning(True, wrong, foreseen, needed, message)

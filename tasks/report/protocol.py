@@ -63,7 +63,7 @@ def _line(release: ProtocolRelease, row: ProtocolAnswer) -> Line | None:
     if row.estimate is None or row.interval is None or row.simultaneous is None:
         return None
     ends = {"lower": row.interval.lower, "upper": row.interval.upper}
-    note = "noise hides it" if row.state == "unresolved" else f"{beside(row.estimate, ends)} ({span(ends)})"
+    note = "the noise is too large" if row.state == "unresolved" else f"{beside(row.estimate, ends)} ({span(ends)})"
     return Line(
         label=shortened(_label(release, row)),
         note=note + (" – gate failed" if row.state == "marked" else ""),

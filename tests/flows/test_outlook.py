@@ -30,7 +30,7 @@ def test_plan_and_release_say_what_a_run_takes(home: Path, tmp_path: Path, capfd
     planned = call_json(capfd, "plan", path)
     before = planned["budget"]
     assert (before["source"], before["fits"], before["used"], before["share_left"]) == ("contract", 75, 0, 1)
-    assert any("75 like it fit" in sentence for sentence in planned["expected"]["sentences"])
+    assert any("75 such runs are possible" in sentence for sentence in planned["expected"]["sentences"])
     assert not (home / "ledger.db").exists(), "a plan makes no ledger"
     ran = call_json(capfd, "run", path, "--out", tmp_path / "out", "--run-id", "one")["release"]["budget"]
     assert (ran["source"], ran["fits"], ran["share"]) == ("ledger", 74, pytest.approx(before["share"]))

@@ -65,7 +65,7 @@ def test_warnings_where_they_belong() -> None:
     told = " ".join(sample["warnings"])
     assert "correct_attenuation" in told
     assert "near by chance" in told
-    assert "will drown" in told
+    assert "is larger than an effect of" in told
     assert sample["drowned"]
     assert sample["units_needed"] > 445
     assert sample["attenuation_factor"] == pytest.approx(0.336, abs=1e-3)

@@ -69,7 +69,7 @@ def _numbers(answer: ProtocolAnswer) -> str:
     if answer.estimate is None or answer.interval is None or answer.simultaneous is None:
         return "[yellow]withheld: a gate failed[/yellow]"
     if answer.state == "unresolved":
-        return "[yellow]noise hides it: the interval is the declared range[/yellow]"
+        return "[yellow]the noise is too large: the interval is the declared range[/yellow]"
     single, all_ = answer.interval, answer.simultaneous
     text = f"[bold]{answer.estimate:>9,.4g}[/bold]  {single.lower:,.4g} to {single.upper:,.4g}  "
     text += f"({all_.lower:,.4g} to {all_.upper:,.4g})"

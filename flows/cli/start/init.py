@@ -264,7 +264,7 @@ def _show(begun: Begun, seen: Survey) -> None:
     if draft.left_out or draft.decide:
         show.line("  To change that: --covariates A,B,C (these alone), --not A,B,C (all others).")
     if getattr(seen.sample.source, "row_number", None):
-        show.line("Each row counts as a person of its own: whoever has two is protected less. Is that nobody?")
+        show.line("Each row is treated as one person. Check that no person has two rows.")
     if begun.manifest is not None:
         _show_rows(begun, begun.manifest)
     if draft.questions:

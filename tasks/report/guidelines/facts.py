@@ -225,14 +225,16 @@ def _results(release: Mapping[str, Any]) -> dict[str, str]:
         return {"means": means, **_protocol_results(release)}
     interval = release["interval"]
     omitted = details.get("not_covered")
-    sides = "holds zero, so the sign is open" if interval["lower"] <= 0 <= interval["upper"] else "does not hold zero"
+    sides = "includes zero" if interval["lower"] <= 0 <= interval["upper"] else "does not include zero"
     return {
         "means": means,
         "found": f"{release['estimand']} {beside(release['estimate'], interval)}, "
         f"{percent(interval['confidence'])} interval {span(interval)}.",
         "precision": f"The interval covers {', '.join(interval['covers'])}.",
         "limits": f"The interval does not cover {omitted}." if omitted else "",
-        "reading": "Noise drowned the estimate." if interval["whole_range"] else f"The interval {sides}.",
+        "reading": "The privacy noise is too large for an answer."
+        if interval["whole_range"]
+        else f"The interval {sides}.",
         "additional": "One question was asked; no other analysis is in this release.",
     }
 
