@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -44,10 +45,13 @@ def refuse_renamed(document: Any) -> None:
         said = estimator["unadjusted"] if isinstance(estimator["unadjusted"], Mapping) else {}
         names = {"outcome": "outcome_r2", "distance": "distance"}
         prior = ConfoundingPrior().model_dump()
-        prior |= {names[key]: value for key, value in said.items() if key in names}
+        for key in names.keys() & said.keys():
+            # Numbers alone are said again: whatever else stands there may be long. YAML's are kept as they were written.
+            with suppress(ValueError, TypeError):
+                prior[names[key]] = float(said[key])
         shown = ", ".join(f"{key}: {value}" for key, value in prior.items())
         raise ValueError(f"'estimator.unadjusted' has another name: write confounding_prior: {{{shown}}}")
-    if document.get("kind") == "effect" and estimator.get("name") == "regression" and "basis" in estimator:
+    if estimator.get("name") == "regression" and "basis" in estimator:
         instead = (
             "write 'curves: none' to adjust by lines alone"
             if estimator["basis"] == "linear"

@@ -14,6 +14,7 @@ import pytest
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.study import plan_study
+from causalveil.schemas.asked.study_file import parse_study_file
 from causalveil.schemas.errors import StudyError
 from tests.ledger_help import assert_agreed
 from tests.studies import people, refused, write_study
@@ -155,6 +156,26 @@ def test_settings_of_before_are_refused_with_what_to_write(
     advised |= {"confounding_prior": {"outcome_r2": 0.2, "distance": 1.0}} if case == "prior" else {}
     study = {"estimator": {"penalty": ..., "name": "regression", **advised}}
     plan_study(write_study(tmp_path / "advised", study=study, contract=CONTRACT))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *(("effect", name) for name in ("regression", "ipw", "matching", "difference_in_means", "survival")),
+        *(("protocol", name) for name in ("regression", "matching", "difference_in_means")),
+    ],
+)
+def test_the_size_of_confounding_has_one_name_everywhere(kind: str, name: str) -> None:
+    """Also where something else than numbers stands, which is not said again."""
+    for said, shown in (({"outcome": 0.1, "distance": 2}, "0.1, distance: 2.0}"), ("a\nb", "0.5, distance: 1.0}")):
+        with pytest.raises(StudyError, match=f"write confounding_prior: {{outcome_r2: {shown}") as refusal:
+            parse_study_file({"kind": kind, "estimator": {"name": name, "unadjusted": said}}, "study.yaml")
+        assert "\n" not in str(refusal.value)
+
+
+def test_a_protocol_is_told_what_became_of_the_basis() -> None:
+    with pytest.raises(StudyError, match="write 'curves: none'"):
+        parse_study_file({"kind": "protocol", "estimator": {"name": "regression", "basis": "linear"}}, "study.yaml")
 
 
 def test_parts_of_curves_that_are_not_wanted_are_refused(tmp_path: Path) -> None:
