@@ -46,7 +46,7 @@ def refuse_renamed(document: Any) -> None:
         names = {"outcome": "outcome_r2", "distance": "distance"}
         prior = ConfoundingPrior().model_dump()
         for key in names.keys() & said.keys():
-            # Numbers alone are said again: whatever else stands there may be long. YAML's are kept as they were written.
+            # Numbers alone are said again: whatever else stands there may be long.
             with suppress(ValueError, TypeError):
                 prior[names[key]] = float(said[key])
         shown = ", ".join(f"{key}: {value}" for key, value in prior.items())

@@ -11,7 +11,7 @@ a number has about that of a beta distribution. Post-processing of released or p
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -68,18 +68,6 @@ class DeclaredRanges:
     places: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
     from_zero: tuple[bool, ...] = ()
-
-    def moved(self, to: Mapping[int, int]) -> DeclaredRanges:
-        """Those whose column is a key of ``to``, at the place that it is mapped to."""
-        stay = [k for k, place in enumerate(self.places) if place in to]
-        return DeclaredRanges(
-            places=tuple(to[self.places[k]] for k in stay),
-            names=tuple(self.names[k] for k in stay),
-            from_zero=tuple(self.from_zero[k] for k in stay),
-        )
-
-
-NO_RANGES = DeclaredRanges()
 
 
 @dataclass(frozen=True)
