@@ -24,7 +24,7 @@ from causalveil.tasks.start.doubts import Doubts, as_read, doubts
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 from causalveil.tasks.start.roles import Cast, Wishes, cast, resolved
-from causalveil.tasks.start.times import followed_to, times_in_doubt
+from causalveil.tasks.start.times import followed_to, other_time, times_in_doubt
 from causalveil.tasks.warehouse.sample import Sample, sample_of
 
 STUDY_FILE = "study.yaml"
@@ -196,7 +196,7 @@ def parts_of(seen: Survey, wishes: Wishes) -> Cast:
 def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
     """Columns that nobody asked for by name and that no study should adjust for unless somebody does."""
     if parts.event is not None:
-        return Doubts({}, {}, {})
+        return _doubts_of_times(seen, parts, parts.event, wishes)
     timed = times_in_doubt(
         one for one in seen.found.values() if one.name not in (parts.unit.name, parts.treatment.name)
     )
@@ -211,6 +211,22 @@ def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
     later = {one.name: timed[one.name] for one in chosen if one.name in timed and one.name not in found.left_out}
     asked = {name: why for name, why in found.asked.items() if name not in later}
     return Doubts(found.left_out, found.decide | later, asked | told)
+
+
+def _doubts_of_times(seen: Survey, parts: Cast, event: Found, wishes: Wishes) -> Doubts:
+    """Columns in doubt where times are compared: beside the time, beside what ended it, and other times and events."""
+    if wishes.covariates is not None:
+        return Doubts({}, {}, {})
+    chosen = tuple(one for one in parts.covariates if one.name != event.name)
+    frame, told = seen.sample.frame, (parts.unit, parts.treatment)
+    by_time, by_event = (
+        doubts(frame, chosen, *told, one, wishes.data_class, wishes.levels) for one in (parts.outcome, event)
+    )
+    left_out = by_time.left_out | by_event.left_out
+    secret = wishes.data_class is DataClass.sensitive
+    later = {one.name: why for one in chosen if (why := other_time(one, parts.outcome, None if secret else frame))}
+    decide = {name: why for name, why in (by_time.decide | by_event.decide | later).items() if name not in left_out}
+    return Doubts(left_out, decide, {name: why for name, why in by_time.asked.items() if name not in decide})
 
 
 def _without(parts: Cast, doubtful: Doubts, wishes: Wishes) -> Cast:

@@ -55,7 +55,7 @@ UNITS = _words(
 # Words in names of columns that were measured after treatment, as a rule.
 AFTER = (
     r"(?i)(^|[\W_])(post|after|follow[ _-]?ups?|fu|discharged?|deaths?|died|dead|deceased|mortality|readmi\w*|"
-    r"outcomes?|results?|responses?|recover\w*|complications?|adverse|endpoints?|final|exit|surviv\w*|relapse\w*|later|los|"
+    r"outcomes?|results?|responses?|recover\w*|complications?|adverse|endpoints?|final|exit|surviv\w*|relapse\w*|recur\w*|later|los|"
     r"length[ _-]of[ _-]stay|end|closed|cured|changed?|improve\w*|satisf\w*)(?=$|[\W_\d])"
 )
 # Words that say the opposite: a value of the outcome before treatment is the best covariate there is.
@@ -76,10 +76,10 @@ CODE_NAME = (
 )
 # Names of times to an event, and of what says how they ended.
 FOLLOWED_NAME = (
-    r"(?i)(^|[\W_])(time|times|days?|weeks?|months?|years?|futime|stime|survtime|surv(ival)?[ _-]?time|duration|"
+    r"(?i)(^|[\W_])(time|times|[a-z]{1,3}time|days?|weeks?|months?|years?|survtime|surv(ival)?[ _-]?time|duration|"
     r"tte|os|pfs|dfs|follow[ _-]?up|fu)(?=$|[\W_\d])"
 )
 EVENT_NAME = (
-    r"(?i)(^|[\W_])(status|fustat|events?|cens(or(ed|ing)?)?|died|dead|deaths?|deceased|relapsed?|recurr\w*|fail(ed|ure)?|vital)"
+    r"(?i)(^|[\W_])(status|fustat|events?|cens(or(ed|ing)?)?|died|dead|deaths?|deceased|relapsed?|recur\w*|fail(ed|ure)?|vital)"
     r"(?=$|[\W_\d])"
 )

@@ -13,12 +13,18 @@ from typing import Any
 import polars as pl
 
 from causalveil.schemas.errors import StudyError
+from causalveil.tasks.start.doubts import as_read
+from causalveil.tasks.start.names import spoken
 from causalveil.tasks.start.recognise import Found, Looks
 from causalveil.tasks.start.spellings import EVENT_NAME, FOLLOWED_NAME, NO
 from causalveil.tasks.start.yaml_text import comment, flow, scalar
 
 # Noise of a small budget hides about so many people (three deviations of a cell at epsilon 1 and delta 1e-6).
 HIDDEN = 40
+# Of which rows a time to an earlier event is within the time to the end (but for errors), and of which it is the same.
+MOSTLY_WITHIN, OFTEN_SAME = 0.95, 0.05
+# Calendar years, which are no times to an event.
+_CALENDAR = (1900, 2100)
 # More codes than this are no list of what ended follow-up.
 MOST_EVENTS = 6
 # Fewer different values than this are no times.
@@ -67,6 +73,27 @@ def times_in_doubt(found: Iterable[Found]) -> dict[str, str]:
         told[time] = f"it looks like a time to an event, which '{event}' names: {way}"
         told.setdefault(event, f"it looks like what ended '{time}': {way}")
     return told
+
+
+def other_time(one: Found, time: Found, frame: pl.DataFrame | None) -> str | None:
+    """Say that a column is another time of the same follow-up, or what ended one; None: it does not look so.
+
+    By its name; and where values may be seen by them: a time to what came before the end is never above the time to
+    the end, and is the same where nothing came before.
+    """
+    name = spoken(one.name)
+    if _CALENDAR[0] <= one.lower and one.upper <= _CALENDAR[1]:
+        return None
+    if re.search(FOLLOWED_NAME, name) or re.search(EVENT_NAME, name):
+        return f"by its name a time, or what ended one, beside '{time.name}': it may come after treatment"
+    if frame is None or one.looks is not Looks.number or one.distinct < FEWEST_TIMES:
+        return None
+    pairs = pl.DataFrame({"one": as_read(frame, one), "time": as_read(frame, time)}).drop_nulls()
+    within = (pairs["one"] <= pairs["time"]).mean()
+    same = (pairs["one"] == pairs["time"]).mean()
+    if isinstance(within, float) and isinstance(same, float) and within > MOSTLY_WITHIN and same > OFTEN_SAME:
+        return f"never above '{time.name}' and often the same: another time of one follow-up, after treatment"
+    return None
 
 
 def followed_to(times: pl.Series, arms: pl.Series, codes: tuple[Any, Any], horizon: float) -> str:

@@ -134,3 +134,23 @@ def test_how_many_reach_the_horizon_is_said_where_the_data_are_not_sensitive(tmp
     assert "ask for an earlier --horizon" in late.followed
     secret = {"data_class": DataClass.sensitive, "levels": {"status": ("0", "1", "2")}}
     assert not begun(tmp_path / "c", trial(), event="status", horizon=10_000, **secret).followed
+
+
+def test_other_times_of_one_follow_up_are_for_a_person_to_decide(tmp_path: Path) -> None:
+    """A time to relapse beside the time to death, by its name or by its values; row numbers are left out here too."""
+    random = np.random.default_rng(8)
+    days = trial()["days"].to_numpy()
+    relapse = np.where(random.random(N) < 0.4, np.floor(days * random.random(N)), days)
+    more = {"x": relapse, "rtime": relapse + 1, "recur": random.integers(0, 2, N), "row": np.arange(N) + 1}
+    more |= {"year": random.integers(1980, 1995, N), "dose": random.integers(0, 60, N)}
+    found = begun(
+        tmp_path / "a",
+        trial(**{name: pl.Series(values) for name, values in more.items()}),
+        event="status",
+        horizon=200,
+        trial=False,
+    )
+    named = {one.split("'")[1] for one in found.draft.decide}
+    assert {"x", "rtime", "recur"} <= named
+    assert {"age", "year", "dose"} <= set(found.draft.taken)
+    assert not {"row", "x", "rtime", "recur"} & set(found.draft.taken)

@@ -138,7 +138,8 @@ def asked(seen: Survey, wishes: Wishes, classed: bool, kept: Answers) -> tuple[S
         seen, wishes = _unit(seen, wishes, kept)
     wishes = _outcome(seen, _treatment(seen, wishes, kept), kept)
     if wishes.event is None:
-        wishes = _adjusted(seen, _times(seen, wishes, kept), kept)
+        wishes = _times(seen, wishes, kept)
+    wishes = _adjusted(seen, wishes, kept)
     return seen, _declared(seen, wishes, kept)
 
 
@@ -240,9 +241,6 @@ def _adjusted(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
     from causalveil.flows.sequence.start import parts_of
     from causalveil.tasks.start.roles import cast
 
-    if wishes.event is not None:
-        return wishes
-
     def holds(asks: Wishes) -> object:
         return cast(seen.found, asks)
 
@@ -254,6 +252,8 @@ def _adjusted(seen: Survey, wishes: Wishes, kept: Answers) -> Wishes:
         question = "Covariates, A,B,C (nothing: these; none: no column)"
         answer = kept.ask("covariates", question, lambda text: holds(_chosen(wishes, text)))
         wishes = _chosen(wishes, answer)
+    if wishes.event is not None:
+        return wishes
     if not wishes.where:
         conditions = _conditions(kept, lambda text: holds(replace(wishes, where=(text,))))
         wishes = replace(wishes, where=conditions)
