@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from causalveil.schemas.confounding import RANDOMISED, of_share
 from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.adjustment.flow import FiveReleases
 from causalveil.tasks.adjustment.interval import ErrorLaw
-from causalveil.tasks.inference.confounding import RANDOMISED
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.drawn import Asked, JointScales
-from causalveil.tasks.protocols.parts import Part, in_words, with_everybody
+from causalveil.tasks.protocols.parts import Part, with_everybody
 
 
 def parts_of(study: RegressionProtocol, asked: Asked, scales: JointScales, units: int) -> list[Part]:
@@ -64,7 +64,7 @@ def _part(
         noise=float(law.error.var() + law.scale**2) * half**2,
         bias=0.0,
         spread=float(np.mean([one.found_scales.arms.spread for one in row])) * half,
-        adjustment=RANDOMISED if study.estimator.trial else in_words(law.adjusted_share),
+        adjustment=(RANDOMISED if study.estimator.trial else of_share(law.adjusted_share)).words,
         error=law.error * half,
         adjusted=None if study.estimator.trial else law.adjusted_share,
     )

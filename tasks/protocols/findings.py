@@ -9,6 +9,7 @@ from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
+from causalveil.tasks.adjustment.beyond import cut_away
 from causalveil.tasks.adjustment.interval import curve_names
 from causalveil.tasks.adjustment.releases.stages import NOT_COVERED
 from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL
@@ -85,4 +86,8 @@ def not_covered(study: RegressionProtocol, asked: Asked) -> str:
         for place in group[0][0].found_scales.left_out
     }
     left_out = [f"confounding by {', '.join(columns)}, which could not be adjusted for everywhere"] if columns else []
-    return "; ".join([*left_out, NOT_COVERED, *([revealed] if controls else [])])
+    first = [group[study.first][0] for group in asked if group is not None]
+    narrow = dict.fromkeys(
+        words for one in first for words in cut_away(one.public, one.found_scales, one.second)[1].words
+    )
+    return "; ".join([*left_out, NOT_COVERED, *narrow, *([revealed] if controls else [])])

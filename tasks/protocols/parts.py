@@ -9,15 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import brentq
 
+from causalveil.schemas.confounding import of_share
 from causalveil.schemas.protocols.answers import Limits, MeasureAnswer, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
 from causalveil.tasks.inference.assemble import Noise, around
-from causalveil.tasks.inference.confounding import SWITCHED
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.measures import Risks, over_all
 
-# More of the confounding that is expected is nearly all of it.
-MOST = 0.9
 # Draws beyond which a tail is not read off them.
 FEW = 1.5
 
@@ -66,14 +64,6 @@ class Part:
         return 0.0 if self.error is None else float(self.error.var())
 
 
-def in_words(share: float) -> str:
-    """Return what was done about confounding; ``share``: of what the prior expects, which the data took off."""
-    if share <= 0:
-        return SWITCHED
-    said = f"for {share:.0%} of possible confounding"
-    return f"adjusted {said}" if share >= MOST else f"partly adjusted, {said}"
-
-
 def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: float, units: float, width: float) -> Part:
     """The answer over all subgroups, from theirs: effects weighted by size.
 
@@ -100,7 +90,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
     sizes = math.fsum((count_error / total * (part.value - value)) ** 2 for part, _ in shares)
     adjusted = [(part.adjusted, share) for part, share in shares if part.adjusted is not None]
     if len(adjusted) == len(shares):
-        words = {in_words(math.fsum(one * share for one, share in adjusted)): None}
+        words = {of_share(math.fsum(one * share for one, share in adjusted)).words: None}
     else:
         words = dict.fromkeys(part.adjustment for part, _ in shares)
     error = _error_over(shares)
