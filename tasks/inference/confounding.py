@@ -17,8 +17,6 @@ NOT_COVERED_TRIAL = "treatment that was not randomised"
 NOT_COVERED_ARMS = "confounding: the arms are taken as randomised"
 
 # What was done about confounding, as ``details["adjustment"]`` says it.
-LINEAR = "adjusted linearly"
-PARTLY = "partly adjusted, linearly"
 UNADJUSTED = "unadjusted"
 SWITCHED = "unadjusted: the noise was too large for this many people and this budget"
 RANDOMISED = "not adjusted: treatment was randomised"

@@ -35,7 +35,6 @@ DIGITS, EPSILON_DIGITS, PURE_DIGITS = 12, 6, 6
 # Far more than the 400-bit arithmetic can be wrong by, and far less than anybody pays.
 SLACK = 1e-60
 _DOWN = decimal.Context(prec=DIGITS, rounding=ROUND_FLOOR)
-_UP = decimal.Context(prec=DIGITS, rounding=ROUND_CEILING)
 _WIDE_DOWN = decimal.Context(prec=60, rounding=ROUND_FLOOR)
 _WIDE_UP = decimal.Context(prec=60, rounding=ROUND_CEILING)
 
