@@ -11,16 +11,18 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy.division import mu_of, portion
 
 # J = n mu / PEOPLE within FEWEST and MOST: chosen on the trials of docs/figures/survival.md, 1,000 to 5,000 people.
 # Late intervals of a finer grid hold fewer people at risk than noise; a curve hardly pays for more of them.
 PEOPLE, FEWEST, MOST = 12, 10, 50
 ARMS = 2
+CellArray = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class Grid:
         """Where intervals end, shape (J,)."""
         return self.horizon * np.arange(1, self.intervals + 1) / self.intervals
 
-    def cell(self, arm: ByteArray, time: FloatArray, kind: ByteArray, group: ByteArray | None = None) -> IntArray:
+    def cell(self, arm: ByteArray, time: FloatArray, kind: ByteArray, group: ByteArray | None = None) -> CellArray:
         """Return each person's cell among those of both arms, those of the controls first, group after group.
 
         Args:
@@ -57,12 +59,18 @@ class Grid:
             group: shape (n,); None: there is one.
         """
         # The product comes first: of whole numbers it is exact, so an event at an interval's end is in that interval.
-        place = np.ceil(time * self.intervals / self.horizon)
-        inside = np.clip(place, 1, self.intervals).astype(np.int64) - 1
-        block = np.where(kind == 0, self.kinds, kind.astype(np.int64) - 1)
-        own = np.where(time > self.horizon, self.cells - 1, block * self.intervals + inside)
-        side = arm.astype(np.int64) if group is None else group.astype(np.int64) * ARMS + arm
-        return np.asarray(side * self.cells + own)
+        place = time * float(self.intervals)
+        place /= self.horizon
+        np.clip(np.ceil(place, out=place), 1, self.intervals, out=place)
+        # Whole numbers of 32 bits, in place: every pass over the people makes them.
+        own = place.astype(np.int32)
+        first = np.array([self.kinds, *range(self.kinds)], dtype=np.int32) * self.intervals - 1
+        own += first[kind]
+        own[time > self.horizon] = self.cells - 1
+        own += arm.astype(np.int32) * np.int32(self.cells)
+        if group is not None:
+            own += group.astype(np.int32) * np.int32(ARMS * self.cells)
+        return own
 
 
 def cells_cost(study: SurvivalStudy) -> PrivacyCost:

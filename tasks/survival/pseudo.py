@@ -19,10 +19,10 @@ import numpy as np
 
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.tasks.adjustment.released import CELLS, EDGES, ReleasedScales
-from causalveil.tasks.machine.arrays import FloatArray, IntArray
+from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import TwoArms
-from causalveil.tasks.survival.grid import ARMS, Grid
+from causalveil.tasks.survival.grid import ARMS, CellArray, Grid
 
 # A table of one number alone has no range to divide by.
 LEAST_RANGE = 1e-9
@@ -66,7 +66,7 @@ class PseudoOutcomes:
             scales, outcome=np.asarray(shares, np.float64), cells_sd=np.append(scales.cells_sd[:-1], 1 / units)
         )
 
-    def of(self, cell: IntArray) -> FloatArray:
+    def of(self, cell: CellArray) -> FloatArray:
         """Return the outcome u of people by their cells."""
         return np.asarray(self.table[cell])
 
