@@ -12,7 +12,7 @@ from causalveil.schemas.study import Finite
 
 
 class AdjustmentState(StrEnum):
-    """How far confounding was adjusted for."""
+    """State how far confounding was adjusted for."""
 
     randomised = "randomised"
     adjusted = "adjusted"
@@ -21,7 +21,7 @@ class AdjustmentState(StrEnum):
 
 
 class AdjustmentMethod(StrEnum):
-    """By what covariates were adjusted for."""
+    """Name the method by which covariates were adjusted for."""
 
     regression = "regression on noisy moments"
     balancing = "balancing weights"
@@ -31,7 +31,7 @@ class AdjustmentMethod(StrEnum):
 
 
 class Shortfall(StrEnum):
-    """Why not all confounding was adjusted for."""
+    """Say why not all confounding was adjusted for."""
 
     not_asked = "the arms are compared as they are"
     noise = "the noise was too large for this many people and this budget"
@@ -41,14 +41,14 @@ class Shortfall(StrEnum):
 
 
 class PriorSource(StrEnum):
-    """Who chose the confounding that a study expects before anything is released."""
+    """Say who chose the confounding that a study expects."""
 
     default = "default"
     declared = "declared"
 
 
 class ConfoundingStatement(Frozen):
-    """What was done about confounding, and how well.
+    """State what was done about confounding, and how well.
 
     Attributes:
         state: how far it was adjusted for.

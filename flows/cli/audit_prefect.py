@@ -16,7 +16,10 @@ PAGE = 200
 
 
 def prefect_trail(run_id: str) -> PrefectTrail:
-    """What Prefect's API still knows of a run. A server that is gone is no error: the trail says so."""
+    """Return what Prefect's API still knows of a run.
+
+    A server that is gone is no error: the trail says so.
+    """
     settings.prepare(quiet=True)
     from prefect.settings import PREFECT_API_URL, temporary_settings
 

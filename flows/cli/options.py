@@ -11,13 +11,13 @@ Json = Annotated[bool, typer.Option("--json", help="one JSON document on standar
 
 
 class EngineChoice(StrEnum):
-    """What runs the stages."""
+    """Name what runs the stages."""
 
     prefect = "prefect"
     direct = "direct"
 
 
 class Sweep(StrEnum):
-    """What `plan` may vary."""
+    """Name what `plan` may vary."""
 
     penalty = "penalty"

@@ -118,7 +118,10 @@ def charge_table(charges: tuple[Charge, ...], *, title: str) -> Table:
 
 
 def remaining(outcome: RunResult) -> list[dict[str, Any]]:
-    """What is left of the owner's budget at the release's level, by block; empty for a simulation."""
+    """Return what is left of the owner's budget at the release's level, by block.
+
+    Empty for a simulation.
+    """
     if outcome.release.not_for_release:
         return []
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
@@ -177,7 +180,7 @@ def plan(study: Study, declared: Plan, expected: Mapping[str, Any]) -> None:
 
 
 def _sweep_table(rows: list[dict[str, float]]) -> Table:
-    """What each penalty would mean."""
+    """Return what each penalty would mean."""
     table = Table(title="Penalties, for hsic on a stand-in", title_justify="left", title_style="bold", box=SIMPLE_HEAD)
     for heading in rows[0]:
         table.add_column(heading.replace("_", " "), justify="right")

@@ -80,7 +80,7 @@ def burndown_html(account: Account, burndowns: Sequence[Burndown]) -> str:
 
 
 def burndown_svg(account: Account, burndowns: Sequence[Burndown]) -> str:
-    """The same figures, one below the other, as one SVG file.
+    """Return the same figures, one below the other, as one SVG file.
 
     Raises:
         CausalveilError: this installation lacks its templates.

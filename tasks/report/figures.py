@@ -36,7 +36,7 @@ class Axis:
         return round(LEFT + share * (RIGHT - LEFT), 3)
 
     def beyond(self, value: float) -> bool:
-        """Whether the axis ends before the value."""
+        """Return whether the axis ends before the value."""
         return not self.low <= value <= self.high
 
     @property
@@ -105,7 +105,9 @@ def axis_of(lines: Sequence[Line], *, zero: bool = True) -> Axis:
 
 
 def waterfalls(charges: Sequence[Charge], total: Decimal, write: Writer) -> tuple[Waterfall, ...]:
-    """What a unit spends, charge after charge: for each half of a split, else for a unit that meets the most.
+    """Return what a unit spends, charge after charge.
+
+    For each half of a split, else for a unit that meets the most.
 
     The structure of ``tasks.privacy.accountant.compose``: what reads everybody, and of each partition of the units
     the charges that touch the unit's own part. Widths add up as draws do: Gaussian ones by mu^2, others by epsilon.
@@ -159,7 +161,10 @@ def _fall(
 
 
 def site_bars(spent: Sequence[tuple[str, Decimal, Decimal]], write: Writer) -> Waterfall:
-    """What a unit of each site spends: (site, epsilon, delta). Nobody is in two sites, so nothing adds up."""
+    """Return what a unit of each site spends: (site, epsilon, delta).
+
+    Nobody is in two sites, so nothing adds up.
+    """
     largest = max(epsilon for _, epsilon, _ in spent)
     bars = tuple(
         Bar(site, f"ε {write(epsilon)}, δ {write(delta)}", 0.0, _share(epsilon, largest))

@@ -103,7 +103,7 @@ def _arms_note(release: Mapping[str, Any]) -> str:
 
 
 def _parts(details: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """What was released of arms and subgroups, as rounded as its name says."""
+    """Return what was released of arms and subgroups, as rounded as its name says."""
     groups = tuple((name[len(GROUP) : -1], f"≈ {figure(float(f'{value:.3g}'))}") for name, value in _groups(details))
     share = details.get("treated_share")
     return groups if share is None else (("treated", f"≈ {percent(float(f'{share:.2g}'))}"), *groups)

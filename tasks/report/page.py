@@ -177,7 +177,7 @@ def environment() -> Environment:
 
 
 def _single(release: Release, document: dict[str, Any]) -> dict[str, Any]:
-    """What the page of one run speaks of beside the release itself."""
+    """Return what the page of one run speaks of beside the release itself."""
     falls = waterfalls(release.privacy.charges, release.privacy.epsilon, amount)
     details = document.get("details", {})
     context: dict[str, Any] = {
@@ -220,7 +220,7 @@ def _direction(release: DirectionRelease) -> dict[str, Any]:
 
 
 def _pooled(document: Mapping[str, Any], release: PooledRelease) -> dict[str, Any]:
-    """What the page of a pooled release speaks of beside the release itself."""
+    """Return what the page of a pooled release speaks of beside the release itself."""
     headline = document["model"]
     lines = [_line(site["site"], site, site[f"weight_{headline}"]) for site in document["sites"]]
     models = sorted(("fixed", "random"), key=lambda model: model == headline)
@@ -247,7 +247,7 @@ def _line(label: str, part: Mapping[str, Any], weight: float | None = None) -> L
 
 
 def _verdict(interval: Mapping[str, Any]) -> str:
-    """What the interval says about the sign: one of four words that the templates know."""
+    """Return what the interval says about the sign: one of four words that the templates know."""
     if interval["whole_range"]:
         return "drowned"
     if interval["lower"] > 0:
@@ -297,7 +297,9 @@ def _bounds(specification: Mapping[str, Any], arms: Mapping[str, Any]) -> list[t
 
 
 def _arms(estimator: Mapping[str, Any]) -> dict[str, Any]:
-    """How units came into the arms: ``randomised`` and ``chance`` as the study declares; ``clip`` of scores, if any.
+    """Return how units came into the arms.
+
+    ``randomised`` and ``chance`` as the study declares; ``clip`` of scores, if any.
 
     Where the chance is known no score is fitted, so nothing is said to be clipped.
     """

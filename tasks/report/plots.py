@@ -120,7 +120,7 @@ def legend(axes: list[list[Axes]], title: str | None = None) -> None:
 
 
 def _shorter(svg: str) -> str:
-    """The same picture with coordinates to a hundredth of a point, in half the bytes."""
+    """Return the same picture with coordinates to a hundredth of a point, in half the bytes."""
     return re.sub(
         r' (?:d|x|y)="[^"]*"', lambda found: re.sub(r"(\.\d\d)\d+", r"\1", found.group()), svg, flags=re.DOTALL
     )

@@ -12,7 +12,7 @@ from causalveil.tasks.report.protocol import ROLES, Forest, love_plots, place_of
 
 
 def pooled_context_of(release: PooledProtocolRelease) -> dict[str, Any]:
-    """By the names that the template uses."""
+    """Return what a page says, by the names that the template uses."""
     bars = [(shortened(site.site), site.epsilon, site.delta) for site in release.sites]
     row = next((one for one in release.answers if one.role == "primary" and one.group == EVERYBODY), release.answers[0])
     pooled = release.headline(row)

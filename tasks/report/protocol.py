@@ -113,7 +113,7 @@ def love_plots(balance: Sequence[BalanceRow]) -> list[tuple[str, LovePlot]]:
 
 
 def context_of(release: ProtocolRelease) -> dict[str, Any]:
-    """By the names that the template uses."""
+    """Return what a page says, by the names that the template uses."""
     return {
         **first_answer(release.answers, release.confidence),
         "forests": forests(release),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -103,3 +104,70 @@ def test_the_glossary_has_each_word_once_in_order_and_names_classes_that_exist()
     named = {name for _, meaning in rows for name in re.findall(r"`([A-Z][a-z]\w+)`", meaning)}
     assert named
     assert named - House(ROOT).classes().keys() == set()
+
+
+# A first line that begins so is no sentence; rooms that hold to it, and how many functions elsewhere do not yet.
+NO_SENTENCE = (
+    "What ",
+    "Where ",
+    "Whether ",
+    "The same ",
+    "By ",
+    "How ",
+    "Of ",
+    "Who ",
+    "Why ",
+    "So ",
+    "As far ",
+    "Those ",
+)
+HELD = ("flows/cli/", "tasks/report/", "schemas/confounding.py")
+MOST_ELSEWHERE = 400
+
+
+def first_lines() -> dict[str, str]:
+    """Return the first line of each function's docstring, by file and name."""
+    found = {}
+    for file in FILES:
+        if file.endswith(".py") and file.startswith(("flows/", "tasks/", "schemas/")):
+            for node in ast.walk(ast.parse((ROOT / file).read_text())):
+                line = ast.get_docstring(node) if isinstance(node, ast.FunctionDef) else None
+                if line is not None:
+                    found[f"{file}:{node.lineno}"] = line.split("\n")[0]
+    return found
+
+
+def test_docstrings_begin_with_a_sentence() -> None:
+    odd = {where: line for where, line in first_lines().items() if line.startswith(NO_SENTENCE)}
+    assert {where: line for where, line in odd.items() if where.startswith(HELD)} == {}
+    assert len(odd) <= MOST_ELSEWHERE, "begin with a verb (Return, Check, Write); the number may only fall"
+
+
+# Metaphors that the field has words for, in what a person reads.
+RETIRED = re.compile(r"\b(?:drown\w*|hardly|whoever|stands? out|told apart|very bytes)\b", re.IGNORECASE)
+# Words that templates use as names.
+TAGS = re.compile(r"\{[%#].*?[%#]\}", re.DOTALL)
+
+
+def test_metaphors_do_not_come_back_into_what_people_read() -> None:
+    pages = [file for file in FILES if file.startswith("tasks/report/templates/") and file.endswith(".j2")]
+    pages += ["README.md", "docs/is-this-for-me.md", "docs/README.md"]
+    found = {file: RETIRED.findall(TAGS.sub("", (ROOT / file).read_text())) for file in pages}
+    assert len(pages) > 30
+    assert {file: words for file, words in found.items() if words} == {}
+
+
+# What panel and report speak of, and which of these words stand in a textbook.
+TERMS = ("adjusted for X % of possible confounding", "possible confounding", "confounding prior")
+TEXTBOOK = (
+    *("confounding", "covariate", "coverage", "effect modification", "estimand", "hazard ratio", "intercurrent event"),
+    *("interval", "log-rank test", "neighbours (tables)", "overlap", "propensity score"),
+    *("restricted mean survival time", "standardised difference"),
+)
+
+
+def test_the_glossary_defines_what_panel_and_report_speak_of() -> None:
+    rows = re.findall(r"^\| \*\*(.+?)\*\* \| (.+) \|$", (ROOT / "GLOSSARY.md").read_text(), flags=re.MULTILINE)
+    meanings = dict(rows)
+    assert {*TERMS, *TEXTBOOK} - meanings.keys() == set()
+    assert [word for word in TEXTBOOK if not re.search(r"(?:19|20)\d\d", meanings[word])] == []

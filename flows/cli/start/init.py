@@ -165,7 +165,7 @@ def init(
 
 
 def _asks() -> bool:
-    """Whether somebody sits before a terminal, who can be asked."""
+    """Return whether a person at a terminal can be asked."""
     return sys.stdin.isatty()
 
 

@@ -105,7 +105,7 @@ def _measures(spec: Mapping[str, Any]) -> list[str]:
 
 
 def _bounds_text(release: Mapping[str, Any]) -> str:
-    """Where bounds come from, as far as the release knows."""
+    """Return where bounds come from, as far as the release knows."""
     drafted = (release.get("data") or {}).get("bounds_from_data")
     if drafted:
         return (
@@ -257,7 +257,10 @@ def _protocol_results(release: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _adjustment(release: Mapping[str, Any]) -> str:
-    """How far covariates were adjusted for, as the release says; of a protocol every wording once."""
+    """Return how far covariates were adjusted for, as the release says.
+
+    Of a protocol every wording once.
+    """
     if "answers" in release:
         return "; ".join(dict.fromkeys(row["adjustment"] for row in release["answers"]))
     return str((release.get("details") or {}).get("adjustment", ""))

@@ -43,7 +43,7 @@ def checklists(
 def guidelines_context(
     release: Published, document: Mapping[str, Any], arms: Mapping[str, Any], contract: Contract | None
 ) -> dict[str, Any]:
-    """By the names that the templates use: ``flow`` (None but for effects of one run), ``contract``, ``checklists``."""
+    """Return ``flow`` (None but for effects of one run), ``contract`` and ``checklists`` for the templates."""
     if not isinstance(release, EffectRelease | ProtocolRelease):
         return {"flow": None}
     flow = unit_flow(document, rows_text(contract) if contract and contract.rows else "")

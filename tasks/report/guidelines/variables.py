@@ -11,7 +11,7 @@ from causalveil.tasks.report.numbers import figure
 
 
 def bounds_text(column: Mapping[str, Any]) -> str:
-    """What a column of a study can hold: codes, levels, or a range."""
+    """Return what a column of a study can hold: codes, levels, or a range."""
     codes, levels = column.get("codes"), column.get("levels")
     if codes:
         return f"{codes['control']} or {codes['treated']}"
@@ -22,7 +22,7 @@ def bounds_text(column: Mapping[str, Any]) -> str:
 
 
 def codes_text(spec: Mapping[str, Any]) -> str:
-    """What the arms are in the data."""
+    """Return what the arms are in the data."""
     arms, codes = spec.get("arms"), spec.get("treatment_codes")
     if arms:
         return f"{', '.join(map(str, arms['levels']))}; the reference is {arms['reference']}"
@@ -30,7 +30,10 @@ def codes_text(spec: Mapping[str, Any]) -> str:
 
 
 def missing_text(spec: Mapping[str, Any], data: Mapping[str, Any] | None = None) -> str:
-    """What became of missing values; how many there are is private, but for rows of public and synthetic data."""
+    """Return what became of missing values.
+
+    How many there are is private, but for rows of public and synthetic data.
+    """
     lost = [
         f"{rows:,} rows were left out, without a value of {name}."
         for name, rows in (data or {}).get("left_out", {}).items()
@@ -55,7 +58,7 @@ def _missing_in_rows(spec: Mapping[str, Any]) -> str:
 
 
 def rows_text(contract: Contract) -> str:
-    """How several rows of a unit became one, by the contract."""
+    """Return how several rows of a unit became one, by the contract."""
     rows = contract.rows
     if rows is None:
         return f"Each {contract.unit} has one row; data in which one has two are not admitted."
@@ -66,7 +69,7 @@ def rows_text(contract: Contract) -> str:
 
 
 def descriptions_text(spec: Mapping[str, Any], contract: Contract) -> str:
-    """What the owner says of the study's columns."""
+    """Return what the owner says of the study's columns."""
     outcomes = spec["outcomes"] if "outcomes" in spec else [spec["outcome"]]
     named = [spec["treatment"], *(one["name"] for one in outcomes), *(spec.get("covariates") or {})]
     told = []
