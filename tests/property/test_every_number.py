@@ -123,7 +123,11 @@ BASES: dict[str, dict[str, Any]] = {
             {},
         ),
         ("difference", {"name": "difference_in_means", "confounding_prior": {"outcome_r2": 0.5, "distance": 1.0}}, {}),
-        ("survival", {"name": "survival", "confounding_prior": {"outcome_r2": 0.5, "distance": 1.0}}, {}),
+        (
+            "survival",
+            {"name": "survival", "share": 0.25, "confounding_prior": {"outcome_r2": 0.5, "distance": 1.0}},
+            {},
+        ),
         ("survival without delta", {"name": "survival", "trial": True}, PURE),
         ("survival by rule", {"name": "survival", "trial": True}, {"intervals": ...}),
         ("balancing", {"name": "balancing", "allowance": 0.5}, {"privacy": {"level": "label", "delta": 0}}),

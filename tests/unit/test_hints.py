@@ -22,7 +22,7 @@ CASES: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "study",
         {"estimator": {"name": "difference_in_means", "clip": 1}},
-        "'estimator.clip' (known keys: name, trial, unadjusted)",
+        "'estimator.clip' (known keys: confounding_prior, name, trial)",
     ),
     ("study", {"estimator": {"name": "ipw", "penality": 1}}, "did you mean 'penalty'?"),
     ("study", {"treatmnt": "x"}, "did you mean 'treatment'?"),
