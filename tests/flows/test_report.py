@@ -60,6 +60,12 @@ SAYS = {
             "ATE: every person of small",
             "Difference of means, treated minus controls",
             "No other confounder",
+            # May I ask again, who approved, how do I cite it.
+            *(
+                "returns this release, free of charge",
+                "Grants and reviews stand in the ledger",
+                "Study small of small, run",
+            ),
             "age, group",
         ),
         *("probability from 0.1 to 0.9", "(1, 10⁻⁶)-differential privacy", "The whole row of any one person"),

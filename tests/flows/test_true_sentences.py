@@ -209,6 +209,25 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     alone = merge(effect, {"specification": {"covariates": ...}})
     yield merge(alone, {"snapshots": [snapshot], "specification": {"covariates": None}})
     yield merge(survival, {"curves": {"grid_bracket": [-0.3, -0.1]}})
+    adjusted = {"confounding_adjusted_for": 0.8, "features": 6, "curves": "none", "unadjusted": -0.3}
+    named = {
+        "covariates": {"age": {"lower": 20, "upper": 60}},
+        "censoring": {"by": ["group"], "floor": 0.2},
+        "estimator": {"trial": False},
+    }
+    by_age = {"details": adjusted, "confounding": said_of(PART_OF_IT), "specification": named}
+    yield merge(survival, by_age)
+    few = {"details": {"still_followed": 0.1}, "interval": {"whole_range": True}}
+    yield merge(merge(survival, by_age), few)
+    known = {"name": "aipw", "clip": ..., "propensity": {"known": 0.5}}
+    yield merge(
+        effect,
+        {
+            "estimator": "aipw",
+            "specification": {"estimator": known},
+            "details": {"chance_contradicted": True, "adjustment": ...},
+        },
+    )
     ratio = {"measure": "ratio", "estimate": 0.8, "lower": 0.6, "upper": None}
     answers = [answer | {"measures": [ratio]} for answer in protocol["answers"]]
     where = [{"column": "age", "op": ">=", "values": [18]}]
