@@ -57,12 +57,12 @@ def test_the_file_is_what_its_program_writes(tmp_path: Path) -> None:
 
 
 def test_what_no_option_says_is_asked_in_a_terminal(tmp_path: Path) -> None:
-    """A terminal of its own: four questions; the unit's default is taken by an empty line."""
+    """A terminal of its own: eight questions; an empty line takes the default."""
     shutil.copy(ROOT / "data/tutorial/clinic.csv", tmp_path)
     keyboard, terminal = os.openpty()
     environment = os.environ | {"CAUSALVEIL_HOME": str(tmp_path / "home")}
     command = [sys.executable, "-m", "causalveil", "init", "clinic.csv", "--out", "clinic"]
-    os.write(keyboard, b"synthetic\n\nCoaching\nSick days\n")
+    os.write(keyboard, b"synthetic\n\nCoaching\n\nSick days\n\n\n\n")
     done = subprocess.run(
         command, stdin=terminal, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
     )
