@@ -9,7 +9,7 @@ import numpy as np
 from causalveil.schemas.estimators.balancing import BalancingEstimator, BalancingStudy
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.rows import Rows
-from tests.adjustment_help import in_rows
+from tests.regression_help import in_rows
 from tests.studies import RESOLVED, merge
 
 

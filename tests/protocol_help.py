@@ -13,7 +13,7 @@ from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols.findings import ProtocolFindings
-from tests.adjustment_help import in_rows
+from tests.regression_help import in_rows
 
 OUTCOMES = 2
 # What estimators at label level have for a level and a delta.

@@ -10,12 +10,12 @@ from typing import Any
 
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.studies import parse_study
-from tests.adjustment_help import make_adjustment
 from tests.aipw_help import make_aipw, make_difference
 from tests.balancing_help import make_balancing
 from tests.direction_help import OPTIONS, make_direction, option_name
 from tests.ipw_help import make_study
 from tests.protocol_help import make_protocol
+from tests.regression_help import make_regression
 from tests.sensitivity_search import Case
 from tests.studies import RESOLVED, merge
 from tests.survival_help import make_survival
@@ -68,7 +68,7 @@ def _matching(covariates: Covariates, **settings: Any) -> MatchingStudy:
 
 def _regressions() -> Iterator[Case]:
     def of(said: str, covariates: Covariates = MIXED, epsilon: str = "50", **more: Any) -> Case:
-        return Case(f"regression, {said}", make_adjustment(0, covariates=covariates, epsilon=epsilon, **more), 100, 200)
+        return Case(f"regression, {said}", make_regression(0, covariates=covariates, epsilon=epsilon, **more), 100, 200)
 
     for name, covariates in SETS.items():
         yield of(name, covariates)
@@ -84,7 +84,7 @@ def _regressions() -> Iterator[Case]:
     shares = {"scales": "0.2", "lines": "0.2", "screen": "0.2", "refit": "0.2", "scores": "0.2"}
     for delta in ("1e-6", "0"):
         yield of(f"even parts, delta {delta}", parts=shares, delta=delta)
-        yield Case(f"regression, of few, delta {delta}", make_adjustment(2, delta=delta), 20, 5)
+        yield Case(f"regression, of few, delta {delta}", make_regression(2, delta=delta), 20, 5)
 
 
 def _protocols() -> Iterator[Case]:
@@ -173,7 +173,7 @@ def _simple() -> Iterator[Case]:
 def _unrecorded() -> Iterator[Case]:
     """Units without a treatment or an outcome, who count as what the study says."""
     counted = {"missing_treatment": "control", "missing_outcome": "lower"}
-    yield Case("regression, unrecorded", make_adjustment(0, covariates=MIXED, epsilon="50", **counted), 100, 200)
+    yield Case("regression, unrecorded", make_regression(0, covariates=MIXED, epsilon="50", **counted), 100, 200)
     yield Case("protocol, unrecorded", make_protocol(0, 2, 2, 3, covariates=MIXED, epsilon="50", **counted), 240, 40)
     yield Case("aipw, unrecorded", make_aipw(0, covariates=MIXED, epsilon="50", **counted), 60, 50)
     yield Case("ipw, unrecorded", make_study(epsilon="1000", **counted), 12)

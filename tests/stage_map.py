@@ -10,13 +10,13 @@ from typing import Any
 
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.studies import parse_study
-from tests.adjustment_help import make_adjustment
 from tests.aipw_help import make_aipw, make_difference
 from tests.balancing_help import make_balancing
 from tests.direction_help import make_direction
 from tests.ipw_help import make_study
 from tests.matching_help import matching_changes
 from tests.protocol_help import make_protocol
+from tests.regression_help import make_regression
 from tests.studies import RESOLVED, merge
 from tests.survival_help import make_survival
 
@@ -28,7 +28,7 @@ BEGIN, END = "<!-- stages: python -m tests.stage_map -->\n", "<!-- end of stages
 def studies() -> dict[str, Any]:
     """One study for each order of stages that there is."""
     return {
-        "`regression`": make_adjustment(2),
+        "`regression`": make_regression(2),
         "`aipw`": make_aipw(2, folds=2),
         "`aipw`, guarantee `asymptotic`": make_aipw(
             2, folds=2, guarantee="asymptotic", outcome_model={"model": "kernel_ridge"}

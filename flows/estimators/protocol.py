@@ -33,8 +33,6 @@ from causalveil.schemas.estimators.protocols import (
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
-from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScores, ReleasedScreen
-from causalveil.tasks.adjustment.releases import recipe as slots
 from causalveil.tasks.enclave import cells
 from causalveil.tasks.label_protocols import answers, comparisons, draw, weights
 from causalveil.tasks.label_protocols.comparisons import Comparison
@@ -48,6 +46,8 @@ from causalveil.tasks.protocols.drawn import Answered, Asked, JointDraws, JointS
 from causalveil.tasks.protocols.expected import expected_answers
 from causalveil.tasks.protocols.findings import ProtocolFindings, findings
 from causalveil.tasks.protocols.recipe import joint_recipe
+from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScores, ReleasedScreen
+from causalveil.tasks.regression.releases import recipe as slots
 
 NORMALISE = normalised_by(lambda: cells.normalise_protocol_stage)
 

@@ -19,13 +19,13 @@ from causalveil.flows.planning.sentences import UNADJUSTED, say_effect
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
-from causalveil.tasks.adjustment.flow import FiveReleases
-from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
-from causalveil.tasks.adjustment.releases import recipe
-from causalveil.tasks.adjustment.releases import stages as releases
-from causalveil.tasks.adjustment.releases.recipe import AdjustmentRecipe
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Slot
+from causalveil.tasks.regression.flow import FiveReleases
+from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.regression.releases import recipe
+from causalveil.tasks.regression.releases import stages as releases
+from causalveil.tasks.regression.releases.recipe import RegressionRecipe
 from causalveil.tasks.survival import stages
 from causalveil.tasks.survival.adjusted import (
     OfMeasure,
@@ -79,7 +79,7 @@ def _stages_of(measure: Measure) -> MeasureStages:
     def charges(slot: Slot) -> Any:
         return lambda study, sizes: [(named(slot, measure), plan(study, sizes).of[measure].mechanism(slot))]
 
-    def recipe_of(step: Step) -> AdjustmentRecipe:
+    def recipe_of(step: Step) -> RegressionRecipe:
         return plan(step.study, step.sizes).of[measure]
 
     def drawn(step: Step) -> releases.Drawn:

@@ -9,7 +9,6 @@ from typing import Any, TypeVar, cast
 
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.estimators.adjustment import AdjustmentStudy
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
@@ -22,6 +21,7 @@ from causalveil.schemas.estimators.protocols import (
     MatchingProtocol,
     RegressionProtocol,
 )
+from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Study, unrecorded_words
@@ -80,9 +80,9 @@ def _difference() -> Estimator[DifferenceStudy]:
     return DIFFERENCE_IN_MEANS
 
 
-@_entry(AdjustmentStudy)
-def _regression() -> Estimator[AdjustmentStudy]:
-    from causalveil.flows.estimators.adjustment import REGRESSION
+@_entry(RegressionStudy)
+def _regression() -> Estimator[RegressionStudy]:
+    from causalveil.flows.estimators.regression import REGRESSION
 
     return REGRESSION
 

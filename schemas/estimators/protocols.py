@@ -6,10 +6,10 @@ from typing import ClassVar, Self
 
 from pydantic import model_validator
 
-from causalveil.schemas.estimators.adjustment import AdjustmentEstimator, AdjustmentStudy
 from causalveil.schemas.estimators.balancing import BalancingEstimator, BalancingStudy
 from causalveil.schemas.estimators.difference import DifferenceEstimator, DifferenceStudy
 from causalveil.schemas.estimators.matching import MatchingEstimator, MatchingStudy
+from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.study import EffectStudy, Estimand, Variant
@@ -23,9 +23,9 @@ PUBLIC_CELLS = (
 class RegressionProtocol(ProtocolStudy):
     """Many effects by regression adjustment within each subgroup."""
 
-    SINGLE: ClassVar[type[EffectStudy]] = AdjustmentStudy
+    SINGLE: ClassVar[type[EffectStudy]] = RegressionStudy
 
-    estimator: AdjustmentEstimator
+    estimator: RegressionEstimator
 
 
 class BalancingProtocol(ProtocolStudy):

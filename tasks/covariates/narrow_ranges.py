@@ -5,7 +5,7 @@ with deviation s that is cut to the range a line through what is left of it sees
 of what is left (Stein), so beside confounding of size B such a line leaves (1 - r^2)/r^2 B. Mean and variance tell
 which normal number it was, and the mean eighth power, where it is known, whether it is one: without people at its ends
 a number has about that of a beta distribution. Post-processing of released or public values:
-``docs/proofs/adjustment.md``, section 5.
+``docs/proofs/regression.md``, section 5.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LEAST_LENGTH = 0.15
 # Arms lie no further apart than so much of what is possible, in steps of halves; no less than this share is treated.
 MOST_APART, HALVINGS, LEAST_SHARE = 0.95, 40, 0.01
 # Squares that each arm has of its own carry what is cut further: by so much of the third power of how many deviations
-# the arms are apart, at most of the second number (found numerically: docs/proofs/adjustment.md, section 5).
+# the arms are apart, at most of the second number (found numerically: docs/proofs/regression.md, section 5).
 CARRIED, MOST_CARRIED = 0.022, 2.0
 # More than this is not left.
 MOST_LEFT = 2.0

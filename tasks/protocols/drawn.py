@@ -10,10 +10,6 @@ from typing import TypeVar
 import numpy as np
 
 from causalveil.schemas.errors import ChargesDiffer
-from causalveil.tasks.adjustment.features import FeatureMap
-from causalveil.tasks.adjustment.flow import FiveReleases
-from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
-from causalveil.tasks.adjustment.releases.recipe import LINES, REFIT, SCALES, SCORES, SCREEN
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.inference.assemble import Noise
@@ -32,6 +28,10 @@ from causalveil.tasks.protocols.releases import (
     Residuals,
     numbers_of,
 )
+from causalveil.tasks.regression.features import FeatureMap
+from causalveil.tasks.regression.flow import FiveReleases
+from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.regression.releases.recipe import LINES, REFIT, SCALES, SCORES, SCREEN
 
 R = TypeVar("R")
 B = TypeVar("B", bound=JointSums)

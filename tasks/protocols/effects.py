@@ -10,11 +10,11 @@ import numpy as np
 from causalveil.schemas.confounding import RANDOMISED, of_share
 from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.adjustment.flow import FiveReleases
-from causalveil.tasks.adjustment.interval import ErrorLaw
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.drawn import Asked, JointScales
 from causalveil.tasks.protocols.parts import Part, with_everybody
+from causalveil.tasks.regression.flow import FiveReleases
+from causalveil.tasks.regression.interval import ErrorLaw
 
 
 def parts_of(study: RegressionProtocol, asked: Asked, scales: JointScales, units: int) -> list[Part]:

@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import cast
 
-from causalveil.schemas.estimators.adjustment import AdjustmentStudy
+from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.tasks.adjustment import parts
-from causalveil.tasks.adjustment.parts import MOST_CANDIDATES, Parts, parts_of
-from causalveil.tasks.adjustment.released import CELLS, Public
-from causalveil.tasks.adjustment.releases.recipe import SCALES, SCORES, SCREEN, AdjustmentRecipe, recipe
-from causalveil.tasks.adjustment.releases.rows import Encoding
-from causalveil.tasks.adjustment.releases.sums import MOMENTS_ALIKE, ScaleSums, moment_numbers
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.division import divide
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot, vector_mechanism
 from causalveil.tasks.protocols.cells import check_cells
+from causalveil.tasks.regression import parts
+from causalveil.tasks.regression.parts import MOST_CANDIDATES, Parts, parts_of
+from causalveil.tasks.regression.released import CELLS, Public
+from causalveil.tasks.regression.releases.recipe import SCALES, SCORES, SCREEN, RegressionRecipe, recipe
+from causalveil.tasks.regression.releases.rows import Encoding
+from causalveil.tasks.regression.releases.sums import MOMENTS_ALIKE, ScaleSums, moment_numbers
 
 # Sensitivity of release 1 where a unit may change its subgroup.
 SCALES_OF_GROUPS = math.sqrt(10)
@@ -48,7 +48,7 @@ class ProtocolRecipe:
         all_counted: whether every unit lies in a subgroup, so that counts add up to what is public.
     """
 
-    one: AdjustmentRecipe
+    one: RegressionRecipe
     parts: Parts
     costs: dict[str, PrivacyCost]
     weights: tuple[float, ...]
@@ -130,7 +130,7 @@ def joint_recipe(study: ProtocolStudy, sizes: Sizes | None) -> ProtocolRecipe:
     Raises:
         StudyError: a budget that cannot be divided exactly, or more subgroups than it can serve.
     """
-    one = recipe(cast(AdjustmentStudy, study.questions[study.first]), sizes)
+    one = recipe(cast(RegressionStudy, study.questions[study.first]), sizes)
     groups, arms = len(study.groups), len(study.arm_names)
     found = ProtocolRecipe(one, parts_of(one.public), {}, study.weights, study.first, groups, arms, not study.where)
     average, mu = max(one.public.units // groups, 1), one.public.mu * found.side_weight

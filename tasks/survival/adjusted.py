@@ -2,7 +2,7 @@
 
     1  cells of all people, on a share of the budget                             (strategy.py)
     2  of each measure: a public table of outcomes                               (pseudo.py)
-    3  five releases of the adjustment on these outcomes                         (tasks/adjustment)
+    3  five releases of the adjustment on these outcomes                         (tasks/regression)
 
 An interval is that of the adjustment, with what the error of the released curve of censoring may move beside it.
 ``docs/proofs/survival.md``, section 8.
@@ -23,12 +23,6 @@ from scipy.special import ndtri
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.adjustment.flow import FiveReleases
-from causalveil.tasks.adjustment.parts import parts_of
-from causalveil.tasks.adjustment.released import Prior, Public, ReleasedScores
-from causalveil.tasks.adjustment.releases.recipe import UNKNOWN, AdjustmentRecipe
-from causalveil.tasks.adjustment.releases.rows import Encoding
-from causalveil.tasks.adjustment.releases.stages import confounding
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
@@ -36,6 +30,12 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.division import divide, mu_of
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
+from causalveil.tasks.regression.flow import FiveReleases
+from causalveil.tasks.regression.parts import parts_of
+from causalveil.tasks.regression.released import Prior, Public, ReleasedScores
+from causalveil.tasks.regression.releases.recipe import UNKNOWN, RegressionRecipe
+from causalveil.tasks.regression.releases.rows import Encoding
+from causalveil.tasks.regression.releases.stages import confounding
 from causalveil.tasks.survival.effects import Compared, TwoArms
 from causalveil.tasks.survival.findings import Adjusted, SurvivalFindings, findings
 from causalveil.tasks.survival.grid import grid_of
@@ -72,7 +72,7 @@ class OfMeasure:
 class AdjustedRecipe:
     """What the releases of every measure cost."""
 
-    of: dict[Measure, AdjustmentRecipe]
+    of: dict[Measure, RegressionRecipe]
 
 
 def adjusted_recipe(study: SurvivalStudy, sizes: Sizes | None) -> AdjustedRecipe:
@@ -101,7 +101,7 @@ def adjusted_recipe(study: SurvivalStudy, sizes: Sizes | None) -> AdjustedRecipe
     costs = divide(total, shares)
     return AdjustedRecipe(
         {
-            measure: AdjustmentRecipe(
+            measure: RegressionRecipe(
                 public,
                 encoding,
                 sizes is not None,

@@ -9,12 +9,12 @@ import numpy as np
 
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.adjustment.releases import stages as releases
-from causalveil.tasks.adjustment.releases.rehearsed import PEOPLE
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.regression.releases import stages as releases
+from causalveil.tasks.regression.releases.rehearsed import PEOPLE
 from causalveil.tasks.survival.adjusted import adjusted, adjusted_recipe
 from causalveil.tasks.survival.effects import Compared, TwoArms
 from causalveil.tasks.survival.grid import Grid, grid_of

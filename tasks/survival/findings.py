@@ -14,7 +14,6 @@ from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, ConfoundingS
 from causalveil.schemas.estimators.survival import ArmCurve, Curves, HazardRatio, LogRankTest, Measure, SurvivalStudy
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, MeasuredEffect, Variance
-from causalveil.tasks.adjustment.releases.stages import COVERS_UNSEEN, NOT_COVERED
 from causalveil.tasks.inference.assemble import NOISY
 from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,
@@ -24,6 +23,7 @@ from causalveil.tasks.inference.confounding import (
     NOT_COVERED_TRIAL,
 )
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.regression.releases.stages import COVERS_UNSEEN, NOT_COVERED
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import Bands, Compared, LogRank, TwoArms
 from causalveil.tasks.survival.grid import ARMS

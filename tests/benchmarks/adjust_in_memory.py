@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen, curve_values, feature_values, line_values
-from causalveil.tasks.adjustment.flow import FiveReleases
-from causalveil.tasks.adjustment.interval import AdjustedEffect
-from causalveil.tasks.adjustment.parts import MOMENTS, SCALES, SCORES, SCORES_L1, SCREEN
-from causalveil.tasks.adjustment.released import (
+from causalveil.tasks.regression.features import FeatureMap, Scores, Screen, curve_values, feature_values, line_values
+from causalveil.tasks.regression.flow import FiveReleases
+from causalveil.tasks.regression.interval import AdjustedEffect
+from causalveil.tasks.regression.parts import MOMENTS, SCALES, SCORES, SCORES_L1, SCREEN
+from causalveil.tasks.regression.released import (
     EDGES,
     ColumnKind,
     EncodedColumn,
@@ -29,11 +29,11 @@ from causalveil.tasks.adjustment.released import (
     ReleasedScores,
     ReleasedScreen,
 )
-from causalveil.tasks.adjustment.scales import FoundScales
+from causalveil.tasks.regression.scales import FoundScales
 
 Array = NDArray[np.float64]
 LEVELS = (0.8, 0.9, 0.95)
-# Of the arms' differences in releases 2 and 4 (docs/proofs/adjustment.md, section 2).
+# Of the arms' differences in releases 2 and 4 (docs/proofs/regression.md, section 2).
 ARM_GRAM, ARM_CROSS = 0.5, 0.49
 
 

@@ -194,20 +194,20 @@ def test_curves_and_targets_share_rehearsals(monkeypatch: pytest.MonkeyPatch) ->
 
     What is between them by a formula is near what a rehearsal says, and an answer is one.
     """
-    from causalveil.flows.estimators import adjustment
+    from causalveil.flows.estimators import regression
 
     asked: list[Decimal] = []
-    rehearsed = adjustment.rehearsed
+    rehearsed = regression.rehearsed
 
     def counted(study: Any, *public: Any) -> Any:
         asked.append(study.privacy.epsilon)
         return rehearsed(study, *public)
 
-    monkeypatch.setattr(adjustment, "rehearsed", counted)
+    monkeypatch.setattr(regression, "rehearsed", counted)
     study = study_of("regression")
     rows = curves.curves(study, 20_000, StandIn())
     assert len(rows) > 30
-    assert len(asked) == 9 * adjustment.DRAWS
+    assert len(asked) == 9 * regression.DRAWS
     assert "rehearsed at 9 of" in curves.say_rehearsed(study, 20_000)
     (between,) = (row for row in rows if (row["epsilon"], row["units"]) == (2.0, 20_000))
     told = half_width(with_epsilon(study, Decimal(2)), sizes_of(study, 20_000), StandIn())
@@ -215,6 +215,6 @@ def test_curves_and_targets_share_rehearsals(monkeypatch: pytest.MonkeyPatch) ->
     asked.clear()
     wanted = 1.3 * told
     epsilon, expected = least_epsilon(study, sizes_of(study, 20_000), StandIn(), wanted)
-    assert len(asked) <= 7 * adjustment.DRAWS
+    assert len(asked) <= 7 * regression.DRAWS
     assert expected == half_width(with_epsilon(study, epsilon), sizes_of(study, 20_000), StandIn())
     assert 0.93 * wanted < expected <= wanted

@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.flows.estimators import adjustment, aipw
-from causalveil.flows.estimators.adjustment import LINES, REGRESSION, SCALES, SCORES, plan
+from causalveil.flows.estimators import aipw, regression
 from causalveil.flows.estimators.aipw import OUTCOME_MODEL
+from causalveil.flows.estimators.regression import LINES, REGRESSION, SCALES, SCORES, plan
 from causalveil.flows.estimators.stage import Stage, StageRun, carry_out
 from causalveil.flows.sequence.estimators import ESTIMATORS
 from causalveil.schemas.errors import ChargesDiffer, StudyError
-from causalveil.schemas.estimators.adjustment import AdjustmentStudy
 from causalveil.schemas.estimators.aipw import AipwStudy
+from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.privacy import Scope
-from causalveil.tasks.adjustment.releases import recipe
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.mechanisms import Slot
+from causalveil.tasks.regression.releases import recipe
 from tests import crash, stage_map
 from tests.aipw_help import make_aipw
 from tests.studies import write_study
@@ -96,12 +96,12 @@ MISBEHAVING: dict[str, tuple[Run, Run | None, str]] = {
 
 def misbehave(patch: pytest.MonkeyPatch, scores: Run, interval: Run | None) -> None:
     """Have the default estimator's last two stages do other things."""
-    bad = replace(adjustment.SCORES, run=scores)
-    reads = tuple(bad if one is SCORES else one for one in adjustment.INTERVAL.reads)
-    last = replace(adjustment.INTERVAL, run=interval or adjustment.INTERVAL.run, reads=reads)
-    stages = tuple({SCORES: bad, adjustment.INTERVAL: last}.get(one, one) for one in REGRESSION.stages_of(None))
-    patch.setattr(adjustment, "SCORES", bad)
-    patch.setitem(ESTIMATORS, AdjustmentStudy, lambda: replace(REGRESSION, stages=stages))
+    bad = replace(regression.SCORES, run=scores)
+    reads = tuple(bad if one is SCORES else one for one in regression.INTERVAL.reads)
+    last = replace(regression.INTERVAL, run=interval or regression.INTERVAL.run, reads=reads)
+    stages = tuple({SCORES: bad, regression.INTERVAL: last}.get(one, one) for one in REGRESSION.stages_of(None))
+    patch.setattr(regression, "SCORES", bad)
+    patch.setitem(ESTIMATORS, RegressionStudy, lambda: replace(REGRESSION, stages=stages))
 
 
 @pytest.fixture(params=[None, "before:scores", "after:scores"], ids=["fresh", "killed before", "killed after"])
@@ -145,7 +145,7 @@ def test_a_charge_too_many_is_refused_before_anything_is_reserved(
         return [*SCORES.charges(study, sizes), (Slot("extra", Scope.all), plan(study, sizes).mechanism(recipe.SCORES))]
 
     stages = tuple(replace(one, charges=more) if one is SCORES else one for one in REGRESSION.stages_of(None))
-    monkeypatch.setitem(ESTIMATORS, AdjustmentStudy, lambda: replace(REGRESSION, stages=stages))
+    monkeypatch.setitem(ESTIMATORS, RegressionStudy, lambda: replace(REGRESSION, stages=stages))
     with pytest.raises(StudyError, match="adds up to"):
         run_study(path, out=tmp_path / "out", run_id="one")
     assert open_ledger().record("one") is None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from causalveil.tasks.adjustment.releases.recipe import SCORES
 from causalveil.tasks.aipw.recipe import known_recipe
 from causalveil.tasks.aipw.scores import OutcomeModel
 from causalveil.tasks.aipw.stages import summed
@@ -19,6 +18,7 @@ from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise
+from causalveil.tasks.regression.releases.recipe import SCORES
 from causalveil.tasks.trial import difference
 from tests.aipw_help import in_memory, make_aipw, make_difference
 from tests.audit import OpenBudget, epsilon_lower_bound
@@ -39,7 +39,7 @@ def others() -> Rows:
 def cases() -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     """Name -> mechanism, and the exact values on two neighbouring tables.
 
-    Releases of the outcome model are those of the adjusting estimator: ``test_audit_adjustment.py``.
+    Releases of the outcome model are those of the adjusting estimator: ``test_audit_regression.py``.
     """
     study = make_aipw(2, epsilon="3", delta=DELTA, budget_shares={"outcome_model": "0.1", "effect": "0.9"})
     made = known_recipe(study, sizes_of(study, 100_000))

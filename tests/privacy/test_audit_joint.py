@@ -1,6 +1,6 @@
 """A protocol's joint releases audited from outside on neighbouring tables, with mutants that must be caught.
 
-As for adjustment's (``test_audit_adjustment.py``): each release is drawn thousands of times on two tables that differ
+As for adjustment's (``test_audit_regression.py``): each release is drawn thousands of times on two tables that differ
 in one extreme unit, which may change its subgroup; its likelihood ratio bounds epsilon from below, wrong with
 probability at most 1e-6 a case. Noise is seeded.
 """

@@ -20,7 +20,7 @@ from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from tests.adjustment_help import in_rows
+from tests.regression_help import in_rows
 
 UNITS, HALF, SEED = 300, 5.0, 5
 ESTIMATORS: dict[str, dict[str, Any]] = {

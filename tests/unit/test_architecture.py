@@ -41,7 +41,7 @@ RANDOM = {
     "replication/src/causalveil_replication/competitors/graphical.py": {"np.random"},  # the same
     "replication/src/causalveil_replication/competitors/privsyn.py": {"np.random"},  # synthetic units from noisy tables
     "replication/src/causalveil_replication/yuan2026/data.py": {"np.random"},  # the simulated data set of a paper
-    "tasks/adjustment/released.py": {"np.random"},  # Monte Carlo draws of post-processing, seeded by released numbers
+    "tasks/regression/released.py": {"np.random"},  # Monte Carlo draws of post-processing, seeded by released numbers
     "tasks/inference/people.py": {"np.random"},  # the people that plans speak of
     "tasks/simulate.py": {"np.random"},  # synthetic data
 }
@@ -79,18 +79,18 @@ ROWS = (
 
 
 ESTIMATORS = (
-    *("adjustment", "aipw", "aipw_asymptotic", "balancing", "direction", "ipw", "label_protocols", "matching"),
-    *("protocols", "sites", "trial"),
+    *("aipw", "aipw_asymptotic", "balancing", "direction", "ipw", "label_protocols", "matching"),
+    *("protocols", "regression", "sites", "trial"),
 )
 # Who still imports whom.
 STILL_ABOVE = {
-    ("aipw", "adjustment"),  # slopes by noisy moments: the core of what adjusts
+    ("aipw", "regression"),  # slopes by noisy moments: the core of what adjusts
     ("balancing", "matching"),  # how far matched arms are left apart
     ("ipw", "balancing"),  # public scores are weights, as balancing's are
     # A protocol at label level asks several questions of public weights or matches.
     *(("label_protocols", one) for one in ("balancing", "matching", "protocols")),
     # Many questions together are adjusted as one is.
-    *(("protocols", one) for one in ("adjustment", "label_protocols", "trial")),
+    *(("protocols", one) for one in ("label_protocols", "regression", "trial")),
     ("sites", "protocols"),  # gates and calibration of what is pooled
 }
 

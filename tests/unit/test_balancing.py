@@ -19,8 +19,8 @@ from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.variance_allowance import laplace_allowance
-from tests.adjustment_help import in_rows
 from tests.balancing_help import confounded, make_balancing
+from tests.regression_help import in_rows
 
 
 @pytest.mark.parametrize("cap", [1.3, 2.0, 50.0])

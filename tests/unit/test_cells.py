@@ -12,8 +12,8 @@ from causalveil.tasks.balancing.cells import Cells, spread
 from causalveil.tasks.balancing.weights import balance
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.rows import Rows
-from tests.adjustment_help import in_rows
 from tests.balancing_help import make_balancing
+from tests.regression_help import in_rows
 
 
 def threefold(n: int, seed: int = 1, flags: int = 3, numbers: int = 0) -> Rows:

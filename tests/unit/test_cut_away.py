@@ -19,7 +19,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil_replication.accuracy.cells import rows_of
 from causalveil_replication.accuracy.populations import KnownPopulation
-from tests.adjustment_help import make_adjustment
+from tests.regression_help import make_regression
 
 UNITS, TRUTH = 2_000, 1.0
 
@@ -75,7 +75,7 @@ def test_whoever_declares_no_allowance_has_none() -> None:
 def test_numbers_that_are_mostly_zero_are_not_cut_away() -> None:
     """Earnings of which three quarters are 0, the lower end of their range, as in job training; and an even spread."""
     random = np.random.default_rng(3)
-    columns = Columns.of(make_adjustment(4))
+    columns = Columns.of(make_regression(4))
     earnings = np.where(random.random(5_000) < 0.75, -1.0, random.uniform(-1, 1, 5_000))
     signs = np.where(random.random(5_000) < 0.3, 1.0, -1.0)
     x = np.column_stack([earnings, random.uniform(-1, 1, 5_000), random.normal(size=5_000) / 4, signs]) * columns.span

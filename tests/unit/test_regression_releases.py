@@ -11,13 +11,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from causalveil.flows.estimators.adjustment import expected
+from causalveil.flows.estimators.regression import expected
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.adjustment.parts import moments_sd, scores_sd
-from causalveil.tasks.adjustment.releases import stages
-from causalveil.tasks.adjustment.releases.recipe import LINES, SCORES, recipe
-from causalveil.tasks.adjustment.releases.sums import moment_numbers
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.normalise import columns, encode
 from causalveil.tasks.enclave.rows import Rows
@@ -25,8 +21,12 @@ from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource
-from tests.adjustment_help import make_adjustment
+from causalveil.tasks.regression.parts import moments_sd, scores_sd
+from causalveil.tasks.regression.releases import stages
+from causalveil.tasks.regression.releases.recipe import LINES, SCORES, recipe
+from causalveil.tasks.regression.releases.sums import moment_numbers
 from tests.benchmarks.adjust_in_memory import InMemory
+from tests.regression_help import make_regression
 
 UNITS = 4_000
 COVARIATES: dict[str, Any] = {
@@ -88,7 +88,7 @@ def apart(one: Any, other: Any) -> float:
 def test_rows_say_what_arrays_in_memory_say(delta: str) -> None:
     """Of all five releases, without noise: numbers, missing ones, logarithms, flags and levels; seed 4."""
     random = np.random.default_rng(4)
-    study = make_adjustment(0, covariates=COVARIATES, epsilon="50", delta=delta)
+    study = make_regression(0, covariates=COVARIATES, epsilon="50", delta=delta)
     frame, t, u = people(random)
     rows = Rows(encode(study, columns(study, frame), slice(0, UNITS)), t.astype(np.uint8), u)
     plan = recipe(study, sizes_of(study, UNITS))
@@ -122,7 +122,7 @@ def _blocks(plan: Any, rows: Rows) -> Any:
 @pytest.mark.parametrize("parts", ["auto", dict.fromkeys(("scales", "lines", "screen", "refit", "scores"), "0.2")])
 def test_noise_is_as_the_decisions_take_it(delta: str, parts: Any) -> None:
     """What the posterior plans by is what the mechanisms draw, to the rounding of amounts."""
-    study = make_adjustment(0, covariates=COVARIATES, delta=delta, parts=parts)
+    study = make_regression(0, covariates=COVARIATES, delta=delta, parts=parts)
     plan = recipe(study, sizes_of(study, UNITS))
     lines, scores = plan.mechanism(LINES), plan.mechanism(SCORES)
     assert lines is not None
@@ -134,7 +134,7 @@ def test_noise_is_as_the_decisions_take_it(delta: str, parts: Any) -> None:
 
 
 def test_a_plan_says_what_facts_that_it_was_not_told_would_change() -> None:
-    study = make_adjustment(covariates=COVARIATES)
+    study = make_regression(covariates=COVARIATES)
     sizes = sizes_of(study, UNITS)
     said = expected(study, sizes, StandIn(), None)["sentences"]
     instead = [one for one in said if one.startswith("It would be")]

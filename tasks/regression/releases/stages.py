@@ -11,16 +11,10 @@ import numpy as np
 
 from causalveil.schemas.confounding import RANDOMISED, ConfoundingStatement, of_share
 from causalveil.schemas.errors import ChargesDiffer
-from causalveil.schemas.estimators.adjustment import AdjustmentStudy
 from causalveil.schemas.estimators.confounding import ConfoundingPrior
+from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
-from causalveil.tasks.adjustment.features import FeatureMap
-from causalveil.tasks.adjustment.flow import FiveReleases
-from causalveil.tasks.adjustment.interval import AdjustedEffect
-from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
-from causalveil.tasks.adjustment.releases.recipe import LINES, REFIT, SCALES, SCORES, SCREEN, AdjustmentRecipe
-from causalveil.tasks.adjustment.releases.sums import MomentSums, ScoreSums, ScreenSums
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, Noise
@@ -33,6 +27,12 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.models.lattice_sums import exact_sums
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Slot
+from causalveil.tasks.regression.features import FeatureMap
+from causalveil.tasks.regression.flow import FiveReleases
+from causalveil.tasks.regression.interval import AdjustedEffect
+from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.regression.releases.recipe import LINES, REFIT, SCALES, SCORES, SCREEN, RegressionRecipe
+from causalveil.tasks.regression.releases.sums import MomentSums, ScoreSums, ScreenSums
 
 # No effect is larger, in half ranges of the outcome.
 FARTHEST = 2.0
@@ -94,7 +94,7 @@ class Drawn:
         times: of rehearsals on fewer people than there are units: how many each stands for.
     """
 
-    recipe: AdjustmentRecipe
+    recipe: RegressionRecipe
     pieces: Pieces
     budget: Budget
     workers: int = 1
@@ -148,12 +148,12 @@ def _drawn(released: R | None) -> R:
     return released
 
 
-def begun(recipe: AdjustmentRecipe, scales: ReleasedScales) -> FiveReleases:
+def begun(recipe: RegressionRecipe, scales: ReleasedScales) -> FiveReleases:
     """Return what release 1 decides."""
     return FiveReleases(recipe.public, scales)
 
 
-def with_lines(recipe: AdjustmentRecipe, scales: ReleasedScales, lines: ReleasedMoments) -> FiveReleases:
+def with_lines(recipe: RegressionRecipe, scales: ReleasedScales, lines: ReleasedMoments) -> FiveReleases:
     """Return what releases 1 and 2 decide.
 
     Here and below all is decided at once and not where it is first read: its random numbers are those of the releases
@@ -184,7 +184,7 @@ def _decided(asked: FiveReleases, *names: str) -> FiveReleases:
     return asked
 
 
-def findings(study: AdjustmentStudy, asked: FiveReleases, scores: ReleasedScores) -> EffectFindings:
+def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores) -> EffectFindings:
     """Estimate and interval, in outcome units."""
     last = copy(asked)
     last.scores = scores

@@ -12,20 +12,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from causalveil.tasks.adjustment.features import ArmScales, Curve, FeatureMap, Scores, Shape
-from causalveil.tasks.adjustment.releases.recipe import LINES, SCALES, SCORES, SCREEN, recipe
-from causalveil.tasks.adjustment.releases.stages import Sums
-from causalveil.tasks.adjustment.releases.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot
 from causalveil.tasks.privacy.noise import SeededNoise
-from tests.adjustment_help import Design, make_adjustment
+from causalveil.tasks.regression.features import ArmScales, Curve, FeatureMap, Scores, Shape
+from causalveil.tasks.regression.releases.recipe import LINES, SCALES, SCORES, SCREEN, recipe
+from causalveil.tasks.regression.releases.stages import Sums
+from causalveil.tasks.regression.releases.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
 from tests.aipw_help import in_memory
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.neighbours import neighbour
+from tests.regression_help import Design, make_regression
 
 RUNS, EPSILON, DELTA, UNITS = 2_500, "3", "0.01", 100_000
 NAMES = ("scales", "moments", "screen", "scores")
@@ -33,7 +33,7 @@ NAMES = ("scales", "moments", "screen", "scores")
 
 def cases(delta: str) -> dict[str, tuple[Mechanism, list[FloatArray]]]:
     """Name -> mechanism at the whole budget's cost, and the exact values on two neighbouring tables."""
-    study = make_adjustment(2, epsilon=EPSILON, delta=delta)
+    study = make_regression(2, epsilon=EPSILON, delta=delta)
     made, plan = Design(study), recipe(study, sizes_of(study, UNITS))
     # Shares of the budget are beyond what some thousand runs can tell.
     dear = replace(plan, costs={one.name: study.privacy.cost for one in (SCALES, LINES, SCREEN, SCORES)})

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy, NumericCovariate
-from causalveil.tasks.adjustment.features import CURVE_CUT, Curve, FeatureMap, LineFeature, Shape
-from causalveil.tasks.adjustment.released import ColumnKind, EncodedColumn
 from causalveil.tasks.covariates.encoding import blocks, scale
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import BITS
+from causalveil.tasks.regression.features import CURVE_CUT, Curve, FeatureMap, LineFeature, Shape
+from causalveil.tasks.regression.released import ColumnKind, EncodedColumn
 
 # Keeps a row that was cut in floats within the ball.
 HAIR = 1 - 2.0**-40

@@ -21,11 +21,11 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from causalveil.tasks.adjustment.mixture import Symmetric
-from causalveil.tasks.adjustment.moments import SeenMoments
-from causalveil.tasks.adjustment.released import Public, RandomDraws
-from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.regression.mixture import Symmetric
+from causalveil.tasks.regression.moments import SeenMoments
+from causalveil.tasks.regression.released import Public, RandomDraws
+from causalveil.tasks.regression.scales import FoundScales
 
 # Least variance of a feature, least eigenvalue of a drawn correlation matrix, and least part of it that an arm's
 # covariances keep.

@@ -6,29 +6,29 @@ from typing import Any
 
 import numpy as np
 
-from causalveil.schemas.estimators.adjustment import AdjustmentEstimator, AdjustmentStudy
+from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.adjustment.features import ArmScales, Curve, FeatureMap, LineFeature, Scores, Screen, Shape
-from causalveil.tasks.adjustment.releases.rows import Encoding
 from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.regression.features import ArmScales, Curve, FeatureMap, LineFeature, Scores, Screen, Shape
+from causalveil.tasks.regression.releases.rows import Encoding
 from tests.studies import RESOLVED, merge
 
 NONE = np.zeros(1)
 
 
-def make_adjustment(p: int = 2, **changes: Any) -> AdjustmentStudy:
+def make_regression(p: int = 2, **changes: Any) -> RegressionStudy:
     """A study of `p` numbers in [-1, 1], outcome from 0 to 10; keys of privacy and estimator may stand at the top."""
     estimator: dict[str, Any] = {"name": "regression"}
     privacy: dict[str, Any] = {"epsilon": "1", "delta": "1e-6"}
     for key in list(changes):
         if key in ("epsilon", "delta", "level"):
             privacy[key] = changes.pop(key)
-        elif key in AdjustmentEstimator.model_fields and key != "name":
+        elif key in RegressionEstimator.model_fields and key != "name":
             estimator[key] = changes.pop(key)
     base = {key: value for key, value in RESOLVED.items() if key != "covariates"}
     base |= {"covariates": {f"x{i:02d}": {"lower": -1, "upper": 1} for i in range(p)}, "estimator": estimator}
     study = parse_study(merge(base, {"privacy": privacy, **changes}))
-    assert isinstance(study, AdjustmentStudy)
+    assert isinstance(study, RegressionStudy)
     return study
 
 
@@ -41,7 +41,7 @@ def in_rows(z: np.ndarray, t: np.ndarray, u: np.ndarray) -> Rows:
 class Design:
     """What later releases sum over, as if release 1 had said it: one straight line a column, a curve of each shape."""
 
-    def __init__(self, study: AdjustmentStudy, steep: float = 4.0, cut: float = 1.0) -> None:
+    def __init__(self, study: RegressionStudy, steep: float = 4.0, cut: float = 1.0) -> None:
         self.encoding = Encoding.of(study)
         columns = self.encoding.columns
         missing = {one.covariate: place for place, one in enumerate(columns) if one.kind == "missing"}

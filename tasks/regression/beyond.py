@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from causalveil.tasks.adjustment.decide import Learnt
-from causalveil.tasks.adjustment.released import Public
-from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.covariates.narrow_ranges import FIT, DeclaredRanges, NarrowRanges, Ranged
+from causalveil.tasks.regression.decide import Learnt
+from causalveil.tasks.regression.released import Public
+from causalveil.tasks.regression.scales import FoundScales
 
 # A number of which more than half have its lowest value has a floor there, as scores and counts do.
 FLOOR = 0.5

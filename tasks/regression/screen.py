@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.tasks.adjustment.decide import Learnt, unit
-from causalveil.tasks.adjustment.features import Curve, FeatureMap, Screen, line_values
-from causalveil.tasks.adjustment.library import SAME, beside_lines, library, synthetic
-from causalveil.tasks.adjustment.parts import radius_of, scores_sd
-from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScreen
-from causalveil.tasks.adjustment.scales import FoundScales
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.regression.decide import Learnt, unit
+from causalveil.tasks.regression.features import Curve, FeatureMap, Screen, line_values
+from causalveil.tasks.regression.library import SAME, beside_lines, library, synthetic
+from causalveil.tasks.regression.parts import radius_of, scores_sd
+from causalveil.tasks.regression.released import Public, RandomDraws, ReleasedScreen
+from causalveil.tasks.regression.scales import FoundScales
 
 # Residuals of treatment are cut at so many times max(p, 1 - p), which they hardly exceed.
 REACH = 1.5

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.tasks.adjustment.beyond import cut_away
-from causalveil.tasks.adjustment.decide import Learnt, losses
-from causalveil.tasks.adjustment.features import FeatureMap, Scores
-from causalveil.tasks.adjustment.posterior import hidden_bias
-from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScores
-from causalveil.tasks.adjustment.scales import FoundScales
-from causalveil.tasks.adjustment.screen import Kept
 from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.inference.arms import may_be_empty
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.regression.beyond import cut_away
+from causalveil.tasks.regression.decide import Learnt, losses
+from causalveil.tasks.regression.features import FeatureMap, Scores
+from causalveil.tasks.regression.posterior import hidden_bias
+from causalveil.tasks.regression.released import Public, RandomDraws, ReleasedScores
+from causalveil.tasks.regression.scales import FoundScales
+from causalveil.tasks.regression.screen import Kept
 
 # Normal deviates of sampling and of release 5's noise beside each draw of the posterior.
 SPREAD = 64

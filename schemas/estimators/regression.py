@@ -1,4 +1,4 @@
-"""A study by covariate adjustment from noisy moments: five releases on all units (``docs/proofs/adjustment.md``)."""
+"""A study by covariate adjustment from noisy moments: five releases on all units (``docs/proofs/regression.md``)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BudgetParts(Frozen):
         return self
 
 
-class AdjustmentEstimator(EstimatorSettings):
+class RegressionEstimator(EstimatorSettings):
     """Slopes and balancing weights from noisy moments, then one pair of orthogonal scores; one posterior reads all.
 
     ``trial``: treatment was randomised, so that nothing confounds. ``curves``: squares, steps and products are adjusted
@@ -53,10 +53,10 @@ class AdjustmentEstimator(EstimatorSettings):
         return self
 
 
-class AdjustmentStudy(EffectStudy):
+class RegressionStudy(EffectStudy):
     """A treatment effect by adjustment from noisy moments."""
 
-    estimator: AdjustmentEstimator
+    estimator: RegressionEstimator
 
     @model_validator(mode="after")
     def _provable(self) -> Self:

@@ -10,7 +10,7 @@
     5  sums of scores and of their squares                                               scores
        estimate and interval                                                           interval, public
 
-Where public facts say that no curve could be seen there are no releases 3 and 4. Proofs: ``docs/proofs/adjustment.md``.
+Where public facts say that no curve could be seen there are no releases 3 and 4. Proofs: ``docs/proofs/regression.md``.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.estimators.shared import ENTRY, EVERYBODY
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.planning.sentences import say_effect, say_interval
-from causalveil.schemas.estimators.adjustment import AdjustmentStudy
+from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.adjustment.flow import FiveReleases
-from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
-from causalveil.tasks.adjustment.releases import recipe, stages
-from causalveil.tasks.adjustment.releases.rehearsed import formula, rehearsed
 from causalveil.tasks.enclave.folds import Folds
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.mechanisms import Slot
+from causalveil.tasks.regression.flow import FiveReleases
+from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.regression.releases import recipe, stages
+from causalveil.tasks.regression.releases.rehearsed import formula, rehearsed
 
 # Draws of noise of which a plan says the median, and what a fact that its reader does not state may be instead.
 DRAWS = 5
@@ -47,7 +47,7 @@ NO_CURVES = (
 )
 
 plan = recalled(recipe.recipe)
-Step = StageRun[AdjustmentStudy]
+Step = StageRun[RegressionStudy]
 
 
 def _charges(slot: Slot) -> Any:
@@ -59,41 +59,41 @@ def _drawn(step: Step) -> stages.Drawn:
     return stages.Drawn(plan(step.study, step.sizes), pieces, step.budget, step.study.execution.workers)
 
 
-SCALES = Stage[AdjustmentStudy, ReleasedScales](
+SCALES = Stage[RegressionStudy, ReleasedScales](
     "scales", lambda step: _drawn(step).scales(), charges=_charges(recipe.SCALES), reads=(EVERYBODY,)
 )
-LINES = Stage[AdjustmentStudy, ReleasedMoments](
+LINES = Stage[RegressionStudy, ReleasedMoments](
     "lines",
     lambda step: _drawn(step).lines(stages.begun(plan(step.study, step.sizes), step[SCALES])),
     charges=_charges(recipe.LINES),
     reads=(EVERYBODY, SCALES),
 )
-LEARN = Stage[AdjustmentStudy, FiveReleases](
+LEARN = Stage[RegressionStudy, FiveReleases](
     "learn",
     lambda step: stages.with_lines(plan(step.study, step.sizes), step[SCALES], step[LINES]),
     reads=(SCALES, LINES),
 )
-SCREEN = Stage[AdjustmentStudy, ReleasedScreen | None](
+SCREEN = Stage[RegressionStudy, ReleasedScreen | None](
     "screen", lambda step: _drawn(step).screen(step[LEARN]), charges=_charges(recipe.SCREEN), reads=(EVERYBODY, LEARN)
 )
-CHOOSE = Stage[AdjustmentStudy, FiveReleases](
+CHOOSE = Stage[RegressionStudy, FiveReleases](
     "choose", lambda step: stages.with_screen(step[LEARN], step[SCREEN]), reads=(LEARN, SCREEN)
 )
-REFIT = Stage[AdjustmentStudy, ReleasedMoments | None](
+REFIT = Stage[RegressionStudy, ReleasedMoments | None](
     "refit", lambda step: _drawn(step).refit(step[CHOOSE]), charges=_charges(recipe.REFIT), reads=(EVERYBODY, CHOOSE)
 )
-AGAIN = Stage[AdjustmentStudy, FiveReleases](
+AGAIN = Stage[RegressionStudy, FiveReleases](
     "learn again", lambda step: stages.with_refit(step[CHOOSE], step[REFIT]), reads=(CHOOSE, REFIT)
 )
-SCORES = Stage[AdjustmentStudy, ReleasedScores](
+SCORES = Stage[RegressionStudy, ReleasedScores](
     "scores", lambda step: _drawn(step).scores(step[AGAIN]), charges=_charges(recipe.SCORES), reads=(EVERYBODY, AGAIN)
 )
-INTERVAL = Stage[AdjustmentStudy, EffectFindings](
+INTERVAL = Stage[RegressionStudy, EffectFindings](
     "interval", lambda step: stages.findings(step.study, step[AGAIN], step[SCORES]), reads=(AGAIN, SCORES)
 )
 
 
-def expected(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
+def expected(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, effect: float | None) -> dict[str, Any]:
     """Expected half-width and its parts; sentences for people, numbers for scripts.
 
     Args:
@@ -123,7 +123,7 @@ def expected(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn, effect: fl
     return {**numbers, "sentences": sentences, "warnings": warnings}
 
 
-def instead(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn, widths: list[float]) -> list[str]:
+def instead(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, widths: list[float]) -> list[str]:
     """Return what the half-width would be if facts that were not told were others, by the first draw of noise."""
     said = []
     for fact, (words, values) in INSTEAD.items():
@@ -142,18 +142,18 @@ def _half_width(one: EffectFindings) -> float:
     return (one.interval.upper - one.interval.lower) / 2
 
 
-def _wide(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn) -> float:
+def _wide(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> float:
     return float(np.median([_half_width(rehearsed(study, sizes, stand_in, seed)) for seed in range(DRAWS)]))
 
 
-def warned(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
+def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
     """The warnings of :func:`expected` without an effect: they need no rehearsal."""
     del stand_in
     return [] if "screen" in plan(study, sizes).costs or study.estimator.trial else [NO_CURVES]
 
 
 REGRESSION = Estimator(
-    AdjustmentStudy,
+    RegressionStudy,
     (*ENTRY, EVERYBODY, SCALES, LINES, LEARN, SCREEN, CHOOSE, REFIT, AGAIN, SCORES, INTERVAL),
     expected,
     formula,

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from causalveil.schemas.estimators.adjustment import AdjustmentEstimator, AdjustmentStudy
+from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
-from causalveil.tasks.adjustment import parts
-from causalveil.tasks.adjustment.parts import MOST_CANDIDATES, parts_of
-from causalveil.tasks.adjustment.released import Prior, Public
-from causalveil.tasks.adjustment.releases import sums
-from causalveil.tasks.adjustment.releases.rows import Encoding
-from causalveil.tasks.adjustment.releases.sums import ScaleSums
-from causalveil.tasks.adjustment.screen import MOST_KEPT
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.division import divide, mu_of
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
+from causalveil.tasks.regression import parts
+from causalveil.tasks.regression.parts import MOST_CANDIDATES, parts_of
+from causalveil.tasks.regression.released import Prior, Public
+from causalveil.tasks.regression.releases import sums
+from causalveil.tasks.regression.releases.rows import Encoding
+from causalveil.tasks.regression.releases.sums import ScaleSums
+from causalveil.tasks.regression.screen import MOST_KEPT
 
 SCALES = Slot(name="scales", scope=Scope.all)
 LINES = Slot(name="lines", scope=Scope.all)
@@ -29,7 +29,7 @@ UNKNOWN = 10**9
 
 
 @dataclass(frozen=True)
-class AdjustmentRecipe:
+class RegressionRecipe:
     """Every draw of a study.
 
     Attributes:
@@ -92,7 +92,7 @@ class AdjustmentRecipe:
         return Laplace(Sensitivity(rounded.value, Norm.l1, rounded.formula), cost)
 
 
-def recipe(study: AdjustmentStudy, sizes: Sizes | None) -> AdjustmentRecipe:
+def recipe(study: RegressionStudy, sizes: Sizes | None) -> RegressionRecipe:
     """Return every draw of a study. One whose number of units is unknown is taken for a large one.
 
     Raises:
@@ -110,10 +110,10 @@ def recipe(study: AdjustmentStudy, sizes: Sizes | None) -> AdjustmentRecipe:
         pure=pure,
         asked=_asked(study.estimator, pure),
     )
-    return AdjustmentRecipe(public, encoding, sizes is not None, divide(total, vars(parts_of(public))))
+    return RegressionRecipe(public, encoding, sizes is not None, divide(total, vars(parts_of(public))))
 
 
-def _asked(settings: AdjustmentEstimator, pure: bool) -> tuple[Decimal, ...] | None:
+def _asked(settings: RegressionEstimator, pure: bool) -> tuple[Decimal, ...] | None:
     """Return the parts that a study asks for; None: they are decided by public sizes."""
     if settings.parts != "auto":
         return tuple(settings.parts.model_dump().values())

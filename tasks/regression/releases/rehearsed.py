@@ -8,16 +8,16 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-from causalveil.schemas.estimators.adjustment import AdjustmentStudy
+from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.adjustment.decide import leaning
-from causalveil.tasks.adjustment.parts import FULL, MOMENTS, PURE, SCORES, SCORES_L1, noise_sd
-from causalveil.tasks.adjustment.releases import stages
-from causalveil.tasks.adjustment.releases.recipe import recipe
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.regression.decide import leaning
+from causalveil.tasks.regression.parts import FULL, MOMENTS, PURE, SCORES, SCORES_L1, noise_sd
+from causalveil.tasks.regression.releases import stages
+from causalveil.tasks.regression.releases.recipe import recipe
 
 # People who stand for all units.
 PEOPLE = 4_096
@@ -25,7 +25,7 @@ PEOPLE = 4_096
 CUT, BALL = 3.0, 1.4
 
 
-def rehearsed(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn, seed: int) -> EffectFindings:
+def rehearsed(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, seed: int) -> EffectFindings:
     """Return what the study would say of the stand-in population with one draw of noise."""
     rows = people(study, stand_in, min(enough(stand_in, PEOPLE), sizes.units), study.estimator.trial)
     plan, pieces = recipe(study, sizes), Pieces(lambda _: rows, 1, len(rows))
@@ -37,7 +37,7 @@ def rehearsed(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn, seed: int
     return stages.findings(study, asked, drawn.scores(asked))
 
 
-def formula(study: AdjustmentStudy, sizes: Sizes, stand_in: StandIn) -> float:
+def formula(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> float:
     """Return the half-width by formulas, which fall along budget and size: for curves between rehearsals.
 
     Of d lines slopes and differences of the arms are N(0, R^2/d) and N(0, D^2/d), seen with the noise of release 2;

@@ -10,11 +10,11 @@ import itertools
 
 import numpy as np
 
-from causalveil.tasks.adjustment.features import Curve, FeatureMap, Shape, curve_values, raw_values
-from causalveil.tasks.adjustment.parts import MOST_CANDIDATES
-from causalveil.tasks.adjustment.released import EDGES, ColumnKind, Public, RandomDraws
-from causalveil.tasks.adjustment.scales import MIDDLE, FoundScales, normal_scores
 from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.regression.features import Curve, FeatureMap, Shape, curve_values, raw_values
+from causalveil.tasks.regression.parts import MOST_CANDIDATES
+from causalveil.tasks.regression.released import EDGES, ColumnKind, Public, RandomDraws
+from causalveil.tasks.regression.scales import MIDDLE, FoundScales, normal_scores
 
 # Rows of the synthetic table: a correlation is off by a fortieth.
 ROWS = 1_500

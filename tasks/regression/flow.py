@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from causalveil.tasks.adjustment.decide import Learnt, learn, scores_of
-from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen
-from causalveil.tasks.adjustment.interval import AdjustedEffect, ErrorLaw, found_of, law_of
-from causalveil.tasks.adjustment.moments import moments_of
-from causalveil.tasks.adjustment.parts import Parts, parts_of
-from causalveil.tasks.adjustment.posterior import Posterior
-from causalveil.tasks.adjustment.released import (
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.regression.decide import Learnt, learn, scores_of
+from causalveil.tasks.regression.features import FeatureMap, Scores, Screen
+from causalveil.tasks.regression.interval import AdjustedEffect, ErrorLaw, found_of, law_of
+from causalveil.tasks.regression.moments import moments_of
+from causalveil.tasks.regression.parts import Parts, parts_of
+from causalveil.tasks.regression.posterior import Posterior
+from causalveil.tasks.regression.released import (
     Public,
     RandomDraws,
     ReleasedMoments,
@@ -21,9 +22,8 @@ from causalveil.tasks.adjustment.released import (
     ReleasedScreen,
     generator,
 )
-from causalveil.tasks.adjustment.scales import FoundScales, lines_of, scales_of
-from causalveil.tasks.adjustment.screen import Kept, Screening, kept_of, screen_of
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.regression.scales import FoundScales, lines_of, scales_of
+from causalveil.tasks.regression.screen import Kept, Screening, kept_of, screen_of
 
 Released = TypeVar("Released")
 

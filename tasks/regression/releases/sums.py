@@ -1,4 +1,4 @@
-"""Exact sums over rows of the five releases, each with its sensitivity (``docs/proofs/adjustment.md``).
+"""Exact sums over rows of the five releases, each with its sensitivity (``docs/proofs/regression.md``).
 
 1  (t u, (1-t) u, sqrt(2) t, u^2), and sqrt(2/q) the counts of q histograms        sqrt(8), in L1 6
 2  (x rho, x tau, rho^2, x x', .49 s x rho, .5 s x x')       3; without the last two sqrt(8)
@@ -17,8 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from causalveil.tasks.adjustment.features import ArmScales, FeatureMap, Scores, Screen
-from causalveil.tasks.adjustment.released import (
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.models.lattice_sums import on_lattice
+from causalveil.tasks.models.triangles import symmetric, triangle_weights
+from causalveil.tasks.regression.features import ArmScales, FeatureMap, Scores, Screen
+from causalveil.tasks.regression.released import (
     CELLS,
     EDGES,
     ColumnKind,
@@ -27,12 +32,7 @@ from causalveil.tasks.adjustment.released import (
     ReleasedScores,
     ReleasedScreen,
 )
-from causalveil.tasks.adjustment.releases.rows import Encoding, curves_of, features_of, in_ball, lines_of, times
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.inference.assemble import Noise
-from causalveil.tasks.machine.arrays import BoolArray, FloatArray
-from causalveil.tasks.models.lattice_sums import on_lattice
-from causalveil.tasks.models.triangles import symmetric, triangle_weights
+from causalveil.tasks.regression.releases.rows import Encoding, curves_of, features_of, in_ball, lines_of, times
 
 ARM_NUMBERS = 4
 # Sensitivities beside those of parts.py: in the L1 norm, and of moments that are not by arm.

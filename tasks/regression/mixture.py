@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from causalveil.tasks.adjustment.released import RandomDraws
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.regression.released import RandomDraws
 
 # Deviations of the normal mixture that entries come from; counts before any are seen: all alike for correlations,
 # mostly small ones for differences of arms (chosen on random tables 0 to 199).

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.tasks.adjustment import parts
-from causalveil.tasks.adjustment.features import ArmScales, Curve, FeatureMap, Scores, Screen, Shape, feature_values
-from causalveil.tasks.adjustment.releases import sums
-from causalveil.tasks.adjustment.releases.rows import BLOCK, features_of
-from causalveil.tasks.adjustment.releases.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums
-from tests.adjustment_help import Design, make_adjustment
+from causalveil.tasks.regression import parts
+from causalveil.tasks.regression.features import ArmScales, Curve, FeatureMap, Scores, Screen, Shape, feature_values
+from causalveil.tasks.regression.releases import sums
+from causalveil.tasks.regression.releases.rows import BLOCK, features_of
+from causalveil.tasks.regression.releases.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
 from tests.aipw_help import in_memory
+from tests.regression_help import Design, make_regression
 
 KINDS: dict[str, Any] = {
     "age": {"lower": 0, "upper": 80, "nulls": "indicator"},
@@ -31,7 +31,7 @@ KINDS: dict[str, Any] = {
 
 
 def design(**changes: Any) -> Design:
-    return Design(make_adjustment(0, covariates=KINDS, **changes))
+    return Design(make_regression(0, covariates=KINDS, **changes))
 
 
 def row(made: Design, z: list[float], t: int, u: float) -> Rows:
@@ -79,7 +79,7 @@ def test_every_row_is_in_one_cell_of_each_histogram() -> None:
 @pytest.mark.parametrize("by_arm", [True, False])
 def test_moments_attain_their_bounds(by_arm: bool) -> None:
     # One steep line, beside which the constant is nothing: rows turn around.
-    steep = Design(make_adjustment(1), steep=1e6)
+    steep = Design(make_regression(1), steep=1e6)
     features = FeatureMap(steep.lines, (), 1.0)
     ends = [
         Rows(np.array([[z, 1.0]]) * steep.encoding.span, np.array([t], np.uint8), np.array([u]))
@@ -92,7 +92,7 @@ def test_moments_attain_their_bounds(by_arm: bool) -> None:
 
 
 def test_the_screen_and_scores_attain_their_bounds() -> None:
-    made = Design(make_adjustment(2))
+    made = Design(make_regression(2))
     arms, none = ArmScales(0.5, (0.0, 0.0), 0.1, 0.2), np.zeros(2)
     second = Curve(Shape.bend, 1, 1, np.array([-1.0, 1.0]), np.array([-2.0, 2.0]), 0.0, none, 1.0)
     # The first line leaves as much of treatment as there can be, the second turns the curve around.
