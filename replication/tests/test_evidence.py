@@ -66,7 +66,7 @@ def test_commands_that_pages_name_exist() -> None:
     commands = set(getattr(get_command(replicate_app), "commands", {}))
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
     named = {word for page in pages for word in re.findall(r"(?:`|replication )replicate ([a-z]+)", page.read_text())}
-    assert {"matching", "intervals", "direction", "weighting", "accuracy", "evidence"} <= named
+    assert {"matching", "intervals", "direction", "weighting", "evidence"} <= named
     assert named <= commands
     assert not [page for page in pages if "causalveil replicate" in page.read_text()]
 

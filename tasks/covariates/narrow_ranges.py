@@ -3,9 +3,8 @@
 A number in [-c, c] of mean m has at most the variance c^2 - m^2, which two values at the ends have. Of a normal number
 with deviation s that is cut to the range a line through what is left of it sees r^2 = s^2 P(within)^2/v, v the variance
 of what is left (Stein), so beside confounding of size B such a line leaves (1 - r^2)/r^2 B. Mean and variance tell
-which normal number it was, and the mean eighth power, where it is known, whether it is one: without people at its ends
-a number has about that of a beta distribution. Post-processing of released or public values:
-``docs/proofs/regression.md``, section 5.
+which normal number it was, and the share of people at its ends how far it is one. Post-processing of released or public
+values: ``docs/proofs/regression.md``, section 5.
 """
 
 from __future__ import annotations
@@ -28,14 +27,9 @@ NARROW = (
 )
 # Of numbers that vary so much of what their mean leaves possible most lie at an end of their declared range.
 CLIPPED = 0.8
-# What is left unseen counts where a mean is clearly nearer to an end than that of numbers spread evenly is, which is
-# sqrt(3) standard deviations, and in full from where numbers are that are cut at 1.25 deviations on both sides.
-EVENLY, CLEARLY = 1.7, 1.55
-# Numbers near their lower end whose upper one is so many deviations away have a tail, as costs do: they are skewed.
-TAIL = 4.0
-# Of beta distributions and of cut normal numbers, eighth powers tell best which one it is beside the noise in them.
-POWER = 8
-# Where it is known how many people lie at the ends, it counts in full from this share of them on.
+# An end that is closer to the mean than that of numbers spread evenly, which is sqrt(3) standard deviations.
+EVENLY = 1.7
+# What is left unseen counts in full from this share of people at the ends on.
 MANY = 0.05
 # A normal number whose mean is further from both ends has less than TINY_PART left unseen.
 FITTING = 2.6
@@ -51,8 +45,6 @@ MOST_APART, HALVINGS, LEAST_SHARE = 0.95, 40, 0.01
 CARRIED, MOST_CARRIED = 0.022, 2.0
 # More than this is not left.
 MOST_LEFT = 2.0
-# Beyond so many deviations there is nobody; nodes of an integral up to there.
-FARTHEST, NODES = 9.0, 100
 
 
 @dataclass(frozen=True)
@@ -79,18 +71,14 @@ class Ranged:
         mean: shape (k,), within [-span, span].
         variance: shape (k,).
         span: half the length of each range.
-        doubt: of the variances, that are taken off where it is asked what is left unseen.
-        ends: the shares of people at the lower and the upper ends, each of shape (k,), where covariates are public.
-        powers: the mean of (x/span)^8, where it is known, less its noise in favour of numbers that are not cut; (k,).
+        ends: the shares of people at the lower and the upper ends, each of shape (k,).
     """
 
     declared: DeclaredRanges
     mean: FloatArray
     variance: FloatArray
     span: float
-    doubt: float = 0.0
-    ends: tuple[FloatArray, FloatArray] | None = None
-    powers: FloatArray | None = None
+    ends: tuple[FloatArray, FloatArray]
 
     @property
     def cut_away(self) -> BoolArray:
@@ -102,9 +90,8 @@ class Ranged:
     def unseen(self) -> FloatArray:
         """What lines leave of confounding by numbers that were cut, over what they see, shape (k,); 0 or more.
 
-        Nothing of those at whose ends nobody is, as far as is known: of those that vary no more than evenly spread
-        ones and have no larger eighth powers than such have, and of those near a lower end of 0, or with a long tail
-        above. Of arms that lie close to each other, of half the units each.
+        Nothing of those at whose ends nobody is, and of those near a lower end of 0. Of arms that lie close to each
+        other, of half the units each.
         """
         return self._left(lambda cuts, _: cuts.unseen)
 
@@ -116,7 +103,7 @@ class Ranged:
         return self._left(lambda cuts, some: cuts.left(apart[some] / self.span, share))
 
     def _left(self, of: Callable[[CutNormals, BoolArray], FloatArray]) -> FloatArray:
-        deviation = np.sqrt(np.maximum(self.variance - self.doubt, np.finfo(np.float64).tiny))
+        deviation = np.sqrt(np.maximum(self.variance, np.finfo(np.float64).tiny))
         near, far = ((self.span + side * np.abs(self.mean)) / deviation for side in (-1, 1))
         found, some = np.zeros(len(near)), near < FITTING
         if not some.any():
@@ -125,15 +112,7 @@ class Ranged:
         cuts = CutNormals.of(near[some], far[some], lower)
         near, far = near[some], far[some]
         natural = np.array(self.declared.from_zero, dtype=bool)[some] & (far > EVENLY)
-        if self.ends is not None:
-            counted = np.minimum((self.ends[0] + self.ends[1])[some] / MANY, 1.0)
-        else:
-            counted = np.clip((EVENLY - near) / (EVENLY - CLEARLY), 0.0, 1.0)
-            natural |= far > TAIL
-        if self.powers is not None:
-            uncut = _of_beta(near, far)
-            room = np.maximum(cuts.powers - uncut, np.finfo(np.float64).tiny)
-            counted = np.maximum(counted, np.clip((self.powers[some] - uncut) / room, 0.0, 1.0))
+        counted = np.minimum((self.ends[0] + self.ends[1])[some] / MANY, 1.0)
         counted[natural & lower] = 0.0
         counted[counted * cuts.unseen < TINY_PART] = 0.0
         found[some] = counted * of(cuts, some)
@@ -146,13 +125,11 @@ class CutNormals:
 
     Attributes:
         unseen: (1 - r^2)/r^2.
-        powers: the mean eighth power of what is left.
         lower, upper: how many of their deviations below and above their mean they are cut.
         deviation: of what is left, over that of the numbers.
     """
 
     unseen: FloatArray
-    powers: FloatArray
     lower: FloatArray
     upper: FloatArray
     deviation: FloatArray
@@ -160,9 +137,9 @@ class CutNormals:
     @classmethod
     def of(cls, near: FloatArray, far: FloatArray, lower: BoolArray) -> CutNormals:
         """By how many deviations of what is left its mean lies from the ends, and whether ``lower`` is the nearer."""
-        unseen, powers, at_near, at_far = _of_cut_normals()(near, far)
+        unseen, at_near, at_far = _of_cut_normals()(near, far)
         below, above = np.where(lower, at_near, at_far), np.where(lower, at_far, at_near)
-        return cls(unseen, powers, below, above, (below + above) / (near + far))
+        return cls(unseen, below, above, (below + above) / (near + far))
 
     def left(self, apart: FloatArray, share: float) -> FloatArray:
         """What lines leave over what they see where treated and controls are normal as well, around two means.
@@ -241,7 +218,7 @@ FIT = NarrowRanges()
 
 @lru_cache(maxsize=1)
 def _of_cut_normals() -> Callable[[FloatArray, FloatArray], FloatArray]:
-    """:class:`CutNormals` but for their deviation, shape (4, k), the nearer end's cut before the farther one's.
+    """:class:`CutNormals` but for their deviation, shape (3, k), the nearer end's cut before the farther one's.
 
     By how many deviations of what is left its mean lies from either.
     """
@@ -252,24 +229,16 @@ def _of_cut_normals() -> Callable[[FloatArray, FloatArray], FloatArray]:
     upper, lower = upper[apart], lower[apart]
     mean, covariance, variance = _cut_normal(-lower, upper)
     seen = covariance**2 / variance
-    above, below = ndtr(-upper), ndtr(-lower)
-    # Within the range by Gauss and Legendre, of the part that has any weight.
-    first, last = np.maximum(-lower, -FARTHEST), np.minimum(upper, FARTHEST)
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
-    x = ((first + last) / 2)[:, None] + ((last - first) / 2)[:, None] * nodes
-    heights = np.exp(-(x**2) / 2) * weights * (last - first)[:, None] / 2 / math.sqrt(2 * math.pi)
-    places_within = (2 * x - (upper - lower)[:, None]) / (upper + lower)[:, None]
-    powers = above + below + np.sum(heights * places_within**POWER, axis=1)
     places = np.log(np.stack([(upper - mean) / np.sqrt(variance), (lower + mean) / np.sqrt(variance)], axis=1))
-    known = np.stack([(1 - seen) / seen, powers, upper, lower], axis=1)
+    known = np.stack([(1 - seen) / seen, upper, lower], axis=1)
     smooth, nearest = (kind(places, known) for kind in (CloughTocher2DInterpolator, NearestNDInterpolator))
 
     def of(near: FloatArray, far: FloatArray) -> FloatArray:
         at = np.log(np.stack([np.maximum(near, 1e-6), far], axis=1))
         found: FloatArray = smooth(at)
         found = np.where(np.isnan(found), nearest(at), found).T
-        found[:2] = np.maximum(found[:2], 0.0)
-        found[3] = np.maximum(found[3], LEAST_LENGTH - found[2])
+        found[0] = np.maximum(found[0], 0.0)
+        found[2] = np.maximum(found[2], LEAST_LENGTH - found[1])
         return found
 
     return of
@@ -283,17 +252,3 @@ def _cut_normal(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, Float
     mean = lower * below + upper * above + densities[0] - densities[1]
     square = lower**2 * below + upper**2 * above + within + lower * densities[0] - upper * densities[1]
     return mean, within, np.maximum(square - mean**2, np.finfo(np.float64).tiny)
-
-
-def _of_beta(near: FloatArray, far: FloatArray) -> FloatArray:
-    """The mean eighth power of a beta distribution on [-1, 1], by the same distances, shape (k,)."""
-    deviation = 2 / (near + far)
-    # On [0, 1], with the mean beside the lower end: eighth powers are the same of either end.
-    mean, variance = near * deviation / 2, deviation**2 / 4
-    # Of two values at the ends both shapes are 0.
-    size = np.maximum(mean * (1 - mean) / variance - 1, np.finfo(np.float64).tiny)
-    moment, found = np.ones(len(near)), np.zeros(len(near))
-    for order in range(POWER + 1):
-        found += math.comb(POWER, order) * 2.0**order * (-1) ** (POWER - order) * moment
-        moment = moment * (mean * size + order) / (size + order)
-    return found

@@ -18,7 +18,6 @@ NOT_COVERED_ARMS = "confounding: the arms are taken as randomised"
 
 # What was done about confounding, as ``details["adjustment"]`` says it.
 UNADJUSTED = "unadjusted"
-SWITCHED = "unadjusted: the noise was too large for this many people and this budget"
 RANDOMISED = "not adjusted: treatment was randomised"
 # Of public weights that leave more than so much of what may confound, in deviations of the outcome, as is usual of
 # differences in covariates (Austin 2009).

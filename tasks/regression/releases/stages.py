@@ -221,8 +221,3 @@ def confounding(study: Adjusts, found: AdjustedEffect) -> ConfoundingStatement:
         return RANDOMISED
     default = study.estimator.confounding_prior == ConfoundingPrior()
     return of_share(found.adjusted_share, default=default, left_out=found.left_out)
-
-
-def in_words(share: float) -> str:
-    """Return what was done about confounding; ``share``: of what the prior expects, which the releases took off."""
-    return of_share(share).words
