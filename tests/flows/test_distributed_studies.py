@@ -35,7 +35,8 @@ DIRECTION: dict[str, Any] = {
     "privacy": {"delta": 0},
 }
 BALANCING: dict[str, Any] = {"privacy": {"delta": 0, "level": "label"}}
-CHANGES: dict[str, dict[str, Any]] = {"direction": DIRECTION, "balancing": BALANCING}
+AIPW: dict[str, Any] = {"estimator": {"propensity": {"known": 0.5}}}
+CHANGES: dict[str, dict[str, Any]] = {"aipw": AIPW, "direction": DIRECTION, "balancing": BALANCING}
 
 
 class SendingEngine(DirectEngine):
