@@ -29,12 +29,12 @@ def values_in(folder: PurePosixPath) -> dict[str, str]:
 
 
 def as_compared(said: dict[str, str]) -> Roles:
-    """How columns are read to be compared."""
+    """Return how columns are read to be compared."""
     return dict.fromkeys(said, _ANY)
 
 
 def contradictions(frame: pl.DataFrame, said: dict[str, str]) -> dict[str, int]:
-    """How many rows say otherwise than their folder; a row without a value says nothing.
+    """Count by column the rows that contradict their folder; a row without a value does not.
 
     Args:
         frame: the columns of :func:`said_by_folders`, read as :func:`as_compared` says.

@@ -99,7 +99,9 @@ def _kept(folder: DataFolder, dataset: str, place: Path | None = None) -> Iterat
 
 
 def rows_folder(folder: DataFolder, admission: Admission, place: Path | None = None) -> DataFolder:
-    """Where the rows lie that runs read, held to the admission: the data folder, or that of the reduced rows.
+    """Return the folder of the rows that runs read, held to the admission.
+
+    It is the data folder, or that of the reduced rows.
 
     Raises:
         DataError: the reduced rows are gone.
@@ -159,7 +161,9 @@ def scratch_name(dataset: str) -> str:
 def difference(
     admission: Admission, contract: Contract, folder: DataFolder, layout: Layout, *, times: bool
 ) -> str | None:
-    """How contract and files differ from what was admitted, in public words; None if they do not. Reads no row.
+    """Say how contract and files differ from what was admitted; None if they do not.
+
+    In public words; reads no row.
 
     Args:
         admission: the manifest.

@@ -259,7 +259,10 @@ class _Look:
             self._units(block).add(values_of(frame, self.contract.unit).drop_nulls())
 
     def _units(self, block: str) -> SeenUnits:
-        """Who was seen where a unit may have one row: in a block if units span blocks, else anywhere."""
+        """Return the units seen where a unit may have one row.
+
+        That is in a block if units span blocks, else anywhere.
+        """
         scope = block if self.contract.units_span_blocks else ""
         if scope not in self._seen:
             units = sum(one.rows for one in self.layout.partitions if not scope or one.block == scope)

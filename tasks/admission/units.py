@@ -55,7 +55,7 @@ class SeenUnits:
                 numbers.tofile(file)
 
     def repeated(self) -> int:
-        """How many rows belong to a unit that an earlier row named."""
+        """Count the rows that belong to a unit that an earlier row named."""
         apart = all(before[1] < after[0] for before, after in pairwise(sorted(self._ends)))
         if apart and not self._hashes.any:
             return 0
@@ -66,7 +66,10 @@ class SeenUnits:
         return self._hashes.repeated()
 
     def _rising(self) -> Iterator[IntArray]:
-        """What was written as it is, and what counts rows, in pieces; once it is among the hashes, nothing."""
+        """Yield the units that are not hashed yet, in pieces: first those that count rows.
+
+        Once they are among the hashes, there are none.
+        """
         for count in self._counts:
             for start in range(count.start, count.stop, FILE_UNITS):
                 yield start + np.arange(min(FILE_UNITS, count.stop - start), dtype=np.int64)
@@ -101,7 +104,7 @@ class SeenHashes:
                     part.tofile(file)
 
     def repeated(self) -> int:
-        """How many rows belong to a unit that an earlier row named."""
+        """Count the rows that belong to a unit that an earlier row named."""
         return sum(_repeated(self._read(number)) for number in range(self._files))
 
     def _read(self, number: int) -> HashArray:

@@ -150,7 +150,7 @@ def groups_of(study: ProtocolStudy, frame: pl.DataFrame) -> ByteArray:
 
 
 def eligible(where: Sequence[Condition], frame: pl.DataFrame) -> BoolArray:
-    """Whether each row meets all comparisons; a value that is missing meets none."""
+    """Return which rows meet all comparisons; a value that is missing meets none."""
     found = np.ones(frame.height, dtype=np.bool_)
     for one in where:
         found &= _meets(one, values_of(frame, one.column))
@@ -177,7 +177,7 @@ def _meets(condition: Condition, series: pl.Series) -> BoolArray:
 
 
 def _compared(op: Operator, numbers: pl.Series, values: Sequence[Value]) -> pl.Series:
-    """Whether each number stands so to the value; for a negated comparison, whether it is one of the values."""
+    """Compare each number with the value; for equality or a negation, look it up among values."""
     floats = [float(one) for one in values]
     if op is Operator.less:
         return numbers < floats[0]

@@ -49,7 +49,9 @@ class Enclave(ABC):
 
     @abstractmethod
     def once(self, key: Hashable, compute: Callable[[], T]) -> T:
-        """What ``compute`` gives; rows in memory remember it by ``key``, for rehearsals that differ in noise alone.
+        """Return what ``compute`` gives.
+
+        Rows in memory remember it by ``key``, for rehearsals that differ in noise alone.
 
         Args:
             key: everything beside the rows that the result depends on.
@@ -89,7 +91,7 @@ class OpenedInTurn(Sequence[NDArray[Any]]):
         self._load, self._count = load, count
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of arrays."""
         return self._count
 
     def __getitem__(self, index: Any) -> Any:
@@ -144,7 +146,9 @@ class MemoryEnclave(Enclave):
         return cls([{"xy": pairs, "h": hashes}])
 
     def with_outcomes(self, outcomes: FloatArray) -> MemoryEnclave:
-        """The same people with other outcomes; what was left and is known of public columns alone stays.
+        """Return an enclave of the same people with other outcomes.
+
+        What was left and is known of public columns alone stays.
 
         Args:
             outcomes: of the one segment, shape (n,).

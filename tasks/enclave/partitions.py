@@ -177,17 +177,17 @@ def _batches(source: OpenFile, columns: Roles, rows: int, *, widen: bool) -> Ite
 
 
 def parquet_errors() -> tuple[type[BaseException], ...]:
-    """What the two readers raise at a file that they cannot read."""
+    """Return the exceptions that the two readers raise at a file that they cannot read."""
     return (pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException, OSError, ValueError, KeyError)
 
 
 def other_count(path: str) -> str:
-    """What to say of a file that holds other rows than its footer promised when files were listed."""
+    """Say that a file holds other rows than its footer promised when files were listed."""
     return f"{path}: the number of rows differs from the plan's; the file was changed"
 
 
 def unreadable(path: str) -> str:
-    """What to say of a file that does not parse."""
+    """Say that a file does not parse."""
     return f"{path}: not readable as Parquet (truncated, damaged or encrypted?); write the file again"
 
 

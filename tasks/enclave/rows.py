@@ -31,5 +31,5 @@ class Rows:
 
 
 def segment_folder(scratch: Path, index: int) -> Path:
-    """Where segment ``index`` lies."""
+    """Return the folder of segment ``index``."""
     return scratch / "enclave" / f"part-{index:05d}"

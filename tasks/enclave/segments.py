@@ -116,7 +116,7 @@ def readings(layout: Layout, columns: int) -> tuple[Reading, ...]:
 
 
 def segment_count(layout: Layout, columns: int) -> int:
-    """How many segments a layout fills."""
+    """Return the number of segments that a layout fills."""
     return sum(reading.segments for reading in readings(layout, columns))
 
 

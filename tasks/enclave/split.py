@@ -46,7 +46,7 @@ def training_size(units: int, fraction: float) -> int:
 
 
 def leading_rows(hashes: Sequence[HashArray], size: int) -> IntArray:
-    """How many of each segment's rows are among the ``size`` smallest hashes of all.
+    """Count each segment's rows that are among the ``size`` smallest hashes of all.
 
     Keyed hashes are uniform, so the threshold is sought near size / units of their range: a few thousand of 1e8 rows
     are copied and sorted, and one segment is open at a time. A range that turns out too narrow is widened.
@@ -100,7 +100,7 @@ class Halves:
 
     @property
     def segments(self) -> int:
-        """How many there are."""
+        """Number of segments."""
         return len(self.edges[0])
 
     def train(self, segment: int) -> Rows:

@@ -27,7 +27,7 @@ def polars_types(schema: pa.Schema) -> dict[str, pl.DataType]:
 
 @lru_cache(maxsize=256)
 def polars_type(type_: pa.DataType) -> pl.DataType:
-    """The same of one type."""
+    """Return the type that :func:`frame_of` gives a column; ``Unknown`` if it does not take it."""
     import polars as pl
     import pyarrow as pa
 
@@ -133,7 +133,10 @@ def _hexadecimal(values: Any, width: int) -> Any:
 
 
 def _taken(type_: pa.DataType) -> bool:
-    """Whether it holds one value that polars has a type for: lists, records, unions and intervals of months do not."""
+    """Check whether a type holds one value that polars has a type for.
+
+    Lists, records, unions and intervals of months do not.
+    """
     import pyarrow as pa
     from pyarrow import types
 

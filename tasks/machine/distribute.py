@@ -87,7 +87,7 @@ def _libraries(_modules: int) -> ThreadpoolController:
 
 
 def worker_part(function: Callable[[int], T], indexes: Sequence[int]) -> list[T]:
-    """What one worker does: its partitions one after the other, BLAS on one thread, no way to spend."""
+    """Compute a worker's partitions one after the other, BLAS on one thread, no way to spend."""
     token = _ON_WORKER.set(True)
     try:
         with one_thread():
@@ -97,7 +97,7 @@ def worker_part(function: Callable[[int], T], indexes: Sequence[int]) -> list[T]
 
 
 def on_worker() -> bool:
-    """Whether this code runs for :func:`worker_part`, away from the flow's process."""
+    """Check whether this code runs for :func:`worker_part`, away from the flow's process."""
     return _ON_WORKER.get()
 
 

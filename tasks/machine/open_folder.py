@@ -177,7 +177,10 @@ class OpenFile:
 
 
 def _state(found: os.stat_result) -> tuple[int, ...]:
-    """What changes whenever a file is written to: size, times of change, names."""
+    """Return a file's identity and state: device, inode, size, times and number of links.
+
+    Some of it changes whenever the file is written to.
+    """
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_nlink
 
 

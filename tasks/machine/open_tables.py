@@ -47,7 +47,12 @@ def refuse_log_in(folder: Path) -> None:
 
 
 def refuse_table(folder: Path, is_folder: Callable[[str], bool], names: Callable[[str], Iterable[str]]) -> None:
-    """The same of a folder in which others look: is there a folder of some name, and which names does it hold?
+    """Refuse a folder that has the log of a table in it, as the given functions look into it.
+
+    Args:
+        folder: for the message.
+        is_folder: tells whether it has a folder of some name.
+        names: lists what a folder of that name holds.
 
     Raises:
         DataError: as of :func:`refuse_log_in`.

@@ -67,7 +67,9 @@ def open_scratch(run_id: str) -> Iterator[Path]:
 
 
 def in_use(run_id: str) -> bool:
-    """Whether a living process holds scratch for ``run_id``; what dead ones left is deleted first.
+    """Check whether a living process holds scratch for ``run_id``.
+
+    What dead ones left is deleted first.
 
     Raises:
         CausalveilError: the scratch root is open to other users.

@@ -29,7 +29,9 @@ VARIABLES = {
 
 
 def site_settings() -> SiteSettings:
-    """What the operator of this machine decided; defaults where neither file nor environment says anything.
+    """Read the settings that the operator of this machine chose, from file and environment.
+
+    The environment overrides the file; defaults stand where neither says anything.
 
     Raises:
         SiteError: the file or a variable is wrong. A URL may hold a password, so no value is quoted.

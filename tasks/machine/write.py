@@ -118,5 +118,5 @@ def write_whole(
 
 
 def _holds(path: Path, content: bytes) -> bool:
-    """Whether ``path`` is a file, and no link, of just this content."""
+    """Check whether ``path`` is a file, and no link, of just this content."""
     return not path.is_symlink() and path.is_file() and path.read_bytes() == content

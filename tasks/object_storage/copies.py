@@ -236,7 +236,10 @@ def _parts(url: str, path: str) -> tuple[str, ...]:
 
 
 def _hidden(path: str) -> bool:
-    """Whether rows are not looked for there: below a name that begins with an underscore, as jobs leave them."""
+    """Check whether a file lies below a name that begins with an underscore, as jobs leave them.
+
+    Rows are not looked for there.
+    """
     return any(part.startswith("_") for part in path.split("/")[:-1])
 
 

@@ -61,13 +61,13 @@ def compose(charges: Iterable[Charge]) -> PrivacyCost:
 
 
 def concentrate(charges: Iterable[Charge]) -> Concentrated:
-    """What the charges cost an account: sums of rho, and of the deltas of tests, over the structure of ``compose``."""
+    """Add up rho, and the deltas of tests, of charges over the structure of ``compose``."""
     listed = list(charges)
     return Concentrated(_largest(listed, rho_of), _largest(listed, tested_delta))
 
 
 def total(charges: Iterable[Charge], request: PrivacyCost) -> PrivacyCost:
-    """What the charges of one run cost together: at most ``request``, wherever that is proved.
+    """Return what the charges of one run cost together: at most ``request``, where proved.
 
     The sum, if that keeps the request. Else at the request's delta: of Gaussian draws alone the epsilon of their
     composed mu; of a mixture the request itself, if Gaussian draws keep what the others' sum leaves of it, or the
@@ -98,7 +98,10 @@ def total(charges: Iterable[Charge], request: PrivacyCost) -> PrivacyCost:
 
 
 def _mixture_keeps(charges: Sequence[Charge], request: PrivacyCost) -> bool:
-    """Whether draws that one unit meets keep the request: Gaussian ones what the others' sum leaves of it."""
+    """Check whether draws that one unit meets keep the request.
+
+    Gaussian ones keep what the sum of the others leaves of it.
+    """
     others = [charge for charge in charges if charge.mu is None]
     epsilon = subtract(request.epsilon, add(*(charge.epsilon for charge in others)))
     delta = subtract(request.delta, add(*(charge.delta for charge in others)))

@@ -101,11 +101,11 @@ class FlowBudget:
 
     @property
     def committed(self) -> int:
-        """How many charges of the run this try has the values of; each is committed."""
+        """Number of the run's charges whose values this try has; each is committed."""
         return len(self._drawn)
 
     def drew(self, charge: Charge) -> bool:
-        """Whether this try drew a charge; False: an earlier one had committed it."""
+        """Check whether this try drew a charge; False if an earlier one had committed it."""
         return self._drawn.get(charge.name, False)
 
     def finish(self, document: str) -> None:
@@ -236,7 +236,7 @@ def drop_records(run_id: str) -> None:
 
 
 def records_folder(run_id: str) -> Path:
-    """Where a run's record-level arrays lie until it finishes; not created here."""
+    """Return the folder of a run's record-level arrays until it finishes; not created here."""
     return site_folder() / "records" / run_id
 
 

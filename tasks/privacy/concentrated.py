@@ -68,7 +68,10 @@ def epsilon_of_laplace(rho: Decimal) -> Decimal:
 
 
 def rho_of(charge: Charge) -> Decimal:
-    """What a charge costs an account; a charge of an older program, which does not say, by its epsilon."""
+    """Return the rho that a charge costs an account.
+
+    Where it states none, rho follows from mu, or in a charge of an older version without mu from epsilon.
+    """
     if charge.rho is not None:
         return charge.rho
     return rho_of_epsilon(charge.epsilon) if charge.mu is None else rho_of_mu(charge.mu)
@@ -80,7 +83,10 @@ def tested_delta(charge: Charge) -> Decimal:
 
 
 def understated(charge: Charge) -> bool:
-    """Whether a charge says less of itself than its mechanism proves: a mu below sensitivity over scale, or a rho."""
+    """Check whether a charge states less mu or rho than its mechanism proves.
+
+    A mu must be at least sensitivity over noise scale, and a rho at least what mu or epsilon stands for.
+    """
     if charge.mu is not None and charge.sensitivity is not None and charge.noise_scale is not None:
         mp = exact_arithmetic()
         if charge.noise_scale <= 0 or mp.mpf(charge.sensitivity) / mp.mpf(charge.noise_scale) > mp.mpf(str(charge.mu)):
@@ -142,8 +148,9 @@ def epsilon_of_rho(rho: Decimal, delta: Decimal) -> Decimal:
 
 
 def implies(rho: Decimal, cost: PrivacyCost) -> bool:
-    """Whether rho-zCDP implies (epsilon, delta)-DP (Canonne, Kamath and Steinke 2020, Corollary 13).
+    """Check whether rho-zCDP implies (epsilon, delta)-DP.
 
+    Canonne, Kamath and Steinke 2020, Corollary 13:
     delta = inf over alpha > 1 of exp((alpha - 1)(alpha rho - epsilon)) (1 - 1/alpha)^alpha/(alpha - 1). Any alpha
     gives a sound delta: it is searched in floats, and the bound taken in 400-bit arithmetic.
     """

@@ -65,7 +65,10 @@ def _delta_above(mu: Any, epsilon: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def keeps(mu: Decimal, cost: PrivacyCost) -> bool:
-    """Whether mu-GDP implies (epsilon, delta)-DP, in 400-bit arithmetic (Dong, Roth and Su 2022, Corollary 2.13)."""
+    """Check whether mu-GDP implies (epsilon, delta)-DP, in 400-bit arithmetic.
+
+    Dong, Roth and Su 2022, Corollary 2.13.
+    """
     if mu == 0:
         return True
     mp = exact_arithmetic()
@@ -74,7 +77,7 @@ def keeps(mu: Decimal, cost: PrivacyCost) -> bool:
 
 @lru_cache(maxsize=256)
 def mu_of(request: PrivacyCost) -> Decimal:
-    """What a request owns: the largest mu, to twelve digits, for which mu-GDP implies it.
+    """Return the largest mu, to twelve digits, for which mu-GDP implies a request.
 
     Raises:
         StudyError: delta is 0 or above 1, or epsilon below 1e-10.
@@ -120,7 +123,10 @@ def epsilon_of(mu: Decimal, delta: Decimal) -> Decimal:
 
 
 def _float_epsilon(mu: float, delta: float) -> float:
-    """The same in floats, by phi(u) (R(u) - R(u + mu)) with u = epsilon/mu - mu/2 and Mills' ratio R: no cancelling."""
+    """Return ``epsilon_of`` approximately, in floats.
+
+    By phi(u) (R(u) - R(u + mu)) with u = epsilon/mu - mu/2 and Mills' ratio R, without cancellation.
+    """
 
     def log_delta(epsilon: float) -> float:
         u = epsilon / mu - mu / 2
@@ -137,7 +143,9 @@ def _float_epsilon(mu: float, delta: float) -> float:
 
 
 def portion(request: PrivacyCost, share: Decimal) -> PrivacyCost:
-    """What one draw of a share may cost: of mu^2 where there is a delta (a ``GaussianCost``), else of epsilon.
+    """Return what one draw of a share may cost.
+
+    The share is of mu^2 where there is a delta (the cost is a ``GaussianCost``), else of epsilon.
 
     Args:
         request: what the whole run may cost.
@@ -165,7 +173,7 @@ def portion(request: PrivacyCost, share: Decimal) -> PrivacyCost:
 def divide(
     request: PrivacyCost, shares: Mapping[str, Decimal], meets: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, PrivacyCost]:
-    """What each draw of a run may cost, so that together they keep the request.
+    """Divide a run's budget among its draws, so that together they keep the request.
 
     Args:
         request: what the whole run may cost.

@@ -136,7 +136,11 @@ def signing_secret(*, create: bool = False) -> bytes:
 
 
 def _place(name: str) -> Path:
-    """Where a secret of the site lies; never a second one beside that of the state folder without a word."""
+    """Return the path of a secret of the site.
+
+    Raises:
+        CausalveilError: the site's folder has none, but the state folder has one.
+    """
     path, own = site_folder() / name, home() / name
     if path != own and own.exists() and not path.exists():
         raise CausalveilError(f"{path}: is not there yet, but this machine has a key; run: mv '{own}' '{path}'")

@@ -70,7 +70,7 @@ class Budget(Protocol):
         """Draw, commit value and charge, return the value, shape (d,); or return the value that is stored already."""
 
     def spend_records(self, charge: Charge, draw: Callable[[NoiseSource], NDArray[Any]]) -> NDArray[Any]:
-        """The same for an array with an entry per unit, shape (n,), which stays in the enclave."""
+        """Do as ``spend`` for an array with an entry per unit, shape (n,), kept in the enclave."""
 
 
 class Declared(Protocol):
@@ -85,11 +85,11 @@ class Mechanism(Declared, Protocol):
 
     @property
     def cost(self) -> PrivacyCost:
-        """What one release costs each unit that it reads."""
+        """Cost of one release for each unit that it reads."""
 
     @property
     def sensitivity(self) -> Sensitivity:
-        """What the noise is calibrated to."""
+        """Sensitivity that the noise is calibrated to."""
 
     @property
     def noise_scale(self) -> float | None:
@@ -97,7 +97,11 @@ class Mechanism(Declared, Protocol):
 
     @property
     def known_scale(self) -> float:
-        """The same where the number of units is known, as in every run; a ``CausalveilError`` where it is not."""
+        """Scale of the noise in units of the value, where the number of units is known.
+
+        Raises:
+            CausalveilError: the number of units is not known yet.
+        """
 
     def release(self, value: NDArray[Any], slot: Slot, budget: Budget) -> NDArray[Any]:
         """Add noise to ``value`` under ``slot`` and charge for it; same shape and type.
@@ -160,7 +164,7 @@ class Calibrated(ABC):
 
     @property
     def mu(self) -> Decimal | None:
-        """Of Gaussian noise, sensitivity over scale, rounded up; None of other noise."""
+        """Sensitivity over scale of Gaussian noise, rounded up; None for other noise."""
         return None
 
     def charge(self, slot: Slot) -> Charge:

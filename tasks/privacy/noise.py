@@ -36,7 +36,7 @@ class NoiseSource(Protocol):
 
     @property
     def name(self) -> Literal["operating_system", "seeded"]:
-        """What the release says about its noise."""
+        """Name of the noise source in the release."""
 
     def laplace(self, value: FloatArray, scale: float) -> FloatArray:
         """Add iid Laplace noise, density exp(-|b|/scale)/(2 scale); shape (d,)."""
@@ -59,7 +59,7 @@ class SecureNoise:
 
     @property
     def name(self) -> Literal["operating_system"]:
-        """What the release says about its noise."""
+        """Name of the noise source in the release."""
         return "operating_system"
 
     def laplace(self, value: FloatArray, scale: float) -> FloatArray:
@@ -96,7 +96,7 @@ class SeededNoise:
 
     @property
     def name(self) -> Literal["seeded"]:
-        """What the release says about its noise."""
+        """Name of the noise source in the release."""
         return "seeded"
 
     def laplace(self, value: FloatArray, scale: float) -> FloatArray:

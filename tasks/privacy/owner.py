@@ -58,7 +58,10 @@ def owner_key(path: Path | None = None, *, create: bool = False) -> OwnerKey:
 
 
 def is_signed(public: str, signature: str, message: bytes) -> bool:
-    """Whether ``signature`` is that of ``message`` under a public key, which is checked for low order elsewhere."""
+    """Check whether ``signature`` is that of ``message`` under a public key.
+
+    The key is checked for low order elsewhere.
+    """
     try:
         key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public.removeprefix(PREFIX)))
         key.verify(bytes.fromhex(signature), message)

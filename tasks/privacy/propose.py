@@ -67,7 +67,7 @@ class _Tested(Calibrated):
 
     @cached_property
     def threshold(self) -> float:
-        """What a noisy distance must exceed: from 1 it does so with probability delta/tests."""
+        """Threshold of a noisy distance, exceeded from 1 with probability at most delta/tests."""
         room = self.test_scale * math.log(self.tests / (2 * float_below(self.cost.delta))) * (1 + WIDENING)
         # With a large epsilon the room is below the widening's reach: the sum is rounded up by itself.
         return math.nextafter(1 + room, math.inf)

@@ -35,7 +35,7 @@ class SmoothLaplace(Calibrated):
 
     @property
     def beta(self) -> float:
-        """How fast S may decay with the distance from the data."""
+        """Largest change of log S between neighbours."""
         return self._epsilon / (2 * math.log(2 / float_below(self.cost.delta)))
 
     def _scale(self, sensitivity: float) -> float:

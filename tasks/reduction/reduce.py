@@ -100,7 +100,7 @@ def _in_order(frame: pl.DataFrame, unit: str, rows: RowsPerUnit, columns: Mappin
 
 
 def _groups(units: pl.Series) -> Groups:
-    """Where runs of equal values begin in a sorted column."""
+    """Return where runs of equal values begin in a sorted column, and their lengths."""
     lengths = units.rle().struct.field("len").to_numpy().astype(np.int64)
     return Groups(np.concatenate([[0], np.cumsum(lengths)[:-1]]).astype(np.int64)[: len(lengths)], lengths)
 

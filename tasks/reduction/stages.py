@@ -109,7 +109,7 @@ def _held(frames: Iterator[pl.DataFrame], contract: Contract, rows: RowsPerUnit,
 
 
 def _joined(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """The same rows in frames of about ``rows`` rows, so that many small partitions make few files."""
+    """Join frames into ones of ``rows`` rows or more, so that small partitions make few files."""
     waiting, height = list[pl.DataFrame](), 0
     for frame in frames:
         waiting.append(frame)
@@ -122,7 +122,10 @@ def _joined(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]
 
 
 def _cut(frames: Iterator[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """The same rows in frames of ``rows`` rows but the last; one frame at least, so that no block is a gap."""
+    """Cut frames into ones of ``rows`` rows but the last.
+
+    There is one frame at least, so that no block is a gap.
+    """
     rest = pl.DataFrame()
     for frame in frames:
         rest = frame if rest.is_empty() else pl.concat([rest, frame])

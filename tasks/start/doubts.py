@@ -168,7 +168,7 @@ def _moment(one: Found, values: pl.Series) -> str | None:
 
 
 def _calendar(values: pl.Series) -> bool:
-    """Whether all numbers are days or months as 20250131 or 202501."""
+    """Check whether all numbers are days or months as 20250131 or 202501."""
     if not len(values) or values.n_unique() < 3:
         return False
     text = values.cast(pl.String)
@@ -255,7 +255,7 @@ def _weighs_rows(one: Found, values: pl.Series | None) -> str | None:
 
 
 def _like_codes(one: Found) -> bool:
-    """Whether whole numbers are few, and their name speaks of kinds."""
+    """Check whether a column has few different whole numbers and a name that speaks of kinds."""
     return _whole(one) and 3 <= one.distinct <= MOST_LEVELS and re.search(CODE_NAME, spoken(one.name)) is not None
 
 
@@ -336,7 +336,7 @@ def _alike(left: FloatArray, right: FloatArray) -> float:
 
 
 def _ranges_apart(values: FloatArray, groups: FloatArray, of: Found) -> bool:
-    """Whether groups of at most a few kinds have ranges of ``values`` that do not meet."""
+    """Check whether groups of at most a few kinds have ranges of ``values`` that do not meet."""
     if of.distinct > MOST_LEVELS:
         return False
     values, groups = _both(values, groups)
@@ -350,7 +350,7 @@ def _ranges_apart(values: FloatArray, groups: FloatArray, of: Found) -> bool:
 
 
 def _same_groups(values: FloatArray, groups: FloatArray) -> bool:
-    """Whether each value stands in one group alone, each many times."""
+    """Check whether each value is in one group alone, with at least five rows each on average."""
     values, groups = _both(values, groups)
     kinds = np.unique(values)
     if not 2 <= len(kinds) <= MOST_LEVELS or len(values) < FEWEST_ROWS or len(np.unique(groups)) < 2:
@@ -375,7 +375,10 @@ def _summands(columns: dict[str, FloatArray], results: FloatArray) -> list[str]:
 
 
 def _same_order(left: FloatArray, right: FloatArray) -> bool:
-    """Whether two columns put rows in the same order, or in the opposite one, as a number and its square do."""
+    """Check whether two columns put rows in the same order, or in the opposite one.
+
+    As a number and its square do.
+    """
     there = np.isfinite(left)
     if not np.array_equal(there, np.isfinite(right)) or there.sum() < FEWEST_ROWS:
         return False
@@ -384,7 +387,7 @@ def _same_order(left: FloatArray, right: FloatArray) -> bool:
 
 
 def _derived(one: str, other: str) -> bool:
-    """Whether a name is another one and more, as "agesq" and "log_age" are of "age"."""
+    """Check whether a name is another one and more, as "agesq" and "log_age" are of "age"."""
     return other.casefold() in one.casefold() and len(one) > len(other)
 
 

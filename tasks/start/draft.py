@@ -132,7 +132,7 @@ def _counted(parts: Cast, wishes: Wishes) -> tuple[str, ...]:
 
 
 def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any], tuple[str, ...]] | None:
-    """What the contract says of a column, and notes; None where only the owner can say it."""
+    """Return a column's declaration in the contract, and notes; None if only the owner has it."""
     asked = one.name in (parts.treatment.name, parts.outcome.name) or one == parts.event
     may = one.name in _counted(parts, wishes) if asked else bool(one.nulls)
     nulls = {"nulls": "indicator"} if may else {}
@@ -167,7 +167,10 @@ def _declaration(one: Found, parts: Cast, wishes: Wishes) -> tuple[dict[str, Any
 
 
 def asks_for_levels(one: Found) -> bool:
-    """Whether a column holds words whose list is the owner's to say, unless it has another part."""
+    """Check whether a column holds words whose list is the owner's to say.
+
+    That is so unless it has another part.
+    """
     words = one.looks in (Looks.binary, Looks.category) and isinstance(one.values[0], str)
     return words and set(one.values) != {"yes", "no"}
 
@@ -277,7 +280,7 @@ def _study(parts: Cast, wishes: Wishes, covariates: Iterable[Found], counted: tu
 
 
 def _covariates(names: list[str], doubtful: Doubts, parts: Cast) -> list[str]:
-    """What is adjusted for; nothing is said where times of the arms as they are are compared."""
+    """Write the lines of the covariates; none if times of the arms are compared unadjusted."""
     if parts.event is not None and not names:
         return []
     if not names:
@@ -339,7 +342,7 @@ def _estimator(parts: Cast, wishes: Wishes, names: list[str]) -> list[str]:
 
 
 def _unrecorded(parts: Cast, counted: tuple[str, ...]) -> list[str]:
-    """What units without a treatment or an outcome count as."""
+    """Write the lines on what units without a treatment or an outcome count as."""
     lines = []
     if parts.treatment.name in counted:
         lines += comment("Who has no treatment counts as not treated: the answer is of being recorded as treated.")

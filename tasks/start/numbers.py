@@ -87,7 +87,10 @@ def _money(word: str) -> set[str]:
 
 
 def _some_without(bare: dict[str, tuple[str, str]]) -> bool:
-    """Whether numbers without a percent sign stand beside those with one: is 0.5 a half, or half a percent?"""
+    """Check whether a number other than 0 has no unit.
+
+    Beside numbers with a percent sign: is 0.5 a half, or half a percent?
+    """
     return any(core.strip("0.,+-") and not unit for core, unit in bare.values() if core)
 
 

@@ -113,7 +113,10 @@ _MOMENT_NAME = re.compile(
 
 
 def _moments(name: str, whole: pl.Series) -> bool:
-    """Whether whole numbers count time since 1970: parts of a second by their size alone, seconds by a name too."""
+    """Check whether whole numbers count time since 1970.
+
+    Parts of a second do by their size alone, seconds by a name too.
+    """
     ends = whole.min(), whole.max()
     if whole.n_unique() <= 2 or not all(isinstance(end, int) for end in ends):
         return False

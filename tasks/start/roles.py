@@ -219,7 +219,7 @@ def _event(found: Mapping[str, Found], wishes: Wishes, others: tuple[Found, ...]
 
 
 def resolved(found: Mapping[str, Found], wishes: Wishes) -> Wishes:
-    """The same with ranges and levels of the columns that are meant, levels as the draft reads them.
+    """Return the wishes by the names of the columns meant, levels as the draft reads them.
 
     Raises:
         StudyError: a name is no column, a range is not of numbers, or levels are none of the column's.
@@ -324,7 +324,10 @@ def _by_code(values: tuple[Value, ...]) -> tuple[Value, Value] | None:
 
 
 def _negation_first(words: Mapping[str, Value]) -> tuple[Value, Value] | None:
-    """Of two values that differ by a word such as "no", the one that has it first: "No RHC" is the control of "RHC"."""
+    """Return two values that differ by a word such as "no", the one that has it first; or None.
+
+    "No RHC" is the control of "RHC".
+    """
     for word, other in (tuple(words), tuple(words)[::-1]):
         denied = NEGATION.fullmatch(word)
         if denied is not None and denied[1] == other:

@@ -54,7 +54,10 @@ def times_among(found: Iterable[Found]) -> dict[str, str]:
 
 
 def _ends(one: Found) -> bool:
-    """Whether a column may say what ended follow-up: a few codes, 0 or a word for no among them."""
+    """Check by name and codes whether a column may say what ended follow-up.
+
+    It has a few codes, 0 or a word for no among them.
+    """
     if not re.search(EVENT_NAME, one.name) or one.looks not in (Looks.binary, Looks.category, Looks.number):
         return False
     values = one.values or one.levels

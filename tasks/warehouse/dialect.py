@@ -110,7 +110,10 @@ def _text(path: Path, start: bytes, encoding: str) -> str:
 
 
 def _titles(lines: list[str], delimiter: str) -> int:
-    """How many lines of titles stand above the header: spreadsheets fill them up with empty fields."""
+    """Count the lines of titles above the header.
+
+    Spreadsheets fill them up with empty fields.
+    """
     filled = [sum(bool(name.strip(' "')) for name in line.split(delimiter)) for line in lines]
     most = max(filled, default=0)
     if not filled or 2 * filled[0] >= most:

@@ -108,7 +108,10 @@ def without_footer(files: CsvFiles, paths: list[Path]) -> tuple[CsvFiles, set[in
 
 
 def sums_of(frame: Any) -> bool:
-    """Whether the last row of a frame of text is the sum of all rows above it, in all columns of numbers."""
+    """Check whether the last row of a frame of text is the sum of all rows above it.
+
+    Only columns of numbers are compared.
+    """
     import polars as pl
 
     if frame.height < 10:

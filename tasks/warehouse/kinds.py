@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def holds(found: pa.DataType, kind: Kind) -> bool:
-    """Whether a column of this Arrow type may be stored as a declared kind; a column of nulls alone may."""
+    """Check whether a column of this Arrow type may be stored as a declared kind.
+
+    A column of nulls alone may.
+    """
     from pyarrow import types
 
     if types.is_null(found):

@@ -328,7 +328,7 @@ def _names(source: Source) -> list[str]:
 
 
 def csv_options(files: CsvFiles) -> tuple[pacsv.ReadOptions, pacsv.ParseOptions]:
-    """How Arrow reads the declared dialect."""
+    """Return Arrow's options for reading the declared dialect."""
     import pyarrow.csv
 
     return (

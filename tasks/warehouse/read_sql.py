@@ -290,7 +290,7 @@ _DUCKDB = {"CatalogException": "42", "BinderException": "42", "ParserException":
 
 
 def cause(problem: BaseException) -> str:
-    """What went wrong, in our words."""
+    """Describe what went wrong in words of our own, with the SQLSTATE if there is one."""
     told: Any = getattr(problem, "orig", None) or problem
     status = getattr(getattr(told, "status_code", None), "name", "")
     sqlstate = getattr(told, "sqlstate", None) or ""

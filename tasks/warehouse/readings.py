@@ -63,7 +63,10 @@ def _values(found: pa.Array, reading: Kind | TextReading, where: str) -> pa.Arra
 
 
 def said(reading: TextReading) -> pl.Expr:
-    """What column ``text`` says: without spaces around it, with one spelling for each meaning, null where nothing."""
+    """Return what column ``text`` says, with one spelling for each meaning.
+
+    Spaces around it are removed; it is null where nothing is said.
+    """
     import polars as pl
 
     text = pl.col("text").str.strip_chars()

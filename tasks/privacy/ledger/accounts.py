@@ -60,7 +60,7 @@ class RunRecord:
 
     @cached_property
     def spent(self) -> Sum:
-        """What was released, composed.
+        """Composed cost of the charges that were released.
 
         A part of the charges may have more digits than an amount may have; the reservation's total, which is
         never less, then stands for it.
@@ -72,12 +72,12 @@ class RunRecord:
 
     @cached_property
     def drawn_use(self) -> Use:
-        """What was released, in every measure."""
+        """Use of the charges that were released, in every measure."""
         return use_of((charge for charge, _ in self.charges), self.spent)
 
     @cached_property
     def used(self) -> Use:
-        """What counts against the caps: the whole reservation, or once voided what was released."""
+        """Use that counts against the caps: the whole reservation, or once voided what was released."""
         return self.drawn_use if self.voided else use_of(self.reservation.charges, self.reservation.cost)
 
     @property
@@ -195,11 +195,14 @@ class Book:
                 raise broken(entry, "its kind is unknown")
 
     def has_runs(self, dataset: str) -> bool:
-        """Whether any run ever reserved budget of a dataset."""
+        """Check whether any run ever reserved budget of a dataset."""
         return any((dataset, level, _EVERY) in self._used for level in Level)
 
     def used(self, dataset: str, level: Level, block: str) -> Use:
-        """What runs hold or spent of a block's account at a level, runs on the whole dataset among them."""
+        """Return what runs hold or spent of a block's account at a level.
+
+        Runs on the whole dataset are among them.
+        """
         if block == WHOLE:
             return self._used.get((dataset, level, _EVERY), Use())
         return self._used.get((dataset, level, block), Use()).plus(self._used.get((dataset, level, WHOLE), Use()))
@@ -217,7 +220,7 @@ class Book:
         return {level: Cap(cap, accounting) for level, cap in named.items()}
 
     def excess(self, request: Reservation, caps: Mapping[Level, Cap]) -> str | None:
-        """Where and why a request does not fit; None if it fits."""
+        """Say in which account and why a request does not fit; None if it fits."""
         asked = use_of(request.charges, request.cost)
         for level, cap in caps.items():
             for block in request.blocks:
@@ -227,7 +230,7 @@ class Book:
         return None
 
     def sums(self) -> Iterable[tuple[tuple[str, Level, str], Use]]:
-        """What is used, by dataset, level and block; under no block, every run once."""
+        """Return what is used, by dataset, level and block; under no block, every run once."""
         return self._used.items()
 
     def set_sums(self, used: dict[tuple[str, Level, str], Use]) -> None:
@@ -319,7 +322,7 @@ def account_by_sums(
 
 
 def _meets(own: Level, blocks: Sequence[str], level: Level, block: str) -> bool:
-    """Whether a run of a level on some blocks counts in an account."""
+    """Check whether a run of a level on some blocks counts in an account."""
     return level in TOUCHES[own] and (block == WHOLE or bool({block, WHOLE} & set(blocks)))
 
 
@@ -410,7 +413,7 @@ def as_sum(cost: PrivacyCost) -> Sum:
 
 
 def keeps(charges: Sequence[Charge], cost: PrivacyCost) -> bool:
-    """Whether the charges of a run, each true of its own draw, together keep the run's total."""
+    """Check whether a run's charges, each true of its own draw, together keep its total."""
     try:
         return not any(map(understated, charges)) and within(as_sum(accountant.total(charges, cost)), cost)
     except StudyError:
@@ -418,7 +421,7 @@ def keeps(charges: Sequence[Charge], cost: PrivacyCost) -> bool:
 
 
 def within(used: Sum, cap: PrivacyCost) -> bool:
-    """Whether a total keeps to a cap in epsilon and in delta."""
+    """Check whether a total keeps to a cap in epsilon and in delta."""
     return used.epsilon <= cap.epsilon and used.delta <= cap.delta
 
 

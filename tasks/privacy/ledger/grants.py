@@ -68,7 +68,7 @@ def grant_after(before: Grant | None, entry: Entry, identity: str) -> Grant:
 def grant_body(
     before: Grant | None, contract: Contract, reason: str, identity: str, owner: OwnerKey | None
 ) -> dict[str, Any]:
-    """What a new grant's entry says, signed where it must be.
+    """Return the body of a new grant's entry, signed where it must be.
 
     Raises:
         ContractError: a signature is needed and the contract names no key, or the key at hand does not count.
@@ -118,6 +118,9 @@ def granted(grant: Grant | None, contract: Contract) -> Grant:
 
 
 def _message(identity: str, dataset: str, body: dict[str, Any]) -> bytes:
-    """What is signed: the ledger, the dataset and everything that the entry says but who wrote it down."""
+    """Return the bytes to sign of a grant.
+
+    They are the ledger, the dataset and everything that the entry says but who wrote it down.
+    """
     said = {key: value for key, value in body.items() if key not in ("signature", BY)}
     return _LABEL + canonical({"ledger": identity, "dataset": dataset, "grant": said}).encode()

@@ -182,7 +182,7 @@ class Ledger(OwnerSide, ReaderSide):
         log_event("refused", **whose(request), **amounts(request.cost), ledger=self.identity, hash=written)
 
     def released(self, run_id: str, charge: Charge) -> Released | None:
-        """What is stored under (run, charge name), or None if the run may still draw it.
+        """Return what is stored under (run, charge name), or None if the run may still draw it.
 
         Raises:
             BudgetRefused: the run reserved no such charge, or is voided or finished without it.

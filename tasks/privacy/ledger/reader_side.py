@@ -59,7 +59,7 @@ class ReaderSide(Journal):
         return None if run is None else document_that_may_leave(run)
 
     def statement(self, run_id: str) -> LedgerStatement:
-        """What a release says of this ledger: its identity, and the run's last charge or else its reservation.
+        """Return the ledger's identity and the run's last charge, or its reservation, for a release.
 
         Raises:
             RunConflict: no such run.
@@ -81,7 +81,7 @@ class ReaderSide(Journal):
         return self.statement(run_id).entry_hash
 
     def charges_of(self, run_id: str) -> int:
-        """How many charges of a run are committed; 0 for a run that is not there."""
+        """Return the number of a run's committed charges; 0 for a run that is not there."""
         run = self.record(run_id)
         return 0 if run is None else len(run.charges)
 
@@ -194,7 +194,9 @@ class ReaderSide(Journal):
             return tuple(self.store.select(connection, entries.c.run_id == run_id, entries.c.kind == "refuse"))
 
     def history(self, dataset: str) -> tuple[Entry, ...]:
-        """What a dataset's accounts follow from: grants, admissions, runs, charges and voids, no documents.
+        """Return the entries that a dataset's accounts follow from.
+
+        These are grants, admissions, runs, charges and voids, no documents.
 
         Raises:
             LedgerError: the ledger cannot be used, or an entry was changed.
@@ -225,7 +227,9 @@ class ReaderSide(Journal):
             return tuple(self.store.select(connection, entries.c.dataset == dataset))
 
     def sums(self) -> Book:
-        """What the whole ledger adds up to, as a writer finds it; takes a writer's turn, and writes nothing.
+        """Return the book of the whole ledger, as a writer finds it.
+
+        Takes a writer's turn, and writes nothing.
 
         Raises:
             LedgerError: the ledger does not verify, is an older copy, or cannot be used.
@@ -234,7 +238,7 @@ class ReaderSide(Journal):
             return book
 
     def knows(self, dataset: str) -> bool:
-        """Whether anybody granted or asked anything of a dataset here."""
+        """Check whether the ledger has any entry of a dataset."""
         with self.store.read() as connection:
             return next(iter(self.store.select(connection, entries.c.dataset == dataset)), None) is not None
 

@@ -26,7 +26,7 @@ class ReviewVerdict(StrEnum):
 def verdict_body(
     document: Entry, verdict: ReviewVerdict, reason: str | None, identity: str, pinned: str | None, owner: OwnerKey
 ) -> dict[str, Any]:
-    """What a verdict's entry says.
+    """Return the body of a verdict's entry, signed by the owner.
 
     Args:
         document: the entry that finished the run.

@@ -113,7 +113,7 @@ def refuse_other_contract(book: Book, contract: Contract) -> None:
 
 
 def grants_itself(contract: Contract) -> bool:
-    """Whether data need no owner's hand for their first grant."""
+    """Check whether the first grant of a dataset needs no action of its owner."""
     return contract.data_class is not DataClass.sensitive and contract.owner_key is None
 
 

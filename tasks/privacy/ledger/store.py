@@ -67,7 +67,7 @@ class Store:
 
     @property
     def place(self) -> str:
-        """Where the ledger is, for messages: without user name, password or options."""
+        """Place of the ledger, for messages: without user name, password or options."""
         if self.url.get_backend_name() == "sqlite":
             return str(self.url.database)
         return f"PostgreSQL database {self.url.database} at {self.url.host or 'the local socket'}"
@@ -216,7 +216,7 @@ class Store:
         return entry
 
     def guarded(self, connection: sa.Connection) -> bool:
-        """Whether the triggers that refuse changes are still there."""
+        """Check whether the triggers that refuse changes are still there."""
         if connection.dialect.name == "sqlite":
             query = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'entries'"
             return bool(connection.execute(sa.text(query)).scalar_one() >= 3)
@@ -310,7 +310,7 @@ _CAUSES = (
 
 
 def _cause(problem: SQLAlchemyError) -> str:
-    """What went wrong, in our words: a driver's text may quote a password or a value."""
+    """Describe what went wrong without the driver's text, which may quote a password or a value."""
     text = str(getattr(problem, "orig", None) or problem).lower()
     found = next((words for key, words in _CAUSES if key in text), None)
     return found or f"cannot be reached or used ({type(problem).__name__})"

@@ -65,7 +65,7 @@ class Use:
 
 
 def use_of(charges: Iterable[Charge], cost: PrivacyCost | Sum) -> Use:
-    """What a run uses that keeps ``cost`` by these charges."""
+    """Return the use of a run that keeps ``cost`` by these charges."""
     together = concentrate(charges)
     return Use(cost.epsilon, cost.delta, together.rho, together.delta)
 
@@ -79,7 +79,7 @@ class Cap:
 
     @property
     def concentrated(self) -> bool:
-        """Whether rho is what counts; without a delta there is none."""
+        """True if rho is what counts; without a delta there is none."""
         return self.accounting is Accounting.concentrated and self.cost.delta > 0
 
     def rho(self, use: Use) -> Decimal:
@@ -88,7 +88,7 @@ class Cap:
         return rho_of_cap(self.cost.epsilon, left) if left > 0 else Decimal(0)
 
     def excess(self, before: Use, request: Use) -> str | None:
-        """Why a request does not fit after ``before``; None if it fits. Amounts only."""
+        """Say why a request does not fit after ``before``, in amounts only; None if it fits."""
         short = self._short(before, request)
         if short is None or not self.concentrated:
             return short
@@ -114,7 +114,10 @@ class Cap:
         return short and ((_short_of(sums) if after.delta == 0 else None) or short)
 
     def keeps_pure(self, use: Use) -> bool:
-        """Whether nothing has a delta and the sum of epsilons is within the cap: then rho need not be."""
+        """Check whether nothing has a delta and the sum of epsilons is within a concentrated cap.
+
+        Then rho need not be.
+        """
         return self.concentrated and use.delta == 0 and use.epsilon <= self.cost.epsilon
 
     def _still_fits(self, before: Use) -> str:
@@ -125,7 +128,10 @@ class Cap:
         return f"; without delta, one draw of Laplace noise of epsilon {amount_text(largest)} fits" if largest else ""
 
     def epsilon(self, use: Use) -> Decimal:
-        """What was used, as people think of it: epsilon at the cap's delta, after what tests spent of that."""
+        """Return what was used as epsilon at the cap's delta, after what tests spent of that.
+
+        In basic accounting it is the sum of epsilons.
+        """
         if not self.concentrated:
             return use.epsilon
         left = subtract(self.cost.delta, use.tested)
@@ -155,7 +161,7 @@ class Cap:
         return max(left, 1 - float(use.epsilon / self.cost.epsilon)) if self.keeps_pure(use) else left
 
     def fits(self, before: Use, request: Use) -> int:
-        """How many runs like ``request`` fit after ``before``; at most a billion."""
+        """Return how many runs like ``request`` fit after ``before``; at most a billion."""
 
         def count_fits(count: int) -> bool:
             many = Use(request.epsilon * count, request.delta * count, request.rho * count, request.tested * count)

@@ -80,7 +80,10 @@ def _charged(history: Sequence[Entry]) -> dict[Account, None]:
 
 
 def _touched(run: Reservation, accounts: Iterable[Account]) -> set[Account]:
-    """Those that a run is charged to: a run on the whole dataset to every block, any run to that of the whole."""
+    """Return the accounts that a run is charged to.
+
+    A run on the whole dataset is charged to every block, any run to the account of the whole.
+    """
     return {
         (level, block)
         for level, block in accounts

@@ -156,7 +156,7 @@ def _concerns(
     refusals: Sequence[DeskRefusal],
     moment: datetime,
 ) -> tuple[Concern, ...]:
-    """What an owner should look at, newest first."""
+    """Return what an owner should look at, newest first."""
     found = [*_of_accounts(account, moment), *_of_runs(runs, moment), *_of_refusals(refusals)]
     for before, after in pairwise(grants):
         raised = [
@@ -206,7 +206,7 @@ def _of_refusals(refusals: Sequence[DeskRefusal]) -> Iterable[Concern]:
 
 
 def _pace(book: Book, dataset: str, records: Sequence[RunRecord]) -> Pace | None:
-    """How long runs like the last one could go on; None without a run or a cap."""
+    """Estimate how long runs like the last one could go on; None without a run or a cap."""
     if not records:
         return None
     last = records[-1].reservation

@@ -47,7 +47,7 @@ def runs_of(every: str, start: date) -> Iterator[datetime]:
 
 
 def count_until(every: str, start: date, until: date) -> int:
-    """How often the schedule runs from ``start`` to the end of ``until``.
+    """Count the schedule's runs from ``start`` to the end of ``until``.
 
     Raises:
         StudyError: it never runs then, too often to be foreseen, or see ``runs_of``.

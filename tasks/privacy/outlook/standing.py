@@ -42,17 +42,17 @@ def accounts_in(
 
 
 def fits(accounts: Accounts, request: Use) -> int:
-    """How many runs like ``request`` fit into every account."""
+    """Return how many runs like ``request`` fit into every account."""
     return min(cap.fits(used, request) for cap, used in accounts.values())
 
 
 def outlook(accounts: Accounts, request: Use, source: Literal["ledger", "contract"]) -> BudgetOutlook:
-    """How a run that is not reserved yet stands to the account with the least room for runs like it."""
+    """Return an unreserved run's outlook in the account with the least room for runs like it."""
     return _outlook(accounts, request, source, before=accounts)
 
 
 def outlook_after(accounts: Accounts, request: Use) -> BudgetOutlook:
-    """The same for a run that is reserved: ``accounts`` hold it, and ``fits`` counts those after it."""
+    """Return a reserved run's outlook: ``accounts`` hold it, and ``fits`` counts those after it."""
     before = {account: (cap, used.minus(request)) for account, (cap, used) in accounts.items()}
     return _outlook(accounts, request, "ledger", before=before)
 

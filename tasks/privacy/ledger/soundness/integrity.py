@@ -12,7 +12,10 @@ from causalveil.tasks.privacy.ledger.store import Store
 
 
 def leaves_traces(store: Store) -> bool:
-    """Whether :func:`stamp` can tell a change; not so for a SQLite file under an address of its own (``file:``)."""
+    """Check whether :func:`stamp` can detect a change.
+
+    It cannot for a SQLite file under an address of its own (``file:``).
+    """
     return not (store.url.get_backend_name() == "sqlite" and str(store.url.database).startswith("file:"))
 
 

@@ -66,11 +66,11 @@ class Memory:
 
     @property
     def path(self) -> Path:
-        """Where it lies."""
+        """Path of the file."""
         return home() / FOLDER / f"{self.identity}.json"
 
     def read(self) -> Known | None:
-        """What is known; None if this machine never wrote to the ledger.
+        """Read what is known; None if this machine never wrote to the ledger.
 
         Raises:
             LedgerError: the file is damaged or cannot be read.
@@ -146,9 +146,10 @@ def caught_up(store: Store, connection: Connection, identity: str, memory: Memor
 
 
 def remembered(store: Store, connection: Connection, identity: str, known: Known | None) -> Chain | None:
-    """What is known and the entries that followed, verified; None where the first entry has to be begun with.
+    """Return the chain as known, extended by the entries that followed, verified.
 
-    ``known`` must have been read before ``connection`` looked at the ledger, or in a write transaction.
+    None where verification has to begin at the first entry. ``known`` must have been read before ``connection`` looked
+    at the ledger, or in a write transaction.
 
     Raises:
         LedgerError: an entry that followed breaks a rule.
@@ -226,19 +227,22 @@ def from_the_first(store: Store, connection: Connection, identity: str, dataset:
 
 
 def holds(store: Store, connection: Connection, known: Known) -> bool:
-    """Whether a ledger has the entry that this machine has seen last."""
+    """Check whether a ledger has the entry that this machine has seen last."""
     found = next(iter(store.select(connection, entries.c.seq == known.seq, checked=False)), None)
     return found is not None and found.hash == known.hash
 
 
 def _accepted(store: Store, connection: Connection, known: Known) -> bool:
-    """Whether somebody accepted, for the record, that the ledger lost this anchor."""
+    """Check whether an entry accepts, for the record, that the ledger lost this anchor."""
     restores = store.select(connection, entries.c.kind == "restore")
     return any(int(entry.document["lost"]["seq"]) >= known.seq for entry in restores)
 
 
 def _state(book: Book) -> dict[str, Any]:
-    """What later entries need of a book: caps, grants, sums, and the runs that may still have entries."""
+    """Return what later entries need of a book.
+
+    Caps, grants, admissions, sums, and the runs that may still have entries.
+    """
     under_way = {run_id: run for run_id, run in book.runs.items() if run.state in ("reserved", "held")}
     return {
         "version": STATE,
