@@ -1,1 +1,1 @@
-"""What binds stages to an engine: direct calls or Prefect's tasks, its runners, limits, events and settings."""
+"""Engines that run stages: direct calls or Prefect's tasks, with its runners, limits, events and settings."""

@@ -37,7 +37,7 @@ def refuse_open_server() -> None:
 
 
 def lets_anybody_in(url: str) -> bool:
-    """Whether the API at ``url`` answers a call that carries no credentials.
+    """Return whether the API at ``url`` answers a call that carries no credentials.
 
     A server that hangs up on such a call does not: it wants a client certificate, say.
     """

@@ -1,4 +1,4 @@
-"""What an operator's automation may wait for: budget that runs low or refuses, and a month whose rows are late.
+"""Events for an operator's automation: budget that runs low or refuses, and a month whose rows are late.
 
 Events go to Prefect's server, so they hold declared amounts and public names alone. They are a courtesy: the ledger is
 the record, and a server that keeps no events changes nothing.
@@ -31,7 +31,7 @@ def tell_late(manifest: Manifest) -> None:
 
 
 def tell_if_low(contract: Contract, outcome: RunResult) -> None:
-    """Of the blocks that a run charged, name those with less left than the share that the contract declares."""
+    """Emit an event if a charged block has less left than the share that the contract declares."""
     if contract.warn_below is None or outcome.release.not_for_release:
         return
     privacy = outcome.release.privacy
@@ -45,7 +45,10 @@ def tell_if_low(contract: Contract, outcome: RunResult) -> None:
 
 
 def is_low(row: BlockAccount, contract: Contract) -> bool:
-    """Whether less than the declared share of a cap is left in a block, in epsilon or in a delta that was granted."""
+    """Return whether a block has less than the declared share of its cap left.
+
+    The share is that of rho, or of the scarcer of epsilon and delta, as the account says.
+    """
     return row.share_left < (contract.warn_below or 0)
 
 

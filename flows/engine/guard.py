@@ -1,4 +1,4 @@
-"""What an error may say: typed errors pass, the text of all others is withheld, since it may quote the data."""
+"""Filter of error messages: typed errors pass, the text of all others is withheld, since it may quote the data."""
 
 from __future__ import annotations
 
@@ -63,5 +63,5 @@ def place(problem: BaseException) -> str:
 
 
 def _is_ours(file: str) -> bool:
-    """Whether a frame's file belongs to the package, in a checkout as well as in a wheel's site-packages."""
+    """Return whether a frame's file belongs to the package, in a checkout or an installed wheel."""
     return Path(file).is_relative_to(PACKAGE)

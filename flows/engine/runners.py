@@ -1,4 +1,4 @@
-"""Where work on partitions runs: on the cluster of one of Prefect's task runners, for the time of a run.
+"""Work on partitions on the cluster of one of Prefect's task runners, for the time of a run.
 
 The task runner starts or finds the cluster and ends with the run. The parts of the work are given to the cluster
 itself and not recorded by Prefect: how many passes a solver makes depends on the data, and so would the number of task
@@ -22,7 +22,10 @@ Answer = tuple[list[T], CausalveilError | None]
 
 
 def attempt(function: Callable[[int], T], indexes: Sequence[int]) -> Answer[T]:
-    """What a worker does. An error is an answer like any other: clusters log what is raised, with its arguments."""
+    """Compute one part of the work on a worker; return its answer, or else its error.
+
+    An error is returned like any answer: clusters log what is raised, with its arguments.
+    """
     try:
         return guarded(worker_part, function, indexes), None
     except CausalveilError as problem:
@@ -92,7 +95,7 @@ def running_on(execution: Execution) -> Iterator[None]:
 
 
 def _security(execution: Execution) -> dict[str, Any]:
-    """What a client of somebody else's scheduler must show, if the operator says so."""
+    """Return the TLS arguments for a client of the operator's scheduler; empty if none are set."""
     if execution.tls is None:
         return {}
     from distributed import Security

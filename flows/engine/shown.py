@@ -1,4 +1,4 @@
-"""What Prefect is shown of a run: tags, lines of its log, artifacts, assets. Released and declared values alone."""
+"""Tags, log lines, artifacts and assets that Prefect shows of a run. Released and declared values alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from causalveil.schemas.release import AnsweredEffect, DirectionRelease, Release
 
 
 def tags_of(run: Reservation) -> list[str]:
-    """By these a flow run and its task runs are found."""
+    """Return the tags by which a flow run and its task runs are found."""
     return tags_by(study=run.study, dataset=run.dataset, run=run.run_id)
 
 
@@ -22,12 +22,15 @@ def tags_by(**names: str | None) -> list[str]:
 
 
 def declared_tags(charges: Iterable[Charge]) -> list[str]:
-    """What one stage declares, as tags of its task run; it spends just that, or nothing."""
+    """Return the charges that a stage declares, as tags of its task run.
+
+    It spends just that, or nothing.
+    """
     return [f"declares {charge.name}: {_pair(charge)}" for charge in charges]
 
 
 def stage_line(stage: str, own: Sequence[Charge], drawn: Sequence[Charge], committed: int, run: Reservation) -> str:
-    """What a stage declared and spent of the flow's budget, and how far the run is.
+    """Return a log line: what a stage declared and spent, and what the run has committed.
 
     Args:
         stage: its title.
@@ -88,7 +91,7 @@ def _answer(release: Release) -> list[str]:
 
 
 def budget_markdown(release: Release) -> str:
-    """What this run cost, and what is left: three numbers that cannot be taken for one another, then the charges."""
+    """Return a Markdown page of a run's cost, its charges and the budget granted, used and left."""
     privacy, left = release.privacy, release.budget
     run = f"epsilon {amount_text(privacy.epsilon)}, delta {amount_text(privacy.delta)}"
     lines = [f"# What {release.run_id} cost {release.dataset}", ""]
@@ -127,7 +130,7 @@ def release_asset(release: Release) -> str:
 
 
 def asset_facts(release: Release) -> dict[str, str]:
-    """What a materialisation says of itself."""
+    """Return an asset materialisation's metadata: run, estimator, budget and ledger entry."""
     return {
         "run": release.run_id,
         "estimator": release.estimator,
