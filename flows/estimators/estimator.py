@@ -22,7 +22,7 @@ class Result(Protocol):
     """What an estimator found: the fields that its kind of release has beside those of every release."""
 
     def fields(self, study: Any) -> dict[str, Any]:
-        """By name, as the release's model wants them."""
+        """Return the fields by name, as the release's model expects them."""
         ...
 
 
@@ -85,17 +85,17 @@ class Estimator(Generic[S]):
         return self.expected(study, sizes, stand_in, effect, people)
 
     def reads(self, study: S) -> int:
-        """How many people's covariates and treatments a plan may look at; 0: none."""
+        """Return how many people's covariates and treatments a plan may read; 0: none."""
         return 0 if self.most_read is None else self.most_read(study)
 
     def warnings(self, study: S, sizes: Sizes, stand_in: StandIn) -> tuple[str, ...]:
-        """What ``expected`` warns of where nobody names an effect."""
+        """Return the warnings that ``expected`` gives where no effect is named."""
         if self.warned is not None:
             return tuple(self.warned(study, sizes, stand_in))
         return tuple(self.expected(study, sizes, stand_in, None)["warnings"])
 
     def half_width(self, study: S, sizes: Sizes, stand_in: StandIn) -> float | None:
-        """By formulas where there are any; None: the estimator has no interval."""
+        """Return the expected half-width, by the formula if there is one; None without an interval."""
         if self.formula is not None:
             return self.formula(study, sizes, stand_in)
         found: float | None = self.expected(study, sizes, stand_in, None).get("half_width")

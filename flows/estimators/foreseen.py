@@ -43,7 +43,7 @@ def foreseen(
     randomised: bool,
     bias_stays: bool = False,
 ) -> Foreseen | None:
-    """What the estimator says of these people on average; None where it has no answer there.
+    """Return the mean half-width, errors and bias rehearsed for these people; None if it fails.
 
     Args:
         estimate: the order of its stages, public weights computed once.

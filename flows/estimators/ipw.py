@@ -80,7 +80,9 @@ def _stages(study: IpwStudy) -> Stages:
 def expected(
     study: IpwStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, people: PublicPeople | None = None
 ) -> dict[str, Any]:
-    """What ``plan`` says: formulas tell what is done, a rehearsal how wide it gets.
+    """Return the numbers, sentences and warnings that ``plan`` gives of a study.
+
+    At label level a rehearsal, where it has an answer, gives half-width and standard errors; formulas give the rest.
 
     Args:
         study: the study.
@@ -104,7 +106,7 @@ def expected(
 
 
 def reads(study: IpwStudy) -> int:
-    """How many people's public covariates and treatments :func:`expected` wants at most."""
+    """Return how many people's public covariates and treatments :func:`expected` reads at most."""
     return most_read(study) if public_scores.has_public_scores(study) else 0
 
 

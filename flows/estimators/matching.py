@@ -87,7 +87,9 @@ def _other_outcomes(run: Run[Any]) -> None:
 def expected(
     study: MatchingStudy, sizes: Sizes, stand_in: StandIn, effect: float | None, people: PublicPeople | None = None
 ) -> dict[str, Any]:
-    """What ``plan`` says: formulas tell what is done, a rehearsal how wide it gets.
+    """Return the numbers, sentences and warnings that ``plan`` gives of a study.
+
+    A rehearsal, where it has an answer, gives half-width and standard errors; formulas give the rest.
 
     Args:
         study: the study.
@@ -112,7 +114,7 @@ def expected(
 
 
 def reads(study: MatchingStudy) -> int:
-    """How many people's public covariates and treatments :func:`expected` wants at most."""
+    """Return how many people's public covariates and treatments :func:`expected` reads at most."""
     return most_read(study) if study.privacy.level is Level.label else 0
 
 

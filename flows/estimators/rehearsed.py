@@ -53,7 +53,9 @@ def rehearsed(
     by_chance: bool = False,
     epsilon_stays: bool = False,
 ) -> Rehearsed | None:
-    """What the estimator says of the stand-in population on average; None where it has no answer there.
+    """Return the mean half-width, errors and bias rehearsed on a stand-in population.
+
+    None where the estimator has no answer there.
 
     Args:
         estimate: the order of its stages.
@@ -122,12 +124,12 @@ def most_public(study: EffectStudy) -> int:
 
 
 def asked_of(study: EffectStudy, more: float) -> EffectStudy:
-    """What fewer units are asked, that ``more`` times as many may be foreseen by them."""
+    """Return the study for fewer units, its epsilon raised to stand for ``more`` times as many."""
     return _with_epsilon(study, math.sqrt(more) if study.privacy.level is Level.label else more)
 
 
 def _with_epsilon(study: EffectStudy, more: float) -> EffectStudy:
-    """So much more epsilon that each unit's noise is as if there were ``more`` times the units."""
+    """Return the study with ``more`` times its epsilon; unchanged if ``more`` is at most 1."""
     if more <= 1:
         return study
     epsilon = Decimal(f"{float(study.privacy.epsilon) * more:.8g}")
@@ -135,7 +137,10 @@ def _with_epsilon(study: EffectStudy, more: float) -> EffectStudy:
 
 
 def smaller(found: EffectFindings, more: float, bias_stays: bool) -> tuple[float, ...]:
-    """The same numbers where noise and sampling error fall alike."""
+    """Return half-width, standard errors and bias scaled to ``more`` times the units.
+
+    All fall by the square root of ``more``; the allowance for bias does not if ``bias_stays``.
+    """
     interval, variance, root = found.interval, found.variance, math.sqrt(more)
     half = (interval.upper - interval.lower) / 2
     fixed = interval.bias if bias_stays else 0.0

@@ -91,7 +91,7 @@ class Stage(Generic[S, R_co]):
 
     @property
     def title(self) -> str:
-        """Of its task runs."""
+        """Name of its task runs."""
         return f"{self.name}, {self.part}" if self.part else self.name
 
     def of(self, index: int, folds: int) -> Stage[S, R_co]:
@@ -199,7 +199,7 @@ class StageRun(Generic[S]):
         return self.stage.fold.index
 
     def __getitem__(self, stage: Stage[Any, R]) -> R:
-        """What another stage returned; of a stage that has folds, in this stage's own.
+        """Return the result of another stage; of one that has folds, that in this stage's own fold.
 
         Raises:
             ChargesDiffer: the stage does not name it among those that it reads, or it has not run.
@@ -210,7 +210,7 @@ class StageRun(Generic[S]):
         return found[0]
 
     def each(self, stage: Stage[Any, R]) -> list[R]:
-        """What another stage returned in each of its folds, in order."""
+        """Return the results of another stage in each of its folds, in order."""
         return self._read(stage, None)
 
     def _read(self, stage: Stage[Any, R], fold: Fold | None) -> list[R]:

@@ -232,7 +232,7 @@ def warned(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> list[str]:
 
 
 def _warnings(study: SurvivalStudy, whole: bool, followed: float) -> list[str]:
-    """What is warned of: nothing adjusted, people without a time, a horizon that too few reach."""
+    """Return warnings of no adjustment, people without a time, or a horizon that too few reach."""
     outcome = study.outcome
     warnings = [] if study.estimator.trial or study.covariates else [UNADJUSTED]
     missing = [
@@ -256,7 +256,7 @@ def _warnings(study: SurvivalStudy, whole: bool, followed: float) -> list[str]:
 
 
 def _ruled(study: SurvivalStudy, sizes: Sizes) -> str:
-    """By which public numbers the grid was chosen."""
+    """Return n mu, which sized the grid; empty if intervals are declared or delta is 0."""
     if study.intervals is not None or study.privacy.delta == 0:
         return ""
     return f" (n mu = {sizes.units / study.censoring.groups * budget_of(study):.4g})"

@@ -60,7 +60,7 @@ def half_width(study: Study, sizes: Sizes, stand_in: StandIn, people: PublicPeop
 
 
 def with_epsilon(study: Study, epsilon: Decimal) -> Study:
-    """The same study with another epsilon.
+    """Return the study with another epsilon.
 
     Raises:
         StudyError: the study does not allow that epsilon.
@@ -238,7 +238,7 @@ class _Curves:
     """Half-widths at other budgets and sizes, by rehearsals or by a formula that is scaled to some of them."""
 
     def __init__(self, study: Study, units: int, stand_in: StandIn, people: PublicPeople | None) -> None:
-        """Of a study of ``units``; nothing is computed yet."""
+        """Set the grid of epsilons and sizes for a study of ``units``; nothing is computed yet."""
         self._study, self._stand_in, self._people = study, stand_in, people
         own = study.privacy.epsilon
         epsilons, sizes = {*CURVE_EPSILONS, own}, {max(2, round(units * factor)) for factor in CURVE_GROWTH}

@@ -62,7 +62,7 @@ def expected(study: DirectionStudy, sizes: Sizes, stand_in: StandIn, effect: flo
 def _margin(
     study: DirectionStudy, draw: Draw, numbers: dict[str, Any], sentences: list[str], warnings: list[str]
 ) -> None:
-    """What margin Laplace noise leaves in order."""
+    """Add the margin between scores that keeps its order through Laplace noise."""
     (score,) = draw.scores
     margin, largest = direction_expected.sure_margin(study, draw, SURE), LARGEST[score]
     numbers[f"{score}_sure_margin"] = margin
@@ -81,7 +81,7 @@ def _test(
     sentences: list[str],
     warnings: list[str],
 ) -> None:
-    """What a test needs, and whether spread-out values have it."""
+    """Add the distance that a test needs, and its chance of an answer on spread-out values."""
     if isinstance(draw.mechanism, Laplace):
         return
     distance = direction_expected.expected_distance(study, sizes, draw)
@@ -99,7 +99,9 @@ def _test(
 
 
 def sweep(study: Study, sizes: Sizes) -> list[dict[str, float]]:
-    """What every penalty of a grid would mean for a direction study; see ``tasks/direction/expected.py``.
+    """Return the expected numbers of a direction study at each penalty of a grid.
+
+    See ``tasks/direction/expected.py``.
 
     Raises:
         StudyError: no direction study with HSIC, or the number of units is unknown.

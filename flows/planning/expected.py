@@ -72,7 +72,7 @@ def people_of(path: Path, study: Study, plan: Plan) -> PublicPeople | None:
 def expected(
     study: Study, plan: Plan, stand_in: StandIn, effect: float | None = None, people: PublicPeople | None = None
 ) -> dict[str, Any]:
-    """What the study's estimator can be expected to give; sentences for people, numbers for scripts.
+    """Return the expected result of a study: sentences for people, numbers for scripts.
 
     Args:
         study: the study.

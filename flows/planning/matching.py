@@ -72,7 +72,7 @@ def expected(
 def _sample_level(
     study: MatchingStudy, foreseen: matching_expected.ExpectedMatching, sentences: list[str], warnings: list[str]
 ) -> dict[str, Any]:
-    """What noisy scores and treatments do; adds to ``sentences`` and ``warnings``, returns the numbers."""
+    """Add sentences and warnings on noisy scores and treatments; return their numbers."""
     parts = study.estimator.budget_shares.divide(study.privacy.epsilon)
     listed = ", ".join(f"{name} {part.normalize():f}" for name, part in parts.items())
     sentences.append(f"Epsilon is divided into {listed}.")

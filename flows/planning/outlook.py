@@ -35,7 +35,9 @@ class PlannedBudget(NamedTuple):
 
 
 def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
-    """How a plan stands to what the ledger has left of its dataset, or without a ledger to the contract's cap.
+    """Compare a plan's cost with the budget that its dataset has left.
+
+    Where no ledger knows the dataset, the contract's cap is what is left.
 
     Raises:
         ContractError: the contract is wrong.
@@ -73,7 +75,7 @@ def budget_of(path: Path, study: Study, declared: Plan) -> PlannedBudget:
 
 
 def book_of(ledger: Ledger, dataset: str) -> Book:
-    """What a dataset's entries add up to.
+    """Return the book that a dataset's ledger entries add up to.
 
     Raises:
         LedgerError: the ledger cannot be used, or an entry breaks a rule.

@@ -17,7 +17,7 @@ UNADJUSTED = (
 
 
 def put_into(numbers: dict[str, Any], found: Rehearsed) -> None:
-    """What a rehearsal came to, in place of what formulas expect."""
+    """Replace the numbers of formulas by those of a rehearsal."""
     numbers |= {
         "half_width": found.half_width,
         "noise_standard_error": found.noise,
@@ -39,7 +39,7 @@ def say_interval(study: EffectStudy, numbers: Mapping[str, Any]) -> str:
 
 
 def say_people(found: Foreseen, stand_in: StandIn) -> str:
-    """Of whom the plan speaks, and what decides between the ends of its range."""
+    """State whose columns the plan used, and what decides between the ends of its range."""
     return (
         "Covariates and treatments are public, so weights, their noise and the imbalance that they leave are those of "
         f"the people in the data folder. No outcome was read: the half-width comes to between {found.low:.4g} and "
@@ -49,7 +49,7 @@ def say_people(found: Foreseen, stand_in: StandIn) -> str:
 
 
 def say_effects(found: Rehearsed) -> str:
-    """What decides between the ends of the range where arms are those of randomised treatments."""
+    """State the range of half-widths by the size of the effect, where treatment is randomised."""
     return (
         f"Depending on the size of the effect, expect ± {found.low:.4g} to ± {found.high:.4g}: from none to one "
         "standard deviation of the outcome within arms."
@@ -57,7 +57,7 @@ def say_effects(found: Rehearsed) -> str:
 
 
 def say_imbalance(found: Rehearsed) -> str:
-    """What the interval allows for of public weights' imbalance, and for whom that was expected."""
+    """State the bias that the interval allows for imbalance which public weights leave."""
     bias = found.bias
     if isinstance(found, Foreseen):
         return f"It allows for a bias of {bias:.3g} by what imbalance the weights leave."
