@@ -42,7 +42,7 @@ class Held:
 
 
 def admit_folder(folder: DataFolder, stage: Engine) -> Admission:
-    """What `causalveil admit` does: look at all rows once, keep the manifest beside them, record it.
+    """Admit a data folder: check all rows once, write the manifest beside them and record it.
 
     Raises:
         ContractError: the contract is missing or wrong.

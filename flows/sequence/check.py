@@ -44,7 +44,7 @@ class Checked:
         self.problems: list[Problem] = []
 
     def trying(self, file: Path, step: Callable[[], T]) -> T | None:
-        """What a step returns; None if it ends in an error of ours, which becomes a problem of ``file``."""
+        """Return a step's result; on an error of ours add a problem of ``file`` and return None."""
         try:
             return step()
         except CausalveilError as problem:
@@ -141,7 +141,10 @@ def _together(
 
 
 def _place(text: str, document: Mapping[str, Any]) -> tuple[str | int, ...]:
-    """Where in the study file a problem stands that begins with its place in quotes; a covariate may be in a list."""
+    """Return the place in the study file that a problem's text names in quotes at its start.
+
+    A covariate may be in a list.
+    """
     if not text.startswith("'"):
         return ()
     first, _, name = text.split("'")[1].partition(".")
@@ -155,7 +158,7 @@ def _place(text: str, document: Mapping[str, Any]) -> tuple[str | int, ...]:
 
 
 def _with_data(path: Path, folder: DataFolder, study: Study, contract: Contract, found: Checked) -> None:
-    """What the owner forbids, what the data's footers say, what charges come to, and whether the budget has it."""
+    """Check a study against the contract, the data's footers and the budget that is left."""
     contract_file, place = folder.path / CONTRACT_FILE, folder.path
     for refusal in refusals(contract, study, simulate=False):
         found.add(contract_file, None, str(refusal))
@@ -217,7 +220,10 @@ def _told(one: Finding, types: Types) -> str:
 
 
 def _granted(contract: Contract) -> bool:
-    """Whether the ledger at hand holds a grant of this very contract; where it cannot be asked that is told already."""
+    """Return whether the ledger at hand holds a grant of this very contract.
+
+    True where the ledger cannot be asked: that is reported already.
+    """
     try:
         ledger = ledger_at_hand()
         grant = None if ledger is None else book_of(ledger, contract.dataset).grants.get(contract.dataset)

@@ -68,7 +68,10 @@ def candidates(
 
 
 def _answers(asked: StudyFile, name: str) -> bool:
-    """Whether an estimator answers what the file asks: a protocol, and ratios by those that release arm means."""
+    """Return whether an estimator answers what the file asks.
+
+    It must serve the file's kind of study, have covariates if it adjusts, and release arm means for ratios.
+    """
     if name not in STUDIES[asked.kind]:
         return False
     study: Any = STUDIES[asked.kind][name]
@@ -107,7 +110,7 @@ def chosen(studies: list[Study], asked: StudyFile, units: int | None) -> Study:
 
 
 def reason(study: Study, studies: list[Study], widths: list[float | None], units: int | None) -> str:
-    """Why this one, in a sentence for people."""
+    """Return a sentence on why ``auto`` chose this estimator."""
     name, privacy = study.estimator.name, study.privacy
     facts = f"level {privacy.level}, epsilon {amount_text(privacy.epsilon)}"
     facts += f", delta {amount_text(privacy.delta)}" if privacy.level is not Level.label else ""

@@ -143,7 +143,9 @@ def estimator_of(study: S) -> Estimator[S]:
 
 
 def warnings_of(study: Study, sizes: Sizes) -> tuple[str, ...]:
-    """What `plan` warns of, also in the release: of public facts alone and of the planner's own stand-in population.
+    """Return the warnings that `plan` gives and the release repeats.
+
+    They rest on public facts and the planner's own stand-in population alone.
 
     What units without a treatment or an outcome count as comes first. The planner adds nothing where it has no numbers
     for such a study.

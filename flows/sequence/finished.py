@@ -119,7 +119,7 @@ def deliver(
 
 
 def folder_of(out: str | Path | None, run_id: str) -> Path:
-    """Where a run's release goes: by default ``releases/<run id>`` below the working directory.
+    """Return a run's release folder, by default ``releases/<run id>`` in the working directory.
 
     Raises:
         StudyError: it is a URL.
@@ -132,7 +132,9 @@ def folder_of(out: str | Path | None, run_id: str) -> Path:
 
 
 def check_folder(folder: Path) -> None:
-    """Whether a release could be written there: asked before any budget is reserved for it. Makes nothing.
+    """Check that a release could be written to a folder, before budget is reserved for it.
+
+    Makes nothing.
 
     Raises:
         StudyError: another release lies there, it is no folder, or nothing can be written to it.

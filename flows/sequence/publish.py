@@ -78,7 +78,7 @@ def assemble_release(
 
 
 def _fields(study: Study, found: Result) -> dict[str, Any]:
-    """What the estimator found, and why it was asked where the study file left that open."""
+    """Return the findings by field, with the reason for the estimator where ``auto`` chose it."""
     fields = found.fields(study)
     if study.choice is not None and "details" in fields:
         fields["details"] = {**fields["details"], "choice": study.choice}
@@ -86,7 +86,7 @@ def _fields(study: Study, found: Result) -> dict[str, Any]:
 
 
 def left_after(contract: Contract, budget: FlowBudget) -> BudgetOutlook | None:
-    """What is left of the accounts that the run was charged to, under the caps in force.
+    """Return the budget left in the accounts that the run was charged to, by the caps in force.
 
     None if the owner took the level's cap away while the run was under way: its charges stand, and so does its release.
     """
@@ -96,7 +96,7 @@ def left_after(contract: Contract, budget: FlowBudget) -> BudgetOutlook | None:
 
 
 def blocks_statement(key: str | None, units_span_blocks: bool) -> str:
-    """What was charged and on whose word, in a sentence."""
+    """Return a sentence on which blocks were charged and on whose word."""
     if key is None:
         return "The whole dataset is one block, and it was charged."
     if units_span_blocks:

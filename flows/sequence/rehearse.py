@@ -19,7 +19,7 @@ from causalveil.tasks.privacy.mechanisms import Budget
 
 
 def rehearse(study: Study, enclave: MemoryEnclave, budget: Budget, seed: int = 0) -> Any:
-    """What the study's estimator finds.
+    """Run the study's estimator on rows in memory and return its findings.
 
     Args:
         study: the study.
@@ -32,7 +32,9 @@ def rehearse(study: Study, enclave: MemoryEnclave, budget: Budget, seed: int = 0
 
 
 def rehearse_effect(study: EffectStudy, rows: Rows | MemoryEnclave, budget: Budget, seed: int = 0) -> EffectFindings:
-    """The same for an effect; rows stand in the order of their hashes, from which halves and folds are cut.
+    """Run the estimator of an effect on rows in memory and return its findings.
+
+    Rows stand in the order of their hashes, from which halves and folds are cut.
 
     Raises:
         TypeError: the study's estimator finds no effect.

@@ -1,4 +1,4 @@
-"""What a run carries from stage to stage: public facts, the handle of its enclave, and the budget. Never a row."""
+"""State that a run carries between stages: public facts, the handle of its enclave, and the budget. Never a row."""
 
 from __future__ import annotations
 

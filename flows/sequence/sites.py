@@ -91,7 +91,7 @@ def pool_sites(path: Path, out: str | Path | None, engine: Engine) -> PooledResu
 
 
 def check_signer(site: str | None, round_: str | None, *, simulated: bool = False) -> None:
-    """Whether a run that is to leave a bundle will be able to: asked before any budget is spent.
+    """Check that a run will be able to leave a signed bundle, before any budget is spent.
 
     Raises:
         StudyError: one of the two names is missing, or is none; or the run is a simulation.

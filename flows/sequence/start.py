@@ -79,7 +79,7 @@ def _seen(sample: Sample) -> Survey:
 
 
 def numbered(seen: Survey) -> Survey:
-    """The same with a column of row numbers, for a table in which each row is a unit and none has a name.
+    """Return the survey with a column of row numbers, where each row is a unit without a name.
 
     Raises:
         StudyError: the source has a column of that name, or keeps no order of its rows.
@@ -175,7 +175,7 @@ def _that_count(seen: Survey, parts: Cast, wishes: Wishes) -> tuple[Survey, Cast
 
 
 def _as_before(first: Found, now: Found, of: dict[str, Found]) -> Found:
-    """What the rows that count hold, under the reading that all rows need."""
+    """Return what a column holds in the rows that count, read as all rows need it."""
     if first.looks is not now.looks:
         # Too few rows were left to tell it again; what all of them told stays.
         return first
@@ -246,7 +246,7 @@ def _without(parts: Cast, doubtful: Doubts, wishes: Wishes) -> Cast:
 
 
 def _source(source: Any, folder: Path) -> dict[str, Any]:
-    """What source.yaml says under ``source``: paths are relative to it, and what goes without saying is not said."""
+    """Return the ``source`` part of source.yaml, with paths relative to it and no defaults."""
     document: dict[str, Any] = source.model_dump(mode="json", exclude_defaults=True)
     if "path" in document and "://" not in document["path"]:
         document["path"] = os.path.relpath(document["path"], folder.resolve())
@@ -254,7 +254,7 @@ def _source(source: Any, folder: Path) -> dict[str, Any]:
 
 
 def _repeats(seen: Survey, parts: Cast) -> Repeats | None:
-    """Whether units have several rows, and by what column they can be put in order.
+    """Return whether repeated rows are copies and what orders them; None if no unit has several.
 
     Raises:
         DataError: they have, and there is no such column.

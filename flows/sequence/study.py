@@ -191,7 +191,9 @@ def plan_study(path: str | Path, units: int | None = None) -> tuple[Study, Plan]
 
 
 def known_units(study: Study, folder: DataFolder) -> int | None:
-    """How many units a run on the data folder would have; None where their rows are to be reduced and were not yet.
+    """Return how many units a run on the data folder would have; None if not known yet.
+
+    It is not known where rows are to be reduced and were not yet.
 
     Raises:
         ContractError: the contract is wrong.
@@ -272,7 +274,7 @@ def prepare(loaded: Loaded, *, simulate: bool) -> Asked:
 
 
 def sized(asked: Asked, layout: Layout, folder: DataFolder | None = None) -> Request:
-    """What is asked with its sizes and its plan, on partitions of one row per unit.
+    """Return the request with its sizes and plan, for partitions of one row per unit.
 
     Args:
         asked: what the contract allows.
@@ -368,7 +370,7 @@ def _name_of_question(asked: Asked, layout: Layout) -> str:
 
 
 def _asks_the_same(before: Reservation, asked: Asked, layout: Layout, admission: Admission | None) -> bool:
-    """Whether an earlier run asked the same study of the same bytes."""
+    """Return whether an earlier run asked the same study of the same bytes."""
     if admission is None or (before.dataset, before.study_digest, before.layout_digest) != (
         asked.contract.dataset,
         asked.study.digest,
@@ -474,7 +476,10 @@ def _execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int 
 
 
 def _held(asked: Asked, held: Held) -> Request:
-    """What is asked, of the admitted rows: those of the data folder, or what admission made of them, one per unit."""
+    """Return the request for the admitted rows.
+
+    They are those of the data folder, or what admission made of them, one per unit.
+    """
     if isinstance(asked, Request):
         return replace(asked, folder=held.folder)
     return sized(asked, read_layout(asked.study, held.folder), held.folder)
@@ -521,7 +526,10 @@ def blocks_charged(contract: Contract, layout: Layout) -> tuple[str, ...]:
 
 
 def reserve(request: Request, admission: Admission, run_id: str, key: RunKey) -> Reservation:
-    """What the ledger holds of a run before it starts; ``admission`` is the manifest of its data."""
+    """Return the reservation that the ledger holds of a run before it starts.
+
+    ``admission`` is the manifest of its data.
+    """
     return _reservation(request, request.plan, run_id).model_copy(
         update={
             "contents": contents_digest(admission, request.layout, key.subkey(CONTENTS_LABEL)),
