@@ -175,7 +175,7 @@ class Contract(Frozen):
 
     @property
     def units_span_blocks(self) -> bool:
-        """Whether a unit may have rows in several blocks, on the owner's word."""
+        """Return whether a unit may have rows in several blocks, on the owner's word."""
         return self.blocks is not None and self.blocks.units_span
 
     @property
@@ -207,7 +207,7 @@ class Contract(Frozen):
 
     @property
     def for_simulation(self) -> Contract:
-        """What a ledger that is thrown away is asked: no owner's hand, no review, no particular ledger."""
+        """Copy for a ledger that is thrown away: no owner's key, no review, no particular ledger."""
         return self.model_copy(update={"ledger": None, "review": Review.none, "owner_key": None})
 
 

@@ -202,7 +202,7 @@ class ProtocolRelease(Release):
 
     @property
     def gate_failed(self) -> bool:
-        """Whether a declared gate failed."""
+        """Return whether a declared gate failed."""
         return any(gate.verdict is GateVerdict.failed for gate in self.gates)
 
 

@@ -225,7 +225,7 @@ class CategoricalCovariate(Frozen):
 
     @property
     def slots(self) -> tuple[str | int, ...]:
-        """What is told apart: the levels, and ``other`` if it is none of them already."""
+        """Levels that are distinguished; ``other`` is added where allowed and not yet one of them."""
         return self.levels if self.others is Others.refuse or OTHER in self.levels else (*self.levels, OTHER)
 
     @property
@@ -262,7 +262,7 @@ class Outcome(Bounds):
 
     @property
     def two_valued(self) -> bool:
-        """Whether it is declared as 0 or 1, and so may vary by half of its range."""
+        """Return whether it is declared as 0 or 1, and so may vary by half of its range."""
         return self.codes is not None or (self.lower, self.upper) == (0, 1)
 
 
@@ -363,7 +363,7 @@ class Study(Frozen):
 
     @property
     def roles(self) -> dict[str, Column]:
-        """What each column must hold."""
+        """Declaration of what each column must hold."""
         return {self.data.unit: Column(holds=Holds.unit)}
 
     @property
@@ -373,7 +373,7 @@ class Study(Frozen):
 
     @property
     def question(self) -> str:
-        """What is asked, in a few words for a person."""
+        """Question in a few words for a person."""
         return self.kind
 
     @property
@@ -393,7 +393,7 @@ class Study(Frozen):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """What the release leaves public or unbounded, in words."""
+        """Statements of what the release leaves public or unbounded."""
         return UNPROTECTED[self.privacy.level]
 
     @property
@@ -510,7 +510,7 @@ class EffectStudy(Study):
         return self
 
     def indicated(self, name: str) -> bool:
-        """Whether a covariate comes with an indicator of its nulls."""
+        """Return whether a covariate comes with an indicator of its nulls."""
         return Missing.indicator in (self.missing, self.covariates[name].nulls)
 
     @property

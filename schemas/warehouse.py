@@ -223,7 +223,7 @@ class Source(Frozen):
 
     @property
     def kinds(self) -> dict[str, Kind]:
-        """What each column that is taken holds."""
+        """Kind of value that each column that is taken holds."""
         return {name: one.kind if isinstance(one, TextReading) else one for name, one in self.columns.items()}
 
     @property

@@ -122,7 +122,7 @@ def empty_frame(roles: Roles) -> pl.DataFrame:
 
 
 def families_differ(role: Column, stored: pl.DataType, first: pl.DataType, *, exact: bool) -> bool:
-    """Whether files that store a column in these two types cannot be read as one.
+    """Return whether files that store a column in these two types cannot be read as one.
 
     Args:
         role: what is declared.
@@ -184,7 +184,7 @@ def _canonical(role: Column) -> pl.DataType:
 
 
 def _holds_known(role: Column, stored: pl.DataType) -> bool:
-    """Whether codes or levels may be stored like that."""
+    """Return whether codes or levels may be stored in this type."""
     if _text(stored) is not None:
         return True
     known = _declared(role)

@@ -62,7 +62,7 @@ Breaks = Callable[[pl.Expr], pl.Expr]
 
 
 def contract_roles(contract: Contract) -> dict[str, Column]:
-    """What each column that a contract declares must hold, the unit first."""
+    """Return what each column that a contract declares must hold, the unit first."""
     roles = {contract.unit: Column(holds=Holds.unit)}
     for name, column in contract.columns.items():
         nulls = Nulls.welcome if column.nulls is Missing.indicator else Nulls.undeclared
@@ -122,7 +122,7 @@ def suspects(role: Column, kind: pl.DataType) -> dict[Rule, Breaks]:
 
 
 def _may_be_nan(role: Column, kind: pl.DataType) -> bool:
-    """Whether the column as it is read may hold NaN or infinity."""
+    """Return whether the column, as it is read, may hold NaN or infinity."""
     return role.holds in (Holds.number, Holds.order) and kind.is_float()
 
 
@@ -135,7 +135,10 @@ def _any(breaks: Breaks, values: pl.Expr) -> pl.Expr:
 
 
 def _overflows(values: pl.Expr) -> pl.Expr:
-    """Whether a sum is NaN or infinite, as it is once a NaN or an infinity was added: no later term brings it back."""
+    """Return an expression for whether a sum is NaN or infinite.
+
+    It is once a NaN or an infinity was added: no later term brings it back.
+    """
     return values.sum().is_finite().not_()
 
 
@@ -164,7 +167,7 @@ def wrong_types(roles: Mapping[str, Column], types: Mapping[str, pl.DataType]) -
 
 
 def accepts(role: Column, stored: pl.DataType) -> bool:
-    """Whether a column of this type may be what it is declared as."""
+    """Return whether a column stored in this type can be read as it is declared."""
     return read_as(role, stored) is not None
 
 
@@ -186,5 +189,5 @@ def _none_of(known: tuple[str | int, ...]) -> Breaks:
 
 
 def _among(values: pl.Expr, known: pl.Series) -> pl.Expr:
-    """Whether each value is a known one; false where it is null."""
+    """Return an expression for whether each value is a known one; false where it is null."""
     return values.is_in(known.implode()).fill_null(value=False)

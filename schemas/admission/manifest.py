@@ -135,7 +135,7 @@ class Admission(Frozen):
 
     @property
     def digests(self) -> Digests:
-        """What the files that runs read are held to."""
+        """Digests against which files are checked when runs read them."""
         return Digests(self.key, self.version, self.by_path)
 
 

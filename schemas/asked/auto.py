@@ -30,7 +30,9 @@ class AutoEstimator(EstimatorSettings):
 
 
 def options(auto: AutoEstimator, privacy: PrivacyRequest) -> list[Option]:
-    """What may be chosen, the most usual first: at one level and design alone, so that a release tells which file.
+    """Return the estimators, with their privacy, that ``auto`` may choose, most usual first.
+
+    They are of one level and design alone, so that a release tells which file.
 
     At label level no option spends a delta: a draw of two numbers gains nothing by it.
     """

@@ -45,5 +45,8 @@ def sane_clip(low: float, high: float) -> None:
 
 
 def ordinary(value: float | None) -> bool:
-    """Whether a declared scale is a positive float that is neither infinite, NaN nor denormal; None is unknown yet."""
+    """Return whether a declared scale is a float from 2**-1000 to 2**1000, or None.
+
+    Such a float is positive and neither infinite, NaN nor denormal; None is unknown yet.
+    """
     return value is None or (math.isfinite(value) and 2.0**-1000 <= value <= 2.0**1000)

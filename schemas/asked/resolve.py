@@ -119,7 +119,10 @@ def completed(
 
 
 def asks_for(asked: StudyFile, study: Study) -> bool:
-    """Whether a study in full is what a file asks for, as far as the file itself says; no contract is needed."""
+    """Return whether a study in full is what a file asks for, by what the file itself says.
+
+    No contract is needed.
+    """
     said = (asked.kind, asked.name, asked.data.select)
     if said != (study.kind, study.name, study.data.select) or not _same_method(asked, study):
         return False
@@ -178,7 +181,7 @@ def _asks_for_protocol(asked: ProtocolStudyFile, study: ProtocolStudy) -> bool:
 
 
 def _unrecorded(asked: EffectStudyFile | ProtocolStudyFile | SurvivalStudyFile) -> dict[str, str]:
-    """What a study says of units without a treatment or an outcome; where it says nothing, they are refused."""
+    """Return the file's choices for units without treatment or outcome, ``refuse`` by default."""
     return {key: getattr(asked, key, None) or "refuse" for key in UNRECORDED}
 
 
@@ -187,7 +190,7 @@ def _levels_of(groups: Subgroups) -> tuple[str | int, ...] | None:
 
 
 def _same_method(asked: StudyFile, study: Study) -> bool:
-    """Whether estimator and privacy are those that the file says, or among what it may become."""
+    """Return whether estimator and privacy are the file's, or among those ``auto`` may choose."""
     if not isinstance(asked.estimator, AutoEstimator):
         return (asked.estimator, asked.privacy) == (study.estimator, study.privacy)
     model = type(study.estimator)
@@ -199,7 +202,7 @@ def _same_method(asked: StudyFile, study: Study) -> bool:
 
 
 def _within(asked: Clipping, found: Any) -> bool:
-    """Whether a column in full has everything that a file says of it."""
+    """Return whether a column in full has everything that a file says of it."""
     return all(getattr(found, key, None) == value for key, value in asked if value is not None)
 
 
@@ -376,7 +379,10 @@ def _arm_levels(asked: ProtocolStudyFile, column: Declared | None, problems: Pro
 
 
 def _declared(name: str, place: str, contract: Contract | None, problems: Problems) -> Declared | None:
-    """What the contract says of a column."""
+    """Return the contract's declaration of a column, or None.
+
+    A problem is added if the contract leaves the column's range open or does not declare it.
+    """
     if contract is None:
         return None
     if name in contract.open_ranges:

@@ -65,7 +65,7 @@ class RowsPerUnit(Frozen):
     count: Annotated[Name | None, Field(description="name of a new column: how many rows were kept")] = None
 
     def aggregate(self, name: str) -> Aggregate:
-        """What becomes of a column."""
+        """Return the aggregate of a column: the declared one, or else the row that is kept."""
         return self.aggregates.get(name, Aggregate(self.keep.value))
 
     def check(self, unit: str, columns: Mapping[str, Declared]) -> None:

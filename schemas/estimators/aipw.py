@@ -123,5 +123,5 @@ class AipwStudy(EffectStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """What the level leaves open, and what an asymptotic guarantee rests on."""
+        """Statements of what the level leaves open and an asymptotic guarantee rests on."""
         return super().unprotected + (CAVEATS if self.guarantee is Guarantee.asymptotic else ())

@@ -37,5 +37,5 @@ class BalancingStudy(EffectStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """What the release leaves public, in words."""
+        """Statements of what the release leaves public."""
         return (*super().unprotected, PUBLIC_WEIGHTS)

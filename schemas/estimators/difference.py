@@ -47,5 +47,5 @@ class DifferenceStudy(EffectStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """What the release leaves public, in words."""
+        """Statements of what the release leaves public."""
         return super().unprotected + ((PUBLIC_WEIGHTS,) if self.privacy.level is Level.label else ())

@@ -96,6 +96,6 @@ class IpwStudy(EffectStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """What the release leaves public, in words."""
+        """Statements of what the release leaves public."""
         public = self.privacy.level is Level.label and self.estimator.weighting is Weighting.hajek
         return super().unprotected + ((PUBLIC_WEIGHTS,) if public else ())

@@ -97,7 +97,7 @@ class MatchingStudy(EffectStudy):
 
     @property
     def corrects_attenuation(self) -> bool:
-        """Whether the estimate is divided by what randomised treatments leave of the effect."""
+        """Return whether the estimate is divided by what randomised treatments leave of the effect."""
         declared = self.estimator.correct_attenuation
         if declared is None:
             return self.leaves_confounding
@@ -105,12 +105,12 @@ class MatchingStudy(EffectStudy):
 
     @property
     def leaves_confounding(self) -> bool:
-        """Whether scores are private, so that nobody can tell what matching on them adjusts for."""
+        """Return whether scores are private, so that nobody can tell what matching adjusts for."""
         return self.privacy.level is Level.sample and self.estimator.variant is Variant.ours
 
     @property
     def allows_imbalance(self) -> bool:
-        """Whether the interval allows for what matching on public scores leaves of the arms' differences."""
+        """Return whether the interval allows for imbalance that matching on public scores leaves."""
         settings = self.estimator
         return (
             self.privacy.level is Level.label
@@ -126,7 +126,7 @@ class MatchingStudy(EffectStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """What the release leaves public, in words."""
+        """Statements of what the release leaves public."""
         if self.privacy.level is not Level.label:
             return super().unprotected
         return (

@@ -38,7 +38,7 @@ class BalancingProtocol(ProtocolStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """What the release leaves public, in words."""
+        """Statements of what the release leaves public."""
         return (*super().unprotected, PUBLIC_CELLS)
 
 
@@ -62,7 +62,7 @@ class MatchingProtocol(ProtocolStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """What the release leaves public, in words."""
+        """Statements of what the release leaves public."""
         return (*super().unprotected, PUBLIC_CELLS)
 
 

@@ -107,7 +107,7 @@ class TimeToEvent(Frozen):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What each kind is called."""
+        """Name of each kind of events."""
         return tuple(" or ".join(kind) for kind in self.kinds)
 
 
@@ -168,7 +168,7 @@ class Censoring(Frozen):
 
     @property
     def groups(self) -> int:
-        """How many groups of each arm have a curve of censoring of their own."""
+        """Number of groups of each arm that have a censoring curve of their own."""
         return math.prod(map(self.levels, self.by))
 
 

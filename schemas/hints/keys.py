@@ -78,7 +78,7 @@ def models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _branches(annotation: Any, tag: str | None = None) -> list[Branch]:
-    """The same with the names by which a union tells its branches apart."""
+    """Return the models of an annotation, with the tags of a union's branches."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [(annotation, tag)]
     tag = next((one.tag for one in getattr(annotation, "__metadata__", ()) if isinstance(one, Tag)), tag)

@@ -106,7 +106,7 @@ class PrefectTrail(Frozen):
 
     @property
     def starts(self) -> int:
-        """How often the run was begun, retries included."""
+        """Number of times that the run was begun, retries included."""
         return sum(run.tries for run in self.flow_runs)
 
 

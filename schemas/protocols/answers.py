@@ -45,7 +45,7 @@ class MeasureAnswer(Frozen):
 
     @property
     def words(self) -> str:
-        """How a person reads it."""
+        """Measure, estimate and interval as a person reads them."""
         name = {"ratio": "risk ratio", "odds_ratio": "odds ratio"}.get(self.measure, str(self.measure))
         estimate = "not told apart from none" if self.estimate is None else f"{self.estimate:,.4g}"
         end = f"to {self.upper:,.4g}" if self.upper is not None else "and above: noise leaves no upper end"

@@ -76,7 +76,7 @@ class ProtocolOutcome(Outcome, AskedOf):
 
     @property
     def counts_events(self) -> bool:
-        """Whether its mean is a share of units, so that ratios of risks and odds mean something."""
+        """Return whether its mean is a share of units, so that risk and odds ratios have a meaning."""
         return self.two_valued and (self.lower, self.upper) == (0, 1)
 
 
@@ -290,7 +290,7 @@ class ProtocolStudy(Study):
 
     @property
     def answered_groups(self) -> tuple[str, ...]:
-        """What an outcome's answers are about, in the order of the table: everybody, then each subgroup."""
+        """Groups that an outcome's answers are about, in table order: everybody, then subgroups."""
         return (EVERYBODY,) if self.subgroups is None else (EVERYBODY, *self.groups)
 
     @property
@@ -347,7 +347,7 @@ class ProtocolStudy(Study):
 
     @property
     def question(self) -> str:
-        """How many answers of which average effect."""
+        """Number of answers, and the average effect that they are about, in words."""
         parts = [f"{len(self.outcomes)} outcome{'s' if len(self.outcomes) > 1 else ''}"]
         if self.subgroups is not None:
             parts.append(f"{len(self.groups)} subgroups")

@@ -33,17 +33,17 @@ class Operator(StrEnum):
 
     @property
     def orders(self) -> bool:
-        """Whether it needs numbers."""
+        """Return whether it needs numbers."""
         return self in (Operator.less, Operator.at_most, Operator.more, Operator.at_least)
 
     @property
     def several(self) -> bool:
-        """Whether it takes a list of values."""
+        """Return whether it takes a list of values."""
         return self in (Operator.one_of, Operator.none_of)
 
     @property
     def negated(self) -> bool:
-        """Whether a unit meets it by having none of the values."""
+        """Return whether a unit meets it by having none of the values."""
         return self in (Operator.unequal, Operator.none_of)
 
 
@@ -116,7 +116,7 @@ class Condition(Frozen):
 
     @property
     def known(self) -> tuple[str | int | bool, ...] | None:
-        """What the column may hold: its levels, or two codes; None of a number."""
+        """Values that the column may hold: its levels, or two codes; None for a number."""
         if isinstance(self.holds, CategoricalCovariate):
             return self.holds.slots
         codes = self.holds.codes
@@ -134,7 +134,7 @@ class Condition(Frozen):
 
     @property
     def role(self) -> Column:
-        """What the column must hold."""
+        """Declaration of what the column must hold."""
         nulls = Nulls.welcome if self._may_be_missing else Nulls.undeclared
         if isinstance(self.holds, CategoricalCovariate):
             levels = self.holds.levels
@@ -145,7 +145,7 @@ class Condition(Frozen):
 
     @property
     def words(self) -> str:
-        """How a person reads it."""
+        """Condition as a person reads it."""
         return said(self.column, self.op, self.values)
 
 
@@ -180,7 +180,7 @@ def never_met(conditions: Iterable[Condition]) -> str | None:
 
 
 def _empty(own: list[Condition]) -> bool:
-    """Whether no number meets all comparisons of a column."""
+    """Return whether no number meets all comparisons of a column."""
     lower, upper, open_lower, open_upper = -float("inf"), float("inf"), False, False
     points: set[float] | None = None
     for one in own:
@@ -207,6 +207,9 @@ def _empty(own: list[Condition]) -> bool:
 
 
 def _stands_in(value: Any, known: tuple[Any, ...]) -> bool:
-    """Whether a value is one of those that are known; 1 is no text, and 0 and 1 may be written for booleans."""
+    """Return whether a value is one of those that are known.
+
+    1 is no text, and 0 and 1 may be written for booleans.
+    """
     kinds: tuple[type, ...] = (str,) if isinstance(value, str) else (bool, int)
     return any(isinstance(one, kinds) and one == value for one in known)

@@ -214,7 +214,7 @@ class PooledProtocolRelease(OfSites):
 
     @property
     def gate_failed(self) -> bool:
-        """Whether a declared gate failed on the pooled balance."""
+        """Return whether a declared gate failed on the pooled balance."""
         return any(gate.verdict is GateVerdict.failed for gate in self.gates)
 
 
