@@ -61,11 +61,11 @@ class KnownRecipe:
 
     @property
     def slopes(self) -> bool:
-        """Whether slopes are learnt; else arms' means alone."""
+        """True if slopes are learnt; otherwise only arms' means are."""
         return LINES.name in self.folds[0].costs
 
     def model_draws(self, fold: int) -> Iterator[tuple[Slot, Mechanism | None]]:
-        """What the outcome model by which a fold is scored draws."""
+        """Yield slot and mechanism of each draw of the outcome model by which a fold is scored."""
         for slot in (SCALES, LINES):
             yield self.folds[fold].slot(slot), self.folds[fold].mechanism(slot)
 
@@ -83,7 +83,7 @@ class KnownRecipe:
 
     @property
     def precision(self) -> Precision:
-        """How well the mean of scores is known."""
+        """Precision with which the mean of scores is known."""
         scale = self.effect.known_scale / sum(self.known_sizes)
         return Precision(sum(self.known_sizes), scale * (math.sqrt(2) if isinstance(self.effect, Laplace) else 1.0))
 

@@ -88,7 +88,7 @@ def unheard() -> Iterator[None]:
 
 
 def constant(value: float) -> Surface:
-    """The same value everywhere."""
+    """Return a surface with one value everywhere and slopes of 0."""
     return lambda points: (np.full(len(points), value), np.zeros(points.shape))
 
 
@@ -154,7 +154,7 @@ def _network(x: FloatArray, y: FloatArray, seed: int) -> Surface:
 
 
 def _network_score(x: FloatArray, t: FloatArray, seed: int) -> Surface:
-    """The same network with a logistic output, for a treatment."""
+    """Fit the network with a logistic output to a treatment."""
     from sklearn.neural_network import MLPClassifier
 
     logit = _layers(MLPClassifier, x, t, seed)

@@ -30,7 +30,10 @@ NOT_COVERED = "confounding; clipping and misspecification of the nuisance models
 
 
 def mechanisms(study: AipwStudy, units: int | None) -> tuple[GrossErrorGaussian, GrossErrorGaussian]:
-    """How effect and variance are released: the declared share of epsilon and delta, and the rest."""
+    """Return the mechanisms that release effect and variance.
+
+    The effect has the declared share of epsilon and delta, the variance the rest.
+    """
     share, cost = study.estimator.effect_share, study.privacy.cost
     effect = PrivacyCost(epsilon=cost.epsilon * share, delta=cost.delta * share)
     return asymptotic.mechanisms(units, cost, effect)
@@ -64,7 +67,7 @@ def draws(study: AipwStudy, sizes: Sizes | None) -> tuple[tuple[Slot, GrossError
 
 
 def domain(study: AipwStudy) -> Domain:
-    """Where the suprema are taken: everything within the study's bounds."""
+    """Return the domain of the suprema: everything within the study's bounds."""
     one_hot = [block for block in blocks(study) if isinstance(block.covariate, CategoricalCovariate)]
     return Domain(
         features=dimension(study) - 1,

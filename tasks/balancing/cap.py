@@ -39,7 +39,7 @@ class Solution:
 
 
 def weighed(estimand: Estimand) -> tuple[bool, bool]:
-    """Whether the treated and the controls are weighed to look like somebody else."""
+    """Return whether the treated and whether the controls are weighted for an estimand."""
     return estimand is not Estimand.ATT, estimand is not Estimand.ATC
 
 

@@ -40,7 +40,7 @@ class Cells:
 
     @classmethod
     def of(cls, study: EffectStudy, x: FloatArray) -> Cells:
-        """Of a sample of encoded covariates, shape (rows, d)."""
+        """Find the cells of a sample of encoded covariates, shape (rows, d)."""
         places: list[slice] = []
         values: list[FloatArray] = []
         for block in blocks(study):
@@ -61,7 +61,7 @@ class Cells:
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """Number of cells."""
         return len(self.kept)
 
     def numbers(self, x: FloatArray) -> IntArray:

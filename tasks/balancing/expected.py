@@ -116,7 +116,7 @@ def arms_of(units: int, share: float) -> tuple[int, int]:
 def stand_in_balance(
     people: People, arms: tuple[int, int], estimand: Estimand, weights: list[FloatArray], caps: tuple[float, float]
 ) -> Balance:
-    """What may be said of weights of a stand-in population, as if its arms had as many units as the study's.
+    """Summarise weights of a stand-in population as if its arms had the study's units.
 
     Args:
         people: the stand-in population.

@@ -52,7 +52,7 @@ class Standard:
 
     @classmethod
     def of(cls, values: FloatArray) -> Standard:
-        """Of a sample, shape (rows, columns)."""
+        """Learn means and factors from a sample, shape (rows, columns)."""
         deviation = values.std(axis=0)
         varies = deviation > SMALLEST_DEVIATION
         return cls(values.mean(axis=0), np.where(varies, 1 / np.where(varies, deviation, 1.0), 0.0))
@@ -81,7 +81,10 @@ class Bent:
 
     @classmethod
     def of(cls, x: FloatArray, numbers: IntArray) -> Bent:
-        """Of a sample of the columns that enter, shape (rows, columns); ``numbers`` are no flags."""
+        """Find the skewed columns in a sample of those that enter, shape (rows, columns).
+
+        ``numbers``: those that are no flags.
+        """
         values = Standard.of(x[:, numbers])(x[:, numbers])
         third = np.mean(values**3, axis=0)
         chosen = np.abs(third) > SKEWED
@@ -160,7 +163,7 @@ def _bins(index: FloatArray, edges: FloatArray) -> FloatArray:
 
 
 def sample_size(features: int) -> int:
-    """How many rows scales, index and cap are learnt from."""
+    """Return the number of rows that scales, index and cap are learnt from."""
     return min(max(WORK // features**2, SAMPLE[0]), SAMPLE[1])
 
 
@@ -187,7 +190,7 @@ def curve_places(columns: Columns) -> tuple[IntArray, IntArray]:
 
 
 def features_of(study: EffectStudy) -> int:
-    """How many there are before cells and logarithms of skewed columns."""
+    """Return the number of features before cells and logarithms of skewed columns."""
     columns = Columns.of(study)
     first, _ = curve_places(columns)
     return len(columns.kept) + len(first) + 2 + NUMBER_OF_BINS
@@ -263,7 +266,9 @@ def in_ranges(columns: Columns, numbers: FloatArray) -> Ranged:
 def _index_coefficients(
     base: FloatArray, t: ByteArray, plain: FloatArray, scarce: FloatArray, indicators: FloatArray
 ) -> FloatArray:
-    """Of the index: with cells as far as treatments follow them beyond columns and products, which is public too.
+    """Fit the coefficients of the index.
+
+    Cells enter as far as treatments depend on them beyond columns and products, which is public too.
 
     Args:
         base: shape (rows, d), cells last.

@@ -24,7 +24,7 @@ DIGITS = 6
 
 
 def with_imbalance(study: MatchingStudy, enclave: Enclave, reuse: Reuse, weights: Int32Array, order: IntArray) -> Reuse:
-    """What may be said of a matching, with what it leaves of the arms' differences.
+    """Add the imbalance that is left to the summary of a matching.
 
     Args:
         study: the study.
@@ -55,5 +55,5 @@ def with_imbalance(study: MatchingStudy, enclave: Enclave, reuse: Reuse, weights
 
 
 def imbalance_stage(study: MatchingStudy, enclave: Enclave, reuse: Reuse) -> Reuse:
-    """What may be said of the matching that ``match`` left, with what it leaves of the arms' differences."""
+    """Add the imbalance that is left to the summary of the matching that ``match`` left."""
     return with_imbalance(study, enclave, reuse, enclave.load(WEIGHTS), traversal(enclave))

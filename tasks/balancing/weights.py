@@ -93,7 +93,7 @@ class Balancer:
         return total[:, :-1], total[:, -1]
 
     def alone(self) -> int:
-        """How many units have nobody of the other arm in their cell; 0 without cells."""
+        """Count the units with nobody of the other arm in their cell; 0 without cells."""
 
         def of(rows: Rows) -> FloatArray:
             inside = self.features.cells(rows.x)
@@ -105,7 +105,7 @@ class Balancer:
         return round(float(found[:, found.min(axis=0) == 0].sum()))
 
     def arm_sums(self, arm: int, cap: float, multipliers: FloatArray) -> Sums:
-        """What the dual needs of an arm's rows."""
+        """Return the sums over an arm's rows that the dual needs."""
 
         def of(rows: Rows) -> Sums:
             values, _ = self.features(rows.x[(rows.t != 0) == (arm == 1)])
@@ -212,7 +212,7 @@ def balance(
 def summary(
     balancer: Balancer, units: WeightedUnits, means: FloatArray, target: FloatArray, caps: tuple[float, float]
 ) -> Balance:
-    """What may be said of a weighting, whoever made it.
+    """Summarise a weighting, however it was made.
 
     Args:
         balancer: rows and features.
@@ -239,7 +239,7 @@ def summary(
 def imbalance(
     balancer: Balancer, weights: IntArray, squares: float, means: FloatArray, target: FloatArray | None
 ) -> Imbalance:
-    """What a weighting leaves of the arms' differences, whoever made it.
+    """Compute the imbalance that a weighting leaves between the arms, however it was made.
 
     Args:
         balancer: rows and features.
@@ -304,6 +304,6 @@ def save_units(enclave: Enclave, units: WeightedUnits) -> None:
 
 
 def open_units(enclave: Enclave, found: Balance) -> WeightedUnits:
-    """What ``save_units`` left."""
+    """Load the weighting that ``save_units`` saved."""
     first, second, across = (enclave.load(PAIRS.format(place)) for place in range(3))
     return WeightedUnits(found.weights, enclave.load(WEIGHTS), (first, second, across))

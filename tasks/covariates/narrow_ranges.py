@@ -82,21 +82,23 @@ class Ranged:
 
     @property
     def cut_away(self) -> BoolArray:
-        """Whether most people lie at the ends, shape (k,)."""
+        """True where most people lie at the ends, shape (k,)."""
         found: BoolArray = self.variance > CLIPPED * (self.span**2 - self.mean**2)
         return found
 
     @property
     def unseen(self) -> FloatArray:
-        """What lines leave of confounding by numbers that were cut, over what they see, shape (k,); 0 or more.
+        """Ratio of confounding by cut numbers that lines leave to what they see, shape (k,).
 
-        Nothing of those at whose ends nobody is, and of those near a lower end of 0. Of arms that lie close to each
-        other, of half the units each.
+        0 or more: nothing of numbers at whose ends nobody is, and of those near a lower end of 0. Of arms that
+        lie close to each other, of half the units each.
         """
         return self._left(lambda cuts, _: cuts.unseen)
 
     def left(self, apart: FloatArray, share: float) -> FloatArray:
-        """The same where the arms' means are ``apart``, shape (k,), in units of the range, and ``share`` is treated.
+        """Return :attr:`unseen` where the arms' means are ``apart`` and ``share`` is treated.
+
+        ``apart`` has shape (k,), in units of the range.
 
         No less than :attr:`unseen`, for one of the arms may lie where more is cut.
         """
@@ -136,13 +138,18 @@ class CutNormals:
 
     @classmethod
     def of(cls, near: FloatArray, far: FloatArray, lower: BoolArray) -> CutNormals:
-        """By how many deviations of what is left its mean lies from the ends, and whether ``lower`` is the nearer."""
+        """Return the normal numbers that fit the distances of a mean from its range's ends.
+
+        Distances are in deviations of what is left; ``lower`` says whether the lower end is the nearer.
+        """
         unseen, at_near, at_far = _of_cut_normals()(near, far)
         below, above = np.where(lower, at_near, at_far), np.where(lower, at_far, at_near)
         return cls(unseen, below, above, (below + above) / (near + far))
 
     def left(self, apart: FloatArray, share: float) -> FloatArray:
-        """What lines leave over what they see where treated and controls are normal as well, around two means.
+        """Return the ratio of confounding that lines leave to what they see, by the arms' distance.
+
+        Treated and controls are normal as well, around two means.
 
         Args:
             apart: how far what is left of them lies apart, in half ranges, shape (k,).
@@ -164,7 +171,10 @@ class CutNormals:
         return found
 
     def _seen(self, apart: FloatArray, share: float) -> tuple[FloatArray, FloatArray]:
-        """How far apart what is left of two such arms is, and the slope of the numbers by it within arms."""
+        """Return the distance of the arms' means after cutting, and the slope within arms.
+
+        The slope is that of the numbers by what is left of them.
+        """
         within = np.sqrt(1 - share * (1 - share) * apart**2)
         treated, controls = (
             _cut_normal((-self.lower - mean) / within, (self.upper - mean) / within)
@@ -191,7 +201,7 @@ class NarrowRanges:
 
     @classmethod
     def of(cls, numbers: Ranged) -> NarrowRanges:
-        """Of numbers with these moments."""
+        """Name the numbers that are cut, by their moments."""
         away, some = numbers.cut_away.tolist(), (numbers.unseen > SMALL_PART).tolist()
         parts = list(zip(numbers.declared.names, away, some, strict=True))
         clipped = tuple(name for name, away, _ in parts if away)
@@ -199,7 +209,7 @@ class NarrowRanges:
 
     @classmethod
     def together(cls, several: Iterable[NarrowRanges]) -> NarrowRanges:
-        """What any of them names."""
+        """Return the union of several: names that any of them has."""
         found = list(several)
         clipped = dict.fromkeys(name for one in found for name in one.clipped)
         cut = dict.fromkeys(name for one in found for name in one.cut if name not in clipped)
@@ -207,7 +217,7 @@ class NarrowRanges:
 
     @property
     def words(self) -> list[str]:
-        """What is not covered of them, if there are any."""
+        """Statements of what is not covered because of these ranges; empty if all fit."""
         said = ((TOO_NARROW, self.clipped), (NARROW, self.cut))
         return [words.format(", ".join(names)) for words, names in said if names]
 
@@ -245,7 +255,10 @@ def _of_cut_normals() -> Callable[[FloatArray, FloatArray], FloatArray]:
 
 
 def _cut_normal(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Of standard normal numbers that are cut to [lower, upper]: mean, covariance with what they were, variance."""
+    """Return moments of standard normal numbers that are clipped to [lower, upper].
+
+    Mean, covariance with what they were, variance.
+    """
     below, above = ndtr(lower), ndtr(-upper)
     densities = [np.exp(-(cut**2) / 2) / math.sqrt(2 * math.pi) for cut in (lower, upper)]
     within = np.maximum(1 - below - above, np.finfo(np.float64).tiny)

@@ -47,7 +47,7 @@ class DirectionFindings:
     details: dict[str, float | int | str | bool]
 
     def fields(self, study: DirectionStudy) -> dict[str, Any]:
-        """What a :class:`~schemas.release.DirectionRelease` has beside the fields of every release."""
+        """Return the fields that a ``DirectionRelease`` has beside those of every release."""
         return {
             "pair": study.pair,
             "scores": self.scores,
@@ -101,7 +101,10 @@ def score_release(study: DirectionStudy, score: Score, released: Sequence[Releas
 
 
 def _theorem(study: DirectionStudy, parts: Sequence[ReleasedDraw]) -> tuple[str, Callable[[float, float], float]]:
-    """What says how probably the order was kept, in words and as a function of margin and noise scale."""
+    """Return the theorem on the order's being kept, in words and as a function.
+
+    The function is of margin and noise scale.
+    """
     if isinstance(parts[0].draw.mechanism, StableRelease):
         return "released exactly, after a test", lambda _margin, _scale: 1.0
     if len(parts) == 4:

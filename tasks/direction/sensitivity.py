@@ -21,7 +21,7 @@ RANK_ERROR = 2.0**-40
 
 
 def score_sensitivity(score: Score, m: int, variant: Variant) -> float:
-    """How far one value of a rank score or HSIC moves when one of m >= 2 test units is replaced.
+    """Bound the change of a rank score or HSIC when one of m >= 2 test units is replaced.
 
     Ours: 6/(m + 1) for |rho| and 4/m for |tau|, both attained; 3 m/(2 (m - 1)^2) for HSIC. The paper's: 30/m,
     4/m, (12 m - 11)/(m - 1)^2 (Theorems 1 and 3 and their appendix).
@@ -63,7 +63,7 @@ def residual_movement(n: int, penalty: float, variant: Variant) -> float:
 
 
 def hsic_training_sensitivity(n: int, m: int, penalty: float, bandwidth: float, variant: Variant) -> float:
-    """How far HSIC on m test units moves when one of n training units is replaced.
+    """Bound the change of HSIC on m test units when one of n training units is replaced.
 
     Ours: (m/(m - 1))^2 min(1/4, L D/2), L the slope of the residuals' kernel. The paper's Theorem 7 as printed:
     32 L sqrt(m) D with D = 8/(n penalty^1.5).
@@ -90,12 +90,15 @@ def order_kept_one_draw(margin: float, scale: float) -> float:
 
 
 def order_kept_two_draws(margin: float, scale: float) -> float:
-    """The same for two scores with a draw each (Kusner et al. 2016, Theorem 2)."""
+    """Return P(order kept) for two scores with a draw each (Kusner et al. 2016, Theorem 2)."""
     ratio = margin / scale
     return 1 - (ratio + 2) / 4 * math.exp(-ratio)
 
 
 def order_kept_four_draws(margin: float, scale: float) -> float:
-    """The same for sums of two logarithms each, every one with a draw of its own (Kusner et al. 2016, Theorem 4.2)."""
+    """Return P(order kept) for four draws (Kusner et al. 2016, Theorem 4.2).
+
+    Each score is a sum of two logarithms, every one with a draw of its own.
+    """
     ratio = margin / scale
     return 1 - (48 + 33 * ratio + 9 * ratio**2 + ratio**3) / 96 * math.exp(-ratio)

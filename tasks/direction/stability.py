@@ -71,7 +71,10 @@ class Bins:
         return math.floor(math.log(iqr) / self.width - self.shift) if iqr < math.inf else 10**9
 
     def room(self, place: int, widest: float, narrowest: float) -> float:
-        """How far ranges up to ``widest`` and down to ``narrowest`` may move before one leaves bin ``place``."""
+        """Return how far ranges may move before one leaves bin ``place``.
+
+        ``widest``: the largest of the ranges. ``narrowest``: the smallest.
+        """
         low, high = (math.exp(min((place + k + self.shift) * self.width, 700.0)) for k in (0, 1))
         return min(high - widest, narrowest - low) - SLACK
 

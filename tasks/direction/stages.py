@@ -80,7 +80,10 @@ def score_values(study: DirectionStudy, score: Score, found: Vectors, test: Test
 
 
 def measure(study: DirectionStudy, sizes: Sizes, draw: Draw, found: Vectors, test: TestRows) -> FloatArray:
-    """What ``draw`` is made on, exactly: values, then the distances of its test. It stays in the enclave."""
+    """Compute the exact numbers that ``draw`` is made on: values, then distances of its test.
+
+    They stay in the enclave.
+    """
     if not draw.vectors:
         values = [_asked(study, score_values(study, score, found, test)) for score in draw.scores]
         return np.concatenate([*values, _order_distances(study, sizes, draw, found)])

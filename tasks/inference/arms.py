@@ -6,9 +6,9 @@ from scipy.special import ndtri
 
 
 def may_be_empty(share: float, error: float, confidence: float) -> bool:
-    """Whether a released treated share does not tell an arm from an empty one, of whose outcomes nobody knows.
+    """Return whether noise may hide that the arm with a released treated share is empty.
 
-    A share of 0 is taken for one with probability 1 - ``confidence`` at most.
+    An empty arm, whose outcomes nobody knows, is overlooked with probability 1 - ``confidence`` at most.
 
     Args:
         share: as released, anywhere.

@@ -142,7 +142,7 @@ class EffectFindings:
             object.__setattr__(self, "details", {**self.details, "adjustment": self.confounding.words})
 
     def fields(self, study: EffectStudy) -> dict[str, Any]:
-        """What an :class:`~schemas.release.EffectRelease` has beside the fields of every release."""
+        """Return the fields that an ``EffectRelease`` has beside those of every release."""
         return {
             "estimand": study.estimand,
             "estimate": self.estimate,

@@ -165,7 +165,7 @@ def _outcomes(
     alone: FloatArray,
     effect: float = 0.0,
 ) -> FloatArray:
-    """What an index and chance make of the outcome, in [-1, 1]."""
+    """Make outcomes in [-1, 1] from an index, chance and an effect."""
     half = study.outcome.width / 2
     deviation = half / 2 if stand_in.deviation is None else stand_in.deviation
     explained = stand_in.explained
@@ -213,7 +213,7 @@ def _in_range(outcome: FloatArray, mean: float, deviation: float) -> FloatArray:
 
 
 def _edges(slots: int, uneven: bool) -> FloatArray:
-    """Where the uniform distribution is cut into levels, shape (slots - 1,)."""
+    """Return where the uniform distribution is cut into levels, shape (slots - 1,)."""
     if not uneven:
         return np.arange(1, slots) / slots
     if slots == 2:

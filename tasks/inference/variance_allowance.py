@@ -27,7 +27,9 @@ LARGEST = 4.0
 
 @lru_cache(maxsize=1024)
 def laplace_allowance(ratio: float, confidence: float) -> float:
-    """The same for independent Laplace noise on the estimate and on the sampling variance, rounded up to 1e-3.
+    """Compute the allowance for Laplace noise on the variance, rounded up to 1e-3.
+
+    The noise on the estimate is Laplace as well, and independent of it.
 
     The critical value is that of a normal and a Laplace error together; quadrature replaces the normal's.
 

@@ -21,7 +21,9 @@ SPREAD_SHARE = 0.25
 
 
 def distance_left(study: IpwStudy, sizes: Sizes) -> float:
-    """By how many standard deviations of a confounding index the arms' weighted means of it may still differ.
+    """Return how many deviations the arms' weighted means of an index may still differ by.
+
+    Deviations are standard deviations of that confounding index.
 
     The declared distance, and what noise z on the coefficients adds: to first order the weighted means of an index of
     unit variance move apart by its covariance with z'x, of standard deviation s sqrt(largest eigenvalue of the
@@ -34,7 +36,9 @@ def distance_left(study: IpwStudy, sizes: Sizes) -> float:
 
 
 def most_moved(study: IpwStudy) -> float:
-    """By how many standard deviations weights within the clip can move the arms' means of an index, both together.
+    """Bound how many deviations weights within the clip move the arms' means of an index.
+
+    Of both arms together, in standard deviations of the index.
 
     |E_w f - E f| <= sd(f) sd(w)/E(w), and weights between a and r a have sd(w)/E(w) <= (r - 1)/(2 sqrt(r)), attained by
     two values.

@@ -132,7 +132,7 @@ def sign_wrong(study: IpwStudy, sizes: Sizes, effect: float, stand_in: StandIn =
 
 
 def drowned(study: IpwStudy, sizes: Sizes, effect: float, stand_in: StandIn = StandIn()) -> Drowning:
-    """Whether an effect of size ``effect`` is expected to be told from zero, and how many units would do.
+    """Compare an effect with the expected half-width, and find how many units would do.
 
     Drowned: the expected half-width is not below the effect's size.
     """

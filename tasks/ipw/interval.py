@@ -72,7 +72,10 @@ def adjustment(study: IpwStudy) -> ConfoundingStatement:
 
 
 def leaves_confounding(study: IpwStudy) -> bool:
-    """Whether a part of the adjustment is lost that nobody can tell: wherever coefficients are noisy or penalised."""
+    """Return whether noise or a penalty on the coefficients loses part of the adjustment.
+
+    Nobody can tell which part.
+    """
     return study.privacy.level is not Level.label or adjustment_share(study) < ENOUGH
 
 

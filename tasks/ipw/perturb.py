@@ -18,12 +18,14 @@ LABEL_SLOT = Slot(name="effect", scope=Scope.all)
 
 
 def slot(study: IpwStudy) -> Slot:
-    """Where the draw belongs: at label level every unit's outcome is in the sums."""
+    """Return the draw's slot: at label level every unit's outcome is in the sums."""
     return LABEL_SLOT if study.privacy.level is Level.label else SLOT
 
 
 def mechanism(study: IpwStudy, sizes: Sizes | None) -> Mechanism | None:
-    """What the sums are released by; None at training_units level, where the estimation half is unprotected.
+    """Return the mechanism that releases the sums; None at training_units level.
+
+    At that level the estimation half is unprotected.
 
     The paper's noise on its estimate (Lee et al. 2019a, section 3.2: sensitivity (2C/n) max weight) is this
     mechanism at sensitivity 2 in units of C max weight, since the square beside it costs nothing.

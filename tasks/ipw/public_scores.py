@@ -46,12 +46,15 @@ NOT_COVERED = f"{UNMEASURED}; non-linear confounding beyond squares, products an
 
 
 def has_public_scores(study: IpwStudy) -> bool:
-    """Whether a study's weights are public and add up to 1 in each arm."""
+    """Return whether a study's weights are public and add up to 1 in each arm."""
     return study.privacy.level is Level.label and study.estimator.weighting is Weighting.hajek
 
 
 def allows_imbalance(study: IpwStudy) -> bool:
-    """Whether the interval allows for the imbalance that is left: unless treatment is declared to be randomised."""
+    """Return whether the interval allows for the imbalance that is left.
+
+    It does unless treatment is declared to be randomised.
+    """
     return study.estimator.confounding_prior.outcome_r2 > 0
 
 

@@ -95,7 +95,7 @@ def weights(estimand: Estimand, scores: FloatArray, t: ByteArray) -> FloatArray:
 
 
 def contributions(study: IpwStudy, rows: Rows, coefficients: FloatArray, largest: Largest | None = None) -> FloatArray:
-    """What each unit adds to the sums, shape (numbers, rows), every number in [-1, 1].
+    """Return what each unit adds to the sums, shape (numbers, rows), each in [-1, 1].
 
     Of the Hajek numbers only one arm's five are returned per unit; the treatment says which arm's they are.
     ``largest``: as in :func:`horvitz_thompson_scale`.
@@ -161,7 +161,7 @@ def exact_sums(
 
 
 def statistic_names(study: IpwStudy) -> tuple[str, ...]:
-    """What the entries of the sums are, in order."""
+    """Return the names of the entries of the sums, in order."""
     if study.estimator.weighting is Weighting.hajek:
         return tuple(f"{arm}:{name}" for arm in ("treated", "control") for name in ("u", "1", "uu", "au", "aa"))
     return ("u", "vv", "1") if study.privacy.level is Level.label else ("v", "vv")

@@ -43,7 +43,10 @@ def mechanism(study: MatchingStudy) -> Laplace:
 
 
 def variance_unit(reuse: Reuse) -> Fraction:
-    """How far one outcome can move the sum of squares of :func:`sums`, for outcomes in [-1, 1]; see section 4."""
+    """Bound how far one outcome in [-1, 1] moves the sum of squares of :func:`sums`.
+
+    See section 4.
+    """
     treated, controls, across = reuse.pairs
     within = (
         2 * abs(squares - reuse.queries) / pairs

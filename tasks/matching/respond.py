@@ -22,7 +22,10 @@ IN_TREATED = "in_treated"
 
 
 def mechanism(study: MatchingStudy) -> RandomisedResponse | None:
-    """What treatments are released by, into the enclave. None at label level, where they are public."""
+    """Return the mechanism that releases treatments into the enclave; None at label level.
+
+    At that level they are public.
+    """
     if study.privacy.level is Level.label:
         return None
     part = study.estimator.budget_shares.divide(study.privacy.epsilon)["treatment"]

@@ -49,7 +49,10 @@ def model(study: MatchingStudy, sizes: Sizes | None) -> PropensityModel:
 
 
 def mechanism(study: MatchingStudy) -> LatticeLaplace | None:
-    """What scores are released by, into the enclave. None at label level, where they are public."""
+    """Return the mechanism that releases scores into the enclave; None at label level.
+
+    At that level they are public.
+    """
     if study.privacy.level is Level.label:
         return None
     part = study.estimator.budget_shares.divide(study.privacy.epsilon)["scores"]

@@ -80,7 +80,7 @@ class Reuse:
 
     @property
     def measurable(self) -> bool:
-        """Whether there are pairs of every sort, so that a sampling variance can be measured."""
+        """True if there are pairs of every sort, so that a sampling variance can be measured."""
         return self.queries > 0 and min(self.pairs) > 0
 
 
@@ -94,14 +94,16 @@ class Weighted:
 
 
 def effect_epsilon(study: MatchingStudy) -> float:
-    """What the outcome's noise may spend: all at label level, its share at sample level."""
+    """Return the epsilon of the outcome's noise: all at label level, its share at sample level."""
     if study.privacy.level is Level.label:
         return float(study.privacy.epsilon)
     return float(study.estimator.budget_shares.divide(study.privacy.epsilon)["outcome"])
 
 
 def caps(study: MatchingStudy, scores: FloatArray, in_treated: ByteArray) -> tuple[int, int]:
-    """How often a treated unit and a control may serve: as declared, or where noise and bias balance.
+    """Return how often a treated unit and a control may serve.
+
+    As declared, or where noise and bias balance.
 
     Only the label level holds k below M/N, beyond which a cap does nothing (Yuan et al. 2026, Equation 10).
 
@@ -182,7 +184,7 @@ def match_stage(study: MatchingStudy, enclave: Enclave) -> Reuse:
 
 
 def open_weighted(enclave: Enclave, reuse: Reuse) -> Weighted:
-    """What ``match_stage`` left."""
+    """Load the matching that ``match_stage`` left."""
     first, second, across = (enclave.load(PAIRS.format(index)) for index in range(3))
     return Weighted(reuse, enclave.load(WEIGHTS), (first, second, across))
 
@@ -193,7 +195,7 @@ def _queries(in_treated: ByteArray, estimand: Estimand) -> int:
 
 
 def _too_small(in_treated: ByteArray, estimand: Estimand, ratio: int) -> bool:
-    """Whether an arm that is searched has fewer than N units."""
+    """Return whether an arm that is searched has fewer than N units."""
     treated = int(np.count_nonzero(in_treated))
     searched = {Estimand.ATE: min(treated, len(in_treated) - treated), Estimand.ATT: len(in_treated) - treated}
     return searched.get(estimand, treated) < ratio

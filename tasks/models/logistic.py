@@ -142,7 +142,7 @@ class PropensityModel:
         return Sensitivity(value=value, norm=Norm.l1, formula=f"sqrt({self.dimension}) ({bound.formula})")
 
     def mechanism(self) -> Mechanism | None:
-        """What the coefficients are released by; None where they need no noise."""
+        """Return the mechanism that releases the coefficients; None where they need no noise."""
         if self.exact:
             return None
         if self.variant is Variant.paper and self.cost.delta > 0:

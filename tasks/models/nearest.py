@@ -120,7 +120,9 @@ def adaptive_limit(epsilon: float, coefficient: float, larger: int, most: float)
 def integer_caps(
     limit: Fraction, treated: int, controls: int, ratio: int, estimand: Estimand = Estimand.ATE
 ) -> tuple[int, int]:
-    """How often a treated unit and a control may serve: the smaller arm's limit, the larger's in proportion.
+    """Return how often a treated unit and a control may serve.
+
+    The smaller arm has the limit, the larger one less in proportion.
 
     Raised to where every query must find its N units: with c candidates of cap k N, a query that finds fewer has
     met c - N + 1 exhausted ones, (c - N + 1) k N uses by at most q - 1 earlier queries of N each; impossible for

@@ -32,7 +32,7 @@ def _starts(queries: Int32Array, candidates: Int32Array, scores: FloatArray, sta
 
 
 def _mirrored(sorted_scores: FloatArray) -> Int32Array:
-    """Where the candidate at each place stands if every run of equal scores is read backwards; its own inverse."""
+    """Return each candidate's place after runs of equal scores are reversed; its own inverse."""
     count = len(sorted_scores)
     mirror = np.empty(count, dtype=np.int32)
     first = 0

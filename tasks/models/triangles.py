@@ -10,7 +10,10 @@ from causalveil.tasks.machine.arrays import FloatArray
 
 
 def triangle_weights(size: int) -> FloatArray:
-    """By what entries of an upper triangle, row by row, are multiplied: those off the diagonal stand for two."""
+    """Return the factors of entries of an upper triangle, row by row.
+
+    Those off the diagonal stand for two.
+    """
     upper = np.triu_indices(size)
     return np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
 

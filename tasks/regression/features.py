@@ -60,7 +60,7 @@ class FeatureMap:
 
     @property
     def count(self) -> int:
-        """How many features there are beside the constant."""
+        """Number of features beside the constant."""
         return len(self.lines) + len(self.curves)
 
 

@@ -46,7 +46,7 @@ class FiveReleases:
 
     @cached_property
     def found_scales(self) -> FoundScales:
-        """What release 1 says."""
+        """Scales that release 1 gives."""
         return scales_of(self.public, _given(self.scales))
 
     @cached_property
@@ -56,7 +56,7 @@ class FiveReleases:
 
     @cached_property
     def first(self) -> Learnt:
-        """What releases 1 and 2 decide."""
+        """Estimates that releases 1 and 2 determine."""
         return self._learnt("first", [(self.lines_asked, _given(self.lines))], self.lines_asked)
 
     @cached_property
@@ -66,7 +66,7 @@ class FiveReleases:
 
     @property
     def screen_asked(self) -> Screen:
-        """What release 3 sums."""
+        """Candidate curves that release 3 sums."""
         return self.candidates[0]
 
     @cached_property
@@ -76,7 +76,7 @@ class FiveReleases:
 
     @property
     def screening(self) -> Screening:
-        """What release 3 shows."""
+        """Candidates with the sums that release 3 gives of them."""
         random = self._random("kept")
         return Screening(self.public, self.found_scales, self.first, *self.candidates, self.screen, random)
 
@@ -87,7 +87,7 @@ class FiveReleases:
 
     @cached_property
     def second(self) -> Learnt:
-        """What releases 1 to 4 decide."""
+        """Estimates that releases 1 to 4 determine."""
         if self.refit is None:
             return self.first
         both = [(self.lines_asked, _given(self.lines)), (self.refit_asked, self.refit)]
@@ -95,7 +95,7 @@ class FiveReleases:
 
     @cached_property
     def scores_asked(self) -> Scores:
-        """What release 5 sums."""
+        """Scores that release 5 sums."""
         return scores_of(self.public, self.found_scales, self.second)
 
     def found(self, levels: tuple[float, ...]) -> AdjustedEffect:

@@ -48,7 +48,7 @@ class SeenMoments:
 
     @property
     def count(self) -> int:
-        """How many features there are."""
+        """Number of features."""
         return len(self.apart)
 
 

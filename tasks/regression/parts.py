@@ -45,7 +45,7 @@ PURE, PURE_LINES_ALONE = Parts.of(16, 26, 16, 17, 25), Parts.of(21, 40, 0, 0, 39
 
 
 def candidates_of(public: Public) -> int:
-    """How many curves a screen has, at most."""
+    """Return the largest number of curves that a screen can have."""
     numbers = sum(column.kind is ColumnKind.number for column in public.columns)
     single = numbers + sum(column.kind is ColumnKind.flag for column in public.columns)
     return min(OF_A_NUMBER * numbers + math.comb(single, 2), MOST_CANDIDATES)

@@ -84,7 +84,7 @@ class Public:
 
     @property
     def covariates(self) -> int:
-        """How many histograms of covariates release 1 has."""
+        """Number of histograms of covariates in release 1."""
         return len({column.covariate for column in self.columns})
 
 

@@ -208,7 +208,10 @@ def adjusted(
 
 
 def _moved(asked: FiveReleases, half: float) -> FloatArray:
-    """By how much adjusting moves the means of controls and treated, in each draw of the posterior, shape (K, 2)."""
+    """Return how far adjustment moves the means of controls and treated.
+
+    In each draw of the posterior, shape (K, 2).
+    """
     learnt, arms = asked.second, asked.found_scales.arms
     by_arm = np.einsum("ktj,kj->kt", learnt.draws.slopes, learnt.draws.apart) * (arms.spread * half)
     lean_treated, lean_controls = learnt.lean

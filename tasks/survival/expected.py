@@ -41,7 +41,7 @@ def _everybody(study: SurvivalStudy, grid: Grid, sizes: Sizes, stand_in: StandIn
 
 
 def _groups(study: SurvivalStudy, cells: NoisyCells) -> list[TwoArms]:
-    """The same by groups of equal size, in which censoring is alike."""
+    """Divide the cells into groups of equal size, in which censoring is alike."""
     groups = read_groups(np.zeros(cells.grid.numbers), cells.grid, cells.units, mechanism(study))
     many = cells.grid.groups
     return [

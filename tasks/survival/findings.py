@@ -44,12 +44,12 @@ class SurvivalFindings:
 
     @property
     def estimate(self) -> float:
-        """Of the first measure."""
+        """Estimate of the first measure."""
         return self.measures[0].estimate
 
     @property
     def interval(self) -> Interval:
-        """Of the first measure."""
+        """Interval of the first measure."""
         return self.measures[0].interval
 
     def fields(self, study: SurvivalStudy) -> dict[str, Any]:
@@ -133,7 +133,7 @@ def findings(
 
 
 def _of_adjustment(study: SurvivalStudy, first: Adjusted, crude: Compared) -> dict[str, float | int | str | bool]:
-    """What is said of the first measure's adjustment, beside that measure of the arms as they are."""
+    """Return the details of the first measure's adjustment, with the unadjusted measure."""
     trial, by = study.estimator.trial, list(study.censoring.by)
     within = "an arm" if not by else "an arm and the levels of " + ", ".join(f"'{one}'" for one in by)
     confounding = NOT_COVERED_TRIAL if trial else NOT_COVERED

@@ -46,7 +46,7 @@ class Grid:
 
     @property
     def ends(self) -> FloatArray:
-        """Where intervals end, shape (J,)."""
+        """Ends of the intervals, shape (J,)."""
         return self.horizon * np.arange(1, self.intervals + 1) / self.intervals
 
     def cell(self, arm: ByteArray, time: FloatArray, kind: ByteArray, group: ByteArray | None = None) -> CellArray:

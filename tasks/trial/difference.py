@@ -55,7 +55,7 @@ def covers(estimator: DifferenceEstimator, interval: Interval) -> Interval:
 
 
 def mechanism(study: DifferenceStudy, sizes: Sizes | None) -> Mechanism:
-    """What the sums are released by."""
+    """Return the mechanism that releases the sums."""
     return vector_mechanism(sums_sensitivity(NUMBERS, None if sizes is None else sizes.units), study.privacy.cost)
 
 
@@ -131,7 +131,7 @@ def findings(study: DifferenceStudy, sizes: Sizes, released: FloatArray) -> Effe
 
 
 def expected_findings(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> EffectFindings:
-    """What the stand-in population would give if no noise happened to be drawn."""
+    """Return the findings of the stand-in population if no noise happened to be drawn."""
     deviation = stand_in.deviation if stand_in.deviation is not None else study.outcome.width / 4
     square = (deviation / (study.outcome.width / 2)) ** 2 * SECOND_MOMENT
     treated = stand_in.treated * sizes.units

@@ -54,7 +54,9 @@ def public_arms_stage(study: DifferenceStudy, enclave: Enclave, budget: Budget) 
 
 
 def expected(study: DifferenceStudy, sizes: Sizes, stand_in: StandIn = StandIn()) -> tuple[EffectFindings, float]:
-    """What the stand-in population would give if no noise happened to be drawn, and the expected half-width.
+    """Return findings as if no noise happened to be drawn, and the expected half-width.
+
+    Both are those of the stand-in population.
 
     Raises:
         DataError: it has no two arms.

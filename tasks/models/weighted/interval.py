@@ -26,7 +26,7 @@ def largest_variance(weights: PublicWeights) -> float:
 
 
 def noise_of(cost: PrivacyCost) -> Noise:
-    """Of one of the two numbers."""
+    """Return the noise on one of the two numbers."""
     release_by = mechanism(cost)
     return Noise.of(release_by, 2) if cost.delta > 0 else Noise(release_by.known_scale, 1.0)
 

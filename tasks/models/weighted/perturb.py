@@ -36,7 +36,7 @@ def mechanism(cost: PrivacyCost) -> Mechanism:
 
 
 def variance_unit(weights: PublicWeights) -> Fraction:
-    """How far one outcome in [-1, 1] can move the sum of squares of :func:`sums` (section 3)."""
+    """Bound how far one outcome in [-1, 1] moves the sum of squares of :func:`sums` (section 3)."""
     treated, control, across = weights.pairs
     within = (
         2 * abs(weight) / pairs for weight, pairs in zip(weights.variance_weights, (treated, control), strict=True)

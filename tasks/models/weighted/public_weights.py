@@ -58,14 +58,14 @@ class PublicWeights:
 
     @property
     def variance_weights(self) -> tuple[Fraction, Fraction]:
-        """What the variance within either arm weighs beside that of the twins."""
+        """Weight of the variance within either arm beside that of the twins."""
         twins = Fraction(1, self.queries) if self.pairs[2] else Fraction(0)
         treated, control = self.weight_squares
         return treated - twins, control - twins
 
     @property
     def measurable(self) -> bool:
-        """Whether there are pairs within both arms, so that a sampling variance can be measured."""
+        """True if there are pairs within both arms, so that a sampling variance can be measured."""
         return min(self.pairs[:2]) > 0
 
     @property

@@ -55,7 +55,7 @@ class RegressionRecipe:
 
     @property
     def by_arm(self) -> bool:
-        """Whether moments are released by arm."""
+        """True if moments are released by arm."""
         return not self.public.pure
 
     @property

@@ -45,7 +45,7 @@ class AdjustsBy(Protocol):
 
     @property
     def trial(self) -> bool:
-        """Whether treatment was randomised."""
+        """True if treatment was randomised."""
 
     @property
     def confounding_prior(self) -> ConfoundingPrior:
@@ -69,17 +69,17 @@ class Sums(Protocol[R_co]):
 
     @property
     def numbers(self) -> int:
-        """How many there are."""
+        """Number of sums."""
 
     @property
     def weights(self) -> FloatArray:
-        """By what each is multiplied, shape (numbers,)."""
+        """Factor of each sum, shape (numbers,)."""
 
     def of(self, rows: Rows) -> FloatArray:
-        """Those of some rows, before their weights, shape (numbers,)."""
+        """Return the sums of some rows, before their weights, shape (numbers,)."""
 
     def read(self, released: FloatArray, units: int, noise: Noise) -> R_co:
-        """What they say with noise."""
+        """Read estimates off noisy sums."""
 
 
 @dataclass(frozen=True)

@@ -126,17 +126,17 @@ class ScaleSums:
 
     @cached_property
     def widths(self) -> tuple[int, ...]:
-        """How many numbers each column has, and the outcome last."""
+        """Number of entries of each column, and of the outcome last."""
         return (*(CELLS if one.kind is ColumnKind.number else 1 for one in self.encoding.columns), CELLS)
 
     @property
     def numbers(self) -> int:
-        """How many numbers the release has."""
+        """Number of sums in the release."""
         return ARM_NUMBERS + sum(self.widths)
 
     @cached_property
     def weights(self) -> FloatArray:
-        """By what each sum is multiplied, shape (numbers,).
+        """Factor of each sum, shape (numbers,).
 
         A covariate that is one count of zeros and ones moves it by 1, where others move two counts, unless two rows
         stand in two blocks.
@@ -169,7 +169,7 @@ class ScaleSums:
         return np.concatenate([*counts, np.zeros(0)])
 
     def read(self, released: FloatArray, units: int, noise: Noise) -> ReleasedScales:
-        """What noisy sums say. ``noise``: on each."""
+        """Return the scales that noisy sums give. ``noise``: on each sum."""
         means, sd = released / units / self.weights, noise.deviation / units / self.weights
         ends = ARM_NUMBERS + np.cumsum([0, *self.widths])
         *columns, outcome = np.split(means[ARM_NUMBERS:], np.cumsum(self.widths)[:-1])
@@ -192,12 +192,12 @@ class MomentSums:
 
     @property
     def numbers(self) -> int:
-        """How many numbers the release has."""
+        """Number of sums in the release."""
         return moment_numbers(self.features.count, self.by_arm)
 
     @cached_property
     def weights(self) -> FloatArray:
-        """By what each sum is multiplied; off the diagonal an entry stands for two, as in the Frobenius norm."""
+        """Factor of each sum; off the diagonal an entry stands for two, as in the Frobenius norm."""
         k, triangle = self.size, triangle_weights(self.size)
         found = np.concatenate([np.ones(2 * k + 1), triangle])
         return np.concatenate([found, np.full(k, ARM_CROSS), ARM_GRAM * triangle]) if self.by_arm else found
@@ -213,7 +213,7 @@ class MomentSums:
         return np.concatenate([*found, *([cross[1] - cross[0], grams[1] - grams[0]] if self.by_arm else [])])
 
     def read(self, released: FloatArray, units: int, noise: Noise) -> ReleasedMoments:
-        """What noisy sums say. ``noise``: on each."""
+        """Return the moments that noisy sums give. ``noise``: on each sum."""
         k, means, sd = self.size, released / units / self.weights, noise.deviation / units
         size = k * (k + 1) // 2
         cross, apart, square, gram, *own = np.split(means, np.cumsum([k, k, 1, size, k])[: 5 if self.by_arm else 3])
@@ -298,12 +298,12 @@ class ScreenSums:
 
     @property
     def numbers(self) -> int:
-        """How many numbers the release has."""
+        """Number of sums in the release."""
         return 2 * len(self.screen.curves)
 
     @property
     def weights(self) -> FloatArray:
-        """By what each sum is multiplied."""
+        """Factor of each sum."""
         return np.ones(self.numbers)
 
     def of(self, rows: Rows) -> FloatArray:
@@ -318,7 +318,7 @@ class ScreenSums:
         return found.ravel()
 
     def read(self, released: FloatArray, units: int, noise: Noise) -> ReleasedScreen:
-        """What noisy sums say. ``noise``: on each."""
+        """Return the means of the screen that noisy sums give. ``noise``: on each sum."""
         outcome, treatment = np.split(released / units, 2)
         return ReleasedScreen(outcome, treatment, noise.deviation / units)
 
@@ -333,7 +333,7 @@ class ScoreSums:
 
     @property
     def weights(self) -> FloatArray:
-        """By what each sum is multiplied."""
+        """Factor of each sum."""
         return np.ones(self.numbers)
 
     def of(self, rows: Rows) -> FloatArray:
@@ -346,6 +346,6 @@ class ScoreSums:
         return found
 
     def read(self, released: FloatArray, units: int, noise: Noise) -> ReleasedScores:
-        """What noisy sums say. ``noise``: on each."""
+        """Return the scores' means that noisy sums give. ``noise``: on each sum."""
         mean, square = (released / units).tolist()
         return ReleasedScores(mean, square, noise.deviation / units, noise.scale / units, noise.mixing)
