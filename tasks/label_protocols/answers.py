@@ -58,7 +58,7 @@ class Scaled:
 
 
 def scaled(study: ProtocolStudy, draw: JointDraw, outcome: int, found: Balance | Reuse) -> Scaled:
-    """Of an outcome in a comparison."""
+    """Return the factors of an outcome's two numbers in a comparison."""
     if isinstance(found, Balance):
         weights, settings = found.weights, study.estimator
         first, second = (float(share) for share in shares(weights, draw.cost, draw.louder(outcome)))

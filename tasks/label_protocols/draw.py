@@ -43,12 +43,12 @@ class JointDraw:
 
     @classmethod
     def of(cls, study: ProtocolStudy) -> JointDraw:
-        """Of a study."""
+        """Return the draw of a study."""
         return cls(study.privacy.cost, study.weights, len(study.arm_names))
 
     @property
     def gaussian(self) -> bool:
-        """Whether there is a delta to spend."""
+        """True if there is a delta to spend."""
         return self.cost.delta > 0
 
     @property
@@ -67,11 +67,11 @@ class JointDraw:
         return Laplace(bound, self.cost)
 
     def part(self, outcome: int) -> float:
-        """What an outcome's numbers are multiplied by."""
+        """Return the factor of an outcome's numbers."""
         return self.weights[outcome] * self.shared
 
     def louder(self, outcome: int) -> float:
-        """By how much an outcome's noise is larger than that of a draw of its own."""
+        """Return the ratio of an outcome's noise to that of a draw of its own."""
         return self.mechanism.known_scale / perturb.mechanism(self.cost).known_scale / self.part(outcome)
 
     def deviation(self, outcome: int) -> float:
@@ -87,7 +87,7 @@ def without_delta(study: ProtocolStudy) -> float:
 
 
 def mechanism(study: ProtocolStudy, sizes: Sizes | None) -> Mechanism:
-    """How the one draw of the protocol is made: the same whatever its size.
+    """Return the mechanism of the protocol's one draw, the same whatever its size.
 
     Raises:
         StudyError: more cells than the budget can serve.

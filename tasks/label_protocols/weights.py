@@ -145,7 +145,10 @@ def numbers_of(study: ProtocolStudy, rows: PartEnclave, weighing: Weighing) -> N
 def _differences(
     study: BalancingStudy | MatchingStudy, rows: PartEnclave, weights: NDArray[Any]
 ) -> tuple[Difference, ...]:
-    """Of each column, from one pass over the rows; weights in their order."""
+    """Compute the arms' difference in each column, before and after weighting.
+
+    One pass over the rows; weights are in their order.
+    """
     columns = Columns.of(study)
     kept = list(columns.kept)
     plain, squares, weighted = (np.zeros((2, len(kept))) for _ in range(3))

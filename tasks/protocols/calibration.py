@@ -56,7 +56,7 @@ class Systematic:
 
 
 def learn(declared: int, shown: Sequence[Measured]) -> tuple[Calibration, Systematic | None]:
-    """What negative controls say of systematic error, and that in words; None if there are too few.
+    """Estimate systematic error from negative controls, and state it; None if too few.
 
     Args:
         declared: how many outcomes are negative controls.

@@ -36,12 +36,12 @@ LEAST_VARIANCE = 1e-6
 
 
 def numbers(study: DifferenceProtocol) -> int:
-    """How many numbers the release has in a subgroup."""
+    """Return the number of sums that the release has in a subgroup."""
     return len(study.arm_names) * (2 * len(study.outcomes) + 1)
 
 
 def mechanism(study: DifferenceProtocol, sizes: Sizes | None) -> Mechanism:
-    """What the sums are released by.
+    """Return the mechanism that releases the sums.
 
     Raises:
         StudyError: more cells than the budget can serve.
@@ -54,7 +54,7 @@ def mechanism(study: DifferenceProtocol, sizes: Sizes | None) -> Mechanism:
 
 
 def weights(study: DifferenceProtocol) -> FloatArray:
-    """By what a subgroup's exact sums are multiplied, shape (2 outcomes + 1, arms)."""
+    """Return the factors of a subgroup's exact sums, shape (2 outcomes + 1, arms)."""
     w = np.array(study.weights)
     column: FloatArray = np.concatenate([w, w * HALF, [HALF]])
     return np.repeat(column[:, None], len(study.arm_names), axis=1)

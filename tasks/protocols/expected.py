@@ -51,7 +51,9 @@ class ExpectedAnswer:
 
 
 def expected_answers(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> tuple[ExpectedAnswer, ...]:
-    """What to expect of every outcome if subgroups are equal, and so are arms if there are more than two.
+    """Return the expected answer of every outcome if subgroups are equal.
+
+    So are arms if there are more than two.
 
     Raises:
         StudyError: more cells than the budget can serve.

@@ -36,7 +36,7 @@ def rows_of(release: ProtocolRelease) -> list[dict[str, Any]]:
 
 
 def frame_of(release: ProtocolRelease) -> pl.DataFrame:
-    """The same as a frame: texts, then numbers in outcome units."""
+    """Return a release's answers as a frame: texts, then numbers in outcome units."""
     import polars as pl
 
     rows = rows_of(release)

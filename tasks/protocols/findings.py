@@ -33,7 +33,7 @@ class ProtocolFindings:
     details: dict[str, float | int | str | bool]
 
     def fields(self, study: ProtocolStudy) -> dict[str, Any]:
-        """What a ``ProtocolRelease`` has beside the fields of every release."""
+        """Return the fields that a ``ProtocolRelease`` has beside those of every release."""
         return {
             "estimand": study.estimand,
             "confidence": study.confidence,

@@ -67,7 +67,7 @@ def critical_of(values: int) -> float:
 
 
 def _verdict(beyond: float, error: float, critical: float) -> GateVerdict:
-    """Of how far a value lies beyond its bound, negative within."""
+    """Return the verdict on how far a value lies beyond its bound, negative within."""
     if beyond > critical * error:
         return GateVerdict.failed
     return GateVerdict.passed if beyond < -critical * error else GateVerdict.cannot_tell
@@ -96,7 +96,10 @@ def balance_gate(
 
 
 def overlap_gate(label: str, arm: str, bound: float, value: float, error: float, critical: float) -> GateResult:
-    """Whether weights leave enough units effective: ``value`` is the smaller arm's share, ``error`` of its noise."""
+    """Return the result of the overlap gate: whether weights leave enough units effective.
+
+    ``value`` is the smaller arm's share, ``error`` of its noise.
+    """
     verdict = _verdict(bound - value, error, critical)
     return GateResult(
         gate="overlap", group=label, arm=arm, bound=bound, value=value, noise_error=error, verdict=verdict

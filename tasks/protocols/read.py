@@ -78,7 +78,10 @@ def moments_of(
 def _of_an_arm(
     joint: ProtocolRecipe, said: Said, block: JointMomentSums, question: FiveReleases, outcome: int, side: int
 ) -> ReleasedMoments:
-    """Of one arm of several and all others; residuals of each were cut at its own limit."""
+    """Return the moments of one arm of several against all others.
+
+    Residuals of each were cut at its own limit.
+    """
     units, k, p = question.public.units, block.features.count + 1, question.found_scales.arms.share
     sums, sd = {name: one / units for name, one in said.sums.items()}, said.noise.deviation / units
     limits = block.residuals.limits[:, outcome] / block.residuals.limits[side, outcome]

@@ -64,12 +64,12 @@ class ProtocolRecipe:
 
     @property
     def side_weight(self) -> float:
-        """By what release 3 multiplies each comparison's numbers of treatment: their squares add up to 1."""
+        """Factor of each comparison's treatment sums in release 3: the squares add up to 1."""
         return math.sqrt(1 / self.sides)
 
     @property
     def encoding(self) -> Encoding:
-        """Of the rows."""
+        """Encoding of the rows."""
         return self.one.encoding
 
     @property
@@ -91,7 +91,7 @@ class ProtocolRecipe:
         return mechanism.known_scale
 
     def public(self, outcome: int, units: int) -> Public:
-        """What is known of one outcome's question in a subgroup of so many units."""
+        """Return what is public of one outcome's question in a subgroup of so many units."""
         weight, estimand = self.weights[outcome], "ARM" if self.sides > 1 else self.one.public.estimand
         return replace(self.one.public, units=units, weight=weight, estimand=estimand, asked=asked_of(self.parts))
 

@@ -43,7 +43,7 @@ class JointSums(Protocol):
 
     @property
     def weights(self) -> Named:
-        """By what each sum is multiplied, in the order of the release."""
+        """Factor of each sum, in the order of the release."""
 
     def of(self, rows: CellRows) -> Named:
         """The sums of some rows of the subgroup, before their weights."""
@@ -57,7 +57,7 @@ class JointScaleSums:
 
     @property
     def weights(self) -> Named:
-        """By what each sum is multiplied."""
+        """Factor of each sum."""
         w, arms, one = np.array(self.joint.weights), self.joint.arms, self.joint.scale_sums.weights
         return {
             "sums": np.tile(w, (arms, 1)),
@@ -89,7 +89,10 @@ class Residuals:
 
     @classmethod
     def of(cls, found: Sequence[Sequence[ArmScales]]) -> Residuals:
-        """Those of a subgroup, by outcome and side: of two arms one side has both, else each its own."""
+        """Return means, deviations and limits of a subgroup, by outcome and side.
+
+        Of two arms one side has both, else each its own.
+        """
 
         def by_arm(one: Sequence[ArmScales]) -> Sequence[tuple[float, float, float]]:
             ends = [(one[0], 1), (one[0], 0)] if len(one) == 1 else [(side, 0) for side in one]
@@ -121,7 +124,7 @@ class JointMomentSums:
 
     @property
     def weights(self) -> Named:
-        """By what each sum is multiplied; off the diagonal an entry stands for two, as in the Frobenius norm."""
+        """Factor of each sum; off the diagonal an entry stands for two, as in the Frobenius norm."""
         k, w, arms = self.features.count + 1, np.array(self.joint.weights), self.joint.arms
         triangle = triangle_weights(k)
         if arms > TWO_ARMS:
@@ -169,7 +172,7 @@ class JointScreenSums:
 
     @property
     def weights(self) -> Named:
-        """By what each sum is multiplied."""
+        """Factor of each sum."""
         count = len(self.screens[0][0].curves)
         outcome = np.tile(np.array(self.joint.weights)[:, None], count)
         return {"outcome": outcome, "treatment": np.full((self.joint.sides, count), self.joint.side_weight)}
@@ -211,7 +214,7 @@ class JointScoreSums:
 
     @property
     def weights(self) -> Named:
-        """By what each sum is multiplied."""
+        """Factor of each sum."""
         of_side = np.tile(np.array(self.joint.weights)[:, None], self.joint.sides)
         return {"mean": of_side, "square": of_side}
 

@@ -95,7 +95,7 @@ def make_bundle(ledger: Ledger, run_id: str, site: str, round_: str) -> str:
 
 
 def answers(bundle: Bundle, run_id: str, site: str, round_: str) -> bool:
-    """Whether an intact bundle is this site's, by its present key, on this run and round."""
+    """Return whether an intact bundle is this site's, by its present key, on this run and round."""
     said = bundle.statement
     return (said.run_id, said.site, said.round, bundle.key) == (run_id, site, round_, public_key())
 

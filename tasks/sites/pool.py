@@ -139,7 +139,9 @@ class _Table:
 
     @cached_property
     def effective(self) -> FloatArray:
-        """What the sites' own intervals say, shape (sites,): (h_i/z)^2, or what a bias of b_i leaves; at least V_i.
+        """Variance that each site's own interval implies, shape (sites,); at least V_i.
+
+        (h_i/z)^2, or what a bias of b_i leaves.
 
         More than V_i where the sampling variance is itself noisy (the interval uses its upper bound) or where the
         noise has heavier tails than a normal. A single site then keeps the interval that it released.

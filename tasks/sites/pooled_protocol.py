@@ -69,11 +69,11 @@ class _Cell:
 
     @property
     def row(self) -> ProtocolAnswer:
-        """What all sites' answers are about."""
+        """Answer of the first site, which says what all sites' answers are about."""
         return self.said[0][1]
 
     def weight(self, site: str, model: Model) -> float:
-        """Of a site under a model."""
+        """Return the weight of a site under a model."""
         return self.weights.get(site, (0.0, 0.0))[0 if model is Model.fixed else 1]
 
     def shown(self, model: Model) -> Measured | None:
@@ -151,7 +151,7 @@ def _cell(study: ProtocolStudy, said: tuple[tuple[str, ProtocolAnswer], ...], ro
 def _calibrated(
     study: ProtocolStudy, cells: Sequence[_Cell], model: Model
 ) -> tuple[Calibration, tuple[Limits | None, ...]]:
-    """What the pooled negative controls say, and every other answer's calibrated interval."""
+    """Calibrate every other answer's interval by the pooled negative controls."""
     controls = [cell for cell in cells if cell.row.role is OutcomeRole.negative_control]
     shown = [found for cell in controls if cell.row.group == EVERYBODY and (found := cell.shown(model)) is not None]
     declared = sum(outcome.role is OutcomeRole.negative_control for outcome in study.outcomes)
@@ -167,7 +167,10 @@ def _calibrated(
 
 
 def _quantile(confidence: float, cell: _Cell, model: Model) -> float:
-    """Of the declared model's interval: normal for fixed effects, Student's for random ones (Hartung and Knapp)."""
+    """Return the quantile of the declared model's interval.
+
+    Normal for fixed effects, Student's for random ones (Hartung and Knapp).
+    """
     upper = (1 + confidence) / 2
     return float(ndtri(upper) if model is Model.fixed else stdtrit(len(cell.weights) - 1, upper))
 

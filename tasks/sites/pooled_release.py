@@ -61,7 +61,7 @@ def pooled_release(terms: Sites, study: EffectStudy, accepted: Sequence[Accepted
 
 
 def of_sites(terms: Sites, study: EffectStudy | ProtocolStudy, accepted: Sequence[Accepted]) -> dict[str, Any]:
-    """What every pooled release states, whatever was asked.
+    """Return the fields that every pooled release has, whatever was asked.
 
     Epsilon and delta of the whole are the largest of any site: sites are disjoint, by declaration, and a release of
     one site says nothing of a person of another (parallel composition).
@@ -105,7 +105,7 @@ def effect_of(item: Accepted) -> EffectRelease:
 
 
 def not_covered(release: EffectRelease) -> str:
-    """What a site's interval leaves out, in its own words."""
+    """Return what a site's interval leaves out, in its own words."""
     return str(release.details.get("not_covered", ""))
 
 

@@ -102,7 +102,7 @@ def _questions(study: EffectStudy | ProtocolStudy) -> tuple[EffectStudy, ...]:
 
 
 def _answers(study: EffectStudy | ProtocolStudy, release: Release) -> list[tuple[_Place, _Found | str]]:
-    """What a release says of each question; the name of its blocks where it says nothing."""
+    """Return a release's answer to each question, or the name of its blocks without one."""
     if isinstance(release, EffectRelease) and isinstance(study, EffectStudy):
         place = _Place(study.outcome.name, EVERYBODY, str(study.treatment_codes.pair[1]))
         return [(place, _Found(release, release.estimate, release.interval, release.variance))]
@@ -163,5 +163,5 @@ def _row(place: _Place, found: Sequence[_Found | str], confidence: float, width:
 
 
 def _p(deviations: float) -> float:
-    """How often chance alone brings a normal error so far to either side."""
+    """Return the two-sided p-value of a normal error of so many standard deviations."""
     return math.erfc(abs(deviations) / math.sqrt(2))
