@@ -56,7 +56,7 @@ def _paper(paper: Paper, found: Sequence[tuple[Item, Beside]], tables: Path) -> 
 
 
 def counted(found: Sequence[tuple[Item, Beside]]) -> str:
-    """How many items there are, how many have printed numbers, and what became of these."""
+    """Count the items, those with printed numbers, and how these compare, in words."""
     said = [agreement(item, beside) for item, beside in found]
     printed = [text for text, (item, _) in zip(said, found, strict=True) if item.printed]
     agree, weakly = (sum(text.startswith(start) for text in printed) for start in ("agree: ", "agree, weakly"))
@@ -78,7 +78,7 @@ def _link(paper: Paper, tables: Path) -> str:
 
 
 def agreement(item: Item, found: Beside) -> str:
-    """What is to be said of an item."""
+    """Describe how an item compares with the paper."""
     if item.proved:
         return item.proved
     if not found.ours:

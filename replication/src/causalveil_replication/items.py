@@ -101,7 +101,7 @@ class Beside:
 
     @property
     def beyond(self) -> int:
-        """How many numbers are further apart than Monte-Carlo error explains."""
+        """Number of values that are further apart than Monte-Carlo error explains."""
         return sum(not abs(distance) <= ERRORS for distance in self.apart)
 
 

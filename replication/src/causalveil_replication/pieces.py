@@ -12,7 +12,7 @@ Value = str | int | float | None
 
 
 def is_kept(out: Path, name: str) -> bool:
-    """Whether a piece is there already."""
+    """Return whether a piece is there already."""
     return (out / "runs" / f"{name}.csv").is_file()
 
 

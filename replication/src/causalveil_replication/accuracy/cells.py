@@ -106,7 +106,7 @@ def run_cell(
 
 
 def people_read(study: EffectStudy) -> int:
-    """Of how many people `plan` looks at covariates and treatments; 0 where these are private."""
+    """Return how many people `plan` reads covariates and treatments of; 0 if these are private."""
     return estimator_of(study).reads(study) if study.privacy.level is Level.label else 0
 
 

@@ -70,7 +70,7 @@ def at_every_confidence(study: EffectStudy, rows: Rows, seed: int) -> list[Effec
 
 
 def study_of(population: KnownPopulation, method: Method, epsilon: str) -> EffectStudy:
-    """What a run asks.
+    """Return the study of a run.
 
     Raises:
         TypeError: it asks for no effect.

@@ -73,7 +73,7 @@ class KnownPopulation:
         return pl.DataFrame(columns)
 
     def stand_in(self) -> StandIn:
-        """What a planner would have to guess, of 20,000 other people."""
+        """Return what a planner would have to guess, of 20,000 other people."""
         return self._stand_in_of(self.draw(20_000, run=STAND_IN_RUN))
 
     def _stand_in_of(self, frame: pl.DataFrame) -> StandIn:

@@ -48,7 +48,7 @@ class PublicTable(KnownPopulation):
         return self.truths[run % len(self.truths)]
 
     def stand_in(self) -> StandIn:
-        """What a planner would have to guess, on average over the draws that runs are of."""
+        """Return what a planner would have to guess, on average over the draws of the runs."""
         if self.simulated is not None:
             return super().stand_in()
         return _average([self._stand_in_of(frame) for frame in self.frames])
@@ -64,7 +64,7 @@ class PublicTable(KnownPopulation):
 
 
 def _average(found: Sequence[StandIn]) -> StandIn:
-    """Of several draws of one table."""
+    """Average the stand-ins of several draws of one table."""
     each = [one.model_dump() for one in found]
     known = {name: [one[name] for one in each] for name in each[0] if each[0][name] is not None}
     return StandIn(**{name: float(np.mean(values)) for name, values in known.items()})

@@ -127,7 +127,7 @@ def _released(values: FloatArray, sigma: float, request: PrivacyCost, clique: Cl
 
 
 def _weight(clique: Clique) -> float:
-    """How many columns of the workload's pairs a table shares, as a share of what a pair does."""
+    """Return a table's weight: columns shared with a workload's pairs, over those of a pair."""
     return 1.0 if len(clique) == 2 else 0.5
 
 

@@ -50,7 +50,7 @@ class Coded:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """How many codes each column has."""
+        """Number of codes of each column."""
         return tuple(len(one.values) for one in self.codings)
 
     def decoded(self, codes: CodeArray) -> pl.DataFrame:

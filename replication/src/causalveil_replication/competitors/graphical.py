@@ -58,7 +58,7 @@ class JunctionTree:
         return cls(tuple(cliques), tuple(parents))
 
     def cells(self, sizes: Sequence[int]) -> int:
-        """How many numbers the beliefs are."""
+        """Count the numbers of the beliefs."""
         return cells(self.cliques, sizes)
 
     @cached_property
@@ -101,7 +101,7 @@ def eliminated(columns: Iterable[int], measured: Sequence[Clique]) -> list[Cliqu
 
 
 def cells(cliques: Iterable[Clique], sizes: Sequence[int]) -> int:
-    """How many numbers tables of these columns hold together."""
+    """Count the numbers that tables of these columns hold together."""
     return sum(math.prod(sizes[column] for column in clique) for clique in cliques)
 
 

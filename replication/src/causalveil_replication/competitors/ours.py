@@ -28,7 +28,7 @@ def studied(instance: Instance, estimator: dict[str, Any], level: str, delta: st
 
 
 def automatic(level: str) -> tuple[dict[str, Any], str]:
-    """What ``estimator: auto`` takes at a level where treatment was not randomised: settings and delta."""
+    """Return settings and delta of ``estimator: auto`` where treatment was not randomised."""
     asked = PrivacyRequest.model_validate({"epsilon": "1", "delta": DELTA, "level": level})
     (settings, privacy), *others = options(AutoEstimator(name="auto"), asked)
     if others:

@@ -159,13 +159,19 @@ def fit(x: FloatArray, t: ByteArray, values: int, penalty: float) -> FloatArray:
 
 
 def coefficient_sensitivity(units: int, penalty: float) -> Sensitivity:
-    """How far W moves in the Frobenius norm: 2 sqrt(2)/(n penalty), and what the solver leaves."""
+    """Return the sensitivity of W in the Frobenius norm.
+
+    2 sqrt(2)/(n penalty), and what the solver leaves.
+    """
     value = (2 * math.sqrt(2) / units + 2 * 2 * TOLERANCE) / penalty
     return Sensitivity(value=value, norm=Norm.l2, formula="2 sqrt(2)/(n penalty) + 4 tol/penalty")
 
 
 def vector_sensitivity(values: int) -> Sensitivity:
-    """How far a vector of probabilities moves in L1, and a step of the lattice for each of its entries."""
+    """Return the L1 sensitivity of a vector of probabilities.
+
+    With a step of the lattice for each of its entries.
+    """
     return Sensitivity(value=2.0 + values * 2.0**-18, norm=Norm.l1, formula="2: a unit's own probabilities")
 
 

@@ -77,7 +77,7 @@ def public_weights(instance: Instance, weights: FloatArray) -> Fitted:
 
 
 def grouped_weights(instance: Instance) -> FloatArray:
-    """What each outcome weighs in the mean of the groups' weighted estimates, shape (n,)."""
+    """Return each outcome's weight in the mean of the groups' weighted estimates, shape (n,)."""
     rows = instance.rows
     parts = groups(len(rows), group_count(len(rows)))
     result = np.zeros(len(rows))

@@ -54,7 +54,10 @@ def counts(instance: Instance) -> Counts:
 
 
 def exact_weights(instance: Instance) -> FloatArray:
-    """What each outcome weighs in exact matching within strata, shape (n,); 0 where a stratum lacks an arm."""
+    """Return each outcome's weight in exact matching within strata, shape (n,).
+
+    0 where a stratum lacks an arm.
+    """
     places, _ = strata(instance)
     table = counts(instance)
     both = table.min(axis=1) > 0
@@ -147,7 +150,10 @@ COMPETITORS = (
 
 
 def _unmatched_by(both: Counts, changes: int) -> float:
-    """How many matched units so many changes can unmatch at most: the cheapest strata first, the last in part."""
+    """Bound how many matched units so many changes can unmatch.
+
+    The cheapest strata come first, the last in part.
+    """
     price, gain = both.min(axis=1), both.sum(axis=1)
     order = np.argsort(-gain / price, kind="stable")
     spent = np.concatenate([[0], np.cumsum(price[order])])

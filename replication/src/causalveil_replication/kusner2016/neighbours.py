@@ -73,7 +73,10 @@ def _insertions(ranking: Ranking) -> Iterator[Ranking]:
 
 
 def cluster_distances(units: int) -> tuple[float, float]:
-    """The same for HSIC with kernels that are 1 within a cluster and 0 between two."""
+    """Return the largest changes of HSIC with kernels of 1 within a cluster and 0 between two.
+
+    By replacing one of ``units``, and by removing one of them or adding one.
+    """
     replaced = added = 0.0
     for n_11, n_10, n_01 in product(range(units), repeat=3):
         rest = units - 1 - n_11 - n_10 - n_01

@@ -166,7 +166,7 @@ def order_kept(study: DirectionStudy, declared: Sequence[Draw]) -> Callable[[flo
 def _measured(
     study: DirectionStudy, sizes: Sizes, draw: Draw, data: tuple[Vectors, TestRows], values: tuple[float, float]
 ) -> FloatArray:
-    """What ``direction.measure`` gives; values that are known already are not computed again."""
+    """Return what ``direction.measure`` gives; known values are not computed again."""
     if not isinstance(draw.mechanism, Laplace):
         return measure(study, sizes, draw, *data)
     return np.array([values[1] - values[0]] if study.estimator.variant is Variant.ours else values)

@@ -44,7 +44,7 @@ class Results:
 
     @cached_property
     def accuracy(self) -> list[Row]:
-        """By score, epsilon, variant and class of size; epsilon infinity is without privacy."""
+        """Accuracy by score, epsilon, variant and class of size; epsilon infinity: no privacy."""
         rows: list[Row] = []
         for size in ("all", *SIZES):
             exact, private = (_of(part, size) for part in (self.exact, self.tests))
@@ -68,7 +68,7 @@ class Results:
 
     @cached_property
     def penalties(self) -> list[Row]:
-        """By penalty, epsilon and variant, at training-set privacy."""
+        """Accuracy by penalty, epsilon and variant, at training-set privacy."""
         if not self.sweep:
             return []
         exact = {row["penalty"]: row["accuracy"] for row in summarise(self.sweep, ["penalty"], "right")}

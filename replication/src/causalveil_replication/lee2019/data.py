@@ -130,7 +130,7 @@ def digest_of(values: FloatArray) -> str:
 
 
 def within_ball(sample: Subjects) -> Subjects:
-    """The same units, divided by the largest norm among them."""
+    """Divide the units' covariates by the largest norm among them."""
     return Subjects(sample.x / np.linalg.norm(sample.x, axis=1).max(), sample.t, sample.y)
 
 
@@ -162,7 +162,7 @@ def ihdp_draw(realisations: list[Subjects], held: int, run: int) -> tuple[Subjec
 
 
 def recipe_draw(infants: Subjects, held: int, run: int) -> tuple[Subjects, Subjects]:
-    """The same from a realisation of its own in every run."""
+    """Draw as :func:`ihdp_draw` does, from a realisation of its own in every run."""
     return ihdp_draw([realisation(infants, run)], held, run)
 
 

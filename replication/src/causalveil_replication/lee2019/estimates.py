@@ -23,7 +23,10 @@ def weighted(sample: Subjects, w: FloatArray) -> float:
 
 
 def clipped(sample: Subjects, w: FloatArray, clip: float) -> float:
-    """The same with no score nearer to 0 or 1 than ``clip`` (the papers' trimmed estimate)."""
+    """Return the Horvitz-Thompson estimate with clipped scores (the papers' trimmed estimate).
+
+    No score is nearer to 0 or 1 than ``clip``.
+    """
     score = np.clip(1 / (1 + np.exp(-np.clip(sample.x @ w, -50, 50))), clip, 1 - clip)
     return float(np.mean(np.where(sample.t != 0, sample.y / score, -sample.y / (1 - score))))
 

@@ -182,6 +182,6 @@ def rows_of(study: EffectStudy, frame: pl.DataFrame) -> Rows:
 
 
 def shuffled(rows: Rows, seed: int) -> Rows:
-    """The same rows in an order that the seed fixes."""
+    """Return the rows in an order that the seed fixes."""
     order = np.random.default_rng(seed).permutation(len(rows))
     return Rows(rows.x[order], rows.t[order], rows.u[order])

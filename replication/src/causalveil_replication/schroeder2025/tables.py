@@ -77,12 +77,12 @@ class Cell:
 
     @property
     def study(self) -> EffectStudy:
-        """What is asked."""
+        """Study of the cell's method."""
         document = self.population.document()
         return schroeder2025_runs.study_of(document, self.method, self.units, EPSILON, DELTA)
 
     def answers(self, runs: Sequence[int]) -> list[Answer]:
-        """What these runs say."""
+        """Return the answers of these runs."""
         return schroeder2025_runs.synthetic_runs(self.study, self.population, self.units, runs)
 
 

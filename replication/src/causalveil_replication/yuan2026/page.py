@@ -78,7 +78,7 @@ def draw(out: Path, tables: Tables) -> None:
 
 
 def alt(rows: Rows, lines: str, levels: str) -> str:
-    """What a figure shows, for who cannot see it; the page's tables have the numbers."""
+    """Describe what a figure shows, for who cannot see it; the page's tables have the numbers."""
     names = data_sets(rows)
     return (
         f"Relative error of private matching against epsilon from 0.5 to 4, on a logarithmic scale, one panel each for "

@@ -67,7 +67,7 @@ def wins(rows: Rows) -> list[tuple[Row, str]]:
 
 
 def verdict(order: Sequence[Row], unadjusted: Row | None) -> str:
-    """What becomes of a competitor's win.
+    """Return the verdict on a competitor's win.
 
     Args:
         order: the cell by error, the winner first.
@@ -129,7 +129,7 @@ def _unadjusted(rows: Rows, data: str, epsilon: float) -> Row | None:
 
 
 def claim_parts(rows: Rows) -> list[str]:
-    """What the paper says in words, and whether it is so here; nothing without rows."""
+    """Compare what the paper says in words with what was measured; nothing without rows."""
     if not rows:
         return []
     return [

@@ -157,7 +157,10 @@ def ranked(rows: Rows, **wanted: Value) -> list[Row]:
 
 
 def behind(first: Row, second: Row, error: str = "relative_error", deviation: str = "standard_error") -> bool:
-    """Whether the second's error is more than two standard errors of the difference above the first's."""
+    """Return whether the second's error is above the first's by more than chance explains.
+
+    By more than two standard errors of the difference.
+    """
     return number(second[error]) - number(first[error]) > 2 * math.hypot(
         number(first[deviation]), number(second[deviation])
     )
@@ -200,7 +203,7 @@ def _winners(rows: Rows, level: str) -> list[str]:
 
 
 def _whole(rows: Rows, data: str, name: str) -> bool:
-    """Whether a competitor was run at every epsilon."""
+    """Return whether a competitor was run at every epsilon."""
     return len(rows_of_cell(rows, data=data, competitor=name)) == len({row["epsilon"] for row in rows})
 
 
