@@ -155,7 +155,7 @@ def releases(folder: Path) -> Documents:
         ),
         **{
             f"adjusted {place}": merge(
-                ran, {**clear, "estimator": "adjustment", **estimator(name="adjustment", clip=..., trial=False)}
+                ran, {**clear, "estimator": "regression", **estimator(name="regression", clip=..., trial=False)}
             )
             | {"confounding": said_of(done), "details": {"curves": "square of age"}}
             for place, done in enumerate(STATEMENTS)

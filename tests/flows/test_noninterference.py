@@ -190,9 +190,12 @@ def observe(
     files.extend(sorted(str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")))
     shown = capfd.readouterr()
     (out / "release.json").unlink()
-    noisy = {name: getattr(release, name) for name in NOISY if hasattr(release, name)}
+    # How far regression adjusted is read off noisy numbers; of all others it follows from the study.
+    adjusts = asked["estimator"]["name"] in ("regression", "survival")
+    hidden = NOISY | ({"confounding"} if adjusts else set())
+    noisy = {name: getattr(release, name) for name in hidden if hasattr(release, name)}
     return {
-        "release": release.model_dump(mode="json", exclude=NOISY | {"ledger"}),
+        "release": release.model_dump(mode="json", exclude=hidden | {"ledger"}),
         "noisy": noisy,
         "files": [canonical(name) for name in files],
         "logs": Counter(

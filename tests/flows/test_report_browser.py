@@ -30,7 +30,6 @@ NAMES = (
         "balancing",
         "balance",
         "attenuated",
-        "no scores",
         "as they are",
         "protocol",
         "survival",

@@ -39,8 +39,8 @@ def test_a_stage_that_leaves_its_draw_out_ends_the_run(
 ) -> None:
     path = write_study(tmp_path / "study", study=REGRESSION, contract=WIDE | {"estimators": ["regression"]})
     with monkeypatch.context() as patched:
-        leave_out(patched, GaussianNoise, "effect")
-        with pytest.raises(ChargesDiffer, match="'effect'"):
+        leave_out(patched, GaussianNoise, "scores")
+        with pytest.raises(ChargesDiffer, match="'scores'"):
             run_study(path, out=tmp_path / "out", run_id="undrawn", simulate=simulate)
     assert not (tmp_path / "out").exists()
     if simulate is not None:
@@ -48,7 +48,7 @@ def test_a_stage_that_leaves_its_draw_out_ends_the_run(
     ran = open_ledger().account("small").runs[0]
     assert (ran.state, str(ran.cost.epsilon)) == ("reserved", "9")
     # Mended, the same run goes on: what was drawn is returned, and what was left out is drawn.
-    assert run_study(path, out=tmp_path / "out", run_id="undrawn").returned == 2
+    assert run_study(path, out=tmp_path / "out", run_id="undrawn").returned == 4
 
 
 def test_what_an_earlier_try_drew_is_not_left_out_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
