@@ -45,7 +45,7 @@ ASKED: dict[str, dict[str, Any]] = {
     "ipw": {},
     "aipw": {"estimator": {"name": "aipw", "propensity": {"known": 0.5}}},
     "regression": {"estimator": {"name": "regression"}},
-    "regression-lines": {"estimator": {"name": "regression", "basis": "linear"}},
+    "regression-lines": {"estimator": {"name": "regression", "curves": "none"}},
     "asymptotic": {
         "estimator": {"name": "aipw", "guarantee": "asymptotic", "outcome_model": {"model": "kernel_ridge"}},
     },

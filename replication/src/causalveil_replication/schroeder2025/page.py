@@ -19,7 +19,8 @@ TITLES = {
     "made": "Made by `uv run --package causalveil-replication replicate intervals`, after M. Schröder, J. "
     "Hartenstein and S. Feuerriegel, *PrivATE: "
     "Differentially Private Confidence Intervals for Average Treatment Effects* (2025). `asymptotic` is their method "
-    "as printed, whose privacy proof holds in the limit of large n; `finite sample` is ours, proved at this n. Epsilon "
+    "as printed, whose privacy proof holds in the limit of large n; `finite sample` is ours, proved at this n, as "
+    "`aipw` was until 25 November 2026: where no chance of treatment is known `regression` takes its place. Epsilon "
     "0.5 and delta 1e-5 unless a table says otherwise; ± is one Monte-Carlo standard error. Standard and naive "
     "intervals, Table 2 at each level and Figures 4 and 5: [interval-fits.md](interval-fits.md).",
     "coverage": "Coefficients are new in every run. Dataset 2 has one support for treatment and outcome, as the "
