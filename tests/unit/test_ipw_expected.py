@@ -99,7 +99,7 @@ def test_a_drowned_effect_is_said_to_be_and_how_many_units_would_do() -> None:
     assert verdict.sign_wrong > 0.4
     assert verdict.units_needed is not None
     assert f"{verdict.units_needed:,} units" in verdict.message
-    assert "drown" in verdict.message
+    assert "is larger than an effect of 1800" in verdict.message
     enough = ipw_expected.drowned(study, sizes_of(study, verdict.units_needed), 1800)
     assert not enough.drowned
     assert ipw_expected.drowned(study, sizes_of(study, int(verdict.units_needed * 0.97)), 1800).drowned
