@@ -81,16 +81,12 @@ def write_direction(
     folder: Path,
     *,
     frame: pl.DataFrame | None = None,
-    partitions: int = 2,
-    study: dict[str, Any] | None = None,
-    contract: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> Path:
     """As `write_study`, for the small pair."""
     return write_study(
         folder,
         frame=doses(400) if frame is None else frame,
-        partitions=partitions,
-        study=study,
-        contract=contract,
         base=(DIRECTION, DIRECTION_CONTRACT),
+        **changes,
     )

@@ -108,17 +108,17 @@ def write_adjusted(
     folder: Path,
     *,
     frame: pl.DataFrame | None = None,
-    partitions: int = 2,
     study: dict[str, Any] | None = None,
     contract: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> Path:
     """Write a study of times that adjusts, its contract and partitions below `folder`; return the study's path."""
     return write_survival(
         folder,
         frame=cared_for(400) if frame is None else frame,
-        partitions=partitions,
         study=merge(ADJUSTED, study or {}),
         contract=merge({"columns": BESIDE}, contract or {}),
+        **changes,
     )
 
 
@@ -126,14 +126,12 @@ def write_survival(
     folder: Path,
     *,
     frame: pl.DataFrame | None = None,
-    partitions: int = 2,
-    study: dict[str, Any] | None = None,
-    contract: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> Path:
     """Write study, contract and partitions below `folder`; return the study's path."""
     people = patients(400) if frame is None else frame
     base = STUDY, OWNER
-    return write_study(folder, frame=people, partitions=partitions, study=study, contract=contract, base=base)
+    return write_study(folder, frame=people, base=base, **changes)
 
 
 @dataclass(frozen=True)

@@ -36,14 +36,19 @@ def type_in(line: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
     return code, said
 
 
+def typed_at_home(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the commands of a page, for a person in an empty folder beside the shipped data."""
+    (folder / "data").symlink_to(ROOT / "data")
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("CAUSALVEIL_HOME", str(folder / "home"))
+    monkeypatch.setenv("CAUSALVEIL_ENGINE", "direct")
+    return [line for block in blocks(page) for line in block.splitlines()]
+
+
 def test_the_owners_tutorial(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "data").symlink_to(ROOT / "data")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CAUSALVEIL_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("CAUSALVEIL_ENGINE", "direct")
-    lines = [line for block in blocks("owner.md") for line in block.splitlines()]
+    lines = typed_at_home("owner.md", tmp_path, monkeypatch)
     assert len(lines) == 15
     said = {}
     for line in lines:
@@ -115,11 +120,7 @@ def test_the_tutorial_of_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Five commands; the answer's interval holds the difference at the same age and sex, and not the plain one."""
-    (tmp_path / "data").symlink_to(ROOT / "data")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CAUSALVEIL_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("CAUSALVEIL_ENGINE", "direct")
-    lines = [line for block in blocks("time-to-event.md") for line in block.splitlines()]
+    lines = typed_at_home("time-to-event.md", tmp_path, monkeypatch)
     assert len(lines) == 5
     for line in lines:
         code, _ = type_in(line, capfd)
