@@ -1,6 +1,6 @@
 """A protocol of many questions: joint releases, one table (``docs/proofs/questions.md``).
 
-By regression, each question as in ``adjustment.py``, seen through joint releases:
+By regression, each question as in ``regression.py``, seen through joint releases:
 
     1  by subgroup: arms' sums of every outcome, histograms of covariates and outcomes       scales
     2  by subgroup: cross moments of lines with every outcome and the arms, Gram matrices        lines
@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.estimators.estimator import Estimator
+from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.planning.sentences import UNADJUSTED
@@ -38,16 +39,13 @@ from causalveil.tasks.label_protocols import answers, comparisons, draw, weights
 from causalveil.tasks.label_protocols.comparisons import Comparison
 from causalveil.tasks.label_protocols.weights import Weighing
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.mechanisms import Slot
 from causalveil.tasks.protocols import difference, questions
 from causalveil.tasks.protocols.calibration import ENOUGH
 from causalveil.tasks.protocols.cells import ASSUMED_ELIGIBLE
-from causalveil.tasks.protocols.drawn import Answered, Asked, JointDraws, JointScales
+from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
 from causalveil.tasks.protocols.expected import expected_answers
 from causalveil.tasks.protocols.findings import ProtocolFindings, findings
 from causalveil.tasks.protocols.recipe import joint_recipe
-from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScores, ReleasedScreen
-from causalveil.tasks.regression.releases import recipe as slots
 
 NORMALISE = normalised_by(lambda: cells.normalise_protocol_stage)
 
@@ -55,50 +53,29 @@ plan = recalled(joint_recipe)
 Step = StageRun[RegressionProtocol]
 
 
-def _charges(slot: Slot) -> Any:
-    return lambda study, sizes: [(slot, plan(study, sizes).mechanism(slot))]
-
-
 def _drawn(step: Step) -> JointDraws:
     joint, workers = plan(step.study, step.sizes), step.study.execution.workers
     return JointDraws(joint, cells.everybody(step.enclave), step.budget, workers)
 
 
-SCALES = Stage[RegressionProtocol, JointScales](
-    "scales", lambda step: _drawn(step).scales(), charges=_charges(slots.SCALES), reads=(NORMALISE,)
-)
-LINES = Stage[RegressionProtocol, Answered[ReleasedMoments]](
-    "lines",
-    lambda step: _drawn(step).lines(questions.begun(plan(step.study, step.sizes), step[SCALES])),
-    charges=_charges(slots.LINES),
-    reads=(NORMALISE, SCALES),
-)
-LEARN = Stage[RegressionProtocol, Asked](
-    "learn",
-    lambda step: questions.with_lines(
-        step.study.first, questions.begun(plan(step.study, step.sizes), step[SCALES]), step[LINES]
+FIVE = FiveStages[RegressionProtocol, JointScales, Asked].of(
+    Steps(
+        plan,
+        _drawn,
+        lambda step: _drawn(step).scales(),
+        lambda step, scales: questions.begun(plan(step.study, step.sizes), scales),
+        lambda step, asked, lines: questions.with_lines(step.study.first, asked, lines),
+        questions.with_screen,
+        questions.with_refit,
     ),
-    reads=(SCALES, LINES),
-)
-SCREEN = Stage[RegressionProtocol, Answered[ReleasedScreen] | None](
-    "screen", lambda step: _drawn(step).screen(step[LEARN]), charges=_charges(slots.SCREEN), reads=(NORMALISE, LEARN)
-)
-CHOOSE = Stage[RegressionProtocol, Asked](
-    "choose", lambda step: questions.with_screen(step[LEARN], step[SCREEN]), reads=(LEARN, SCREEN)
-)
-REFIT = Stage[RegressionProtocol, Answered[ReleasedMoments] | None](
-    "refit", lambda step: _drawn(step).refit(step[CHOOSE]), charges=_charges(slots.REFIT), reads=(NORMALISE, CHOOSE)
-)
-AGAIN = Stage[RegressionProtocol, Asked](
-    "learn again", lambda step: questions.with_refit(step[CHOOSE], step[REFIT]), reads=(CHOOSE, REFIT)
-)
-SCORES = Stage[RegressionProtocol, Answered[ReleasedScores]](
-    "scores", lambda step: _drawn(step).scores(step[AGAIN]), charges=_charges(slots.SCORES), reads=(NORMALISE, AGAIN)
+    rows=(NORMALISE,),
 )
 ANSWERS = Stage[RegressionProtocol, ProtocolFindings](
     "answers",
-    lambda step: findings(step.study, questions.with_scores(step[AGAIN], step[SCORES]), step[SCALES], step.sizes),
-    reads=(SCALES, AGAIN, SCORES),
+    lambda step: findings(
+        step.study, questions.with_scores(step[FIVE.again], step[FIVE.scores]), step[FIVE.scales], step.sizes
+    ),
+    reads=(FIVE.scales, FIVE.again, FIVE.scores),
 )
 
 DIFFERENCE = Stage[DifferenceProtocol, ProtocolFindings](
@@ -201,9 +178,7 @@ def expected(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn, effect: floa
 ENTRY = (VALIDATE, NORMALISE)
 AT_LABEL_LEVEL = (*ENTRY, COMPARE, WEIGH, PERTURB, LABEL_ANSWERS)
 
-REGRESSION = Estimator(
-    RegressionProtocol, (*ENTRY, SCALES, LINES, LEARN, SCREEN, CHOOSE, REFIT, AGAIN, SCORES, ANSWERS), expected
-)
+REGRESSION = Estimator(RegressionProtocol, (*ENTRY, *FIVE.all, ANSWERS), expected)
 DIFFERENCE_IN_MEANS = Estimator(DifferenceProtocol, (*ENTRY, DIFFERENCE), expected_difference)
 BALANCING = Estimator(BalancingProtocol, AT_LABEL_LEVEL, expected)
 MATCHING = Estimator(MatchingProtocol, AT_LABEL_LEVEL, expected)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from causalveil.flows.estimators.estimator import Estimator
+from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.shared import ENTRY, EVERYBODY
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.planning.sentences import say_effect, say_interval
@@ -28,9 +29,8 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.enclave.folds import Folds
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.privacy.mechanisms import Slot
 from causalveil.tasks.regression.flow import FiveReleases
-from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.regression.released import ReleasedScales
 from causalveil.tasks.regression.releases import recipe, stages
 from causalveil.tasks.regression.releases.rehearsed import formula, rehearsed
 
@@ -50,44 +50,24 @@ plan = recalled(recipe.recipe)
 Step = StageRun[RegressionStudy]
 
 
-def _charges(slot: Slot) -> Any:
-    return lambda study, sizes: [(slot, plan(study, sizes).mechanism(slot))]
-
-
 def _drawn(step: Step) -> stages.Drawn:
     pieces = Folds.open(step.enclave).fold(0)
     return stages.Drawn(plan(step.study, step.sizes), pieces, step.budget, step.study.execution.workers)
 
 
-SCALES = Stage[RegressionStudy, ReleasedScales](
-    "scales", lambda step: _drawn(step).scales(), charges=_charges(recipe.SCALES), reads=(EVERYBODY,)
+FIVE = FiveStages[RegressionStudy, ReleasedScales, FiveReleases].of(
+    Steps(
+        plan,
+        _drawn,
+        lambda step: _drawn(step).scales(),
+        lambda step, scales: stages.begun(plan(step.study, step.sizes), scales),
+        lambda _, asked, lines: stages.with_lines(asked, lines),
+        stages.with_screen,
+        stages.with_refit,
+    ),
+    rows=(EVERYBODY,),
 )
-LINES = Stage[RegressionStudy, ReleasedMoments](
-    "lines",
-    lambda step: _drawn(step).lines(stages.begun(plan(step.study, step.sizes), step[SCALES])),
-    charges=_charges(recipe.LINES),
-    reads=(EVERYBODY, SCALES),
-)
-LEARN = Stage[RegressionStudy, FiveReleases](
-    "learn",
-    lambda step: stages.with_lines(plan(step.study, step.sizes), step[SCALES], step[LINES]),
-    reads=(SCALES, LINES),
-)
-SCREEN = Stage[RegressionStudy, ReleasedScreen | None](
-    "screen", lambda step: _drawn(step).screen(step[LEARN]), charges=_charges(recipe.SCREEN), reads=(EVERYBODY, LEARN)
-)
-CHOOSE = Stage[RegressionStudy, FiveReleases](
-    "choose", lambda step: stages.with_screen(step[LEARN], step[SCREEN]), reads=(LEARN, SCREEN)
-)
-REFIT = Stage[RegressionStudy, ReleasedMoments | None](
-    "refit", lambda step: _drawn(step).refit(step[CHOOSE]), charges=_charges(recipe.REFIT), reads=(EVERYBODY, CHOOSE)
-)
-AGAIN = Stage[RegressionStudy, FiveReleases](
-    "learn again", lambda step: stages.with_refit(step[CHOOSE], step[REFIT]), reads=(CHOOSE, REFIT)
-)
-SCORES = Stage[RegressionStudy, ReleasedScores](
-    "scores", lambda step: _drawn(step).scores(step[AGAIN]), charges=_charges(recipe.SCORES), reads=(EVERYBODY, AGAIN)
-)
+SCALES, LINES, AGAIN, SCORES = FIVE.scales, FIVE.lines, FIVE.again, FIVE.scores
 INTERVAL = Stage[RegressionStudy, EffectFindings](
     "interval", lambda step: stages.findings(step.study, step[AGAIN], step[SCORES]), reads=(AGAIN, SCORES)
 )
@@ -154,7 +134,7 @@ def warned(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> list[str]
 
 REGRESSION = Estimator(
     RegressionStudy,
-    (*ENTRY, EVERYBODY, SCALES, LINES, LEARN, SCREEN, CHOOSE, REFIT, AGAIN, SCORES, INTERVAL),
+    (*ENTRY, EVERYBODY, *FIVE.all, INTERVAL),
     expected,
     formula,
     warned,

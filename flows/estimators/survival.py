@@ -13,6 +13,7 @@ from statistics import median
 from typing import Any
 
 from causalveil.flows.estimators.estimator import Estimator, Stages
+from causalveil.flows.estimators.five_releases import FiveStages, Steps
 from causalveil.flows.estimators.shared import VALIDATE, normalised_by
 from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.planning.sentences import UNADJUSTED, say_effect
@@ -20,18 +21,14 @@ from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.mechanisms import Slot
 from causalveil.tasks.regression.flow import FiveReleases
-from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
-from causalveil.tasks.regression.releases import recipe
+from causalveil.tasks.regression.released import ReleasedScales
 from causalveil.tasks.regression.releases import stages as releases
 from causalveil.tasks.regression.releases.recipe import RegressionRecipe
 from causalveil.tasks.survival import stages
 from causalveil.tasks.survival.adjusted import (
-    OfMeasure,
     adjusted_recipe,
     adjusted_stage,
-    named,
     outcomes_stage,
     people,
 )
@@ -63,81 +60,43 @@ class MeasureStages:
     """The stages by which one measure is adjusted: a public table of outcomes, and five releases on these."""
 
     outcomes: Stage[SurvivalStudy, PseudoOutcomes]
-    releases: tuple[Stage[SurvivalStudy, Any], ...]
-    again: Stage[SurvivalStudy, FiveReleases]
-    scores: Stage[SurvivalStudy, ReleasedScores]
+    five: FiveStages[SurvivalStudy, ReleasedScales, FiveReleases]
 
     @property
     def all(self) -> tuple[Stage[SurvivalStudy, Any], ...]:
         """In order."""
-        return (self.outcomes, *self.releases)
+        return (self.outcomes, *self.five.all)
 
 
 def _stages_of(measure: Measure) -> MeasureStages:
     """The stages of one measure; each release's name says of which."""
 
-    def charges(slot: Slot) -> Any:
-        return lambda study, sizes: [(named(slot, measure), plan(study, sizes).of[measure].mechanism(slot))]
-
-    def recipe_of(step: Step) -> RegressionRecipe:
-        return plan(step.study, step.sizes).of[measure]
+    def own(study: SurvivalStudy, sizes: Sizes | None) -> RegressionRecipe:
+        return plan(study, sizes)[measure]
 
     def drawn(step: Step) -> releases.Drawn:
         pieces = people(step.study, step.sizes, step.enclave, step[outcomes])
-        budget = OfMeasure(step.budget, measure)
-        return releases.Drawn(recipe_of(step), pieces, budget, step.study.execution.workers)
-
-    def called(name: str) -> str:
-        return f"{name} of {measure}"
+        return releases.Drawn(own(step.study, step.sizes), pieces, step.budget, step.study.execution.workers)
 
     outcomes = Stage[SurvivalStudy, PseudoOutcomes](
-        called("outcomes"),
+        f"outcomes of {measure}",
         lambda step: outcomes_stage(step.study, step.sizes, step[CELLS], measure),
         reads=(CELLS,),
     )
-    rows = (NORMALISE, outcomes)
-    scales = Stage[SurvivalStudy, ReleasedScales](
-        called("scales"),
-        lambda step: step[outcomes].known(drawn(step).scales(), step.sizes.units),
-        charges=charges(recipe.SCALES),
-        reads=rows,
+    five = FiveStages[SurvivalStudy, ReleasedScales, FiveReleases].of(
+        Steps(
+            own,
+            drawn,
+            lambda step: step[outcomes].known(drawn(step).scales(), step.sizes.units),
+            lambda step, scales: releases.begun(own(step.study, step.sizes), scales),
+            lambda _, asked, lines: releases.with_lines(asked, lines),
+            releases.with_screen,
+            releases.with_refit,
+        ),
+        rows=(NORMALISE, outcomes),
+        ending=f" of {measure}",
     )
-    lines = Stage[SurvivalStudy, ReleasedMoments](
-        called("lines"),
-        lambda step: drawn(step).lines(releases.begun(recipe_of(step), step[scales])),
-        charges=charges(recipe.LINES),
-        reads=(*rows, scales),
-    )
-    learn = Stage[SurvivalStudy, FiveReleases](
-        called("learn"),
-        lambda step: releases.with_lines(recipe_of(step), step[scales], step[lines]),
-        reads=(scales, lines),
-    )
-    screen = Stage[SurvivalStudy, ReleasedScreen | None](
-        called("screen"),
-        lambda step: drawn(step).screen(step[learn]),
-        charges=charges(recipe.SCREEN),
-        reads=(*rows, learn),
-    )
-    choose = Stage[SurvivalStudy, FiveReleases](
-        called("choose"), lambda step: releases.with_screen(step[learn], step[screen]), reads=(learn, screen)
-    )
-    refit = Stage[SurvivalStudy, ReleasedMoments | None](
-        called("refit"),
-        lambda step: drawn(step).refit(step[choose]),
-        charges=charges(recipe.REFIT),
-        reads=(*rows, choose),
-    )
-    again = Stage[SurvivalStudy, FiveReleases](
-        called("learn again"), lambda step: releases.with_refit(step[choose], step[refit]), reads=(choose, refit)
-    )
-    scores = Stage[SurvivalStudy, ReleasedScores](
-        called("scores"),
-        lambda step: drawn(step).scores(step[again]),
-        charges=charges(recipe.SCORES),
-        reads=(*rows, again),
-    )
-    return MeasureStages(outcomes, (scales, lines, learn, screen, choose, refit, again, scores), again, scores)
+    return MeasureStages(outcomes, five)
 
 
 OF_MEASURE = {measure: _stages_of(measure) for measure in Measure}
@@ -146,7 +105,7 @@ OF_MEASURE = {measure: _stages_of(measure) for measure in Measure}
 def _adjusted(step: Step) -> SurvivalFindings:
     """Every measure of the study, adjusted, beside the curves of the arms as they are."""
     found = {
-        measure: (step[own.outcomes], step[own.again], step[own.scores])
+        measure: (step[own.outcomes], step[own.five.again], step[own.five.scores])
         for measure, own in OF_MEASURE.items()
         if measure in step.study.measure
     }
@@ -156,7 +115,7 @@ def _adjusted(step: Step) -> SurvivalFindings:
 ADJUSTED = Stage[SurvivalStudy, SurvivalFindings](
     "adjusted answer",
     _adjusted,
-    reads=(CELLS, *(stage for own in OF_MEASURE.values() for stage in (own.outcomes, own.again, own.scores))),
+    reads=(CELLS, *(stage for own in OF_MEASURE.values() for stage in (own.outcomes, own.five.again, own.five.scores))),
 )
 
 

@@ -1,4 +1,4 @@
-"""What a study of a known chance spends on each draw: decided before a row is read, from public facts alone.
+"""Budget of each draw of AIPW with a known propensity: decided from public facts, before a row is read.
 
 Outside each fold two releases of the adjusting estimator, scales and moments of lines; then one pair of scores of all.
 """
@@ -13,7 +13,7 @@ from decimal import Decimal
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.aipw import UNKNOWN_CHANCE, AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.privacy import PrivacyCost
+from causalveil.schemas.privacy import PrivacyCost, Scope
 from causalveil.tasks.aipw.scores import Precision, expected_variance
 from causalveil.tasks.enclave.folds import fold_sizes
 from causalveil.tasks.privacy.division import divide, mu_of
@@ -164,7 +164,8 @@ def _recipe(study: AipwStudy, sizes: Sizes | None, parts: tuple[Decimal, ...]) -
             encoding,
             units is not None,
             own((SCALES.name, LINES.name)),
-            (fold, folds),
+            f"-{fold + 1}",
+            Scope.without_fold(fold + 1, folds),
         )
         for fold in range(folds)
     )

@@ -9,12 +9,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from causalveil.schemas.errors import ChargesDiffer
 from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.mechanisms import Budget, Slot
+from causalveil.tasks.privacy.mechanisms import Slot
 from causalveil.tasks.protocols.blocks import by_block, cut
 from causalveil.tasks.protocols.read import Said, moments_of, scales_of, scores_of, screen_of
 from causalveil.tasks.protocols.recipe import ProtocolRecipe
@@ -31,6 +29,7 @@ from causalveil.tasks.protocols.releases import (
 from causalveil.tasks.regression.features import FeatureMap
 from causalveil.tasks.regression.flow import FiveReleases
 from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.regression.releases.noisy_sums import NoisySums, made
 from causalveil.tasks.regression.releases.recipe import LINES, REFIT, SCALES, SCORES, SCREEN
 
 R = TypeVar("R")
@@ -60,28 +59,13 @@ class JointScales:
     questions: tuple[tuple[tuple[ReleasedScales, ...], ...], ...]
 
 
-@dataclass(frozen=True)
-class JointDraws:
-    """All that a release needs beside what it sums.
-
-    Attributes:
-        recipe: costs and sizes.
-        pieces: all units.
-        budget: of the stage that draws.
-        workers: threads; no sum depends on it.
-        times: of rehearsals on fewer people than there are units: how many each stands for.
-    """
-
-    recipe: ProtocolRecipe
-    pieces: Pieces
-    budget: Budget
-    workers: int = 1
-    times: float = 1.0
+class JointDraws(NoisySums[ProtocolRecipe]):
+    """The five joint releases of a protocol."""
 
     def scales(self) -> JointScales:
         """Release 1."""
         joint, outcomes, sides = self.recipe, range(len(self.recipe.weights)), range(self.recipe.sides)
-        said = [one for one in _drawn(self._draw(SCALES, [JointScaleSums(joint)] * joint.groups)) if one is not None]
+        said = [one for one in made(self._draw(SCALES, [JointScaleSums(joint)] * joint.groups)) if one is not None]
         counts, sd = np.stack([one.sums["counts"] for one in said]), said[0].noise.deviation
         if joint.known_units is not None:
             # The arms add up to what is public: what one has too much the others have too little.
@@ -96,7 +80,7 @@ class JointDraws:
 
     def lines(self, asked: Asked) -> Answered[ReleasedMoments]:
         """Release 2."""
-        return _drawn(self._release(LINES, asked, lambda own: self._moments(own, own[0][0].lines_asked), moments_of))
+        return made(self._release(LINES, asked, lambda own: self._moments(own, own[0][0].lines_asked), moments_of))
 
     def screen(self, asked: Asked) -> Answered[ReleasedScreen] | None:
         """Release 3; None where public facts say that no curve could be seen."""
@@ -117,7 +101,7 @@ class JointDraws:
         def block(own: Questions) -> JointScoreSums:
             return JointScoreSums(self.recipe, [[one.scores_asked for one in row] for row in own], _residuals(own))
 
-        return _drawn(self._release(SCORES, asked, block, scores_of))
+        return made(self._release(SCORES, asked, block, scores_of))
 
     def _moments(self, own: Questions, features: FeatureMap) -> JointMomentSums:
         return JointMomentSums(self.recipe, features, _residuals(own), own[0][0].found_scales.arms.share)
@@ -152,9 +136,7 @@ class JointDraws:
         numbers = [0 if block is None else numbers_of(block) for block in blocks]
         sums = by_block(self.pieces, [_flat(block) for block in blocks], numbers, self.workers)
         exact = np.concatenate(sums) * np.concatenate([joined(one) for one in weights]) * self.times
-        # One number that is 0 where nothing is asked for: what is declared is drawn.
-        released = mechanism.release(exact if len(exact) else np.zeros(1), slot, self.budget)[: len(exact)]
-        noise, parts = Noise.of(mechanism, 1), cut(released, numbers)
+        noise, parts = Noise.of(mechanism, 1), cut(self.noisy(slot, mechanism, exact), numbers)
         said = [_split(values, own) for values, own in zip(parts, weights, strict=True)]
         return [None if block is None else Said(one, noise) for block, one in zip(blocks, said, strict=True)]
 
@@ -177,14 +159,3 @@ def _split(values: FloatArray, weights: Named) -> Named:
     edges = np.cumsum([one.size for one in weights.values()])[:-1]
     parts = np.split(values, edges) if weights else []
     return {name: part.reshape(own.shape) / own for (name, own), part in zip(weights.items(), parts, strict=True)}
-
-
-def _drawn(released: R | None) -> R:
-    """Return what a release that every protocol has said.
-
-    Raises:
-        ChargesDiffer: it was not made.
-    """
-    if released is None:
-        raise ChargesDiffer("a protocol lacks a release that every one has; report this")
-    return released

@@ -95,6 +95,10 @@ class ProtocolRecipe:
         weight, estimand = self.weights[outcome], "ARM" if self.sides > 1 else self.one.public.estimand
         return replace(self.one.public, units=units, weight=weight, estimand=estimand, asked=asked_of(self.parts))
 
+    def slot(self, slot: Slot) -> Slot:
+        """Return what a release is called here, and whom it is charged to."""
+        return self.one.slot(slot)
+
     def mechanism(self, slot: Slot) -> Mechanism | None:
         """The mechanism of a release; None where there is none."""
         cost = self.costs.get(slot.name)

@@ -13,27 +13,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Charge
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
-from causalveil.tasks.privacy.division import divide, mu_of
-from causalveil.tasks.privacy.mechanisms import Budget, Slot
+from causalveil.tasks.privacy.division import divide
 from causalveil.tasks.regression.flow import FiveReleases
 from causalveil.tasks.regression.parts import parts_of
-from causalveil.tasks.regression.released import Prior, Public, ReleasedScores
-from causalveil.tasks.regression.releases.recipe import UNKNOWN, RegressionRecipe
+from causalveil.tasks.regression.released import ReleasedScores
+from causalveil.tasks.regression.releases.recipe import RegressionRecipe, public_of
 from causalveil.tasks.regression.releases.rows import Encoding
 from causalveil.tasks.regression.releases.stages import confounding
 from causalveil.tasks.survival.effects import Compared, TwoArms
@@ -44,72 +41,32 @@ from causalveil.tasks.survival.stages import columns_of
 from causalveil.tasks.survival.strategy import SLOT, mechanism, read_cells, read_groups
 
 
-def named(slot: Slot, measure: Measure) -> Slot:
-    """Return a release of the adjustment as it is called for one measure."""
-    return Slot(name=f"{slot.name}_{measure}", scope=slot.scope)
-
-
-@dataclass(frozen=True)
-class OfMeasure:
-    """A budget as one measure's releases draw from it: each under the name that it has for that measure."""
-
-    budget: Budget
-    measure: Measure
-
-    def spend(self, charge: Charge, draw: object) -> FloatArray:
-        """Draw, commit value and charge."""
-        return self.budget.spend(self._named(charge), draw)  # type: ignore[arg-type]
-
-    def spend_records(self, charge: Charge, draw: object) -> NDArray[np.generic]:
-        """Draw an entry for each unit."""
-        return self.budget.spend_records(self._named(charge), draw)  # type: ignore[arg-type]
-
-    def _named(self, charge: Charge) -> Charge:
-        return charge.model_copy(update={"name": f"{charge.name}_{self.measure}"})
-
-
-@dataclass(frozen=True)
-class AdjustedRecipe:
-    """What the releases of every measure cost."""
-
-    of: dict[Measure, RegressionRecipe]
-
-
-def adjusted_recipe(study: SurvivalStudy, sizes: Sizes | None) -> AdjustedRecipe:
-    """Return every draw of the adjustments: the cells leave them a budget that all measures share alike.
+def adjusted_recipe(study: SurvivalStudy, sizes: Sizes | None) -> dict[Measure, RegressionRecipe]:
+    """Return every draw of the adjustments, by measure: the cells leave them a budget that all measures share alike.
 
     Raises:
         StudyError: a budget of so many digits that it cannot be divided exactly.
     """
     total, encoding = study.privacy.cost, Encoding.of(study.bounded)
-    pure, prior = total.delta == 0, study.estimator.confounding_prior
     left, many = 1 - study.estimator.share, len(study.measure)
     own = float(left) / many
-    public = Public(
-        units=UNKNOWN if sizes is None else sizes.units,
-        columns=encoding.columns,
-        estimand=str(study.estimand),
-        trial=study.estimator.trial,
-        prior=Prior(prior.outcome_r2, prior.distance),
-        mu=float(total.epsilon) * own if pure else float(mu_of(total)) * math.sqrt(own),
-        pure=pure,
-    )
+    public = public_of(total, str(study.estimand), study.estimator, encoding, sizes)
+    public = replace(public, mu=public.mu * (own if public.pure else math.sqrt(own)))
     parts = vars(parts_of(public))
     shares: dict[str, Decimal] = {SLOT.name: study.estimator.share}
     for measure in study.measure:
         shares |= {f"{name}_{measure}": part * left / many for name, part in parts.items()}
     costs = divide(total, shares)
-    return AdjustedRecipe(
-        {
-            measure: RegressionRecipe(
-                public,
-                encoding,
-                sizes is not None,
-                {name: cost for name in parts if (cost := costs.get(f"{name}_{measure}")) is not None},
-            )
-            for measure in study.measure
-        }
-    )
+    return {
+        measure: RegressionRecipe(
+            public,
+            encoding,
+            sizes is not None,
+            {name: cost for name in parts if (cost := costs.get(f"{name}_{measure}")) is not None},
+            f"_{measure}",
+        )
+        for measure in study.measure
+    }
 
 
 def people(study: SurvivalStudy, sizes: Sizes, enclave: Enclave, outcomes: PseudoOutcomes) -> Pieces:

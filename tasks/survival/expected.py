@@ -97,10 +97,7 @@ def _rehearsed(
     normal = stand_in.model_copy(update={"deviation": None, "mean": None})
     rows = people(study.bounded, normal, min(enough(stand_in, PEOPLE), sizes.units), study.estimator.trial)
     rows = replace(rows, u=outcomes.in_order_of(rows.u))
-    plan, pieces = adjusted_recipe(study, sizes).of[measure], Pieces(lambda _: rows, 1, len(rows))
+    plan, pieces = adjusted_recipe(study, sizes)[measure], Pieces(lambda _: rows, 1, len(rows))
     drawn = releases.Drawn(plan, pieces, RehearsalBudget(seed), times=sizes.units / len(rows))
-    scales = outcomes.known(drawn.scales(), sizes.units)
-    asked = releases.with_lines(plan, scales, drawn.lines(releases.begun(plan, scales)))
-    asked = releases.with_screen(asked, drawn.screen(asked))
-    asked = releases.with_refit(asked, drawn.refit(asked))
-    return adjusted(study, measure, both, outcomes, asked, drawn.scores(asked)).compared
+    asked, scores = releases.in_order(drawn, outcomes.known(drawn.scales(), sizes.units))
+    return adjusted(study, measure, both, outcomes, asked, scores).compared

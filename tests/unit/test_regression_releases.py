@@ -102,7 +102,7 @@ def test_rows_say_what_arrays_in_memory_say(delta: str) -> None:
     asked = stages.begun(plan, scales)
     lines = drawn.lines(asked)
     assert apart(lines, memory.moments(asked.lines_asked, asked.found_scales, 1)) < 1e-4
-    asked = stages.with_lines(plan, scales, lines)
+    asked = stages.with_lines(asked, lines)
     screen = drawn.screen(asked)
     assert len(asked.screen_asked.curves) > 10
     assert apart(screen, memory.screen(asked.screen_asked, 1)) < 1e-4

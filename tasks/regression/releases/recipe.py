@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import Protocol
 
+from causalveil.schemas.estimators.confounding import ConfoundingPrior
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
@@ -28,6 +30,18 @@ SCORES = Slot(name="scores", scope=Scope.all)
 UNKNOWN = 10**9
 
 
+class AdjustsBy(Protocol):
+    """Settings of an estimator that adjusts."""
+
+    @property
+    def trial(self) -> bool:
+        """True if treatment was randomised."""
+
+    @property
+    def confounding_prior(self) -> ConfoundingPrior:
+        """Confounding that is expected."""
+
+
 @dataclass(frozen=True)
 class RegressionRecipe:
     """Every draw of a study.
@@ -37,21 +51,20 @@ class RegressionRecipe:
         encoding: of its rows.
         known: whether the number of units is.
         costs: by release; screen and refit are missing where no curve is looked for.
-        outside: which fold of how many is left out; None: all units are read.
+        ending: of the name of each release, where a study makes several of a kind.
+        scope: whom they are charged to.
     """
 
     public: Public
     encoding: Encoding
     known: bool
     costs: dict[str, PrivacyCost]
-    outside: tuple[int, int] | None = None
+    ending: str = ""
+    scope: Scope = Scope.all
 
     def slot(self, slot: Slot) -> Slot:
-        """Return where a release is charged: to all units, or to those outside a fold."""
-        if self.outside is None:
-            return slot
-        fold, folds = self.outside
-        return Slot(f"{slot.name}-{fold + 1}", Scope.without_fold(fold + 1, folds))
+        """Return what a release is called here, and whom it is charged to."""
+        return Slot(f"{slot.name}{self.ending}", self.scope)
 
     @property
     def by_arm(self) -> bool:
@@ -99,18 +112,25 @@ def recipe(study: RegressionStudy, sizes: Sizes | None) -> RegressionRecipe:
         StudyError: a budget of so many digits that it cannot be divided exactly.
     """
     total, encoding = study.privacy.cost, Encoding.of(study)
-    pure, prior = total.delta == 0, study.estimator.confounding_prior
-    public = Public(
+    public = public_of(total, str(study.estimand), study.estimator, encoding, sizes)
+    public = replace(public, asked=_asked(study.estimator, public.pure))
+    return RegressionRecipe(public, encoding, sizes is not None, divide(total, vars(parts_of(public))))
+
+
+def public_of(
+    total: PrivacyCost, estimand: str, settings: AdjustsBy, encoding: Encoding, sizes: Sizes | None
+) -> Public:
+    """Return what is public of a study that adjusts and spends all its budget on the five releases."""
+    pure, prior = total.delta == 0, settings.confounding_prior
+    return Public(
         units=UNKNOWN if sizes is None else sizes.units,
         columns=encoding.columns,
-        estimand=str(study.estimand),
-        trial=study.estimator.trial,
+        estimand=estimand,
+        trial=settings.trial,
         prior=Prior(prior.outcome_r2, prior.distance),
         mu=float(total.epsilon if pure else mu_of(total)),
         pure=pure,
-        asked=_asked(study.estimator, pure),
     )
-    return RegressionRecipe(public, encoding, sizes is not None, divide(total, vars(parts_of(public))))
 
 
 def _asked(settings: RegressionEstimator, pure: bool) -> tuple[Decimal, ...] | None:

@@ -1,4 +1,4 @@
-"""What an adjustment would say of a stand-in population: the study's own releases and steps on people who nobody is.
+"""Rehearsal of an adjustment: the study's own releases and steps on simulated people.
 
 Their sums are scaled to the study's number of units and get seeded noise. Nothing is read.
 """
@@ -30,11 +30,7 @@ def rehearsed(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, seed: int
     rows = people(study, stand_in, min(enough(stand_in, PEOPLE), sizes.units), study.estimator.trial)
     plan, pieces = recipe(study, sizes), Pieces(lambda _: rows, 1, len(rows))
     drawn = stages.Drawn(plan, pieces, RehearsalBudget(seed), times=sizes.units / len(rows))
-    scales = drawn.scales()
-    asked = stages.with_lines(plan, scales, drawn.lines(stages.begun(plan, scales)))
-    asked = stages.with_screen(asked, drawn.screen(asked))
-    asked = stages.with_refit(asked, drawn.refit(asked))
-    return stages.findings(study, asked, drawn.scores(asked))
+    return stages.findings(study, *stages.in_order(drawn, drawn.scales()))
 
 
 def formula(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> float:

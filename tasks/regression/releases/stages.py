@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from copy import copy
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-import numpy as np
-
 from causalveil.schemas.confounding import RANDOMISED, ConfoundingStatement, of_share
-from causalveil.schemas.errors import ChargesDiffer
 from causalveil.schemas.estimators.confounding import ConfoundingPrior
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.privacy import Coverage
 from causalveil.schemas.release import Interval, Variance
-from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings, Noise
 from causalveil.tasks.inference.confounding import (
@@ -26,30 +21,27 @@ from causalveil.tasks.inference.confounding import (
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.models.lattice_sums import exact_sums
-from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Slot
+from causalveil.tasks.privacy.mechanisms import Laplace, Slot
 from causalveil.tasks.regression.features import FeatureMap
 from causalveil.tasks.regression.flow import FiveReleases
 from causalveil.tasks.regression.interval import AdjustedEffect
 from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
-from causalveil.tasks.regression.releases.recipe import LINES, REFIT, SCALES, SCORES, SCREEN, RegressionRecipe
+from causalveil.tasks.regression.releases.noisy_sums import NoisySums, made
+from causalveil.tasks.regression.releases.recipe import (
+    LINES,
+    REFIT,
+    SCALES,
+    SCORES,
+    SCREEN,
+    AdjustsBy,
+    RegressionRecipe,
+)
 from causalveil.tasks.regression.releases.sums import MomentSums, ScoreSums, ScreenSums
 
 # No effect is larger, in half ranges of the outcome.
 FARTHEST = 2.0
 COVERS_UNSEEN = ("confounding of the prior's size where noise hides it", "curves that were looked for and not kept")
 NOT_COVERED = f"{UNMEASURED}; non-linear confounding other than by squares, bends, steps and products of two covariates"
-
-
-class AdjustsBy(Protocol):
-    """Settings of an estimator that adjusts."""
-
-    @property
-    def trial(self) -> bool:
-        """True if treatment was randomised."""
-
-    @property
-    def confounding_prior(self) -> ConfoundingPrior:
-        """Confounding that is expected."""
 
 
 class Adjusts(Protocol):
@@ -82,31 +74,16 @@ class Sums(Protocol[R_co]):
         """Read estimates off noisy sums."""
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """All that a release needs beside what it sums.
-
-    Attributes:
-        recipe: costs and sizes.
-        pieces: all units.
-        budget: of the stage that draws.
-        workers: threads; no sum depends on it.
-        times: of rehearsals on fewer people than there are units: how many each stands for.
-    """
-
-    recipe: RegressionRecipe
-    pieces: Pieces
-    budget: Budget
-    workers: int = 1
-    times: float = 1.0
+class Drawn(NoisySums[RegressionRecipe]):
+    """The five releases of one question."""
 
     def scales(self) -> ReleasedScales:
         """Release 1."""
-        return _drawn(self._release(SCALES, self.recipe.scale_sums))
+        return made(self._release(SCALES, self.recipe.scale_sums))
 
     def lines(self, asked: FiveReleases) -> ReleasedMoments:
         """Release 2."""
-        return _drawn(self._release(LINES, self._moments(asked, asked.lines_asked)))
+        return made(self._release(LINES, self._moments(asked, asked.lines_asked)))
 
     def screen(self, asked: FiveReleases) -> ReleasedScreen | None:
         """Release 3; None where public facts say that no curve could be seen."""
@@ -118,7 +95,7 @@ class Drawn:
 
     def scores(self, asked: FiveReleases) -> ReleasedScores:
         """Release 5."""
-        return _drawn(self._release(SCORES, ScoreSums(self.recipe.encoding, asked.scores_asked)))
+        return made(self._release(SCORES, ScoreSums(self.recipe.encoding, asked.scores_asked)))
 
     def _moments(self, asked: FiveReleases, features: FeatureMap) -> MomentSums:
         return MomentSums(self.recipe.encoding, features, asked.found_scales.arms, self.recipe.by_arm)
@@ -128,24 +105,11 @@ class Drawn:
         if mechanism is None:
             return None
         exact = exact_sums(self.pieces, sums.of, numbers, self.workers) * sums.weights * self.times
-        # One number that is 0 where nothing is asked for: what is declared is drawn.
-        released = mechanism.release(exact if numbers else np.zeros(1), self.recipe.slot(slot), self.budget)
-        released = released[:numbers]
+        released = self.noisy(slot, mechanism, exact)
         noise = Noise.of(mechanism, max(numbers, 1))
         # Independent Laplace noise on each number is that of one dimension.
         noise = Noise(noise.scale, 1.0) if isinstance(mechanism, Laplace) else noise
         return sums.read(released, self.recipe.public.units, noise)
-
-
-def _drawn(released: R | None) -> R:
-    """Return what a release that every study has said.
-
-    Raises:
-        ChargesDiffer: it was not made.
-    """
-    if released is None:
-        raise ChargesDiffer("an adjustment lacks a release that every study has; report this")
-    return released
 
 
 def begun(recipe: RegressionRecipe, scales: ReleasedScales) -> FiveReleases:
@@ -153,13 +117,15 @@ def begun(recipe: RegressionRecipe, scales: ReleasedScales) -> FiveReleases:
     return FiveReleases(recipe.public, scales)
 
 
-def with_lines(recipe: RegressionRecipe, scales: ReleasedScales, lines: ReleasedMoments) -> FiveReleases:
+def with_lines(asked: FiveReleases, lines: ReleasedMoments) -> FiveReleases:
     """Return what releases 1 and 2 decide.
 
     Here and below all is decided at once and not where it is first read: its random numbers are those of the releases
     that there are.
     """
-    return _decided(FiveReleases(recipe.public, scales, lines), "first", "screen_asked")
+    found = copy(asked)
+    found.lines = lines
+    return _decided(found, "first", "screen_asked")
 
 
 def with_screen(asked: FiveReleases, screen: ReleasedScreen | None) -> FiveReleases:
@@ -182,6 +148,15 @@ def _decided(asked: FiveReleases, *names: str) -> FiveReleases:
         for name in names:
             getattr(asked, name)
     return asked
+
+
+def in_order(drawn: Drawn, scales: ReleasedScales) -> tuple[FiveReleases, ReleasedScores]:
+    """Draw releases 2 to 5 one after the other, as the stages of a flow do; for rehearsals."""
+    asked = begun(drawn.recipe, scales)
+    asked = with_lines(asked, drawn.lines(asked))
+    asked = with_screen(asked, drawn.screen(asked))
+    asked = with_refit(asked, drawn.refit(asked))
+    return asked, drawn.scores(asked)
 
 
 def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores) -> EffectFindings:
