@@ -1,4 +1,4 @@
-"""What a run did about confounding, as facts; the sentences of panel and report are made from these alone."""
+"""Facts on how a run adjusted for confounding; the sentences of panel and report are made from these alone."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def _refuse_unanswered(drafted: Draft) -> None:
     """Refuse conditions and subgroups that the drafted contract cannot meet, before a file is written.
 
     Raises:
-        StudyError: a value is beyond a range, everybody or nobody meets a condition, or the like.
+        StudyError: a value is beyond a range, all units or none meet a condition, or the like.
     """
     contract = parse_contract(drafted.contract, CONTRACT_FILE)
     candidates(parse_study_file(parse_yaml(drafted.study, STUDY_FILE), STUDY_FILE), contract, "this draft")

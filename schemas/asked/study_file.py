@@ -94,7 +94,7 @@ class AskedPair(Frozen):
 
 
 class AskedData(Frozen):
-    """Where the data lie, relative to the study file or in object storage, and which blocks to read."""
+    """Location of the data, relative to the study file or in object storage, and the blocks to read."""
 
     path: AnyPath = "."
     select: Select | None = None

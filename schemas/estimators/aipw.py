@@ -123,5 +123,5 @@ class AipwStudy(EffectStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """Statements of what the level leaves open and an asymptotic guarantee rests on."""
+        """Gaps of the privacy level and assumptions of an asymptotic guarantee, in words."""
         return super().unprotected + (CAVEATS if self.guarantee is Guarantee.asymptotic else ())

@@ -37,5 +37,5 @@ class BalancingStudy(EffectStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """Statements of what the release leaves public."""
+        """Columns and results that the release does not protect, in words; printed with it."""
         return (*super().unprotected, PUBLIC_WEIGHTS)

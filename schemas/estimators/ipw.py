@@ -96,6 +96,6 @@ class IpwStudy(EffectStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """Statements of what the release leaves public."""
+        """Columns and results that the release does not protect, in words; printed with it."""
         public = self.privacy.level is Level.label and self.estimator.weighting is Weighting.hajek
         return super().unprotected + ((PUBLIC_WEIGHTS,) if public else ())

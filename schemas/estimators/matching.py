@@ -126,7 +126,7 @@ class MatchingStudy(EffectStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """Statements of what the release leaves public."""
+        """Columns and results that the release does not protect, in words; printed with it."""
         if self.privacy.level is not Level.label:
             return super().unprotected
         return (

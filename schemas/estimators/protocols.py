@@ -38,7 +38,7 @@ class BalancingProtocol(ProtocolStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """Statements of what the release leaves public."""
+        """Columns and results that the release does not protect, in words; printed with it."""
         return (*super().unprotected, PUBLIC_CELLS)
 
 
@@ -62,7 +62,7 @@ class MatchingProtocol(ProtocolStudy):
 
     @property
     def unprotected(self) -> tuple[str, ...]:
-        """Statements of what the release leaves public."""
+        """Columns and results that the release does not protect, in words; printed with it."""
         return (*super().unprotected, PUBLIC_CELLS)
 
 

@@ -13,7 +13,7 @@ from causalveil.schemas.study import EffectStudy, EstimatorSettings
 
 
 class BudgetParts(Frozen):
-    """How the budget is divided: of mu^2 where there is a delta, else of epsilon; the parts add up to 1.
+    """Parts of the budget by release: of mu^2 where there is a delta, else of epsilon; they add up to 1.
 
     Without ``screen`` and ``refit`` no curve is looked for; one of them alone has no use.
     """

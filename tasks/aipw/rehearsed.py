@@ -1,4 +1,4 @@
-"""What AIPW of a known chance would say of a stand-in population: its own releases on people who nobody is."""
+"""Rehearsal of AIPW with a known propensity: its own releases on simulated people, with seeded noise."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ OUTWARD = 1e-9
 
 
 class ScoreRange(NamedTuple):
-    """Where every possible score lies, in half ranges of the outcome. ``half`` is above 0."""
+    """Range [middle - half, middle + half] of all possible scores, in half ranges of the outcome; ``half`` > 0."""
 
     middle: float
     half: float
