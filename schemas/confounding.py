@@ -54,6 +54,7 @@ class ConfoundingStatement(Frozen):
         state: how far it was adjusted for.
         method: by what; None where nothing was adjusted for.
         share: of the confounding that the prior expects, in (squared) size, what was adjusted for.
+        linear: whether covariates entered as they are alone: squares, steps and products were not looked for.
         prior: who chose that prior.
         left_out: covariates that could not be adjusted for.
         shortfall: why not all was adjusted for.
@@ -62,6 +63,7 @@ class ConfoundingStatement(Frozen):
     state: AdjustmentState
     method: AdjustmentMethod | None = None
     share: Annotated[Finite, Field(ge=0, le=1)] | None = None
+    linear: bool = False
     prior: PriorSource | None = None
     left_out: tuple[str, ...] = ()
     shortfall: Shortfall | None = None
@@ -76,7 +78,7 @@ class ConfoundingStatement(Frozen):
             return f"unadjusted: {self.shortfall}" if noise else "unadjusted"
         how = f"by {self.method}"
         if self.share is not None:
-            how = f"for {whole_percent(self.share)} of possible confounding"
+            how = f"for {whole_percent(self.share)} of possible {'linear ' if self.linear else ''}confounding"
         return f"partly adjusted, {how}" if self.state is AdjustmentState.partly else f"adjusted {how}"
 
     @property
@@ -123,11 +125,14 @@ def by(
     return ConfoundingStatement(state=state, method=method, shortfall=shortfall, share=share)
 
 
-def of_share(share: float, *, default: bool = True, left_out: tuple[str, ...] = ()) -> ConfoundingStatement:
+def of_share(
+    share: float, *, linear: bool = False, default: bool = True, left_out: tuple[str, ...] = ()
+) -> ConfoundingStatement:
     """Return how far a regression on noisy moments adjusts.
 
     Args:
         share: of the confounding that the prior expects, what was adjusted for, in [0, 1].
+        linear: whether no squares, steps or products of covariates were looked for.
         default: whether that prior is the default one.
         left_out: covariates that could not be adjusted for.
     """
@@ -138,6 +143,7 @@ def of_share(share: float, *, default: bool = True, left_out: tuple[str, ...] = 
         state=AdjustmentState.adjusted if whole else AdjustmentState.partly,
         method=AdjustmentMethod.regression,
         share=share,
+        linear=linear,
         prior=PriorSource.default if default else PriorSource.declared,
         left_out=left_out,
         shortfall=None if whole else Shortfall.noise,

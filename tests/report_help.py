@@ -17,6 +17,7 @@ from causalveil.schemas.confounding import (
     PriorSource,
     Shortfall,
     by,
+    of_share,
 )
 from causalveil.schemas.release import load_release_text
 from causalveil.schemas.sites.pooled import POOLED, Published
@@ -40,7 +41,7 @@ ALL_OF_IT = ConfoundingStatement(
 )
 # What a run can say that it did about confounding.
 STATEMENTS = (
-    *(RANDOMISED, AS_THEY_ARE, TOO_NOISY, PART_OF_IT, ALL_OF_IT),
+    *(RANDOMISED, AS_THEY_ARE, TOO_NOISY, PART_OF_IT, ALL_OF_IT, of_share(0.98, linear=True)),
     *(by(method, short) for method in AdjustmentMethod for short in (None, Shortfall.imbalance)),
 )
 # What a withheld answer has none of.

@@ -15,6 +15,7 @@ from causalveil.tasks.protocols.drawn import Asked, JointScales
 from causalveil.tasks.protocols.parts import Part, with_everybody
 from causalveil.tasks.regression.flow import FiveReleases
 from causalveil.tasks.regression.interval import ErrorLaw
+from causalveil.tasks.regression.parts import looks_for_curves
 
 
 def parts_of(study: RegressionProtocol, asked: Asked, scales: JointScales, units: int) -> list[Part]:
@@ -53,6 +54,7 @@ def _part(
     if row is None:
         return Part(outcome, label, study.arm_names[arm], False, 0.0, 0.0, 0.0, 0.0, 0.0, "")
     half = study.outcomes[outcome].width / 2
+    linear = not looks_for_curves(row[0].public)
     law = laws[0] if len(row) == 1 else _contrast(laws[arm], laws[0], row[arm], row[0])
     return Part(
         outcome=outcome,
@@ -64,7 +66,8 @@ def _part(
         noise=float(law.error.var() + law.scale**2) * half**2,
         bias=0.0,
         spread=float(np.mean([one.found_scales.arms.spread for one in row])) * half,
-        adjustment=(RANDOMISED if study.estimator.trial else of_share(law.adjusted_share)).words,
+        adjustment=(RANDOMISED if study.estimator.trial else of_share(law.adjusted_share, linear=linear)).words,
+        linear=linear,
         error=law.error * half,
         adjusted=None if study.estimator.trial else law.adjusted_share,
     )

@@ -18,7 +18,8 @@ from causalveil.tasks.protocols.gates import balance_of, gated, results
 from causalveil.tasks.protocols.parts import table
 from causalveil.tasks.regression.beyond import cut_away
 from causalveil.tasks.regression.interval import curve_names
-from causalveil.tasks.regression.releases.stages import NOT_COVERED
+from causalveil.tasks.regression.parts import looks_for_curves
+from causalveil.tasks.regression.releases.stages import NOT_COVERED, NOT_COVERED_LINES
 
 
 @dataclass(frozen=True)
@@ -90,4 +91,5 @@ def not_covered(study: RegressionProtocol, asked: Asked) -> str:
     narrow = dict.fromkeys(
         words for one in first for words in cut_away(one.public, one.found_scales, one.second)[1].words
     )
-    return "; ".join([*left_out, NOT_COVERED, *narrow, *([revealed] if controls else [])])
+    curves = NOT_COVERED if all(looks_for_curves(one.public) for one in first) else NOT_COVERED_LINES
+    return "; ".join([*left_out, curves, *narrow, *([revealed] if controls else [])])

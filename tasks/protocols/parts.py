@@ -39,6 +39,7 @@ class Part:
         hidden: why nothing is answered, where that is so.
         error: draws of what models leave possible, of mean 0, where their law is known; their variance is in ``noise``.
         adjusted: of the confounding that the prior expects, what the data took off; None: nothing was adjusted for.
+        linear: whether no squares, steps or products of covariates were looked for.
         risks: of both arms, where ratios are asked for and the outcome has two values.
     """
 
@@ -57,6 +58,7 @@ class Part:
     risks: Risks | None = None
     error: FloatArray | None = None
     adjusted: float | None = None
+    linear: bool = False
 
     @property
     def models(self) -> float:
@@ -90,7 +92,8 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
     sizes = math.fsum((count_error / total * (part.value - value)) ** 2 for part, _ in shares)
     adjusted = [(part.adjusted, share) for part, share in shares if part.adjusted is not None]
     if len(adjusted) == len(shares):
-        words = {of_share(math.fsum(one * share for one, share in adjusted)).words: None}
+        linear = any(part.linear for part, _ in shares)
+        words = {of_share(math.fsum(one * share for one, share in adjusted), linear=linear).words: None}
     else:
         words = dict.fromkeys(part.adjustment for part, _ in shares)
     error = _error_over(shares)

@@ -63,6 +63,11 @@ def parts_of(public: Public) -> Parts:
     return alone if noise > BLIND else full
 
 
+def looks_for_curves(public: Public) -> bool:
+    """Return whether squares, bends, steps and products are looked for: decided from public facts."""
+    return not public.trial and parts_of(public).screen > 0 and candidates_of(public) > 0
+
+
 def noise_sd(public: Public, part: Decimal, sensitivity: float, numbers: int) -> float:
     """Return the deviation of the noise on each of some means: Gaussian, or without a delta L2-Laplace noise."""
     if public.pure:

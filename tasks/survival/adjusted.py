@@ -32,7 +32,7 @@ from causalveil.tasks.regression.parts import parts_of
 from causalveil.tasks.regression.released import ReleasedScores
 from causalveil.tasks.regression.releases.recipe import RegressionRecipe, public_of
 from causalveil.tasks.regression.releases.rows import Encoding
-from causalveil.tasks.regression.releases.stages import confounding
+from causalveil.tasks.regression.releases.stages import confounding, covers_unseen, not_covered
 from causalveil.tasks.survival.effects import Compared, TwoArms
 from causalveil.tasks.survival.findings import Adjusted, SurvivalFindings, findings
 from causalveil.tasks.survival.grid import grid_of
@@ -156,11 +156,13 @@ def adjusted(
     )
     return Adjusted(
         compared,
-        confounding(study, found),
+        confounding(study, last.public, found),
         found.adjusted_share,
         found.kept_curves,
         last.refit_asked.count,
         outcomes.followed,
+        covers_unseen(last.public),
+        not_covered(last.public),
     )
 
 

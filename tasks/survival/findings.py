@@ -20,10 +20,8 @@ from causalveil.tasks.inference.confounding import (
     COVERS_MODELS,
     NOT_COVERED_ARMS,
     NOT_COVERED_DECLARED,
-    NOT_COVERED_TRIAL,
 )
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.releases.stages import COVERS_UNSEEN, NOT_COVERED
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import Bands, Compared, LogRank, TwoArms
 from causalveil.tasks.survival.grid import ARMS
@@ -77,6 +75,7 @@ class Adjusted:
         kept_curves: curves that were adjusted for.
         features: how many were adjusted for.
         followed: the least share that censoring leaves until the horizon; 0 where nobody is seen so long.
+        covers, not_covered: of confounding that was not adjusted for, what the interval holds and what not.
     """
 
     compared: Compared
@@ -85,6 +84,8 @@ class Adjusted:
     kept_curves: tuple[str, ...]
     features: int
     followed: float
+    covers: tuple[str, ...]
+    not_covered: str
 
 
 NOT_ADJUSTED: Mapping[Measure, Adjusted] = MappingProxyType({})
@@ -104,13 +105,14 @@ def findings(
     allowed = 0.0 if study.covariates else study.estimator.allowed
     crude = [both.contrast(one, study.confidence, allowed) for one in study.measure]
     contrasts = [adjusted[one].compared for one in study.measure] if adjusted else crude
+    unseen = adjusted[study.measure[0]].covers if adjusted else ()
     measures = tuple(
         MeasuredEffect(
             measure=measure,
             treated=found.treated,
             control=found.control,
             estimate=found.estimate,
-            interval=_interval(study, found),
+            interval=_interval(study, found, unseen),
             variance=Variance(sampling=found.sampling, noise=found.noise),
         )
         for measure, found in zip(study.measure, contrasts, strict=True)
@@ -134,9 +136,8 @@ def findings(
 
 def _of_adjustment(study: SurvivalStudy, first: Adjusted, crude: Compared) -> dict[str, float | int | str | bool]:
     """Return the details of the first measure's adjustment, with the unadjusted measure."""
-    trial, by = study.estimator.trial, list(study.censoring.by)
+    by = list(study.censoring.by)
     within = "an arm" if not by else "an arm and the levels of " + ", ".join(f"'{one}'" for one in by)
-    confounding = NOT_COVERED_TRIAL if trial else NOT_COVERED
     return {
         "confounding_adjusted_for": first.share,
         "features": first.features,
@@ -145,15 +146,18 @@ def _of_adjustment(study: SurvivalStudy, first: Adjusted, crude: Compared) -> di
         "unadjusted": crude.estimate,
         "unadjusted_lower": crude.lower,
         "unadjusted_upper": crude.upper,
-        "not_covered": f"{confounding}; censoring that depends on when the event would come, within {within}",
+        "not_covered": f"{first.not_covered}; censoring that depends on when the event would come, within {within}",
     }
 
 
-def _interval(study: SurvivalStudy, found: Compared) -> Interval:
-    """The interval of a measure, and what it covers: cells have noise, and no variance was released with its own."""
+def _interval(study: SurvivalStudy, found: Compared, unseen: tuple[str, ...]) -> Interval:
+    """Return the interval of a measure, and what it covers.
+
+    Cells have noise, and no variance was released with its own. ``unseen``: of confounding, what adjustment covers.
+    """
     covers = tuple(one for one in NOISY if one != "variance noise")
     if study.covariates:
-        covers = (*covers, COVERS_MODELS, COVERS_CENSORING, *([] if study.estimator.trial else COVERS_UNSEEN))
+        covers = (*covers, COVERS_MODELS, COVERS_CENSORING, *unseen)
     return Interval(
         lower=found.lower,
         upper=found.upper,

@@ -127,6 +127,8 @@ Errors and half-widths are in standard deviations of the outcome within arms; le
 brackets. *Holds*: the share of 95 % intervals (80 %) that hold the effect; of {runs} runs .95 has a standard error of
 {error}. *Plan*: the half-width that `plan` expects, told treated share and deviation, over the measured one.
 
+At 1,000 people and this budget no squares, steps or products are looked for; releases say *linear confounding* there.
+
 {said}
 
 | people | n | runs | holds, 95 % | 80 % | error | half-width | plan |

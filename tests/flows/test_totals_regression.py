@@ -123,6 +123,19 @@ def test_a_spoilt_table_has_an_answer_of_finite_numbers(name: str, epsilon: str,
     assert release.interval.lower < release.interval.upper
 
 
+@pytest.mark.parametrize(("name", "linear"), [("small", True), ("controls", True), ("curves", False)])
+def test_confounding_by_curves_counts_as_covered_only_where_they_were_looked_for(
+    name: str, linear: bool, tmp_path: Path
+) -> None:
+    path = write_study(tmp_path / "study", frame=people(600), study=changes(name), contract=CONTRACT)
+    release = run_study(path, out=tmp_path / "out", engine="direct", simulate=1).release
+    words, left = str(release.details["adjustment"]), str(release.details["not_covered"])
+    assert ("possible linear confounding" in words) is linear
+    assert ("no squares, steps or products of covariates were looked for" in left) is linear
+    assert ("other than by squares" in left) is not linear
+    assert ("curves that were looked for and not kept" in release.interval.covers) is not linear
+
+
 def test_a_duplicated_covariate_harms_nothing(tmp_path: Path) -> None:
     frame = people(4000).with_columns(again=pl.col("age"))
     covariates = {"again": {"lower": 20, "upper": 60}}

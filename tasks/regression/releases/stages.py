@@ -25,7 +25,8 @@ from causalveil.tasks.privacy.mechanisms import Laplace, Slot
 from causalveil.tasks.regression.features import FeatureMap
 from causalveil.tasks.regression.flow import FiveReleases
 from causalveil.tasks.regression.interval import AdjustedEffect
-from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.regression.parts import looks_for_curves
+from causalveil.tasks.regression.released import Public, ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
 from causalveil.tasks.regression.releases.noisy_sums import NoisySums, made
 from causalveil.tasks.regression.releases.recipe import (
     LINES,
@@ -40,8 +41,10 @@ from causalveil.tasks.regression.releases.sums import MomentSums, ScoreSums, Scr
 
 # No effect is larger, in half ranges of the outcome.
 FARTHEST = 2.0
-COVERS_UNSEEN = ("confounding of the prior's size where noise hides it", "curves that were looked for and not kept")
+COVERS_UNSEEN = ("confounding of the prior's size where noise hides it",)
+COVERS_CURVES = ("curves that were looked for and not kept",)
 NOT_COVERED = f"{UNMEASURED}; non-linear confounding other than by squares, bends, steps and products of two covariates"
+NOT_COVERED_LINES = f"{UNMEASURED}; non-linear confounding: no squares, steps or products of covariates were looked for"
 
 
 class Adjusts(Protocol):
@@ -170,7 +173,7 @@ def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores
         lower=low * half,
         upper=high * half,
         confidence=study.confidence,
-        covers=(*NOISY[:2], COVERS_MODELS, *([] if study.estimator.trial else COVERS_UNSEEN)),
+        covers=(*NOISY[:2], COVERS_MODELS, *covers_unseen(asked.public)),
         coverage=Coverage.normal_approximation,
         whole_range=low <= -FARTHEST and high >= FARTHEST,
     )
@@ -184,15 +187,30 @@ def findings(study: RegressionStudy, asked: FiveReleases, scores: ReleasedScores
         "features": last.refit_asked.count,
         "confounding_adjusted_for": found.adjusted_share,
         "curves": ", ".join(found.kept_curves) or "none",
-        "not_covered": NOT_COVERED_TRIAL if study.estimator.trial else "; ".join((NOT_COVERED, *found.narrow.words)),
+        "not_covered": "; ".join((not_covered(asked.public), *found.narrow.words)),
     }
     variance = Variance(sampling=sampling, noise=noise)
-    return EffectFindings(found.value * half, interval, variance, details, confounding(study, found))
+    return EffectFindings(found.value * half, interval, variance, details, confounding(study, asked.public, found))
 
 
-def confounding(study: Adjusts, found: AdjustedEffect) -> ConfoundingStatement:
+def covers_unseen(public: Public) -> tuple[str, ...]:
+    """Return what the interval holds of confounding that was not adjusted for."""
+    if public.trial:
+        return ()
+    return (*COVERS_UNSEEN, *COVERS_CURVES) if looks_for_curves(public) else COVERS_UNSEEN
+
+
+def not_covered(public: Public) -> str:
+    """Return what the interval does not hold, whatever was released."""
+    if public.trial:
+        return NOT_COVERED_TRIAL
+    return NOT_COVERED if looks_for_curves(public) else NOT_COVERED_LINES
+
+
+def confounding(study: Adjusts, public: Public, found: AdjustedEffect) -> ConfoundingStatement:
     """Return what was done about confounding."""
     if study.estimator.trial:
         return RANDOMISED
     default = study.estimator.confounding_prior == ConfoundingPrior()
-    return of_share(found.adjusted_share, default=default, left_out=found.left_out)
+    linear = not looks_for_curves(public)
+    return of_share(found.adjusted_share, linear=linear, default=default, left_out=found.left_out)
