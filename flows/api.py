@@ -34,7 +34,7 @@ from causalveil.schemas.release import (
 )
 from causalveil.schemas.sites.pooled import OfSites, PooledProtocolRelease, PooledRelease, Published, load_published
 from causalveil.schemas.study import Study
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.report.page import head_html, plan_html, report_html
 
 __all__ = [

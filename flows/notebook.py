@@ -19,8 +19,8 @@ from causalveil.schemas.documents import read_text, validate
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import opened
-from causalveil.tasks.machine.home import home
-from causalveil.tasks.machine.write import whole_file, write_whole
+from causalveil.tasks.machine.files import whole_file, write_whole
+from causalveil.tasks.machine.site import home
 
 PARTITION = "part-00000.parquet"
 

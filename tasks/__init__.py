@@ -1,1 +1,33 @@
-"""The stages: pure functions on arrays, lazy frames and paths; no Prefect."""
+"""The stages: pure functions on arrays, lazy frames and paths; no Prefect.
+
+- ``simulate``: A synthetic study of any size with a known effect: Parquet partitions, study.yaml, dataset.yaml,
+  provenance.
+- ``admission/``: Admission: the one time that all rows are held to their contract, and the manifest that says so.
+- ``aipw/``: AIPW of a trial whose chance of treatment is known: cross-fitted scores with slopes from private moments.
+- ``aipw_asymptotic/``: AIPW with the asymptotic guarantee of Schröder, Hartenstein & Feuerriegel 2025.
+- ``balancing/``: Minimal-noise balancing weights on public covariates and treatments.
+- ``covariates/``: Covariates as columns: which encode them, which of those an estimator uses, whose declared ranges are
+  too narrow.
+- ``direction/``: Causal direction between two variables by additive noise models.
+- ``enclave/``: From partitions of records to normalised rows in scratch: layout, validation, encoding, split, folds.
+- ``inference/``: Confidence intervals: what they cover, and what they allow for.
+- ``ipw/``: Inverse probability weighting with a private propensity model.
+- ``label_protocols/``: Protocols at label level: everything but the outcomes is public.
+- ``machine/``: The machine beneath: files, the state folder, work on partitions distributed over threads or a cluster.
+- ``matching/``: Capped nearest neighbours on a private score.
+- ``models/``: Models and exact sums that several estimators share.
+- ``object_storage/``: Data folders in object storage.
+- ``privacy/``: Mechanisms, budget, accountant and keys: the only room where noise is drawn and budget is spent.
+- ``protocols/``: Protocols: many questions answered together; ``docs/proofs/questions.md``.
+- ``ranges/``: Ranges of numbers, found privately: one noisy histogram of magnitudes on a grid that no data move.
+- ``reduction/``: Several rows of a unit become one when data are admitted, before anything else looks at them.
+- ``regression/``: Covariate adjustment from five noisy releases: paid for what is there, read by one posterior that
+  knows its noise.
+- ``report/``: A release as a page for people.
+- ``sites/``: Bundles of sites: signing, checking, pooling.
+- ``start/``: From a file that somebody has to a draft of contract, study and source: what columns hold, and how to
+  write it.
+- ``survival/``: Time to event: one release of the cells of all people, and curves, risks and tests read off it.
+- ``trial/``: Randomised trials: the difference of arm means.
+- ``warehouse/``: From a warehouse to partitions, block by block.
+"""

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from causalveil.schemas.errors import StudyError
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.machine.progress import in_steps
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.distribute import in_steps
+from causalveil.tasks.machine.files import write_whole
 
 LARGEST_EFFECT = 0.4
 _LOG_ODDS = 2.0

@@ -106,14 +106,19 @@ class House:
             or (name.split(".")[0] == BESIDE and where.split("/")[0] != "replication")
         ]
 
-    def rooms(self) -> dict[str, int]:
-        """How many modules each folder holds, ``__init__`` left out."""
-        counts: dict[str, int] = {}
-        for where in self.modules:
-            if not where.endswith("__init__.py"):
-                room = where.rpartition("/")[0]
-                counts[room] = counts.get(room, 0) + 1
-        return counts
+    def unlisted(self) -> set[str]:
+        """Modules that the table of contents in their folder's ``__init__`` does not name."""
+        tables = {
+            where.rpartition("/")[0]: ast.get_docstring(module.tree) or ""
+            for where, module in self.modules.items()
+            if where.endswith("/__init__.py")
+        }
+        return {
+            where
+            for where in self.modules
+            for room, _, name in [where.rpartition("/")]
+            if name != "__init__.py" and f"``{name.removesuffix('.py')}``" not in tables.get(room, "")
+        }
 
     def classes(self) -> dict[str, list[str]]:
         """In which modules a class of each public name is defined."""

@@ -18,7 +18,7 @@ def audit(
 ) -> None:
     """Tell what happened in RUN: charges with their ledger hashes, stages, retries, refusals. Verifies the chain."""
     from causalveil.flows.cli.audit_page import lines, trail_of
-    from causalveil.tasks.machine.write import write_whole
+    from causalveil.tasks.machine.files import write_whole
 
     trail = trail_of(run)
     text = "\n".join(lines(trail)) + "\n"

@@ -12,7 +12,7 @@ import typer
 
 from causalveil.flows.cli import show
 from causalveil.schemas.errors import ContractError, LedgerError, RunConflict, StudyError
-from causalveil.tasks.machine.write import whole_file
+from causalveil.tasks.machine.files import whole_file
 
 if TYPE_CHECKING:
     from causalveil.schemas.contract import Contract

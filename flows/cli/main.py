@@ -270,7 +270,7 @@ def clean(
 ) -> None:
     """Delete what runs and admissions that died left behind: scratch, and rows that were being reduced."""
     from causalveil.tasks.admission.kept import clean_reduced
-    from causalveil.tasks.machine.scratch import clean as sweep
+    from causalveil.tasks.machine.site import clean as sweep
 
     removed = sweep()
     rows = clean_reduced(reduced)

@@ -58,7 +58,7 @@ def progress() -> Iterator[Watcher]:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Expected
 
-    from causalveil.tasks.machine.progress import watched_by
+    from causalveil.tasks.machine.distribute import watched_by
 
     shown = Progress(
         SpinnerColumn(),

@@ -28,9 +28,9 @@ from pathlib import Path
 from causalveil.flows.engine.settings import RELIED_ON
 from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import CausalveilError
-from causalveil.tasks.machine.home import home, private_folder
-from causalveil.tasks.machine.open_folder import machine
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
+from causalveil.tasks.machine.folders import machine
+from causalveil.tasks.machine.site import home, private_folder
 
 FOLDER, RECORD, LOCK, LOG = "server", "server.json", "lock", "server.log"
 # A first start migrates a new database: 30 s on two cores that others keep busy.

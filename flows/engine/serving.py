@@ -66,7 +66,7 @@ def notes() -> tuple[str, ...]:
 def _offer() -> None:
     """Offer a server of the user's own, once for a state folder: where its folder is, it has been offered."""
     from causalveil.flows.engine.server import FOLDER, server_folder
-    from causalveil.tasks.machine.home import home
+    from causalveil.tasks.machine.site import home
 
     if not (home() / FOLDER).exists():
         server_folder()

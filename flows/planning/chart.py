@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from causalveil.schemas.errors import StudyError
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.outlook.burndown import burndowns
 from causalveil.tasks.report.burndown import burndown_html, burndown_svg

@@ -19,8 +19,8 @@ from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.oversight.desk import Desk, DeskDataset, DeskRun
 from causalveil.schemas.privacy import Level
-from causalveil.tasks.machine.spreadsheet import csv_text
-from causalveil.tasks.machine.write import PUBLIC, whole_file, write_whole
+from causalveil.tasks.machine.files import PUBLIC, whole_file, write_whole
+from causalveil.tasks.machine.frames import csv_text
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.outlook.desk import desk_of
 

@@ -27,7 +27,7 @@ from causalveil.tasks.admission.stages import admit_stage
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.manifest import refuse_telling_losses
 from causalveil.tasks.enclave.partitions import list_partitions
-from causalveil.tasks.machine.scratch import open_scratch
+from causalveil.tasks.machine.site import open_scratch
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 
 

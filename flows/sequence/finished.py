@@ -15,7 +15,7 @@ from causalveil.schemas.documents import refuse_url
 from causalveil.schemas.errors import RunConflict, StudyError
 from causalveil.schemas.release import RELEASE_FILE, ProtocolRelease, Release, load_release_text
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.budget import drop_records
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 from causalveil.tasks.protocols.files import write_tables

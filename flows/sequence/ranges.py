@@ -23,7 +23,7 @@ from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.accountant import total
 from causalveil.tasks.privacy.budget import FlowBudget, records_folder
 from causalveil.tasks.privacy.keys import key_of

@@ -12,7 +12,7 @@ from causalveil.schemas.protocols.series import Series
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import Release, load_release_text
 from causalveil.schemas.study import EffectStudy, Study
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.report.series import series_html
 from causalveil.tasks.sites.series import series_of

@@ -18,7 +18,7 @@ from causalveil.schemas.release import RELEASE_FILE
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, pooled_text
 from causalveil.schemas.sites.terms import Sites, load_sites
 from causalveil.schemas.study import SLUG
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.accept import Accepted, Asked, accept
 from causalveil.tasks.sites.bundle import answers, make_bundle, public_key, read_bundle

@@ -18,8 +18,8 @@ from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
 from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.warehouse import CsvFiles, DuckDb, Manifest, ParquetFiles, Warehouse
-from causalveil.tasks.machine.named import named, values_of
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
+from causalveil.tasks.machine.frames import named, values_of
 from causalveil.tasks.start.doubts import Doubts, as_read, doubts
 from causalveil.tasks.start.draft import Draft, Repeats, draft
 from causalveil.tasks.start.recognise import Found, Looks, recognise

@@ -56,8 +56,7 @@ from causalveil.tasks.enclave.manifest import check_manifest, refuse_telling_los
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.segments import segment_count
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.machine.scratch import open_scratch
-from causalveil.tasks.machine.site import site_settings
+from causalveil.tasks.machine.site import open_scratch, site_settings
 from causalveil.tasks.object_storage.copies import local_copy
 from causalveil.tasks.object_storage.copies import stored as in_a_store
 from causalveil.tasks.privacy.accountant import epsilon_pld, total

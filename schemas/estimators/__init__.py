@@ -1,1 +1,18 @@
-"""What each estimator's study may ask for: one module an estimator."""
+"""What each estimator's study may ask for: one module an estimator.
+
+- ``aipw``: A study by augmented inverse probability weighting with cross-fitting.
+- ``asymptotic``: What a release of guarantee ``asymptotic`` must say of itself (Schröder, Hartenstein and Feuerriegel
+  2025).
+- ``balancing``: A study by minimal-noise balancing weights: covariates and treatments public, outcomes private.
+- ``confounding``: The analyst's assumption about confounding, which an estimate allows for where the releases show none
+  of it.
+- ``difference``: The difference of arm means: of a randomised trial (the comparator of Guha & Reiter 2025), else
+  unadjusted.
+- ``direction``: A study of which of two variables causes the other.
+- ``ipw``: A study by inverse probability weighting.
+- ``matching``: A study by capped nearest-neighbour matching (PrivATE: Yuan et al. 2026).
+- ``protocols``: The estimators that can answer a protocol of many questions (``schemas/protocols/study.py``).
+- ``regression``: A study by covariate adjustment from noisy moments: five releases on all units
+  (``docs/proofs/regression.md``).
+- ``survival``: Time to event of two arms: survival curves, risks, restricted mean times (``docs/proofs/survival.md``).
+"""

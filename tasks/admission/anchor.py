@@ -19,7 +19,7 @@ from causalveil.schemas.errors import LedgerError, StudyError
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.study import Slug
 from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.machine.write import whole_file
+from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 
 ANCHOR_FILE = "_ledger.json"

@@ -12,10 +12,8 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Layout
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import opened
-from causalveil.tasks.machine.home import home
-from causalveil.tasks.machine.scratch import in_use
-from causalveil.tasks.machine.site import site_folder
-from causalveil.tasks.machine.write import make_folder_durably, whole_file
+from causalveil.tasks.machine.files import make_folder_durably, whole_file
+from causalveil.tasks.machine.site import home, in_use, site_folder
 
 FOLDER = "admissions"
 REDUCED = "reduced"

@@ -37,10 +37,10 @@ from causalveil.tasks.enclave.contents import file_digest
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, opened, rows_of, types_of
 from causalveil.tasks.enclave.segments import segment_rows
-from causalveil.tasks.machine.named import values_of
-from causalveil.tasks.machine.open_folder import OpenFile
-from causalveil.tasks.machine.progress import in_steps
-from causalveil.tasks.machine.write import make_folder_durably
+from causalveil.tasks.machine.distribute import in_steps
+from causalveil.tasks.machine.files import make_folder_durably
+from causalveil.tasks.machine.folders import OpenFile
+from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.keys import admission_key, passing_key
 from causalveil.tasks.reduction.stages import reduce_stage
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Partition
 from causalveil.tasks.enclave.partitions import other_count, parquet_errors, unreadable
-from causalveil.tasks.machine.arrow_frames import frame_of, plain, polars_types
+from causalveil.tasks.machine.frames import frame_of, plain, polars_types
 
 if TYPE_CHECKING:
     import polars as pl

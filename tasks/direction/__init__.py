@@ -1,1 +1,17 @@
-"""Causal direction between two variables by additive noise models."""
+"""Causal direction between two variables by additive noise models.
+
+- ``answers``: From released draws to directions: post-processing of released and public values alone.
+- ``dependence``: How much two vectors depend on each other: the four scores of additive-noise-model direction finding.
+- ``draws``: Every draw that a direction study makes, from public facts alone: which scores, on whose units, at what
+  cost.
+- ``expected``: A stand-in pair for planning: a curve that everybody knows, not the data.
+- ``gaussian_kernel``: The Gaussian kernel on an interval as an inner product of a few cosines and sines.
+- ``kernel_ridge``: What is left of each variable when the other has predicted it: kernel ridge regressions in both
+  directions.
+- ``pairs``: The two variables of a direction study, scaled to [-1, 1] by declared bounds, in the order of keyed hashes.
+- ``sensitivity``: Sensitivities of direction finding, and the probability that noise keeps the order of two scores.
+- ``stability``: How many units must change before a quartile range or an order of residuals does: distances for
+  propose-test-release.
+- ``stages``: Which of two variables causes the other: regress, score, answer (Kusner et al. 2016, Algorithm 1, made
+  private).
+"""

@@ -24,9 +24,8 @@ from causalveil.tasks.enclave.normalise import hashed_order, rescale, write_segm
 from causalveil.tasks.enclave.segments import LoadedSegment
 from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.enclave.unit_hash import ascending
-from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.machine.arrays_on_disk import save_array
-from causalveil.tasks.machine.named import values_of
+from causalveil.tasks.machine.arrays import FloatArray, IntArray, save_array
+from causalveil.tasks.machine.frames import values_of
 
 
 @dataclass(frozen=True)

@@ -34,9 +34,8 @@ from causalveil.tasks.enclave.normalise import (
 )
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.segments import LoadedSegment
-from causalveil.tasks.machine.arrays import BoolArray, ByteArray
-from causalveil.tasks.machine.arrays_on_disk import save_array
-from causalveil.tasks.machine.named import values_of
+from causalveil.tasks.machine.arrays import BoolArray, ByteArray, save_array
+from causalveil.tasks.machine.frames import values_of
 
 
 @dataclass(frozen=True)

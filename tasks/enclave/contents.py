@@ -19,7 +19,7 @@ from causalveil.schemas.admission.manifest import DIGESTS, Admission, Digests
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.machine.open_folder import OpenFile
+from causalveil.tasks.machine.folders import OpenFile
 
 CONTENTS_LABEL = "data contents"
 

@@ -16,8 +16,7 @@ from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE, HOW_TO_MOVE,
 from causalveil.schemas.documents import MAX_BYTES, MAX_DOCUMENT_BYTES
 from causalveil.schemas.errors import ContractError, DataError
 from causalveil.schemas.warehouse import MANIFEST_FILE, Manifest, parse_manifest
-from causalveil.tasks.machine.open_folder import OpenFolder
-from causalveil.tasks.machine.open_tables import refuse_table
+from causalveil.tasks.machine.folders import OpenFolder, refuse_table
 
 CONTRACTS = (CONTRACT_FILE, FORMER_FILE)
 NONE = "no contract; the data's owner must put one beside the data before anything runs"

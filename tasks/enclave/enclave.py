@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.enclave.rows import HashArray, Rows, segment_folder
-from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.machine.arrays_on_disk import load_array, save_array
+from causalveil.tasks.machine.arrays import FloatArray, IntArray, load_array, save_array
 
 T = TypeVar("T")
 

@@ -38,11 +38,9 @@ from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.rows import segment_folder
 from causalveil.tasks.enclave.segments import VALUES, LoadedSegment, read_segments, readings
 from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
-from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
-from causalveil.tasks.machine.arrays_on_disk import new_array, save_array
-from causalveil.tasks.machine.distribute import distribute, while_more_come
-from causalveil.tasks.machine.named import values_of
-from causalveil.tasks.machine.progress import tell
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray, new_array, save_array
+from causalveil.tasks.machine.distribute import distribute, tell, while_more_come
+from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.keys import key_of
 
 # Chunks keep temporaries in the processor's cache.

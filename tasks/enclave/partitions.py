@@ -17,8 +17,8 @@ from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.contents import held_file
 from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.machine.arrow_frames import frame_of, polars_types
-from causalveil.tasks.machine.open_folder import OpenFile
+from causalveil.tasks.machine.folders import OpenFile
+from causalveil.tasks.machine.frames import frame_of, polars_types
 from causalveil.tasks.warehouse.unfinished import refuse_unfinished
 
 WHOLE = "all"

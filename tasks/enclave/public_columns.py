@@ -20,8 +20,7 @@ from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.normalise import arm_of, columns, encode
 from causalveil.tasks.enclave.partitions import opened, parquet_errors, unreadable
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.machine.arrow_frames import frame_of
-from causalveil.tasks.machine.named import values_of
+from causalveil.tasks.machine.frames import frame_of, values_of
 
 # Rows of which columns are decoded at most, unless one row group has more.
 READ = 2_000_000

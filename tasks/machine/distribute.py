@@ -1,4 +1,6 @@
-"""Work on partitions that may leave this process: on threads here, or wherever the engine sends it.
+"""Distribute work on partitions, and tell how far it is.
+
+Work on partitions that may leave this process: on threads here, or wherever the engine sends it.
 
 A stage gives :func:`distribute` a function of a partition's number. By default it runs on threads, as
 :func:`map_partitions` runs it. An engine may put a distributor in place for the time of a run, which sends
@@ -8,6 +10,10 @@ them, and sums over them are taken here; so a release does not depend on where i
 
 Noise is drawn in the flow's process alone. A worker never has a ledger or a noise source; if a function tried to spend
 there, ``FlowBudget`` refuses.
+
+How far a long piece of work is, for whoever watches: counts of partitions, blocks and runs, which are public.
+
+Nothing here depends on a row: work is told in steps whose number was known before, and never in passes of an optimiser.
 """
 
 from __future__ import annotations
@@ -165,3 +171,33 @@ def while_more_come(function: Callable[[T], None], items: Iterable[T], workers: 
         finally:
             for future in begun:
                 future.cancel()
+
+
+# Is told how many steps are done, of how many.
+Steps = Callable[[int, int], None]
+_STEPS: ContextVar[Steps | None] = ContextVar("steps", default=None)
+
+
+def in_steps(items: Iterable[T], count: int) -> Iterator[T]:
+    """The items, telling after each how many of ``count`` are done."""
+    tell(0, count)
+    for done, item in enumerate(items, start=1):
+        yield item
+        tell(done, count)
+
+
+def tell(done: int, count: int) -> None:
+    """Tell whoever watches; on a worker of a cluster nobody does."""
+    steps = _STEPS.get()
+    if steps is not None:
+        steps(done, count)
+
+
+@contextmanager
+def watched_by(steps: Steps) -> Iterator[None]:
+    """Within the block ``steps`` is told."""
+    token = _STEPS.set(steps)
+    try:
+        yield
+    finally:
+        _STEPS.reset(token)

@@ -22,8 +22,8 @@ from typing import Any
 from causalveil.schemas.contract import CONTRACT_FILE, FORMER_FILE
 from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError
-from causalveil.tasks.machine.scratch import open_scratch
-from causalveil.tasks.machine.write import whole_file
+from causalveil.tasks.machine.files import whole_file
+from causalveil.tasks.machine.site import open_scratch
 from causalveil.tasks.warehouse.stores import in_our_words, refuse_table_in
 from causalveil.tasks.warehouse.unfinished import UNFINISHED_FILE
 

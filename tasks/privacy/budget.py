@@ -25,8 +25,8 @@ from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import refuse_on_worker
+from causalveil.tasks.machine.files import make_folder_durably, whole_file
 from causalveil.tasks.machine.site import site_folder
-from causalveil.tasks.machine.write import make_folder_durably, whole_file
 from causalveil.tasks.privacy.ledger.ledger import Ledger, Released
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ of the hash behind it (``docs/privacy.md``, the split). A run therefore derives 
 the site and its run id: a resumed run finds the same key, another run has an independent one, and nothing
 has to be stored.
 
-Backup. The secret lies in ``site.key`` in the state folder (``tasks.machine.home``), 32 random bytes, mode 0600.
+Backup. The secret lies in ``site.key`` in the state folder (``tasks.machine.site``), 32 random bytes, mode 0600.
 Back it up as you would a password: who holds it and a run id knows who was in which half. It is needed
 for one thing only, resuming a run that was cut short.
 
@@ -30,9 +30,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from causalveil.schemas.errors import CausalveilError
-from causalveil.tasks.machine.home import home
-from causalveil.tasks.machine.site import site_folder
-from causalveil.tasks.machine.write import whole_file
+from causalveil.tasks.machine.files import whole_file
+from causalveil.tasks.machine.site import home, site_folder
 
 SECRET_BYTES = 32
 SECRET_FILE = "site.key"

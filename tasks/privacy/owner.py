@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.signatures.public_keys import PREFIX
-from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.keys import kept_secret
 
 OWNER_VARIABLE = "CAUSALVEIL_OWNER_KEY"

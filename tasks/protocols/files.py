@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from causalveil.schemas.protocols.study import EffectMeasure
 from causalveil.schemas.release import ProtocolRelease
-from causalveil.tasks.machine.spreadsheet import csv_text
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
+from causalveil.tasks.machine.frames import csv_text
 
 if TYPE_CHECKING:
     import polars as pl

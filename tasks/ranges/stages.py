@@ -12,7 +12,7 @@ from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import column_types, read_rows
 from causalveil.tasks.enclave.unit_hash import keyed_hash
 from causalveil.tasks.machine.arrays import IntArray
-from causalveil.tasks.machine.named import values_of
+from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.keys import key_of
 from causalveil.tasks.ranges.histogram import BINS, counts
 

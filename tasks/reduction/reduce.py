@@ -25,7 +25,7 @@ from causalveil.schemas.declared.columns import (
 from causalveil.schemas.declared.rows import Aggregate, Keep, RowsPerUnit
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
-from causalveil.tasks.machine.named import named, values_of
+from causalveil.tasks.machine.frames import named, values_of
 
 
 @dataclass(frozen=True)

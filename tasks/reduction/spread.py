@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.enclave.unit_hash import keyed_hash
-from causalveil.tasks.machine.named import values_of
-from causalveil.tasks.machine.write import whole_file
+from causalveil.tasks.machine.files import whole_file
+from causalveil.tasks.machine.frames import values_of
 
 
 def bucket_of(units: pl.Series, key: bytes, buckets: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

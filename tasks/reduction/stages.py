@@ -14,8 +14,8 @@ from causalveil.schemas.errors import CausalveilError, ContractError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_rows
-from causalveil.tasks.machine.named import values_of
-from causalveil.tasks.machine.write import whole_file
+from causalveil.tasks.machine.files import whole_file
+from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.reduction.reduce import counting_rows, reduce_rows
 from causalveil.tasks.reduction.spread import gather, spread
 

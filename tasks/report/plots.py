@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from causalveil.tasks.machine.spreadsheet import harmless_row
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
+from causalveil.tasks.machine.frames import harmless_row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

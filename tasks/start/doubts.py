@@ -18,7 +18,7 @@ import polars as pl
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.readings import Kind, TextReading
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.named import values_of
+from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.start.names import other_times, spoken, stems
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
 from causalveil.tasks.start.spellings import (

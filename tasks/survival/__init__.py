@@ -1,1 +1,16 @@
-"""Time to event: one release of the cells of all people, and curves, risks and tests read off it."""
+"""Time to event: one release of the cells of all people, and curves, risks and tests read off it.
+
+- ``adjusted``: Adjusted effects: pseudo-outcomes of the released cells are a bounded outcome, for which five releases
+  adjust.
+- ``curves``: Curves of one arm as functions of its cells: people at risk, survival, cumulative incidence, restricted
+  mean.
+- ``effects``: Differences between the arms with their intervals, bands of both curves, and the log-rank test.
+- ``expected``: What can be said before a row is read: the same variances at the expected cells of exponential curves.
+- ``findings``: From noisy cells to what the release says: measures with intervals, curves with bands, the log-rank
+  test.
+- ``grid``: The grid of a study of times: how many intervals until the horizon, and the cells that a person may be in.
+- ``pseudo``: Pseudo-outcomes of the cells: a public table, made of released cells alone.
+- ``stages``: The stages of a study of times: rows, the one release of cells, and the answers read off it.
+- ``strategy``: What is released of the cells: square roots of suffix sums, kind by kind, and what it says of the
+  counts.
+"""

@@ -25,10 +25,9 @@ from causalveil.tasks.enclave.normalise import (
     write_segments,
 )
 from causalveil.tasks.enclave.segments import LoadedSegment
-from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
-from causalveil.tasks.machine.arrays_on_disk import save_array
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray, save_array
 from causalveil.tasks.machine.distribute import distribute
-from causalveil.tasks.machine.named import values_of
+from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.survival.findings import SurvivalFindings, findings
 from causalveil.tasks.survival.grid import Grid, grid_of

@@ -30,7 +30,7 @@ from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, ExtractedFile, Manifest, Source
-from causalveil.tasks.machine.write import sync_folder, whole_file
+from causalveil.tasks.machine.files import sync_folder, whole_file
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval
 from causalveil.tasks.warehouse.read_sql import batches, refuse_keyless, snapshot_of, target_schema
 from causalveil.tasks.warehouse.unfinished import BLOCK_FILE, begin_change, end_change

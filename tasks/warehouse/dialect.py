@@ -10,7 +10,7 @@ from pathlib import Path
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.warehouse import CsvFiles
-from causalveil.tasks.machine.write import whole_file
+from causalveil.tasks.machine.files import whole_file
 
 SAMPLE_BYTES = 1 << 20
 MOST_COLUMNS = 2000

@@ -13,8 +13,8 @@ from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.readings import Kind, TextReading
 from causalveil.schemas.warehouse import CsvFiles, Files, Source, Step
 from causalveil.tasks.admission.folders import NO_VALUE, contradictions, values_in
-from causalveil.tasks.machine.arrow_frames import frame_of, plain_type
-from causalveil.tasks.machine.open_tables import refuse_log_in, refuse_open_table
+from causalveil.tasks.machine.folders import refuse_log_in, refuse_open_table
+from causalveil.tasks.machine.frames import frame_of, plain_type
 from causalveil.tasks.warehouse.footer import csv_input
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.kinds import holds

@@ -27,7 +27,7 @@ from causalveil.schemas.warehouse import (
     Source,
     Warehouse,
 )
-from causalveil.tasks.machine.arrow_frames import plain
+from causalveil.tasks.machine.frames import plain
 from causalveil.tasks.warehouse.adbc import adbc_batches, led, written
 from causalveil.tasks.warehouse.delta import delta_batches, delta_snapshot
 from causalveil.tasks.warehouse.iceberg import iceberg_batches, iceberg_snapshot

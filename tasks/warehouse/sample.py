@@ -21,9 +21,8 @@ from causalveil.schemas.warehouse import (
     Warehouse,
 )
 from causalveil.tasks.admission.folders import NO_VALUE
-from causalveil.tasks.machine.arrow_frames import frame_of, polars_types
-from causalveil.tasks.machine.named import named
-from causalveil.tasks.machine.open_tables import is_delta, refuse_open_table
+from causalveil.tasks.machine.folders import is_delta, refuse_open_table
+from causalveil.tasks.machine.frames import frame_of, named, polars_types
 from causalveil.tasks.warehouse.adbc import adbc_batches
 from causalveil.tasks.warehouse.delta import delta_batches, delta_schema, delta_snapshot
 from causalveil.tasks.warehouse.dialect import dialect_of

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from causalveil.schemas.errors import CausalveilError, DataError
-from causalveil.tasks.machine.open_tables import refuse_table
+from causalveil.tasks.machine.folders import refuse_table
 from causalveil.tasks.warehouse.own_words import in_own_words
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.warehouse import MANIFEST_FILE
 from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.machine.write import sync_folder, whole_file
+from causalveil.tasks.machine.files import sync_folder, whole_file
 
 BLOCK_FILE = "_block.json"
 # There from before an extract changes the first block until its manifest is written.

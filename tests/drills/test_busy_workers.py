@@ -19,8 +19,8 @@ import pytest
 
 from causalveil.schemas.execution import SITE_FILE
 from causalveil.schemas.release import load_release
-from causalveil.tasks.machine.home import home as state_folder
 from causalveil.tasks.machine.site import VARIABLES
+from causalveil.tasks.machine.site import home as state_folder
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.flows.test_runners import ROOT, workers_of
 from tests.studies import people, write_study

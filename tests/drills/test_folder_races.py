@@ -26,7 +26,7 @@ from causalveil.flows.sequence.study import plan_study
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import list_partitions, read_rows
-from causalveil.tasks.machine import open_folder
+from causalveil.tasks.machine import folders
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.owner import owner_key
 from tests.bad_data import AGE, admitted, contract, good, study, write
@@ -211,7 +211,7 @@ def test_a_file_turned_between_digest_and_rows_wins_nothing(
     how: str, small: bool, tries: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And back again, before anybody looks: another file under the name, other bytes in it, a link for the file."""
-    monkeypatch.setattr(open_folder, "SMALL_BYTES", 1 << 23 if small else 0)
+    monkeypatch.setattr(folders, "SMALL_BYTES", 1 << 23 if small else 0)
     folder = write(tmp_path / "data", good(24))
     name, other, aside = folder / "part-0.parquet", tmp_path / "other.parquet", tmp_path / "aside.parquet"
     good(24).with_columns(pl.lit(99.0).alias(AGE)).write_parquet(other, row_group_size=10)
@@ -219,7 +219,7 @@ def test_a_file_turned_between_digest_and_rows_wins_nothing(
     data = DataFolder(folder)
     (partition,) = list_partitions(data, None).partitions
     held, content, roles = data.held_to(admission.digests), name.read_bytes(), {AGE: study().roles[AGE]}
-    digested = open_folder.OpenFile.chunks
+    digested = folders.OpenFile.chunks
 
     def turn() -> None:
         if how == "write":
@@ -236,7 +236,7 @@ def test_a_file_turned_between_digest_and_rows_wins_nothing(
             name.unlink()
             aside.rename(name)
 
-    def chunks(file: open_folder.OpenFile) -> Iterator[bytes | memoryview]:
+    def chunks(file: folders.OpenFile) -> Iterator[bytes | memoryview]:
         yield from digested(file)
         turn()
 
@@ -244,7 +244,7 @@ def test_a_file_turned_between_digest_and_rows_wins_nothing(
     for _ in range(tries):
         frames: list[pl.DataFrame] = []
         with monkeypatch.context() as patch:
-            patch.setattr(open_folder.OpenFile, "chunks", chunks)
+            patch.setattr(folders.OpenFile, "chunks", chunks)
             # A run that is refused has handed nothing on: its stage ends before anything is released.
             with suppress(DataError):
                 for frame in read_rows(held, partition, roles, 5):

@@ -20,7 +20,7 @@ from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, DataError, StudyError
 from causalveil.tasks.admission.kept import FOLDER
 from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.machine import open_folder
+from causalveil.tasks.machine import folders
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.owner import owner_key
 from tests.studies import people, write_study
@@ -109,7 +109,7 @@ def test_ranges_are_of_the_admitted_bytes(
     small: bool, owned: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file changed in place, of the same size and time: its footer says nothing of it."""
-    monkeypatch.setattr(open_folder, "SMALL_BYTES", 1 << 23 if small else 0)
+    monkeypatch.setattr(folders, "SMALL_BYTES", 1 << 23 if small else 0)
     folder = owned(with_wages(), **OPEN).parent
     path = folder / "part-0.parquet"
     times, content = path.stat(), bytearray(path.read_bytes())

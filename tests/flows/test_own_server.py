@@ -21,7 +21,7 @@ from causalveil.flows.cli.main import main
 from causalveil.flows.engine import server, serving, settings
 from causalveil.flows.engine.server import KeptServer
 from causalveil.schemas.errors import CausalveilError
-from causalveil.tasks.machine.open_folder import machine
+from causalveil.tasks.machine.folders import machine
 from tests.children import Command
 from tests.faults import free_port
 from tests.studies import people, write_study

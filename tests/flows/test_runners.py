@@ -19,8 +19,7 @@ from causalveil.flows.cli.audit_prefect import prefect_trail
 from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.schemas.execution import SITE_FILE
 from causalveil.schemas.release import EffectRelease, load_release
-from causalveil.tasks.machine.home import home
-from causalveil.tasks.machine.site import VARIABLES
+from causalveil.tasks.machine.site import VARIABLES, home
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, write_study
 

@@ -19,7 +19,7 @@ from causalveil.flows.sequence.check import check
 from causalveil.flows.sequence.warehouse import extract_source
 from causalveil.schemas.admission.manifest import ADMISSION_FILE
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError
-from causalveil.tasks.machine.scratch import clean, scratch_root
+from causalveil.tasks.machine.site import clean, scratch_root
 from causalveil.tasks.object_storage import copies
 from causalveil.tasks.object_storage.copies import folder_at, local_copy, publish, shown
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

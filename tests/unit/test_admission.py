@@ -32,7 +32,7 @@ from causalveil.tasks.admission.units import SeenHashes, SeenUnits
 from causalveil.tasks.enclave.contents import file_digest, held_file
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import list_partitions
-from causalveil.tasks.machine import open_folder
+from causalveil.tasks.machine import folders
 from tests.bad_data import (
     AGE,
     CANARY,
@@ -86,8 +86,8 @@ def test_a_file_that_is_read_piece_by_piece_is_held_to_the_same(
     """Small files are looked at together, large ones in pieces: the owner is told the same."""
     case.write(tmp_path / "data")
     told = []
-    for name, most in (("small", open_folder.SMALL_BYTES), ("large", 0)):
-        monkeypatch.setattr(open_folder, "SMALL_BYTES", most)
+    for name, most in (("small", folders.SMALL_BYTES), ("large", 0)):
+        monkeypatch.setattr(folders, "SMALL_BYTES", most)
         with pytest.raises(NotAdmitted) as caught:
             admitted(case.contract, tmp_path / "data", tmp_path / name)
         told.append(caught.value.findings)
@@ -285,7 +285,7 @@ def test_digests_are_keyed_blake3(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     expected = blake3(content, key=key).hexdigest()
     assert digest_of(path, "00" * 16) == expected
     assert digest_of(path, "01" * 16) != expected
-    monkeypatch.setattr(open_folder, "SMALL_BYTES", 0)
+    monkeypatch.setattr(folders, "SMALL_BYTES", 0)
     assert digest_of(path, "00" * 16) == expected
     path.write_bytes(content[:-1])
     assert digest_of(path, "00" * 16) != expected
@@ -295,7 +295,7 @@ def test_digests_are_keyed_blake3(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_a_file_is_held_to_what_was_admitted_while_it_is_read(
     small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_folder, "SMALL_BYTES", 1 << 23 if small else 0)
+    monkeypatch.setattr(folders, "SMALL_BYTES", 1 << 23 if small else 0)
     folder = write(tmp_path / "data", good(24), good(24, 24))
     admission, data = admitted(contract(), folder, tmp_path / "scratch"), DataFolder(folder)
     (_, partition), held = list_partitions(data, None).partitions, data.held_to(admission.digests)
@@ -398,7 +398,7 @@ def test_the_schema_is_the_only_place_where_a_rule_is_spelled(
     small: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without its check of infinity, the very rows that it refused are admitted; all other rules stand."""
-    monkeypatch.setattr(open_folder, "SMALL_BYTES", 1 << 23 if small else 0)
+    monkeypatch.setattr(folders, "SMALL_BYTES", 1 << 23 if small else 0)
     frame = good(24).with_columns(
         pl.when(pl.int_range(24) == 3).then(float("inf")).otherwise(pl.col(AGE)).alias(AGE),
     )

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from causalveil.schemas.admission.manifest import NotAdmitted
-from causalveil.tasks.machine import open_folder
+from causalveil.tasks.machine import folders
 from tests.bad_data import UNIT, admitted, contract, good
 from tests.stored import put
 
@@ -42,21 +42,21 @@ def write(folder: Path, said: str, value: Any) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("most", [open_folder.SMALL_BYTES, 0], ids=["small", "large"])
+@pytest.mark.parametrize("most", [folders.SMALL_BYTES, 0], ids=["small", "large"])
 @pytest.mark.parametrize("case", SAME)
 def test_a_file_that_says_the_same_is_admitted(
     case: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_folder, "SMALL_BYTES", most)
+    monkeypatch.setattr(folders, "SMALL_BYTES", most)
     assert admitted(contract(**BLOCKS), write(tmp_path / "data", *SAME[case]), tmp_path / "scratch").units == 24
 
 
-@pytest.mark.parametrize("most", [open_folder.SMALL_BYTES, 0], ids=["small", "large"])
+@pytest.mark.parametrize("most", [folders.SMALL_BYTES, 0], ids=["small", "large"])
 @pytest.mark.parametrize("case", OTHER)
 def test_a_file_that_says_otherwise_is_refused(
     case: str, most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(open_folder, "SMALL_BYTES", most)
+    monkeypatch.setattr(folders, "SMALL_BYTES", most)
     with pytest.raises(
         NotAdmitted, match=r"a.parquet: column 'month' says otherwise than the name of the folder"
     ) as told:

@@ -11,7 +11,7 @@ from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.tasks.enclave.enclave import FileEnclave
 from causalveil.tasks.enclave.folds import Folds, fold_sizes, folds_stage
 from causalveil.tasks.enclave.rows import segment_folder
-from causalveil.tasks.machine.arrays_on_disk import save_array
+from causalveil.tasks.machine.arrays import save_array
 
 
 def enclave(scratch: Path, sizes: list[int], seed: int = 0) -> FileEnclave:

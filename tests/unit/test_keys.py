@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from causalveil.schemas.errors import CausalveilError
-from causalveil.tasks.machine.home import home
+from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.keys import RunKey, key_of, run_key, simulated_key, site_secret
 
 SECRET = bytes(range(32))

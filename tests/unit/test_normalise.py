@@ -14,7 +14,7 @@ from causalveil.tasks.enclave.normalise import columns, encode, normalise_stage,
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.rows import segment_folder
 from causalveil.tasks.enclave.unit_hash import HASH_LABEL, keyed_hash
-from causalveil.tasks.machine.arrays_on_disk import load_array
+from causalveil.tasks.machine.arrays import load_array
 from causalveil.tasks.privacy.keys import simulated_key
 from tests.bad_data import AGE, CANARY, GROUP, OUTCOME, TREATMENT, UNIT, admitted, contract, good, study, write
 from tests.studies import CONTRACT

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from causalveil.tasks.machine import queue
-from causalveil.tasks.machine.queue import in_line
+from causalveil.tasks.machine import files
+from causalveil.tasks.machine.files import fair_lock
 from tests.children import CONTEXT, process
 
 
@@ -32,7 +32,7 @@ def stand(path: Path, served: list[int], number: int) -> threading.Thread:
     """A thread that has taken its number when this returns."""
 
     def work() -> None:
-        with in_line(path):
+        with fair_lock(path):
             served.append(number)
 
     before, thread = numbers(path), threading.Thread(target=work)
@@ -43,7 +43,7 @@ def stand(path: Path, served: list[int], number: int) -> threading.Thread:
 
 def test_who_comes_first_is_served_first(tmp_path: Path) -> None:
     path, served = tmp_path / "line", list[int]()
-    with in_line(path):
+    with fair_lock(path):
         threads = [stand(path, served, number) for number in range(20)]
         assert served == []
     for thread in threads:
@@ -53,14 +53,14 @@ def test_who_comes_first_is_served_first(tmp_path: Path) -> None:
 
 
 def hold(path: Path, told: Any) -> None:
-    with in_line(path):
+    with fair_lock(path):
         told.send("held")
         signal.pause()
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 def test_the_dead_and_the_stopped_are_passed(tmp_path: Path, number: signal.Signals, monkeypatch: Any) -> None:
-    monkeypatch.setattr(queue, "PATIENCE_SECONDS", 3600 if number == signal.SIGKILL else 0.2)
+    monkeypatch.setattr(files, "PATIENCE_SECONDS", 3600 if number == signal.SIGKILL else 0.2)
     path = tmp_path / "line"
     receive, send = CONTEXT.Pipe(duplex=False)
     child = process(hold, path, send)
@@ -78,11 +78,11 @@ def test_patience_is_with_the_first(tmp_path: Path) -> None:
     """Or those far back in a long line would lose theirs with somebody who only waits, too."""
     path = tmp_path / "line"
     handles = [os.open(path, os.O_RDWR | os.O_CREAT, 0o600) for _ in range(6)]
-    assert [queue._number(handle) for handle in handles] == [1, 2, 3, 4, 5, 6]
+    assert [files._take_number(handle) for handle in handles] == [1, 2, 3, 4, 5, 6]
     for place, handle in enumerate(handles[:5], start=1):
-        assert queue._first(handles[5], 6) == place
+        assert files._first_waiting(handles[5], 6) == place
         os.close(handle)
-    assert queue._first(handles[5], 6) is None
+    assert files._first_waiting(handles[5], 6) is None
     os.close(handles[5])
 
 
@@ -111,7 +111,7 @@ def huge(path: Path) -> None:
 def test_without_a_line_one_goes_on(tmp_path: Path, plant: Any) -> None:
     path, passed = tmp_path / "line", False
     plant(path)
-    with in_line(path):
+    with fair_lock(path):
         passed = True
     assert passed
     if plant is link:
@@ -119,7 +119,7 @@ def test_without_a_line_one_goes_on(tmp_path: Path, plant: Any) -> None:
 
 
 def test_errors_of_the_work_are_its_own(tmp_path: Path) -> None:
-    with pytest.raises(BlockingIOError), in_line(tmp_path / "line"):
+    with pytest.raises(BlockingIOError), fair_lock(tmp_path / "line"):
         raise BlockingIOError
     served: list[int] = []
     stand(tmp_path / "line", served, 1).join(60)

@@ -14,14 +14,13 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.tasks.enclave.enclave import FileEnclave, MemoryEnclave
 from causalveil.tasks.enclave.rows import segment_folder
 from causalveil.tasks.enclave.split import SPLIT, Halves
-from causalveil.tasks.machine.arrays_on_disk import load_array, new_array, save_array
+from causalveil.tasks.machine.arrays import load_array, new_array, save_array
 from causalveil.tasks.machine.distribute import map_partitions
-from causalveil.tasks.machine.home import home
-from causalveil.tasks.machine.scratch import clean, open_scratch, scratch_root
+from causalveil.tasks.machine.site import clean, home, open_scratch, scratch_root
 
 HOLD = """
 import sys
-from causalveil.tasks.machine.scratch import open_scratch
+from causalveil.tasks.machine.site import open_scratch
 with open_scratch(sys.argv[1]) as folder:
     (folder / "rows").write_text("x")
     print(folder, flush=True)

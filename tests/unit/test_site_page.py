@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from causalveil.schemas.execution import Execution, Runner, SiteSettings
-from causalveil.tasks.machine.actor import ACTOR_VARIABLE
-from causalveil.tasks.machine.site import VARIABLES, site_settings
+from causalveil.tasks.machine.site import ACTOR_VARIABLE, VARIABLES, site_settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tutorials" / "operator.md").read_text()

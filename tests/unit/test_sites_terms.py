@@ -14,8 +14,8 @@ import yaml
 from causalveil.schemas.errors import BundleError, CausalveilError, StudyError
 from causalveil.schemas.sites.bundle import instant_text, parse_instant
 from causalveil.schemas.sites.terms import load_sites
-from causalveil.tasks.machine.home import home
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
+from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.sites.rounds import settle
 from tests.studies import merge

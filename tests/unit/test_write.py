@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.tasks.machine.arrays_on_disk import load_array, new_array, save_array
-from causalveil.tasks.machine.write import whole_file, write_whole
+from causalveil.tasks.machine.arrays import load_array, new_array, save_array
+from causalveil.tasks.machine.files import whole_file, write_whole
 
 LARGE = "x" * 1_000_000
 

@@ -87,7 +87,7 @@ class Answers:
             check: raises where an answer is wrong.
             default: what an empty answer means; None: there is no empty answer.
         """
-        from causalveil.tasks.machine.write import write_whole
+        from causalveil.tasks.machine.files import write_whole
 
         before = self._given.get(key)
         if before is not None and _holds(check, before):

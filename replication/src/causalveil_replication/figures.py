@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.report.plots import Row
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from causalveil.tasks.machine.write import write_whole
+from causalveil.tasks.machine.files import write_whole
 
 
 def kept_rows(path: Path, make: Callable[[], Sequence[dict[str, Any]]]) -> list[dict[str, Any]]:

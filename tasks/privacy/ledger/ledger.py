@@ -19,8 +19,7 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import BudgetRefused, ContractError, RunConflict
 from causalveil.schemas.ledger import DOCUMENT, EarlyRefusal, Reservation
 from causalveil.schemas.privacy import Charge
-from causalveil.tasks.machine.home import home
-from causalveil.tasks.machine.site import site_settings
+from causalveil.tasks.machine.site import home, site_settings
 from causalveil.tasks.privacy.ledger.accounts import Caps, RunRecord
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.log import amounts, log_event, whose

@@ -27,8 +27,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from causalveil.schemas.errors import LedgerError
-from causalveil.tasks.machine.actor import actor, host
-from causalveil.tasks.machine.queue import in_line
+from causalveil.tasks.machine.files import fair_lock
+from causalveil.tasks.machine.site import actor, host
 from causalveil.tasks.privacy.ledger.entry import BY, NO_HASH, Entry, broken, canonical
 from causalveil.tasks.privacy.ledger.tables import VERSION_TABLE, bring_up
 
@@ -132,7 +132,7 @@ class Store:
         path = self.url.database or ""
         if self.url.get_backend_name() != "sqlite" or path.startswith("file:"):
             return nullcontext()
-        return in_line(Path(f"{path}-queue"))
+        return fair_lock(Path(f"{path}-queue"))
 
     def prepare(self) -> str:
         """Create or migrate the tables where needed; return the ledger's identity, 32 hex digits.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causalveil.flows.cli import show
-from causalveil.tasks.machine.progress import in_steps
+from causalveil.tasks.machine.distribute import in_steps
 
 if TYPE_CHECKING:
     from causalveil_replication.kusner2016.pairs import CausePair

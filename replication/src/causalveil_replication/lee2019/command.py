@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causalveil.flows.cli import show
-from causalveil.tasks.machine.progress import in_steps
+from causalveil.tasks.machine.distribute import in_steps
 
 if TYPE_CHECKING:
     pass

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.machine.progress import in_steps
+from causalveil.tasks.machine.distribute import in_steps
 from causalveil.tasks.report.plots import write_table
 from causalveil_replication.figures import write_page
 from causalveil_replication.schroeder2025 import runs as schroeder2025_runs

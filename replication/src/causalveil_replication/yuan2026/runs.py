@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from causalveil.tasks.machine.progress import in_steps
+from causalveil.tasks.machine.distribute import in_steps
 
 if TYPE_CHECKING:
     from causalveil.schemas.estimators.matching import MatchingStudy

@@ -23,8 +23,8 @@ from sqlalchemy import Connection
 
 from causalveil.schemas.errors import LedgerError
 from causalveil.schemas.privacy import Level
-from causalveil.tasks.machine.home import home
-from causalveil.tasks.machine.write import whole_file
+from causalveil.tasks.machine.files import whole_file
+from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger.accounts import Book, Caps, run_of
 from causalveil.tasks.privacy.ledger.entry import Entry, canonical
 from causalveil.tasks.privacy.ledger.grants import Grant

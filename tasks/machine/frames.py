@@ -1,11 +1,20 @@
-"""Arrow's columns as polars takes them: bytes as text, UUIDs as they are written, decimals of all widths.
+"""Make frames of columns: by plain names, from Arrow, and as CSV for spreadsheets.
+
+Columns by the names that people gave them: to polars ``^age$`` is a pattern, and ``*`` is every column.
+
+``pl.col(name)``, strings as arguments of ``select`` or ``sort``, and methods of a series (which are expressions over a
+column of its name) all read a name as a pattern. A name that was not written in this program goes through here.
+
+Arrow's columns as polars takes them: bytes as text, UUIDs as they are written, decimals of all widths.
 
 What polars would take wrongly, or end the process over, is made something that it takes rightly before it sees it.
+
+CSV files that people open in a spreadsheet: text there is text, whoever wrote it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -15,6 +24,19 @@ from causalveil.schemas.errors import DataError
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
+
+
+def named(name: str) -> pl.Expr:
+    """Return the expression of the column of exactly this name."""
+    import polars.selectors as cs
+
+    return cs.by_name(name)
+
+
+def values_of(frame: pl.DataFrame, name: str) -> pl.Series:
+    """Return a column as a series under a name that is no pattern; messages take its name from elsewhere."""
+    return frame.get_column(name).alias("values")
+
 
 # Bytes of a fixed length from here on are UUIDs and digests; shorter ones are words of a fixed length.
 UUID_BYTES = 16
@@ -162,3 +184,35 @@ def _taken(type_: pa.DataType) -> bool:
         types.is_duration,
     )
     return any(one(type_) for one in known)
+
+
+# First characters by which a spreadsheet takes text for a formula (OWASP, "CSV injection"), their wide forms too.
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+
+
+def harmless(value: Any) -> Any:
+    """A value of a table as a spreadsheet may read it: a quote before text that begins as a formula does.
+
+    A number that was written as text stays as it is.
+    """
+    if not isinstance(value, str) or not value.startswith(FORMULAS):
+        return value
+    try:
+        float(value)
+    except ValueError:
+        return f"'{value}"
+    return value
+
+
+def harmless_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of a table, its names too."""
+    return {harmless(name): harmless(value) for name, value in row.items()}
+
+
+def csv_text(frame: pl.DataFrame) -> str:
+    """A frame as CSV for people."""
+    import polars as pl
+
+    texts = [series.name for series in frame if series.dtype == pl.String]
+    columns = [pl.Series(name, [harmless(value) for value in frame[name]], dtype=pl.String) for name in texts]
+    return frame.with_columns(columns).rename({name: harmless(name) for name in frame.columns}).write_csv()
