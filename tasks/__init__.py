@@ -2,6 +2,8 @@
 
 - ``simulate``: A synthetic study of any size with a known effect: Parquet partitions, study.yaml, dataset.yaml,
   provenance.
+- ``adjustment/``: Covariate adjustment from five noisy releases, which ``regression``, ``aipw``, ``survival`` and
+  protocols share.
 - ``admission/``: Admission: the one time that all rows are held to their contract, and the manifest that says so.
 - ``aipw/``: AIPW of a trial whose chance of treatment is known: cross-fitted scores with slopes from private moments.
 - ``aipw_asymptotic/``: AIPW with the asymptotic guarantee of Schröder, Hartenstein & Feuerriegel 2025.
@@ -21,8 +23,7 @@
 - ``protocols/``: Protocols: many questions answered together; ``docs/proofs/questions.md``.
 - ``ranges/``: Ranges of numbers, found privately: one noisy histogram of magnitudes on a grid that no data move.
 - ``reduction/``: Several rows of a unit become one when data are admitted, before anything else looks at them.
-- ``regression/``: Covariate adjustment from five noisy releases: paid for what is there, read by one posterior that
-  knows its noise.
+- ``regression/``: Covariate adjustment of one question: what it adds to ``tasks/adjustment/``.
 - ``report/``: A release as a page for people.
 - ``sites/``: Bundles of sites: signing, checking, pooling.
 - ``start/``: From a file that somebody has to a draft of contract, study and source: what columns hold, and how to

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.tasks.adjustment.features import ArmScales
+from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, SCREEN
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
@@ -23,8 +25,6 @@ from causalveil.tasks.protocols.releases import (
     JointSums,
     Residuals,
 )
-from causalveil.tasks.regression.features import ArmScales
-from causalveil.tasks.regression.releases.recipe import LINES, SCALES, SCORES, SCREEN
 from tests.protocol_help import make_protocol
 from tests.regression_help import Design
 

@@ -8,9 +8,17 @@ import numpy as np
 
 from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.studies import parse_study
+from causalveil.tasks.adjustment.features import (
+    ArmScales,
+    Curve,
+    Encoding,
+    FeatureMap,
+    LineFeature,
+    Scores,
+    Screen,
+    Shape,
+)
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.regression.features import ArmScales, Curve, FeatureMap, LineFeature, Scores, Screen, Shape
-from causalveil.tasks.regression.releases.rows import Encoding
 from tests.studies import RESOLVED, merge
 
 NONE = np.zeros(1)

@@ -19,13 +19,13 @@ from causalveil.flows.estimators.stage import Stage, recalled
 from causalveil.flows.planning import aipw as planning
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.privacy import Guarantee
+from causalveil.tasks.adjustment.recipe import SCORES as SLOT
 from causalveil.tasks.aipw import recipe, stages
 from causalveil.tasks.aipw.scores import OutcomeModel
 from causalveil.tasks.aipw_asymptotic import stages as asymptotic
 from causalveil.tasks.enclave import folds
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.releases.recipe import SCORES as SLOT
 
 plan = recalled(recipe.known_recipe)
 

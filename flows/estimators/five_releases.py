@@ -9,8 +9,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from causalveil.flows.estimators.stage import Draws, Stage, StageRun
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.study import Study
+from causalveil.tasks.adjustment import recipe
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot
-from causalveil.tasks.regression.releases import recipe
 
 S = TypeVar("S", bound=Study)
 # What release 1 says, and what is decided between releases.

@@ -27,12 +27,13 @@ from causalveil.flows.estimators.stage import Stage, StageRun, recalled
 from causalveil.flows.planning.sentences import say_effect, say_interval
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.tasks.adjustment import draws, five_releases
+from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.released import ReleasedScales
 from causalveil.tasks.enclave.folds import Folds
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.regression.flow import FiveReleases
-from causalveil.tasks.regression.released import ReleasedScales
-from causalveil.tasks.regression.releases import recipe, stages
-from causalveil.tasks.regression.releases.rehearsed import formula, rehearsed
+from causalveil.tasks.regression import stages
+from causalveil.tasks.regression.expected import formula, rehearsed
 
 # Draws of noise of which a plan says the median, and what a fact that its reader does not state may be instead.
 DRAWS = 5
@@ -46,13 +47,13 @@ NO_CURVES = (
     "interval allows for few curves."
 )
 
-plan = recalled(recipe.recipe)
+plan = recalled(stages.recipe)
 Step = StageRun[RegressionStudy]
 
 
-def _drawn(step: Step) -> stages.Drawn:
+def _drawn(step: Step) -> draws.Drawn:
     pieces = Folds.open(step.enclave).fold(0)
-    return stages.Drawn(plan(step.study, step.sizes), pieces, step.budget, step.study.execution.workers)
+    return draws.Drawn(plan(step.study, step.sizes), pieces, step.budget, step.study.execution.workers)
 
 
 FIVE = FiveStages[RegressionStudy, ReleasedScales, FiveReleases].of(
@@ -60,10 +61,10 @@ FIVE = FiveStages[RegressionStudy, ReleasedScales, FiveReleases].of(
         plan,
         _drawn,
         lambda step: _drawn(step).scales(),
-        lambda step, scales: stages.begun(plan(step.study, step.sizes), scales),
-        lambda _, asked, lines: stages.with_lines(asked, lines),
-        stages.with_screen,
-        stages.with_refit,
+        lambda step, scales: five_releases.begun(plan(step.study, step.sizes), scales),
+        lambda _, asked, lines: five_releases.with_lines(asked, lines),
+        five_releases.with_screen,
+        five_releases.with_refit,
     ),
     rows=(EVERYBODY,),
 )

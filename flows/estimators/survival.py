@@ -20,18 +20,13 @@ from causalveil.flows.planning.sentences import UNADJUSTED, say_effect
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Missing
+from causalveil.tasks.adjustment import draws, five_releases
+from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.recipe import AdjustmentRecipe
+from causalveil.tasks.adjustment.released import ReleasedScales
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.flow import FiveReleases
-from causalveil.tasks.regression.released import ReleasedScales
-from causalveil.tasks.regression.releases import stages as releases
-from causalveil.tasks.regression.releases.recipe import RegressionRecipe
 from causalveil.tasks.survival import stages
-from causalveil.tasks.survival.adjusted import (
-    adjusted_recipe,
-    adjusted_stage,
-    outcomes_stage,
-    people,
-)
+from causalveil.tasks.survival.adjusted import adjusted_recipe, adjusted_stage, outcomes_stage, people
 from causalveil.tasks.survival.effects import Compared
 from causalveil.tasks.survival.expected import expected_adjusted, expected_contrasts
 from causalveil.tasks.survival.findings import SurvivalFindings
@@ -71,12 +66,12 @@ class MeasureStages:
 def _stages_of(measure: Measure) -> MeasureStages:
     """The stages of one measure; each release's name says of which."""
 
-    def own(study: SurvivalStudy, sizes: Sizes | None) -> RegressionRecipe:
+    def own(study: SurvivalStudy, sizes: Sizes | None) -> AdjustmentRecipe:
         return plan(study, sizes)[measure]
 
-    def drawn(step: Step) -> releases.Drawn:
+    def drawn(step: Step) -> draws.Drawn:
         pieces = people(step.study, step.sizes, step.enclave, step[outcomes])
-        return releases.Drawn(own(step.study, step.sizes), pieces, step.budget, step.study.execution.workers)
+        return draws.Drawn(own(step.study, step.sizes), pieces, step.budget, step.study.execution.workers)
 
     outcomes = Stage[SurvivalStudy, PseudoOutcomes](
         f"outcomes of {measure}",
@@ -88,10 +83,10 @@ def _stages_of(measure: Measure) -> MeasureStages:
             own,
             drawn,
             lambda step: step[outcomes].known(drawn(step).scales(), step.sizes.units),
-            lambda step, scales: releases.begun(own(step.study, step.sizes), scales),
-            lambda _, asked, lines: releases.with_lines(asked, lines),
-            releases.with_screen,
-            releases.with_refit,
+            lambda step, scales: five_releases.begun(own(step.study, step.sizes), scales),
+            lambda _, asked, lines: five_releases.with_lines(asked, lines),
+            five_releases.with_screen,
+            five_releases.with_refit,
         ),
         rows=(NORMALISE, outcomes),
         ending=f" of {measure}",

@@ -14,14 +14,14 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.aipw import UNKNOWN_CHANCE, AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import PrivacyCost, Scope
+from causalveil.tasks.adjustment.features import Encoding
+from causalveil.tasks.adjustment.parts import RADIUS, moments_sd
+from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, UNKNOWN, AdjustmentRecipe
+from causalveil.tasks.adjustment.released import Prior, Public
 from causalveil.tasks.aipw.scores import Precision, expected_variance
 from causalveil.tasks.enclave.folds import fold_sizes
 from causalveil.tasks.privacy.division import divide, mu_of
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Slot
-from causalveil.tasks.regression.parts import RADIUS, moments_sd
-from causalveil.tasks.regression.released import Prior, Public
-from causalveil.tasks.regression.releases.recipe import LINES, SCALES, SCORES, UNKNOWN, RegressionRecipe
-from causalveil.tasks.regression.releases.rows import Encoding
 
 # Parts of a unit's budget that are tried, in hundredths: scales, lines, scores. The last is that of the adjusting
 # estimator without curves, the first buys no slopes, and the others lie between.
@@ -43,8 +43,8 @@ class KnownRecipe:
         chance: of treatment, which is known.
     """
 
-    folds: tuple[RegressionRecipe, ...]
-    scores: RegressionRecipe
+    folds: tuple[AdjustmentRecipe, ...]
+    scores: AdjustmentRecipe
     sizes: tuple[int, ...] | None
     chance: float
 
@@ -159,7 +159,7 @@ def _recipe(study: AipwStudy, sizes: Sizes | None, parts: tuple[Decimal, ...]) -
         return {name: cost for name, cost in costs.items() if name in names}
 
     learnt = tuple(
-        RegressionRecipe(
+        AdjustmentRecipe(
             public(None if units is None else sum(units) - units[fold]),
             encoding,
             units is not None,
@@ -170,5 +170,5 @@ def _recipe(study: AipwStudy, sizes: Sizes | None, parts: tuple[Decimal, ...]) -
         for fold in range(folds)
     )
     everybody = public(None if units is None else sum(units))
-    scores = RegressionRecipe(everybody, encoding, units is not None, own((SCORES.name,)))
+    scores = AdjustmentRecipe(everybody, encoding, units is not None, own((SCORES.name,)))
     return KnownRecipe(learnt, scores, units, chance)

@@ -10,6 +10,8 @@ import numpy as np
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Coverage
+from causalveil.tasks.adjustment.draws import Drawn
+from causalveil.tasks.adjustment.recipe import SCORES
 from causalveil.tasks.aipw import stages
 from causalveil.tasks.aipw.recipe import expected_of, known_recipe
 from causalveil.tasks.aipw.scores import common_range, ends
@@ -19,8 +21,6 @@ from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.privacy.mechanisms import Laplace
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.regression.releases.recipe import SCORES
-from causalveil.tasks.regression.releases.stages import Drawn
 
 # People who stand for all units.
 PEOPLE = 4_096

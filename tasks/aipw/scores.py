@@ -16,11 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
+from causalveil.tasks.adjustment.features import Encoding, LineFeature, lines_of, times
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import on_lattice
-from causalveil.tasks.regression.features import LineFeature
-from causalveil.tasks.regression.releases.rows import Encoding, lines_of, times
 
 # Limits of predictions that are tried, in deviations of what they predict; 0: arms' means alone.
 LIMITS = np.arange(0, 3.01, 0.25)

@@ -11,6 +11,9 @@ import numpy as np
 from causalveil.schemas.confounding import RANDOMISED
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.privacy import Coverage
+from causalveil.tasks.adjustment.draws import Drawn
+from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.recipe import SCORES
 from causalveil.tasks.aipw.recipe import KnownRecipe
 from causalveil.tasks.aipw.scores import FoldScores, OutcomeModel, common_range, expected_variance
 from causalveil.tasks.enclave.enclave import Enclave
@@ -23,9 +26,6 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.models.lattice_sums import BITS, exact_sums
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace
-from causalveil.tasks.regression.flow import FiveReleases
-from causalveil.tasks.regression.releases.recipe import SCORES
-from causalveil.tasks.regression.releases.stages import Drawn
 
 # A released treated share so many deviations of chance and noise from a true chance is seen once in two million times.
 CONTRADICTS = 5.0

@@ -9,6 +9,11 @@ from typing import TypeVar
 
 import numpy as np
 
+from causalveil.tasks.adjustment.draws import NoisySums, made
+from causalveil.tasks.adjustment.features import FeatureMap
+from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.recipe import LINES, REFIT, SCALES, SCORES, SCREEN
+from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
@@ -26,11 +31,6 @@ from causalveil.tasks.protocols.releases import (
     Residuals,
     numbers_of,
 )
-from causalveil.tasks.regression.features import FeatureMap
-from causalveil.tasks.regression.flow import FiveReleases
-from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
-from causalveil.tasks.regression.releases.noisy_sums import NoisySums, made
-from causalveil.tasks.regression.releases.recipe import LINES, REFIT, SCALES, SCORES, SCREEN
 
 R = TypeVar("R")
 B = TypeVar("B", bound=JointSums)

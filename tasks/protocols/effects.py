@@ -10,12 +10,12 @@ import numpy as np
 from causalveil.schemas.confounding import RANDOMISED, of_share
 from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.study import Estimand
+from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.interval import ErrorLaw
+from causalveil.tasks.adjustment.parts import looks_for_curves
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols.drawn import Asked, JointScales
 from causalveil.tasks.protocols.parts import Part, with_everybody
-from causalveil.tasks.regression.flow import FiveReleases
-from causalveil.tasks.regression.interval import ErrorLaw
-from causalveil.tasks.regression.parts import looks_for_curves
 
 
 def parts_of(study: RegressionProtocol, asked: Asked, scales: JointScales, units: int) -> list[Part]:

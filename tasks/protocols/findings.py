@@ -9,6 +9,8 @@ from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, ProtocolAnswer
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
+from causalveil.tasks.adjustment.interval import NOT_COVERED, NOT_COVERED_LINES, curve_names, cut_away
+from causalveil.tasks.adjustment.parts import looks_for_curves
 from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.calibration import calibrate
@@ -16,10 +18,6 @@ from causalveil.tasks.protocols.drawn import Asked, JointScales
 from causalveil.tasks.protocols.effects import parts_of
 from causalveil.tasks.protocols.gates import balance_of, gated, results
 from causalveil.tasks.protocols.parts import table
-from causalveil.tasks.regression.beyond import cut_away
-from causalveil.tasks.regression.interval import curve_names
-from causalveil.tasks.regression.parts import looks_for_curves
-from causalveil.tasks.regression.releases.stages import NOT_COVERED, NOT_COVERED_LINES
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,12 @@ from copy import copy
 from dataclasses import replace
 from typing import TypeVar
 
+from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScores, ReleasedScreen
+from causalveil.tasks.adjustment.screen import kept_of, screened
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.protocols.drawn import Answered, Asked, JointScales, Questions
 from causalveil.tasks.protocols.recipe import FLOOR_DEVIATIONS, ProtocolRecipe
-from causalveil.tasks.regression.flow import FiveReleases
-from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScores, ReleasedScreen
-from causalveil.tasks.regression.screen import kept_of, screened
 
 T = TypeVar("T")
 

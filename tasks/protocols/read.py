@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
+from causalveil.tasks.adjustment.sums import ARM_CROSS, ARM_GRAM, ARM_NUMBERS
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.triangles import symmetric
 from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe
 from causalveil.tasks.protocols.releases import JointMomentSums, JointScoreSums, JointScreenSums, Named
-from causalveil.tasks.regression.flow import FiveReleases
-from causalveil.tasks.regression.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
-from causalveil.tasks.regression.releases.sums import ARM_CROSS, ARM_GRAM, ARM_NUMBERS
 
 
 @dataclass(frozen=True)

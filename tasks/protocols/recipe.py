@@ -15,16 +15,17 @@ from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.tasks.adjustment import parts
+from causalveil.tasks.adjustment.features import Encoding
+from causalveil.tasks.adjustment.parts import MOST_CANDIDATES, Parts, parts_of
+from causalveil.tasks.adjustment.recipe import SCALES, SCORES, SCREEN, AdjustmentRecipe
+from causalveil.tasks.adjustment.released import CELLS, Public
+from causalveil.tasks.adjustment.sums import MOMENTS_ALIKE, ScaleSums, moment_numbers
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.division import divide
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot, vector_mechanism
 from causalveil.tasks.protocols.cells import check_cells
-from causalveil.tasks.regression import parts
-from causalveil.tasks.regression.parts import MOST_CANDIDATES, Parts, parts_of
-from causalveil.tasks.regression.released import CELLS, Public
-from causalveil.tasks.regression.releases.recipe import SCALES, SCORES, SCREEN, RegressionRecipe, recipe
-from causalveil.tasks.regression.releases.rows import Encoding
-from causalveil.tasks.regression.releases.sums import MOMENTS_ALIKE, ScaleSums, moment_numbers
+from causalveil.tasks.regression.stages import recipe
 
 # Sensitivity of release 1 where a unit may change its subgroup.
 SCALES_OF_GROUPS = math.sqrt(10)
@@ -48,7 +49,7 @@ class ProtocolRecipe:
         all_counted: whether every unit lies in a subgroup, so that counts add up to what is public.
     """
 
-    one: RegressionRecipe
+    one: AdjustmentRecipe
     parts: Parts
     costs: dict[str, PrivacyCost]
     weights: tuple[float, ...]

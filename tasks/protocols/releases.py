@@ -1,6 +1,6 @@
 """The exact sums of a protocol's five joint releases: what a subgroup's block of each holds.
 
-A block is a study's release (``tasks/regression/releases/sums.py``) of several outcomes and arms. Its sums have names;
+A block is a study's release (``tasks/adjustment/sums.py``) of several outcomes and arms. Its sums have names;
 ``weights`` say by what each is multiplied before noise is added.
 """
 
@@ -13,16 +13,9 @@ from typing import Protocol
 
 import numpy as np
 
-from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.machine.arrays import BoolArray, FloatArray
-from causalveil.tasks.models.lattice_sums import on_lattice
-from causalveil.tasks.models.triangles import triangle_weights
-from causalveil.tasks.protocols.blocks import one_hot
-from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe
-from causalveil.tasks.regression.features import ArmScales, FeatureMap, Scores, Screen
-from causalveil.tasks.regression.released import CELLS
-from causalveil.tasks.regression.releases.rows import curves_of, in_ball, lines_of
-from causalveil.tasks.regression.releases.sums import (
+from causalveil.tasks.adjustment.features import ArmScales, FeatureMap, Scores, Screen, curves_of, in_ball, lines_of
+from causalveil.tasks.adjustment.released import CELLS
+from causalveil.tasks.adjustment.sums import (
     ARM_CROSS,
     ARM_GRAM,
     ARM_NUMBERS,
@@ -34,6 +27,12 @@ from causalveil.tasks.regression.releases.sums import (
     score_values,
     with_curves,
 )
+from causalveil.tasks.enclave.cells import CellRows
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.models.lattice_sums import on_lattice
+from causalveil.tasks.models.triangles import triangle_weights
+from causalveil.tasks.protocols.blocks import one_hot
+from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe
 
 Named = dict[str, FloatArray]
 

@@ -2,7 +2,7 @@
 
     1  cells of all people, on a share of the budget                             (strategy.py)
     2  of each measure: a public table of outcomes                               (pseudo.py)
-    3  five releases of the adjustment on these outcomes                         (tasks/regression)
+    3  five releases of the adjustment on these outcomes                         (tasks/adjustment)
 
 An interval is that of the adjustment, with what the error of the released curve of censoring may move beside it.
 ``docs/proofs/survival.md``, section 8.
@@ -21,18 +21,18 @@ from scipy.special import ndtri
 
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes
+from causalveil.tasks.adjustment.features import Encoding
+from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.interval import confounding, covers_unseen, not_covered
+from causalveil.tasks.adjustment.parts import parts_of
+from causalveil.tasks.adjustment.recipe import AdjustmentRecipe, public_of
+from causalveil.tasks.adjustment.released import ReleasedScores
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.division import divide
-from causalveil.tasks.regression.flow import FiveReleases
-from causalveil.tasks.regression.parts import parts_of
-from causalveil.tasks.regression.released import ReleasedScores
-from causalveil.tasks.regression.releases.recipe import RegressionRecipe, public_of
-from causalveil.tasks.regression.releases.rows import Encoding
-from causalveil.tasks.regression.releases.stages import confounding, covers_unseen, not_covered
 from causalveil.tasks.survival.effects import Compared, TwoArms
 from causalveil.tasks.survival.findings import Adjusted, SurvivalFindings, findings
 from causalveil.tasks.survival.grid import grid_of
@@ -41,7 +41,7 @@ from causalveil.tasks.survival.stages import columns_of
 from causalveil.tasks.survival.strategy import SLOT, mechanism, read_cells, read_groups
 
 
-def adjusted_recipe(study: SurvivalStudy, sizes: Sizes | None) -> dict[Measure, RegressionRecipe]:
+def adjusted_recipe(study: SurvivalStudy, sizes: Sizes | None) -> dict[Measure, AdjustmentRecipe]:
     """Return every draw of the adjustments, by measure: the cells leave them a budget that all measures share alike.
 
     Raises:
@@ -58,7 +58,7 @@ def adjusted_recipe(study: SurvivalStudy, sizes: Sizes | None) -> dict[Measure, 
         shares |= {f"{name}_{measure}": part * left / many for name, part in parts.items()}
     costs = divide(total, shares)
     return {
-        measure: RegressionRecipe(
+        measure: AdjustmentRecipe(
             public,
             encoding,
             sizes is not None,

@@ -9,12 +9,12 @@ import numpy as np
 
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.tasks.adjustment import draws
+from causalveil.tasks.adjustment.draws import PEOPLE
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.regression.releases import stages as releases
-from causalveil.tasks.regression.releases.rehearsed import PEOPLE
 from causalveil.tasks.survival.adjusted import adjusted, adjusted_recipe
 from causalveil.tasks.survival.effects import Compared, TwoArms
 from causalveil.tasks.survival.grid import Grid, grid_of
@@ -98,6 +98,6 @@ def _rehearsed(
     rows = people(study.bounded, normal, min(enough(stand_in, PEOPLE), sizes.units), study.estimator.trial)
     rows = replace(rows, u=outcomes.in_order_of(rows.u))
     plan, pieces = adjusted_recipe(study, sizes)[measure], Pieces(lambda _: rows, 1, len(rows))
-    drawn = releases.Drawn(plan, pieces, RehearsalBudget(seed), times=sizes.units / len(rows))
-    asked, scores = releases.in_order(drawn, outcomes.known(drawn.scales(), sizes.units))
+    drawn = draws.Drawn(plan, pieces, RehearsalBudget(seed), times=sizes.units / len(rows))
+    asked, scores = draws.in_order(drawn, outcomes.known(drawn.scales(), sizes.units))
     return adjusted(study, measure, both, outcomes, asked, scores).compared

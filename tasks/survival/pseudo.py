@@ -18,8 +18,8 @@ from functools import partial
 import numpy as np
 
 from causalveil.schemas.estimators.survival import Measure
+from causalveil.tasks.adjustment.released import CELLS, EDGES, ReleasedScales
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.released import CELLS, EDGES, ReleasedScales
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.grid import ARMS, CellArray, Grid

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from causalveil.tasks.regression.features import FeatureMap, Scores, Screen, curve_values, feature_values, line_values
-from causalveil.tasks.regression.flow import FiveReleases
-from causalveil.tasks.regression.interval import AdjustedEffect
-from causalveil.tasks.regression.parts import MOMENTS, SCALES, SCORES, SCORES_L1, SCREEN
-from causalveil.tasks.regression.released import (
+from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen, curve_values, feature_values, line_values
+from causalveil.tasks.adjustment.five_releases import FiveReleases
+from causalveil.tasks.adjustment.interval import AdjustedEffect
+from causalveil.tasks.adjustment.parts import MOMENTS, SCALES, SCORES, SCORES_L1, SCREEN
+from causalveil.tasks.adjustment.released import (
     EDGES,
     ColumnKind,
     EncodedColumn,
@@ -29,7 +29,7 @@ from causalveil.tasks.regression.released import (
     ReleasedScores,
     ReleasedScreen,
 )
-from causalveil.tasks.regression.scales import FoundScales
+from causalveil.tasks.adjustment.scales import FoundScales
 
 Array = NDArray[np.float64]
 LEVELS = (0.8, 0.9, 0.95)

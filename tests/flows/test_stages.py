@@ -20,10 +20,10 @@ from causalveil.schemas.errors import ChargesDiffer, StudyError
 from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.privacy import Scope
+from causalveil.tasks.adjustment import recipe
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.mechanisms import Slot
-from causalveil.tasks.regression.releases import recipe
 from tests import crash, stage_map
 from tests.aipw_help import make_aipw
 from tests.studies import write_study

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from causalveil.tasks.adjustment.recipe import SCORES
 from causalveil.tasks.aipw.recipe import known_recipe
 from causalveil.tasks.aipw.scores import OutcomeModel
 from causalveil.tasks.aipw.stages import summed
@@ -18,7 +19,6 @@ from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise
-from causalveil.tasks.regression.releases.recipe import SCORES
 from causalveil.tasks.trial import difference
 from tests.aipw_help import in_memory, make_aipw, make_difference
 from tests.audit import OpenBudget, epsilon_lower_bound

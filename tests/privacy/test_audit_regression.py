@@ -12,16 +12,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from causalveil.tasks.adjustment.draws import Sums
+from causalveil.tasks.adjustment.features import ArmScales, Curve, FeatureMap, Scores, Shape
+from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, SCREEN
+from causalveil.tasks.adjustment.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot
 from causalveil.tasks.privacy.noise import SeededNoise
-from causalveil.tasks.regression.features import ArmScales, Curve, FeatureMap, Scores, Shape
-from causalveil.tasks.regression.releases.recipe import LINES, SCALES, SCORES, SCREEN, recipe
-from causalveil.tasks.regression.releases.stages import Sums
-from causalveil.tasks.regression.releases.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
+from causalveil.tasks.regression.stages import recipe
 from tests.aipw_help import in_memory
 from tests.audit import OpenBudget, epsilon_lower_bound
 from tests.neighbours import neighbour

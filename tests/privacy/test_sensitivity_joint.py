@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import pdist
 
+from causalveil.tasks.adjustment import features as of_rows
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.protocols import releases
@@ -20,7 +21,6 @@ from causalveil.tasks.protocols.blocks import by_block
 from causalveil.tasks.protocols.drawn import joined
 from causalveil.tasks.protocols.recipe import ProtocolRecipe
 from causalveil.tasks.protocols.releases import numbers_of
-from causalveil.tasks.regression.releases import rows as of_rows
 from tests.joint_help import SLOTS, Shape
 
 KINDS: dict[str, Any] = {

@@ -10,14 +10,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from causalveil.tasks.adjustment import parts, sums
+from causalveil.tasks.adjustment.features import (
+    BLOCK,
+    ArmScales,
+    Curve,
+    FeatureMap,
+    Scores,
+    Screen,
+    Shape,
+    feature_values,
+    features_of,
+)
+from causalveil.tasks.adjustment.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums
-from causalveil.tasks.regression import parts
-from causalveil.tasks.regression.features import ArmScales, Curve, FeatureMap, Scores, Screen, Shape, feature_values
-from causalveil.tasks.regression.releases import sums
-from causalveil.tasks.regression.releases.rows import BLOCK, features_of
-from causalveil.tasks.regression.releases.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
 from tests.aipw_help import in_memory
 from tests.regression_help import Design, make_regression
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from causalveil.tasks.adjustment.features import LineFeature
 from causalveil.tasks.aipw.scores import OutcomeModel, common_range, expected_variance
 from causalveil.tasks.aipw.scores import Precision as Known
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.features import LineFeature
 
 ENDS = np.array([-1.0, 1.0])
 

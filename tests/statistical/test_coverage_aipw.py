@@ -13,6 +13,7 @@ import pytest
 
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.plan import StandIn
+from causalveil.tasks.adjustment.features import LineFeature
 from causalveil.tasks.aipw.recipe import known_recipe
 from causalveil.tasks.aipw.rehearsed import formula, rehearsed
 from causalveil.tasks.aipw.scores import OutcomeModel, common_range
@@ -20,7 +21,6 @@ from causalveil.tasks.aipw.stages import summed
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.regression.features import LineFeature
 from tests.aipw_help import analysed, confounded, encode, in_memory, make_aipw, make_difference
 
 TRUTH = 1.0

@@ -9,13 +9,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causalveil.tasks.regression.decide import Learnt, errors_of, leaning, learn, losses, scores_of, slopes_of
-from causalveil.tasks.regression.features import FeatureMap, LineFeature, feature_values, line_values
-from causalveil.tasks.regression.mixture import EVEN, WIDTHS, Mixture, Symmetric
-from causalveil.tasks.regression.moments import SeenMoments, moments_of
-from causalveil.tasks.regression.parts import FULL, LINES_ALONE, PURE, PURE_LINES_ALONE, parts_of, radius_of
-from causalveil.tasks.regression.posterior import Draws, Posterior, hidden_bias, prior_of
-from causalveil.tasks.regression.released import (
+from causalveil.tasks.adjustment.decide import Learnt, errors_of, leaning, learn, losses, scores_of, slopes_of
+from causalveil.tasks.adjustment.features import FeatureMap, LineFeature, feature_values, line_values
+from causalveil.tasks.adjustment.moments import SeenMoments, moments_of
+from causalveil.tasks.adjustment.parts import FULL, LINES_ALONE, PURE, PURE_LINES_ALONE, parts_of, radius_of
+from causalveil.tasks.adjustment.posterior import (
+    EVEN,
+    WIDTHS,
+    Draws,
+    Mixture,
+    Posterior,
+    Symmetric,
+    hidden_bias,
+    prior_of,
+)
+from causalveil.tasks.adjustment.released import (
     EDGES,
     ColumnKind,
     EncodedColumn,
@@ -24,8 +32,8 @@ from causalveil.tasks.regression.released import (
     ReleasedScales,
     generator,
 )
-from causalveil.tasks.regression.scales import FoundScales, lines_of, margin, normal_scores, scales_of
-from causalveil.tasks.regression.screen import CurvePrior
+from causalveil.tasks.adjustment.scales import FoundScales, lines_of, margin, normal_scores, scales_of
+from causalveil.tasks.adjustment.screen import CurvePrior
 from tests.benchmarks.adjust_in_memory import InMemory, adjust, encode, mu_of
 
 LOUD = 1e4

@@ -14,6 +14,10 @@ import pytest
 from causalveil.flows.estimators.regression import expected
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.privacy import Charge
+from causalveil.tasks.adjustment import draws, five_releases
+from causalveil.tasks.adjustment.parts import moments_sd, scores_sd
+from causalveil.tasks.adjustment.recipe import LINES, SCORES
+from causalveil.tasks.adjustment.sums import moment_numbers
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.enclave.normalise import columns, encode
 from causalveil.tasks.enclave.rows import Rows
@@ -21,10 +25,7 @@ from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource
-from causalveil.tasks.regression.parts import moments_sd, scores_sd
-from causalveil.tasks.regression.releases import stages
-from causalveil.tasks.regression.releases.recipe import LINES, SCORES, recipe
-from causalveil.tasks.regression.releases.sums import moment_numbers
+from causalveil.tasks.regression.stages import recipe
 from tests.benchmarks.adjust_in_memory import InMemory
 from tests.regression_help import make_regression
 
@@ -94,23 +95,23 @@ def test_rows_say_what_arrays_in_memory_say(delta: str) -> None:
     plan = recipe(study, sizes_of(study, UNITS))
     (z,) = [np.concatenate([block[:, : part.stop - part.start].T for part, block in _blocks(plan, rows)])]
     pieces = Pieces(lambda piece: rows[1_000 * piece : 1_000 * (piece + 1)], 4, UNITS)
-    drawn = stages.Drawn(plan, pieces, Exact())
+    drawn = draws.Drawn(plan, pieces, Exact())
     memory = InMemory(z, t, u, replace(plan.public, mu=1e15), random)
 
     scales = drawn.scales()
     assert apart(scales, memory.scales(1)) < 1e-6
-    asked = stages.begun(plan, scales)
+    asked = five_releases.begun(plan, scales)
     lines = drawn.lines(asked)
     assert apart(lines, memory.moments(asked.lines_asked, asked.found_scales, 1)) < 1e-4
-    asked = stages.with_lines(asked, lines)
+    asked = five_releases.with_lines(asked, lines)
     screen = drawn.screen(asked)
     assert len(asked.screen_asked.curves) > 10
     assert apart(screen, memory.screen(asked.screen_asked, 1)) < 1e-4
-    asked = stages.with_screen(asked, screen)
+    asked = five_releases.with_screen(asked, screen)
     refit = drawn.refit(asked)
     assert asked.refit_asked.curves, "a square drives both"
     assert apart(refit, memory.moments(asked.refit_asked, asked.found_scales, 1)) < 1e-4
-    asked = stages.with_refit(asked, refit)
+    asked = five_releases.with_refit(asked, refit)
     assert apart(drawn.scores(asked), memory.scores(asked.scores_asked, 1)) < 1e-4
 
 

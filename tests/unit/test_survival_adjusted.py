@@ -17,10 +17,10 @@ from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import StandIn
+from causalveil.tasks.adjustment.released import EDGES, ReleasedScales
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.division import composed, mu_of
-from causalveil.tasks.regression.released import EDGES, ReleasedScales
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.grid import ARMS, Grid, grid_of

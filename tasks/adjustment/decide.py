@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from causalveil.tasks.adjustment.features import FeatureMap, Scores
+from causalveil.tasks.adjustment.moments import SeenMoments
+from causalveil.tasks.adjustment.parts import scores_sd
+from causalveil.tasks.adjustment.posterior import Draws
+from causalveil.tasks.adjustment.released import Public, RandomDraws
+from causalveil.tasks.adjustment.scales import MIDDLE, FoundScales
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.features import FeatureMap, Scores
-from causalveil.tasks.regression.moments import SeenMoments
-from causalveil.tasks.regression.parts import scores_sd
-from causalveil.tasks.regression.posterior import Draws
-from causalveil.tasks.regression.released import Public, RandomDraws
-from causalveil.tasks.regression.scales import MIDDLE, FoundScales
 
 # Slopes are off by so much of the residual variance in ways that moments do not show: curves of no candidate, cut
 # residuals (0 to .1 held alike on tables 64 to 199).

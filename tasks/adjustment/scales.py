@@ -12,10 +12,10 @@ from functools import lru_cache
 
 import numpy as np
 
+from causalveil.tasks.adjustment.features import ArmScales, FeatureMap, LineFeature
+from causalveil.tasks.adjustment.parts import moments_sd, radius_of
+from causalveil.tasks.adjustment.released import EDGES, ColumnKind, EncodedColumn, Public, ReleasedScales
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
-from causalveil.tasks.regression.features import ArmScales, FeatureMap, LineFeature
-from causalveil.tasks.regression.parts import moments_sd, radius_of
-from causalveil.tasks.regression.released import EDGES, ColumnKind, EncodedColumn, Public, ReleasedScales
 
 MIDDLE, WIDTH = (EDGES[1:] + EDGES[:-1]) / 2, np.diff(EDGES)
 WITHIN_CELL = MIDDLE**2 + WIDTH**2 / 12

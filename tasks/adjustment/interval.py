@@ -1,22 +1,93 @@
-"""The estimate and its intervals: quantiles of one simulation of all that the releases leave possible."""
+"""The estimate and its intervals: quantiles of one simulation of all that the releases leave possible.
+
+Confounding by what declared ranges cut away is part of it, as the histograms of release 1 show it. Of a normal number
+that is cut to its range a line sees a part r^2, and leaves (1 - r^2)/r^2 of what it takes off
+(``tasks/covariates/narrow_ranges.py``). Nothing tells whether confounding follows the number or what is left of it, so
+the law of the error has it on either side of the estimate.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
-from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
+from causalveil.schemas.confounding import RANDOMISED, ConfoundingStatement, of_share
+from causalveil.schemas.estimators.confounding import ConfoundingPrior
+from causalveil.tasks.adjustment.decide import Learnt, losses
+from causalveil.tasks.adjustment.features import FeatureMap, Scores
+from causalveil.tasks.adjustment.parts import looks_for_curves
+from causalveil.tasks.adjustment.posterior import hidden_bias
+from causalveil.tasks.adjustment.recipe import AdjustsBy
+from causalveil.tasks.adjustment.released import Public, RandomDraws, ReleasedScores
+from causalveil.tasks.adjustment.scales import FoundScales
+from causalveil.tasks.adjustment.screen import Kept
+from causalveil.tasks.covariates.narrow_ranges import FIT, DeclaredRanges, NarrowRanges, Ranged
 from causalveil.tasks.inference.arms import may_be_empty
+from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL, UNMEASURED
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.beyond import cut_away
-from causalveil.tasks.regression.decide import Learnt, losses
-from causalveil.tasks.regression.features import FeatureMap, Scores
-from causalveil.tasks.regression.posterior import hidden_bias
-from causalveil.tasks.regression.released import Public, RandomDraws, ReleasedScores
-from causalveil.tasks.regression.scales import FoundScales
-from causalveil.tasks.regression.screen import Kept
+
+# No effect is larger, in half ranges of the outcome.
+FARTHEST = 2.0
+COVERS_UNSEEN = ("confounding of the prior's size where noise hides it",)
+COVERS_CURVES = ("curves that were looked for and not kept",)
+NOT_COVERED = f"{UNMEASURED}; non-linear confounding other than by squares, bends, steps and products of two covariates"
+NOT_COVERED_LINES = f"{UNMEASURED}; non-linear confounding: no squares, steps or products of covariates were looked for"
+
+
+class Adjusts(Protocol):
+    """A study that has such an estimator."""
+
+    @property
+    def estimator(self) -> AdjustsBy:
+        """Its settings."""
+
+
+def covers_unseen(public: Public) -> tuple[str, ...]:
+    """Return what the interval holds of confounding that was not adjusted for."""
+    if public.trial:
+        return ()
+    return (*COVERS_UNSEEN, *COVERS_CURVES) if looks_for_curves(public) else COVERS_UNSEEN
+
+
+def not_covered(public: Public) -> str:
+    """Return what the interval does not hold, whatever was released."""
+    if public.trial:
+        return NOT_COVERED_TRIAL
+    return NOT_COVERED if looks_for_curves(public) else NOT_COVERED_LINES
+
+
+def confounding(study: Adjusts, public: Public, found: AdjustedEffect) -> ConfoundingStatement:
+    """Return what was done about confounding."""
+    if study.estimator.trial:
+        return RANDOMISED
+    default = study.estimator.confounding_prior == ConfoundingPrior()
+    linear = not looks_for_curves(public)
+    return of_share(found.adjusted_share, linear=linear, default=default, left_out=found.left_out)
+
+
+# A number of which more than half have its lowest value has a floor there, as scores and counts do.
+FLOOR = 0.5
+
+
+def cut_away(public: Public, scales: FoundScales, learnt: Learnt) -> tuple[float, NarrowRanges]:
+    """Return what lines leave of confounding by numbers at whose ends many lie, in deviations, and these numbers."""
+    margins = {place: one for place, one in enumerate(scales.margins) if one is not None}
+    if public.trial or not margins:
+        return 0.0, FIT
+    places, some = tuple(margins), list(margins.values())
+    columns = [public.columns[scales.kept[place]] for place in places]
+    names, ends = tuple(one.name for one in columns), np.array([one.shares[[0, -1]] for one in some]).T
+    from_zero = tuple(one.from_zero or heap > FLOOR for one, heap in zip(columns, ends[0], strict=True))
+    means, variances = (np.array([getattr(one, name) for one in some]) for name in ("mean", "variance"))
+    numbers = Ranged(DeclaredRanges(places, names, from_zero), means, variances, 1.0, ends=(ends[0], ends[1]))
+    apart = learnt.draws.apart.mean(axis=0)[list(places)]
+    left = numbers.left(apart * scales.deviation[list(places)], scales.arms.share)
+    seen = np.array(learnt.lean) @ learnt.slopes[:, list(places)] * apart
+    return float(left @ np.abs(seen)), NarrowRanges.of(numbers)
+
 
 # Normal deviates of sampling and of release 5's noise beside each draw of the posterior.
 SPREAD = 64

@@ -1,19 +1,20 @@
-"""The order of the five releases: each is asked for once the ones before it are set."""
+"""The order of the five releases: each is asked for once the ones before it are set, and decides what comes next."""
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
 
-from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.regression.decide import Learnt, learn, scores_of
-from causalveil.tasks.regression.features import FeatureMap, Scores, Screen
-from causalveil.tasks.regression.interval import AdjustedEffect, ErrorLaw, found_of, law_of
-from causalveil.tasks.regression.moments import moments_of
-from causalveil.tasks.regression.parts import Parts, parts_of
-from causalveil.tasks.regression.posterior import Posterior
-from causalveil.tasks.regression.released import (
+from causalveil.tasks.adjustment.decide import Learnt, learn, scores_of
+from causalveil.tasks.adjustment.features import FeatureMap, Scores, Screen
+from causalveil.tasks.adjustment.interval import AdjustedEffect, ErrorLaw, found_of, law_of
+from causalveil.tasks.adjustment.moments import moments_of
+from causalveil.tasks.adjustment.parts import Parts, parts_of
+from causalveil.tasks.adjustment.posterior import Posterior
+from causalveil.tasks.adjustment.recipe import AdjustmentRecipe
+from causalveil.tasks.adjustment.released import (
     Public,
     RandomDraws,
     ReleasedMoments,
@@ -22,8 +23,10 @@ from causalveil.tasks.regression.released import (
     ReleasedScreen,
     generator,
 )
-from causalveil.tasks.regression.scales import FoundScales, lines_of, scales_of
-from causalveil.tasks.regression.screen import Kept, Screening, kept_of, screen_of
+from causalveil.tasks.adjustment.scales import FoundScales, lines_of, scales_of
+from causalveil.tasks.adjustment.screen import Kept, Screening, kept_of, screen_of
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.distribute import one_thread
 
 Released = TypeVar("Released")
 
@@ -123,3 +126,41 @@ def _given(released: Released | None) -> Released:
     if released is None:
         raise RuntimeError("a release was asked of before it came")
     return released
+
+
+def begun(recipe: AdjustmentRecipe, scales: ReleasedScales) -> FiveReleases:
+    """Return what release 1 decides."""
+    return FiveReleases(recipe.public, scales)
+
+
+def with_lines(asked: FiveReleases, lines: ReleasedMoments) -> FiveReleases:
+    """Return what releases 1 and 2 decide.
+
+    Here and below all is decided at once and not where it is first read: its random numbers are those of the releases
+    that there are.
+    """
+    found = copy(asked)
+    found.lines = lines
+    return _decided(found, "first", "screen_asked")
+
+
+def with_screen(asked: FiveReleases, screen: ReleasedScreen | None) -> FiveReleases:
+    """Return which curves release 3 keeps."""
+    found = copy(asked)
+    found.screen = screen
+    return _decided(found, "kept")
+
+
+def with_refit(asked: FiveReleases, refit: ReleasedMoments | None) -> FiveReleases:
+    """Return what release 5 sums."""
+    found = copy(asked)
+    found.refit = refit
+    return _decided(found, "second", "scores_asked")
+
+
+def _decided(asked: FiveReleases, *names: str) -> FiveReleases:
+    # Small matrices: threads of BLAS would wait for each other, and its sums would depend on how many there are.
+    with one_thread():
+        for name in names:
+            getattr(asked, name)
+    return asked

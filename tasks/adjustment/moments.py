@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from causalveil.tasks.adjustment.features import FeatureMap
+from causalveil.tasks.adjustment.released import ReleasedMoments
+from causalveil.tasks.adjustment.scales import FoundScales, kept_by_cut
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
-from causalveil.tasks.regression.features import FeatureMap
-from causalveil.tasks.regression.released import ReleasedMoments
-from causalveil.tasks.regression.scales import FoundScales, kept_by_cut
 
 # Of a kept curve, standardised in a synthetic table: by how much its variance may be off there.
 CURVE_DOUBT = 0.2

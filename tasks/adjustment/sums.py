@@ -17,13 +17,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.inference.assemble import Noise
-from causalveil.tasks.machine.arrays import BoolArray, FloatArray
-from causalveil.tasks.models.lattice_sums import on_lattice
-from causalveil.tasks.models.triangles import symmetric, triangle_weights
-from causalveil.tasks.regression.features import ArmScales, FeatureMap, Scores, Screen
-from causalveil.tasks.regression.released import (
+from causalveil.tasks.adjustment.features import (
+    ArmScales,
+    Encoding,
+    FeatureMap,
+    Scores,
+    Screen,
+    curves_of,
+    features_of,
+    in_ball,
+    lines_of,
+    times,
+)
+from causalveil.tasks.adjustment.released import (
     CELLS,
     EDGES,
     ColumnKind,
@@ -32,7 +38,11 @@ from causalveil.tasks.regression.released import (
     ReleasedScores,
     ReleasedScreen,
 )
-from causalveil.tasks.regression.releases.rows import Encoding, curves_of, features_of, in_ball, lines_of, times
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.assemble import Noise
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.models.lattice_sums import on_lattice
+from causalveil.tasks.models.triangles import symmetric, triangle_weights
 
 ARM_NUMBERS = 4
 # Sensitivities beside those of parts.py: in the L1 norm, and of moments that are not by arm.

@@ -1,6 +1,6 @@
-"""Rehearsal of an adjustment: the study's own releases and steps on simulated people.
+"""Rehearsal of a regression study: its own releases and steps on simulated people, and the half-width by formulas.
 
-Their sums are scaled to the study's number of units and get seeded noise. Nothing is read.
+Sums are scaled to the study's number of units and get seeded noise. Nothing is read.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from statistics import NormalDist
 
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.tasks.adjustment import draws
+from causalveil.tasks.adjustment.decide import leaning
+from causalveil.tasks.adjustment.draws import PEOPLE
+from causalveil.tasks.adjustment.parts import FULL, MOMENTS, PURE, SCORES, SCORES_L1, noise_sd
 from causalveil.tasks.enclave.folds import Pieces
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
-from causalveil.tasks.regression.decide import leaning
-from causalveil.tasks.regression.parts import FULL, MOMENTS, PURE, SCORES, SCORES_L1, noise_sd
-from causalveil.tasks.regression.releases import stages
-from causalveil.tasks.regression.releases.recipe import recipe
+from causalveil.tasks.regression import stages
+from causalveil.tasks.regression.stages import recipe
 
-# People who stand for all units.
-PEOPLE = 4_096
 # Of the formula: where residuals and scores are cut, in deviations; rows in a ball of so many roots of their number.
 CUT, BALL = 3.0, 1.4
 
@@ -29,8 +29,8 @@ def rehearsed(study: RegressionStudy, sizes: Sizes, stand_in: StandIn, seed: int
     """Return what the study would say of the stand-in population with one draw of noise."""
     rows = people(study, stand_in, min(enough(stand_in, PEOPLE), sizes.units), study.estimator.trial)
     plan, pieces = recipe(study, sizes), Pieces(lambda _: rows, 1, len(rows))
-    drawn = stages.Drawn(plan, pieces, RehearsalBudget(seed), times=sizes.units / len(rows))
-    return stages.findings(study, *stages.in_order(drawn, drawn.scales()))
+    drawn = draws.Drawn(plan, pieces, RehearsalBudget(seed), times=sizes.units / len(rows))
+    return stages.findings(study, *draws.in_order(drawn, drawn.scales()))
 
 
 def formula(study: RegressionStudy, sizes: Sizes, stand_in: StandIn) -> float:

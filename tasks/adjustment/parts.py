@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 
-from causalveil.tasks.regression.released import ColumnKind, Public
+from causalveil.tasks.adjustment.released import ColumnKind, Public
 
 # Sensitivities of the releases: two parts of 2, moments by arm, two products in a ball, a pair of scores.
 SCALES, MOMENTS, SCREEN, SCORES, SCORES_L1 = math.sqrt(8), 3.0, math.sqrt(8), 2.0, 2.25

@@ -1,25 +1,22 @@
-"""What a study spends on each of its releases: decided before a row is read, from public facts alone."""
+"""What is spent on each of the five releases: decided before a row is read, from public facts alone."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import dataclass
 from typing import Protocol
 
 from causalveil.schemas.estimators.confounding import ConfoundingPrior
-from causalveil.schemas.estimators.regression import RegressionEstimator, RegressionStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
+from causalveil.tasks.adjustment import parts, sums
+from causalveil.tasks.adjustment.features import Encoding
+from causalveil.tasks.adjustment.parts import MOST_CANDIDATES
+from causalveil.tasks.adjustment.released import Prior, Public
+from causalveil.tasks.adjustment.screen import MOST_KEPT
+from causalveil.tasks.adjustment.sums import ScaleSums
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
-from causalveil.tasks.privacy.division import divide, mu_of
+from causalveil.tasks.privacy.division import mu_of
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
-from causalveil.tasks.regression import parts
-from causalveil.tasks.regression.parts import MOST_CANDIDATES, parts_of
-from causalveil.tasks.regression.released import Prior, Public
-from causalveil.tasks.regression.releases import sums
-from causalveil.tasks.regression.releases.rows import Encoding
-from causalveil.tasks.regression.releases.sums import ScaleSums
-from causalveil.tasks.regression.screen import MOST_KEPT
 
 SCALES = Slot(name="scales", scope=Scope.all)
 LINES = Slot(name="lines", scope=Scope.all)
@@ -43,7 +40,7 @@ class AdjustsBy(Protocol):
 
 
 @dataclass(frozen=True)
-class RegressionRecipe:
+class AdjustmentRecipe:
     """Every draw of a study.
 
     Attributes:
@@ -105,18 +102,6 @@ class RegressionRecipe:
         return Laplace(Sensitivity(rounded.value, Norm.l1, rounded.formula), cost)
 
 
-def recipe(study: RegressionStudy, sizes: Sizes | None) -> RegressionRecipe:
-    """Return every draw of a study. One whose number of units is unknown is taken for a large one.
-
-    Raises:
-        StudyError: a budget of so many digits that it cannot be divided exactly.
-    """
-    total, encoding = study.privacy.cost, Encoding.of(study)
-    public = public_of(total, str(study.estimand), study.estimator, encoding, sizes)
-    public = replace(public, asked=_asked(study.estimator, public.pure))
-    return RegressionRecipe(public, encoding, sizes is not None, divide(total, vars(parts_of(public))))
-
-
 def public_of(
     total: PrivacyCost, estimand: str, settings: AdjustsBy, encoding: Encoding, sizes: Sizes | None
 ) -> Public:
@@ -131,11 +116,3 @@ def public_of(
         mu=float(total.epsilon if pure else mu_of(total)),
         pure=pure,
     )
-
-
-def _asked(settings: RegressionEstimator, pure: bool) -> tuple[Decimal, ...] | None:
-    """Return the parts that a study asks for; None: they are decided by public sizes."""
-    if settings.parts != "auto":
-        return tuple(settings.parts.model_dump().values())
-    alone = parts.PURE_LINES_ALONE if pure else parts.LINES_ALONE
-    return tuple(vars(alone).values()) if settings.curves == "none" else None
