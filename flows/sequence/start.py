@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.frames import named, values_of
 from causalveil.tasks.start.doubts import Doubts, as_read, doubts
 from causalveil.tasks.start.draft import Draft, Repeats, draft
+from causalveil.tasks.start.missing import read_as_missing, told_missing
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 from causalveil.tasks.start.roles import Cast, Wishes, cast, resolved
 from causalveil.tasks.start.times import followed_to, other_time, times_in_doubt
@@ -73,9 +75,22 @@ def survey(
 
 
 def _seen(sample: Sample) -> Survey:
-    separator = sample.source.delimiter if isinstance(sample.source, CsvFiles) else ","
-    columns = (recognise(name, sample.frame[name], delimiter=separator) for name in sample.frame.columns)
+    columns = (recognise(name, sample.frame[name], delimiter=_separator(sample)) for name in sample.frame.columns)
     return Survey(sample, {one.name: one for one in columns})
+
+
+def _separator(sample: Sample) -> str:
+    return sample.source.delimiter if isinstance(sample.source, CsvFiles) else ","
+
+
+def without_missing(seen: Survey, missing: Mapping[str, tuple[str, ...]]) -> Survey:
+    """Return the survey as it is where some values of columns, such as 999, stand for none.
+
+    Raises:
+        StudyError: there is no such column, or no row of it holds such a value.
+    """
+    frame, found = read_as_missing(seen.sample.frame, seen.found, missing, _separator(seen.sample))
+    return Survey(replace(seen.sample, frame=frame), found)
 
 
 def numbered(seen: Survey) -> Survey:
@@ -194,6 +209,19 @@ def parts_of(seen: Survey, wishes: Wishes) -> Cast:
 
 
 def _doubts(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
+    """Columns in doubt, and numbers that may stand for no value; of sensitive data no value is told."""
+    found = _doubts_of_columns(seen, parts, wishes)
+    if wishes.data_class is DataClass.sensitive:
+        return found
+    used = (parts.outcome, *(one for one in parts.covariates if one.name not in found.left_out | found.decide))
+    codes = {
+        one.name: told_missing(one, as_read(seen.sample.frame, one)) for one in used if one.name not in wishes.levels
+    }
+    told = {name: why for name, why in codes.items() if why is not None}
+    return replace(found, asked=found.asked | told)
+
+
+def _doubts_of_columns(seen: Survey, parts: Cast, wishes: Wishes) -> Doubts:
     """Columns that nobody asked for by name and that no study should adjust for unless somebody does."""
     if parts.event is not None:
         return _doubts_of_times(seen, parts, parts.event, wishes)

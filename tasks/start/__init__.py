@@ -7,6 +7,8 @@
   or outcome.
 - ``draft``: A draft of dataset.yaml, study.yaml and source.yaml, each with comments that say what was assumed and what
   to ask.
+- ``missing``: Numbers that stand for no value, as 999 and -9 do: found where they stand apart, and read as none where
+  asked.
 - ``names``: Read names of columns: words in camel case, and columns that were measured again at another time.
 - ``numbers``: Numbers as people write them: `$1,200`, `1.200,50 €`, `72 kg`, `(300)`, `45 %`.
 - ``recognise``: What a column holds, by looking at all of it: codes, a category, a number, a date, or text that no

@@ -111,7 +111,8 @@ def doubts(
             decide[one.name] = why
         elif one.looks is Looks.number and one.name not in levels and _like_codes(one):
             words = "its whole numbers may be codes of kinds: --levels says which"
-            asked[one.name] = f"{words}, as in --levels '{one.name}=1,2,3'"
+            shown = "1,2,3" if secret else ",".join(map(str, one.levels))
+            asked[one.name] = f"{words}, as in --levels '{one.name}={shown}'"
     return Doubts(left_out, decide, asked)
 
 

@@ -13,6 +13,7 @@ _PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
 # Groups of three, or of two before the last three, as in India.
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}(,\d{2,3})*,\d{3}(\.\d*)?")
 _COMMA = re.compile(r"[-+]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?")
+_NAMES = {" ": "spaces", "\u00a0": "no-break spaces", "\u202f": "narrow spaces"}
 _SPACES = " \u00a0\u202f'’"
 # Not more different whole numbers than this are codes, however they are written.
 MOST_CODES = 30
@@ -77,7 +78,7 @@ def number_reading(words: Iterable[str], delimiter: str) -> tuple[TextReading | 
     whole = few or all(re.fullmatch(r"[-+]?\d{1,18}", one) for one in written)
     kind = Kind.integer if whole else Kind.number
     if decorations:
-        notes = (*notes, f"without {' and '.join(repr(one) for one in decorations)}")
+        notes = (*notes, f"without {' and '.join(_NAMES.get(one, repr(one)) for one in decorations)}")
     return TextReading(kind=kind, remove=remove, decimal=chosen.decimal), kept, notes
 
 

@@ -30,6 +30,7 @@ class Looks(StrEnum):
     date = "a date"
     moment = "a moment as a number"
     text = "free text"
+    unread = "values of a type that no study reads"
     mixed = "numbers and words"
     constant = "one value only"
     empty = "no value"
@@ -89,7 +90,8 @@ def recognise(name: str, values: pl.Series, *, delimiter: str = ",") -> Found:
     if values.dtype == pl.Date or values.dtype == pl.Datetime:
         kind = Kind.date if values.dtype == pl.Date else Kind.timestamp
         return _typed(tidy, name, values, kind, Looks.date)
-    return Found(tidy, name, Looks.text, Kind.text, values.null_count(), 0, notes=("of a type that no study reads",))
+    looks = Looks.empty if values.null_count() == len(values) else Looks.unread
+    return Found(tidy, name, looks, Kind.text, values.null_count(), 0)
 
 
 def _number(name: str, source_name: str, values: pl.Series) -> Found:
@@ -240,12 +242,18 @@ def as_read(one: Found, words: Iterable[str]) -> tuple[str, ...]:
 def _notes(nothing: tuple[str, ...], spellings: dict[str, str]) -> tuple[str, ...]:
     notes = []
     if spellings:
-        notes.append("several spellings of one value are read as one")
+        notes.append(_spelt(spellings))
     if nothing:
         words = ", ".join(f"'{word}'" for word in nothing)
         one = "it is a value, take it" if len(nothing) == 1 else "one is a value, take it"
         notes.append(f"{words} read as no value; if {one} out of `nulls` in source.yaml")
     return tuple(notes)
+
+
+def _spelt(spellings: dict[str, str]) -> str:
+    """Say which words stand for which, the most frequent first; of many the first three."""
+    pairs = [f"'{word}' read as '{meant}'" for word, meant in list(spellings.items())[:3]]
+    return ", ".join(pairs) + (" and so on" if len(spellings) > 3 else "")
 
 
 def _odd_words(words: dict[str, int], fits: set[str]) -> tuple[str, ...] | None:

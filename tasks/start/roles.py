@@ -256,10 +256,16 @@ def _column(found: Mapping[str, Found], name: str, option: str) -> Found:
     return found[tidy]
 
 
+# What a treatment holds that is none, whatever the number of its values.
+_HOLDS = {Looks.date: "dates", Looks.moment: "moments as numbers", Looks.unread: "values of a type that no study reads"}
+
+
 def _codes(treatment: Found, wishes: Wishes) -> tuple[Value, Value]:
     name, treated = treatment.name, wishes.treated
     if treatment.looks is not Looks.binary:
-        what = str(treatment.looks) if treatment.distinct < 2 else f"{treatment.distinct} different values"
+        kind = treatment.looks in (Looks.date, Looks.moment, Looks.text, Looks.mixed, Looks.unread)
+        what = _HOLDS.get(treatment.looks, str(treatment.looks))
+        what = what if kind or treatment.distinct < 2 else f"{treatment.distinct} different values"
         several = treatment.distinct > 2 and treatment.looks in (Looks.number, Looks.category)
         way = (
             "if they are arms, --arms drafts a protocol that compares each with a --reference; else add a column that "
@@ -267,7 +273,7 @@ def _codes(treatment: Found, wishes: Wishes) -> tuple[Value, Value]:
             if several and treatment.distinct <= MOST_ARMS
             else "add a column to the source that says who was treated, such as one of yes and no"
         )
-        raise StudyError(f"--treatment: column '{name}' holds {what}, and a treatment has two; {way}")
+        raise StudyError(f"--treatment: column '{name}' holds {what}, and a treatment has two values; {way}")
     values = treatment.values
     if treated is not None:
         said = treated.strip().casefold()

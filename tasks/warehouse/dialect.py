@@ -6,6 +6,7 @@ from __future__ import annotations
 import codecs
 import re
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 from causalveil.schemas.errors import DataError
@@ -15,16 +16,49 @@ from causalveil.tasks.machine.files import whole_file
 SAMPLE_BYTES = 1 << 20
 MOST_COLUMNS = 2000
 # First bytes of what is no CSV, whatever its name says, and what to do with it.
+_PACKED = "is compressed; unpack it first"
+_ARROW = "is an Arrow or Feather file; write it as Parquet"
+_PAGE = "is a web page or XML, whatever its name says; open it and save the table as CSV"
+_SERIALISED = "is a serialised Python object, which may run code when it is read; write the table as Parquet"
 _OTHER = {
     b"PK\x03\x04": "is a spreadsheet or an archive; open it and save the sheet as CSV",
     b"\xd0\xcf\x11\xe0": "is an old spreadsheet; open it and save the sheet as CSV",
-    b"\x1f\x8b": "is compressed; unpack it first",
-    b"BZh": "is compressed; unpack it first",
-    b"\x28\xb5\x2f\xfd": "is compressed; unpack it first",
+    b"\x1f\x8b": _PACKED,
+    b"BZh": _PACKED,
+    b"\x28\xb5\x2f\xfd": _PACKED,
+    b"\xfd7zXZ": _PACKED,
+    b"7z\xbc\xaf": _PACKED,
+    b"\x04\x22\x4d\x18": _PACKED,
     b"PAR1": "is a Parquet file; name it .parquet",
+    b"ARROW1": _ARROW,
+    b"FEA1": _ARROW,
+    b"\xff\xff\xff\xff": _ARROW,
+    b"ORC": "is an ORC file; write it as Parquet",
+    b"Obj\x01": "is an Avro file; write it as Parquet",
+    b"\x89HDF": "is an HDF5 file; write its table as Parquet",
     b"SQLite format": "is an SQLite database; export the table as CSV",
     b"%PDF": "is a PDF; export the table as CSV",
+    b"<stata_dta>": "is a Stata file; export it as CSV: export delimited in Stata",
+    b"$FL": "is an SPSS file; save it as CSV: SAVE TRANSLATE in SPSS",
+    b"\0" * 12 + b"\xc2\xea\x81\x60": "is a SAS data set; export it as CSV: PROC EXPORT in SAS",
+    b"HEADER RECORD": "is a SAS transport file; export it as CSV: PROC EXPORT in SAS",
+    b"RDX": "is an R workspace; export the table as CSV: write.csv in R",
+    b"\x80\x03": _SERIALISED,
+    b"\x80\x04": _SERIALISED,
+    b"\x80\x05": _SERIALISED,
+    b"<!DOCTYPE": _PAGE,
+    b"<html": _PAGE,
+    b"<?xml": _PAGE,
 }
+# The same by the ends of names, where first bytes do not tell: R compresses, and old Stata files begin with a number.
+_NAMED = {
+    ".rds": "is an R object; export the table as CSV: write.csv(readRDS(...)) in R",
+    ".rda": _OTHER[b"RDX"],
+    ".rdata": _OTHER[b"RDX"],
+    ".dta": _OTHER[b"<stata_dta>"],
+}
+# An object that begins with a name, or a list of objects or lists.
+_JSON = re.compile(rb'\s*(\{\s*"|\[\s*[\[{])')
 # What spreadsheets and old databases write; rarer code pages fit the same bytes and are hardly ever meant.
 _COMMON = ["cp1252", "cp1250", "cp1251", "cp1253", "shift_jis", "gb18030", "big5", "euc_kr"]
 _NUMBER = re.compile(r"[-+]?[\d.,]*\d[\d.,]*")
@@ -46,9 +80,9 @@ def dialect_of(path: Path, *, encoding: str | None = None, delimiter: str | None
         start = stream.read(SAMPLE_BYTES)
     if not start.strip():
         raise DataError(f"{path.name}: is empty; export the table again")
-    for mark, what in _OTHER.items():
-        if start.startswith(mark):
-            raise DataError(f"{path.name}: {what}")
+    told = _no_csv(path, start)
+    if told is not None:
+        raise DataError(f"{path.name}: {told}")
     encoding = encoding or _encoding(path, start)
     text = _text(path, start, encoding)
     header = text.lstrip("\r\n").split("\n", 1)[0]
@@ -56,6 +90,16 @@ def dialect_of(path: Path, *, encoding: str | None = None, delimiter: str | None
         raise DataError(f"{path.name}: has more than {MOST_COLUMNS:,} columns; keep those that the study needs")
     found = _sniffed(path, text, delimiter)
     return CsvFiles(kind="csv", path=str(path), encoding=encoding, **found)
+
+
+def _no_csv(path: Path, start: bytes) -> str | None:
+    """Say what a file is that is no CSV, and what to do with it; None: it may be one."""
+    named = _NAMED.get(path.suffix.lower())
+    if named is not None and not start[:200].isascii():
+        return named
+    if _JSON.match(start.removeprefix(codecs.BOM_UTF8)):
+        return "holds JSON; write it as Parquet or CSV, one column for each name"
+    return next((what for mark, what in _OTHER.items() if start.startswith(mark)), None)
 
 
 def _encoding(path: Path, start: bytes) -> str:
@@ -121,6 +165,16 @@ def _titles(lines: list[str], delimiter: str) -> int:
     return next(index for index, count in enumerate(filled) if 2 * count > most)
 
 
+def _likely(text: str) -> str | None:
+    """Return the delimiter that more than half of the lines have equally often; None: there is none."""
+    lines = [line for line in text.splitlines()[:200] if line.strip()]
+    for one in ",;\t|":
+        alike = Counter(line.count(one) for line in lines if one in line).most_common(1)
+        if alike and 2 * alike[0][1] > len(lines):
+            return one
+    return None
+
+
 def _sniffed(path: Path, text: str, delimiter: str | None) -> dict[str, str | int]:
     import duckdb
 
@@ -142,8 +196,11 @@ def _sniffed(path: Path, text: str, delimiter: str | None) -> dict[str, str | in
     if row is None:
         raise DataError(f"{path.name}: no delimiter fits its lines; export it again with commas, or give --delimiter")
     found, quote, escape, skipped, has_header, columns = row
+    if columns == 1 and delimiter is None and _likely(text) is not None:
+        # Titles and notes around a table mislead the sniffer.
+        found, skipped = _likely(text), 0
     if not has_header or (columns == 1 and delimiter is None):
-        # Lines of different lengths mislead the sniffer; names in the first line tell the delimiter.
+        # Lines of different lengths mislead it too; names in the first line tell the delimiter.
         first = text.lstrip("\r\n").splitlines()[0]
         likely = delimiter or max(",;\t|", key=first.count)
         names = [name.strip(" \"'") for name in first.split(likely)]

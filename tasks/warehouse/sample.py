@@ -207,7 +207,7 @@ def _csv(path: Path, encoding: str | None, delimiter: str | None) -> Sample:
     try:
         table = pa.Table.from_batches(batches)
     except pa.ArrowException:
-        raise DataError(f"{path}: its files have different headers; put them in different folders") from None
+        raise DataError(f"{path}: its files have different headers or delimiters; write them alike, or apart") from None
     frame = _frame(table, left_out)
     if rows < MOST_ROWS and path.is_file() and sums_of(frame):
         frame, files = frame[:-1], files.model_copy(update={"skip_end": files.skip_end + 1})
@@ -238,7 +238,7 @@ def _useless(names: list[str]) -> dict[str, str]:
         if not tidy:
             useless[name] = "has no name"
         elif counted[tidy] > 1:
-            useless[name] = "stands twice in the header"
+            useless[name] = "stands twice in the header, and a study could not tell which; give each its own name"
         elif len(tidy) > 200:
             useless[name] = "has a name of more than 200 characters"
     return useless
@@ -293,11 +293,12 @@ def _parquet_rows(path: Path | StoredFile, left_out: dict[str, str], most: int) 
             names = [name for name in types if name not in nested]
             batches, rows = [frame_of(file.schema_arrow.empty_table(), names)], 0
             for batch in file.iter_batches(columns=names):
-                batches.append(frame_of(batch, names))
+                batches.append(_of_text(batch, names, left_out))
                 rows += batch.num_rows
                 if rows >= most:
                     break
-            frame = pl.concat(batches)
+            kept = [named(name) for name in names if name not in left_out]
+            frame = pl.concat([batch.select(kept) for batch in batches])
     except DataError as error:
         problem = f"{path.name}: {error}"
     except (pl.exceptions.PolarsError, OSError, ValueError, KeyError):
@@ -305,6 +306,20 @@ def _parquet_rows(path: Path | StoredFile, left_out: dict[str, str], most: int) 
     if frame is None:
         raise DataError(problem)
     return frame
+
+
+def _of_text(rows: Any, names: list[str], left_out: dict[str, str]) -> pl.DataFrame:
+    """Return columns of Arrow's rows; those of bytes that are no text, such as pictures, are left out."""
+    import pyarrow.types as of
+
+    for name in names:
+        kind = rows.schema.field(name).type
+        if of.is_binary(kind) or of.is_large_binary(kind) or of.is_binary_view(kind) or of.is_fixed_size_binary(kind):
+            try:
+                frame_of(rows, [name])
+            except DataError:
+                left_out[name] = "holds bytes that are no text"
+    return frame_of(rows, [name for name in names if name not in left_out])
 
 
 def _single(types: dict[str, pl.DataType]) -> tuple[list[str], dict[str, str]]:
@@ -405,8 +420,8 @@ def _queried(opened: Any) -> tuple[pl.DataFrame, dict[str, str]]:
     try:
         with opened() as batches:
             table = pa.Table.from_batches(list(batches))
-            names, nested = _single(polars_types(table.schema))
-            return frame_of(table, names), nested
+            names, left_out = _single(polars_types(table.schema))
+            return _of_text(table, names, left_out), left_out
     except CausalveilError:
         raise
     except Exception as problem:  # drivers' exceptions share no base

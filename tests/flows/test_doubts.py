@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,11 @@ import pytest
 from causalveil.flows.api import load_study
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.check import check
-from causalveil.flows.sequence.start import Begun, begin, numbered, survey
+from causalveil.flows.sequence.start import Begun, begin, numbered, survey, without_missing
 from causalveil.schemas.contract import DataClass, load_contract
 from causalveil.schemas.declared.columns import CodesColumn, NumberColumn
 from causalveil.schemas.errors import DataError, StudyError
+from causalveil.tasks.start.missing import seem_missing
 from causalveil.tasks.start.numbers import number_reading
 from causalveil.tasks.start.roles import Wishes
 from tests.studies import resolved
@@ -214,7 +216,7 @@ def test_whole_numbers_are_codes_however_they_are_written(tmp_path: Path) -> Non
     """Tools write 1.0 where a column has gaps; of many different ones some may have decimals."""
     more = {"precinct": [None if one % 9 == 0 else f"{one % 5}.0" for one in range(N)], "size": AGE / 1.0}
     found = begun(tmp_path, more | {"size": [f"{one}.0" for one in RANDOM.integers(1, 99, N)]})
-    assert any("--levels 'precinct=1,2,3'" in one for one in found.draft.decide)
+    assert any("--levels 'precinct=0,1,2,3,4'" in one for one in found.draft.decide)
     assert "precinct: {kind: integer}" in found.draft.source
     assert "size: {kind: number}" in found.draft.source
 
@@ -222,7 +224,9 @@ def test_whole_numbers_are_codes_however_they_are_written(tmp_path: Path) -> Non
 def test_codes_that_are_whole_numbers_are_asked_about(tmp_path: Path) -> None:
     found = begun(tmp_path, {"region": RANDOM.integers(1, 5, N)})
     assert "region" in found.draft.taken
-    assert any("--levels 'region=1,2,3'" in one for one in found.draft.decide)
+    assert any("--levels 'region=1,2,3,4'" in one for one in found.draft.decide)
+    guarded = begun(tmp_path / "c", {"region": RANDOM.integers(4, 8, N)}, data_class=DataClass.sensitive)
+    assert any("--levels 'region=1,2,3'" in one for one in guarded.draft.decide), "an example, no value of the data"
     assert not begun(tmp_path / "b", {"region": RANDOM.integers(1, 5, N)}, levels={"region": ("1", "2")}).draft.decide
 
 
@@ -349,3 +353,61 @@ def test_several_currencies_and_percent_beside_shares_are_no_numbers() -> None:
 def test_words_read_as_missing_are_named(tmp_path: Path) -> None:
     found = begun(tmp_path, {"land": [["NO", "NA", "DK"][i % 3] for i in range(N)]})
     assert any("'land': 'NA' read as no value; if it is a value" in one for one in found.draft.assumed)
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        ([20, 35, 50, 65, 80, 999, 999], [999]),
+        ([20.5, 30.1, 40.2, 50.3, -9, -9, -8, -8], [-9, -8]),
+        ([1, 2, 3, 4, 5, 97, 97, 98, 98, 99, 99], [97, 98, 99]),
+        ([1, 2, 3, 4, 5, -1, -1, 88, 88], [-1, 88]),
+        # A scale around zero, one person's 999, ages, and what is written as a code in the midst of others.
+        ([-3, -2, -1, 0, 1, 2, 3] * 2, []),
+        ([20, 35, 50, 65, 80, 999], []),
+        ([18, 30, 40, 50, 88, 99, 99], []),
+        ([1, 50, 99, 99, 150, 200, 300], []),
+        ([None, None], []),
+    ],
+)
+def test_numbers_that_stand_for_no_value_stand_apart(values: list[float], codes: list[float]) -> None:
+    assert seem_missing(pl.Series("values", values, dtype=pl.Float64)) == codes
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_numbers_that_may_stand_for_no_value_are_told_and_read_as_none_where_asked(ending: str, tmp_path: Path) -> None:
+    age = np.where(np.arange(N) % 20 == 0, 999, AGE)
+    weight = np.where(np.arange(N) % 30 == 0, -9.0, np.round(AGE / 2 + RANDOM.uniform(1, 30, N), 1))
+    table = pl.DataFrame(BASE | {"age": age, "weight": weight}, strict=False)
+    place = tmp_path / f"in.{ending}"
+    if ending == "csv":
+        table.write_csv(place)
+    else:
+        table.write_parquet(place)
+    asked = Wishes("a", DataClass.synthetic, unit="who", treatment="treated", outcome="cost")
+    told = begin(survey(str(place)), asked, tmp_path / "told", DirectEngine()).draft.decide
+    assert any("999 stands apart" in one and "--missing 'age=999'" in one for one in told)
+    assert any("--missing 'weight=-9'" in one for one in told)
+    seen = without_missing(survey(str(place)), {"age": ("999",), "weight": ("-9",)})
+    draft = begin(seen, asked, tmp_path / "out", DirectEngine()).draft
+    assert not draft.decide
+    (file,) = (tmp_path / "out").rglob("*.parquet")
+    kept = pl.read_parquet(file)
+    assert kept["age"].null_count() == (age == 999).sum()
+    assert kept["weight"].null_count() == (weight == -9).sum()
+    columns = load_contract(tmp_path / "out/dataset.yaml").columns
+    assert (columns["age"].nulls, columns["weight"].nulls) == ("indicator", "indicator")
+    assert columns["age"].upper < 100  # type: ignore[union-attr]
+    secret = replace(asked, data_class=DataClass.sensitive)
+    assert not begin(survey(str(place)), secret, tmp_path / "secret", DirectEngine()).draft.decide
+    for wrong in ({"nothing": ("1",)}, {"age": ("777",)}):
+        with pytest.raises(StudyError, match="--missing"):
+            without_missing(survey(str(place)), wrong)
+
+
+def test_what_was_read_as_what_is_said(tmp_path: Path) -> None:
+    words = {"smokes": ["t", "f"] * (N // 2), "nothing": [None] * N, "ward": ["North", "north", "South"] * (N // 3)}
+    found = begun(tmp_path, words).draft
+    assert "'smokes': 't' read as 'yes', 'f' read as 'no'" in found.assumed
+    assert any(one.startswith("'ward': ") and "read as" in one for one in found.assumed)
+    assert "'nothing': it holds no value" in found.left_out

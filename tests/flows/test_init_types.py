@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from causalveil.flows.engine.engine import DirectEngine
@@ -73,6 +74,22 @@ def test_nested_columns_and_those_that_some_file_lacks_are_left_out_by_name(tmp_
     left_out = " ".join(drafted(tmp_path / "in", tmp_path / "out").draft.left_out)
     assert "'odd': holds lists, records or other nested values" in left_out
     assert "'extra': is not in all files" in left_out
+
+
+def test_columns_that_hold_no_values_of_a_study_are_left_out_by_name(tmp_path: Path) -> None:
+    """Pictures, durations and columns of nothing in one column are no reason to refuse the table."""
+    rows = good(40).to_arrow()
+    for name, values in {
+        "picture": pa.array([b"\xff\xfe" + bytes([i]) for i in range(40)]),
+        "stay": pa.array(range(40), pa.duration("s")),
+        "nothing": pa.nulls(40),
+    }.items():
+        rows = rows.append_column(name, values)
+    pq.write_table(rows, tmp_path / "in.parquet")
+    left_out = drafted(tmp_path / "in.parquet", tmp_path / "out").draft.left_out
+    assert "'picture': holds bytes that are no text" in left_out
+    assert "'stay': it holds values of a type that no study reads" in left_out
+    assert "'nothing': it holds no value" in left_out
 
 
 def test_text_beside_numbers_is_refused_by_name(tmp_path: Path) -> None:

@@ -111,6 +111,9 @@ CASES: dict[str, Case] = {
     "backslashes before quotes": Case(text(column(2, cycle('say "a"', "b")), escapechar="\\", doublequote=False)),
     "a title above the header": Case("Costs by person\nexported on Monday\n\n" + text(people())),
     "a spreadsheet's title": Case("Costs by person,,,,\nMonday,,,,\n,,,,\n" + text(people())),
+    "notes above and below": Case(
+        f"Costs by person\nexported on Monday\n\n{text(people())}\nSource: the register of costs\n* without repayments\n"
+    ),
     "comments above the header": Case("# costs\n" + text(people())),
     "empty lines between": Case(text(people()).replace("\n", "\n\n", 40)),
     "spaces around everything": Case(text([[f"  {one} " for one in row] for row in people()]), columns={"age": "number"}),
@@ -148,6 +151,8 @@ CASES: dict[str, Case] = {
     "placebo and drug": Case(spelt(("Drug",), ("placebo", "Placebo"))),
     "arms a and b": Case(spelt(("B",), ("A",)), "--treated: say which value"),
     "arms a and b, said": Case(spelt(("B",), ("A",)), wishes={"treated": "B"}),
+    "two dates for a treatment": Case(text(column(3, cycle("2025-03-14", "2025-04-14"))), "holds dates, and a treatment has two values"),
+    "the day of a treatment": Case(text(column(3, lambda i, _: f"2025-03-{1 + i % 28:02d}")), "holds dates, and a treatment has two values"),
     "three arms": Case(text(column(3, cycle("a", "b", "c"))), "3 different values"),
     "nobody treated": Case(text(column(3, cycle("no"))), "one value only"),
     "treated unknown for some": Case(text(column(3, lambda i, word: "" if i % 10 == 0 else word)), rows=108),
@@ -177,6 +182,13 @@ CASES: dict[str, Case] = {
     "a spreadsheet": Case(b"PK\x03\x04" + b"\x00" * 100, "save the sheet as CSV"),
     "a compressed file": Case(b"\x1f\x8b\x08\x00" + b"\x00" * 100, "unpack it"),
     "a parquet file by another name": Case(b"PAR1" + b"\x00" * 100, "name it .parquet"),
+    "a Stata file": Case(b"<stata_dta><header>" + b"\x00" * 100, "is a Stata file; export it as CSV"),
+    "an SPSS file": Case(b"$FL2@(#) SPSS DATA FILE" + b"\x00" * 100, "is an SPSS file; save it as CSV"),
+    "a SAS data set": Case(bytes(12) + b"\xc2\xea\x81\x60\xb3\x14" + b"\x00" * 100, "is a SAS data set; export it as CSV"),
+    "an Arrow file": Case(b"ARROW1\x00\x00" + b"\x00" * 100, "is an Arrow or Feather file; write it as Parquet"),
+    "a web page": Case("<!DOCTYPE html><table><tr><td>1</td></tr></table>", "is a web page"),
+    "lines of JSON": Case('{"id": 1, "age": 20}\n{"id": 2, "age": 30}\n', "holds JSON; write it as Parquet or CSV"),
+    "a list in JSON": Case('[\n  {"id": 1, "age": 20}\n]\n', "holds JSON; write it as Parquet or CSV"),
     "a picture": Case(b"\x89PNG\r\n\x1a\n" + bytes(range(256)), "NUL bytes|encoding"),
 }  # fmt: skip
 

@@ -75,6 +75,10 @@ def init(
     levels: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN=A,B,C", help="the levels of a category; repeat it")
     ] = None,
+    missing: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=VALUE,...", help="values that stand for none, as in 'age=999'; repeat it"),
+    ] = None,
     where: Annotated[
         list[str] | None,
         typer.Option(metavar="CONDITION", help="whom the study is about, as in 'age >= 25'; repeat it"),
@@ -107,7 +111,7 @@ def init(
     """Draft contract, study and source from a file, and take its rows over. Ranges of sensitive data are asked for."""
     from causalveil.flows.cli.start import wizard
     from causalveil.flows.engine.engine import DirectEngine
-    from causalveil.flows.sequence.start import ROW, begin, numbered, survey
+    from causalveil.flows.sequence.start import ROW, begin, numbered, survey, without_missing
     from causalveil.tasks.start.draft import slug
     from causalveil.tasks.start.roles import Wishes
 
@@ -116,6 +120,7 @@ def init(
         seen = survey(source, table=table, encoding=encoding, delimiter=_delimiter(delimiter))
     if each_row and unit is not None:
         raise StudyError("--unit names a column of ids and --each-row says that there is none; give one of them")
+    seen = without_missing(seen, dict(_missing(one) for one in missing or ()))
     if each_row:
         seen, unit = numbered(seen), ROW
     place = source.removeprefix("delta:").rpartition("iceberg:")[2]
@@ -198,6 +203,13 @@ def _levels(text: str) -> tuple[str, tuple[str, ...]]:
     column, _, values = text.partition("=")
     if not column or len(set(_listed(values))) < 2:
         raise StudyError("--levels is COLUMN=A,B,C with two levels or more, as in --levels region=north,south")
+    return column, _listed(values)
+
+
+def _missing(text: str) -> tuple[str, tuple[str, ...]]:
+    column, _, values = text.rpartition("=")
+    if not column or not _listed(values):
+        raise StudyError("--missing is COLUMN=VALUE, or several with commas, as in --missing age=998,999")
     return column, _listed(values)
 
 
