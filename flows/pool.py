@@ -19,7 +19,7 @@ from causalveil.flows.engine.unstored import store_nothing  # noqa: E402
 from causalveil.flows.sequence.sites import PooledResult, pool_sites  # noqa: E402
 from causalveil.schemas.asked.study_file import load_study_file  # noqa: E402
 from causalveil.schemas.sites.pooled import SiteResult  # noqa: E402
-from causalveil.schemas.sites.terms import load_sites  # noqa: E402
+from causalveil.schemas.sites.round import load_sites  # noqa: E402
 from causalveil.tasks.protocols.failed import failed_gates  # noqa: E402
 
 

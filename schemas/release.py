@@ -10,16 +10,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, TypeAdapter
 
-from causalveil.schemas.admission.snapshots import TableSnapshot
-from causalveil.schemas.amounts import Amount
 from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
 from causalveil.schemas.estimators.survival import Curves, Measure
 from causalveil.schemas.ledger import BudgetOutlook
-from causalveil.schemas.privacy import Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
+from causalveil.schemas.privacy import Amount, Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, ProtocolAnswer
+from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import Estimand, Finite
 
 SCHEMA_FILE = Path(__file__).with_name("release-v1.schema.json")

@@ -14,13 +14,10 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
-from causalveil.schemas.amounts import Amount
-from causalveil.schemas.asked.numbers import sane_clip, sane_range
-from causalveil.schemas.asked.scale import NumberScale, scaled_ends
-from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.columns import Column, Holds, Nulls, NumberScale, sane_clip, sane_range, scaled_ends
 from causalveil.schemas.documents import AnyPath
 from causalveil.schemas.execution import Execution
-from causalveil.schemas.privacy import Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
+from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Half, Level, Neighbours, PrivacyCost
 
 Finite = Annotated[float, Field(allow_inf_nan=False, strict=False)]
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f]+$")]

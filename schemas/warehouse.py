@@ -20,11 +20,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.documents import AnyPath, LocalPath, parse_json, read_regular, read_yaml, validate
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.readings import Kind, TextReading
+from causalveil.schemas.sources import Kind, TableSnapshot, TextReading
 from causalveil.schemas.study import Name, Slug
 
 MANIFEST_FILE = "_manifest.json"

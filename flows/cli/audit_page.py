@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from causalveil.flows.cli.audit_prefect import prefect_trail
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.errors import RunConflict
 from causalveil.schemas.ledger import Sum
-from causalveil.schemas.oversight.trail import FlowRecord, LedgerTrail, Stamp, Trail
+from causalveil.schemas.oversight import FlowRecord, LedgerTrail, Stamp, Trail
+from causalveil.schemas.privacy import amount_text
 
 
 def trail_of(run_id: str) -> Trail:

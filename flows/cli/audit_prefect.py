@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from causalveil.flows.engine import settings
 from causalveil.flows.engine.serving import own_server
-from causalveil.schemas.oversight.trail import FlowRecord, PrefectTrail, StageRecord, StateRecord
+from causalveil.schemas.oversight import FlowRecord, PrefectTrail, StageRecord, StateRecord
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import PrefectClient

@@ -135,7 +135,7 @@ def run(
     bundle = None
     if site is not None and round_ is not None:
         from causalveil.flows.sequence.sites import leave_bundle
-        from causalveil.schemas.sites.bundle import BUNDLE_FILE
+        from causalveil.schemas.sites.round import BUNDLE_FILE
 
         bundle = leave_bundle(outcome.run_id, site, round_, outcome.path.with_name(BUNDLE_FILE))
     if json_:

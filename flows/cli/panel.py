@@ -40,7 +40,7 @@ def limits(not_covered: object) -> list[str]:
 
 def cost(result: RunResult) -> list[str]:
     """Return what the run cost and what is left, and whether it was the first or a repeated one."""
-    from causalveil.schemas.amounts import amount_text
+    from causalveil.schemas.privacy import amount_text
 
     release = result.release
     privacy, left = release.privacy, release.budget

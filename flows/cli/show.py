@@ -95,7 +95,7 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def charge_table(charges: tuple[Charge, ...], *, title: str) -> Table:
     """Stage, mechanism, units touched, sensitivity, noise scale, epsilon, delta."""
-    from causalveil.schemas.amounts import amount_text
+    from causalveil.schemas.privacy import amount_text
 
     table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("stage", no_wrap=True)
@@ -158,7 +158,7 @@ def outcome(result: RunResult) -> None:
 
 def plan(study: Study, declared: Plan, expected: Mapping[str, Any]) -> None:
     """A plan, readable."""
-    from causalveil.schemas.amounts import amount_text
+    from causalveil.schemas.privacy import amount_text
 
     console = Console()
     sizes = declared.sizes
@@ -237,7 +237,7 @@ def snapshots(content: Account) -> None:
 
 def account(content: Account) -> None:
     """Show caps and use of a dataset, and its newest runs."""
-    from causalveil.schemas.amounts import amount_text
+    from causalveil.schemas.privacy import amount_text
 
     console = Console()
     # Eighty columns hold a month's name and amounts of a few digits whole.

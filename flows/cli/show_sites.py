@@ -12,10 +12,10 @@ from rich.table import Table
 from causalveil.flows.cli.protocols.pooled import pooled_protocol
 from causalveil.flows.cli.show import charge_table
 from causalveil.flows.sequence.sites import PooledResult
-from causalveil.schemas.amounts import amount_text
+from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import EffectRelease, Release
-from causalveil.schemas.sites.bundle import Bundle, instant_text
 from causalveil.schemas.sites.pooled import PooledEstimate, PooledProtocolRelease, PooledRelease
+from causalveil.schemas.sites.round import Bundle, instant_text
 from causalveil.tasks.sites.bundle import fingerprint
 
 

@@ -88,7 +88,7 @@ def _line(study: Path, run_id: str | None) -> str:
 
 
 def _reserved(study: Path, run_id: str, run: Any) -> str:
-    from causalveil.schemas.amounts import amount_text
+    from causalveil.schemas.privacy import amount_text
 
     cost, drawn, declared = run.reservation.cost, len(run.charges), len(run.reservation.charges)
     return (

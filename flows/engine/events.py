@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.sequence.finished import RunResult
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.ledger import BlockAccount
+from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.warehouse import Manifest
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 

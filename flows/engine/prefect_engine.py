@@ -22,10 +22,10 @@ from causalveil.flows.engine.shown import (
     tags_by,
     tags_of,
 )
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.errors import CausalveilError, EngineLost
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.ledger import Reservation
+from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.release import Release
 
 if TYPE_CHECKING:

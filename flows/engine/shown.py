@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.ledger import Reservation
-from causalveil.schemas.privacy import Charge, PrivacyCost
+from causalveil.schemas.privacy import Charge, PrivacyCost, amount_text
 from causalveil.schemas.release import AnsweredEffect, DirectionRelease, Release
 
 

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.plan import Sizes, StandIn
+from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.public_people import PublicPeople

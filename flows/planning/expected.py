@@ -16,10 +16,10 @@ from typing import Any
 from causalveil.flows.estimators.estimator import Estimator
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.study import find_data
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.plan import Plan, Sizes, StandIn
+from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.study import EffectStudy, Study, unrecorded_words
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.public_columns import public_rows

@@ -15,10 +15,9 @@ from typing import Any
 import polars as pl
 import yaml
 
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.oversight.desk import Desk, DeskDataset, DeskRun
-from causalveil.schemas.privacy import Level
+from causalveil.schemas.oversight import Desk, DeskDataset, DeskRun
+from causalveil.schemas.privacy import Level, amount_text
 from causalveil.tasks.machine.files import PUBLIC, whole_file, write_whole
 from causalveil.tasks.machine.frames import csv_text
 from causalveil.tasks.privacy.ledger.ledger import Ledger

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 from causalveil.flows.planning.curves import with_epsilon
 from causalveil.flows.planning.outlook import account_text, blocks_of, book_of
 from causalveil.flows.sequence.study import data_folder, declare, plan_study
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, StudyError
 from causalveil.schemas.ledger import Reservation
-from causalveil.schemas.privacy import Level, PrivacyCost
+from causalveil.schemas.privacy import Level, PrivacyCost, amount_text
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.privacy.concentrated import rho_of_mu
 from causalveil.tasks.privacy.division import mu_of

@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from causalveil.flows.sequence.study import blocks_charged, find_data
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import LedgerError
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.privacy import Accounting
+from causalveil.schemas.privacy import Accounting, amount_text
 from causalveil.schemas.study import Study
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import read_layout

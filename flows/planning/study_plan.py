@@ -9,11 +9,11 @@ from causalveil.flows.planning.expected import expected as expected_of
 from causalveil.flows.planning.expected import people_of
 from causalveil.flows.planning.outlook import budget_of
 from causalveil.flows.sequence.study import plan_study
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.documents import Shown
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.plan import Plan, StandIn
+from causalveil.schemas.privacy import amount_text
 
 
 class StudyPlan(Plan, Shown):

@@ -13,9 +13,8 @@ from causalveil.flows.sequence.study import SEVERAL_BLOCKS, data_folder, declare
 from causalveil.schemas.admission.casts import Types
 from causalveil.schemas.admission.cohort import contract_roles, wrong_types
 from causalveil.schemas.admission.manifest import Finding
-from causalveil.schemas.asked.auto import AutoEstimator
-from causalveil.schemas.asked.one_question import as_protocol
 from causalveil.schemas.asked.resolve import completed, not_public_enough
+from causalveil.schemas.asked.shorthands import AutoEstimator, as_protocol
 from causalveil.schemas.asked.study_file import STUDY_FILES, StudyFile, load_study_file
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, DataClass, refusals
 from causalveil.schemas.documents import Problem, every_problem, line_of, parse_yaml, read_yaml

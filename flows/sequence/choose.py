@@ -9,16 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from causalveil.flows.sequence.estimators import estimator_of
-from causalveil.schemas.amounts import amount_text
-from causalveil.schemas.asked.auto import AutoEstimator, options
 from causalveil.schemas.asked.resolve import resolve
+from causalveil.schemas.asked.shorthands import AutoEstimator, options
 from causalveil.schemas.asked.study_file import STUDY_FILES, EffectStudyFile, ProtocolStudyFile, StudyFile
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import CausalveilError, ContractError, StudyError
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.plan import StandIn
-from causalveil.schemas.privacy import Level
+from causalveil.schemas.privacy import Level, amount_text
 from causalveil.schemas.protocols.study import EffectMeasure, ProtocolStudy
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, EffectStudy, Study

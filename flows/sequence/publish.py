@@ -7,7 +7,7 @@ from typing import Any
 
 from causalveil.flows.estimators.estimator import Result
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.estimators.asymptotic import NO_GUARANTEE
+from causalveil.schemas.estimators.aipw import NO_GUARANTEE
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.privacy import Guarantee

@@ -10,13 +10,12 @@ from causalveil.flows.estimators.stage import Stage, carry_out
 from causalveil.flows.sequence.admit import hold
 from causalveil.flows.sequence.run import RowSource, Run
 from causalveil.flows.sequence.study import Request, check_run_id, new_run_id, reserve, settle
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.contract import CONTRACT_FILE, Contract, Review, load_contract
-from causalveil.schemas.declared.columns import NumberColumn
+from causalveil.schemas.declared import NumberColumn
 from causalveil.schemas.documents import read_text
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ContractError, LedgerError, StudyError
 from causalveil.schemas.plan import Plan, Sizes
-from causalveil.schemas.privacy import Level
+from causalveil.schemas.privacy import Level, amount_text
 from causalveil.schemas.ranges import RangesFound, RangesStudy
 from causalveil.schemas.study import DataSource, EstimatorSettings, Missing, PrivacyRequest
 from causalveil.tasks.enclave.data_folder import DataFolder

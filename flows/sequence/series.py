@@ -8,9 +8,9 @@ from pathlib import Path
 from causalveil.flows.engine.engine import Engine, Task
 from causalveil.flows.sequence.study import load
 from causalveil.schemas.errors import ReleaseHeld, RunConflict, StudyError
-from causalveil.schemas.protocols.series import Series
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import Release, load_release_text
+from causalveil.schemas.sites.pooled import Series
 from causalveil.schemas.study import EffectStudy, Study
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

@@ -16,7 +16,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import RELEASE_FILE
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, pooled_text
-from causalveil.schemas.sites.terms import Sites, load_sites
+from causalveil.schemas.sites.round import Sites, load_sites
 from causalveil.schemas.study import SLUG
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

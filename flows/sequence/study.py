@@ -37,15 +37,15 @@ from causalveil.flows.sequence.publish import assemble_release
 from causalveil.flows.sequence.refusals import on_record
 from causalveil.flows.sequence.run import RowSource, Run
 from causalveil.schemas.admission.manifest import Admission
-from causalveil.schemas.admission.snapshots import TableSnapshot
-from causalveil.schemas.asked.auto import AutoEstimator
-from causalveil.schemas.asked.numbers import ordinary
+from causalveil.schemas.asked.shorthands import AutoEstimator
 from causalveil.schemas.asked.study_file import StudyFile, load_study_file
+from causalveil.schemas.columns import ordinary
 from causalveil.schemas.contract import Contract, DataClass, Review, check_allowed
 from causalveil.schemas.errors import CausalveilError, ConvergenceError, DataError, LedgerError, StudyError
 from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.plan import Layout, Plan, Sizes
 from causalveil.schemas.release import DataStatement, release_text
+from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.admission.kept import kept_admission, rows_folder
 from causalveil.tasks.admission.unchanged import admitted_as_they_lie

@@ -11,9 +11,9 @@ from causalveil.flows.engine.engine import Engine, Task
 from causalveil.flows.engine.secret_blocks import secret_of
 from causalveil.flows.sequence.admit import admit_folder
 from causalveil.schemas.admission.manifest import Admission
-from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.contract import CONTRACT_FILE, load_contract
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.warehouse import ExtractedBlock, Manifest, Source, Warehouse, load_source
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.manifest import refuse_telling

@@ -6,5 +6,4 @@
 - ``contract_schema``: The contract as a pandera schema: it decides which columns and rows are admitted, and nothing
   else does.
 - ``manifest``: The manifest of admitted data, and what an owner is told of data that are not admitted.
-- ``snapshots``: Which state of an open table rows were taken from: the table's own name for itself, and for that state.
 """

@@ -15,7 +15,7 @@ import polars as pl
 from causalveil.schemas.admission.casts import read_as
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.declared.columns import CodesColumn, EventColumn, LevelsColumn
+from causalveil.schemas.declared import CodesColumn, EventColumn, LevelsColumn
 from causalveil.schemas.study import Missing, Others
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from causalveil.schemas.asked.auto import AutoEstimator, options
-from causalveil.schemas.asked.eligible import AskedWhere
+from causalveil.schemas.asked.shorthands import AutoEstimator, options
 from causalveil.schemas.asked.study_file import (
     AskedCovariate,
     Clipping,
@@ -23,14 +22,7 @@ from causalveil.schemas.asked.study_file import (
     SurvivalStudyFile,
 )
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.declared.columns import (
-    CodesColumn,
-    Declared,
-    EventColumn,
-    LevelsColumn,
-    NumberColumn,
-    TimeColumn,
-)
+from causalveil.schemas.declared import CodesColumn, Declared, EventColumn, LevelsColumn, NumberColumn, TimeColumn
 from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy
@@ -38,9 +30,9 @@ from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.execution import Execution
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import ProtocolStudy, Subgroups
-from causalveil.schemas.protocols.where import Condition
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import UNRECORDED, EffectStudy, Missing, MissingTreatment, Others, Study
+from causalveil.schemas.where import AskedWhere, Condition
 
 # Stands for the unit where no contract is at hand, as when a study is planned or pooled.
 UNKNOWN_UNIT = "(the contract's unit)"

@@ -13,13 +13,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter, create_model, model_validator
 
-from causalveil.schemas.asked.auto import AutoEstimator
-from causalveil.schemas.asked.eligible import AskedWhere
-from causalveil.schemas.asked.numbers import sane_range
-from causalveil.schemas.asked.one_question import as_protocol
-from causalveil.schemas.asked.scale import NumberScale
+from causalveil.schemas.asked.shorthands import AutoEstimator, as_protocol
+from causalveil.schemas.columns import NumberScale, sane_range
+from causalveil.schemas.confounding import refuse_renamed
 from causalveil.schemas.documents import AnyPath, read_yaml, validate
-from causalveil.schemas.estimators.confounding import refuse_renamed
 from causalveil.schemas.estimators.ipw import with_free_penalty
 from causalveil.schemas.estimators.survival import FLOOR, MOST_INTERVALS, ExpectedTimes, Measure
 from causalveil.schemas.privacy import Frozen
@@ -40,6 +37,7 @@ from causalveil.schemas.study import (
     Slug,
     distinct_levels,
 )
+from causalveil.schemas.where import AskedWhere
 
 STUDY_SCHEMA_FILE = Path(__file__).parents[1] / "study-v1.schema.json"
 # What earlier studies said and who says it now.

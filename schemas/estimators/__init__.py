@@ -1,11 +1,7 @@
 """What each estimator's study may ask for: one module an estimator.
 
-- ``aipw``: A study by augmented inverse probability weighting with cross-fitting.
-- ``asymptotic``: What a release of guarantee ``asymptotic`` must say of itself (Schröder, Hartenstein and Feuerriegel
-  2025).
+- ``aipw``: Ask for augmented inverse probability weighting with cross-fitting.
 - ``balancing``: A study by minimal-noise balancing weights: covariates and treatments public, outcomes private.
-- ``confounding``: The analyst's assumption about confounding, which an estimate allows for where the releases show none
-  of it.
 - ``difference``: The difference of arm means: of a randomised trial (the comparator of Guha & Reiter 2025), else
   unadjusted.
 - ``direction``: A study of which of two variables causes the other.

@@ -1,4 +1,8 @@
-"""A study by augmented inverse probability weighting with cross-fitting.
+"""Ask for augmented inverse probability weighting with cross-fitting.
+
+What a release of guarantee ``asymptotic`` must say of itself (Schröder, Hartenstein and Feuerriegel 2025).
+
+A study by augmented inverse probability weighting with cross-fitting.
 
 With a known chance of treatment its interval holds at the study's own number of units. With ``guarantee: asymptotic``
 it is that of Schroeder, Hartenstein and Feuerriegel (2025), as printed.
@@ -11,11 +15,24 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.amounts import Amount, add
-from causalveil.schemas.asked.numbers import CLIP_MARGIN
-from causalveil.schemas.estimators.asymptotic import CAVEATS
-from causalveil.schemas.privacy import Coverage, Frozen, Guarantee, Level
+from causalveil.schemas.columns import CLIP_MARGIN
+from causalveil.schemas.privacy import Amount, Coverage, Frozen, Guarantee, Level, add
 from causalveil.schemas.study import Clip, EffectStudy, Estimand, EstimatorSettings, Finite
+
+# The headline of such a release.
+NO_GUARANTEE = (
+    "No privacy guarantee: it holds in the limit of many units only, and exact numbers of the data are printed."
+)
+# Read after "Not protected: ".
+CAVEATS = (
+    "anybody, by a proof at this sample size: the guarantee is asymptotic, since it rests on Avella-Medina's bound on "
+    "the smooth sensitivity and on the paper's Lemma 4.2, which hold for large n",
+    "anybody beyond what an optimiser saw: the suprema that scale the noise were searched from 10 starts and are not "
+    "certified",
+    "what the width of the interval tells: it comes from suprema over nuisance models and an estimate that carry no "
+    "noise",
+)
+
 
 Auto = Literal["auto"]
 # Of a closed registry of installed code, never an import path: a study file travels.

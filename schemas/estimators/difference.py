@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from causalveil.schemas.estimators.confounding import ConfoundingPrior
+from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import PUBLIC_WEIGHTS, EffectStudy, Estimand, EstimatorSettings
 

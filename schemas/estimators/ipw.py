@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.estimators.confounding import ConfoundingPrior
+from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import (
     PUBLIC_WEIGHTS,

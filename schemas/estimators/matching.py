@@ -7,9 +7,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.amounts import Amount, subtract
-from causalveil.schemas.estimators.confounding import ConfoundingPrior
-from causalveil.schemas.privacy import Frozen, Level
+from causalveil.schemas.confounding import ConfoundingPrior
+from causalveil.schemas.privacy import Amount, Frozen, Level, subtract
 from causalveil.schemas.study import EffectStudy, Estimand, EstimatorSettings, Finite, Penalty, Variant
 
 # The paper's c (label level) and h (sample level).

@@ -6,9 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.amounts import Amount, add
-from causalveil.schemas.estimators.confounding import ConfoundingPrior
-from causalveil.schemas.privacy import Frozen, Level
+from causalveil.schemas.confounding import ConfoundingPrior
+from causalveil.schemas.privacy import Amount, Frozen, Level, add
 from causalveil.schemas.study import EffectStudy, EstimatorSettings
 
 

@@ -9,10 +9,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from causalveil.schemas.amounts import Amount
 from causalveil.schemas.columns import Column, Holds, Nulls
-from causalveil.schemas.estimators.confounding import ConfoundingPrior
-from causalveil.schemas.privacy import Frozen, Level
+from causalveil.schemas.confounding import ConfoundingPrior
+from causalveil.schemas.privacy import Amount, Frozen, Level
 from causalveil.schemas.study import (
     ZERO_ONE,
     CategoricalCovariate,

@@ -16,7 +16,6 @@ from pydantic import Field, model_validator
 
 from causalveil.schemas.columns import Column, Holds, Nulls
 from causalveil.schemas.privacy import Frozen, Level
-from causalveil.schemas.protocols.where import MOST_CONDITIONS, Condition, never_met
 from causalveil.schemas.study import (
     NOTHING_TO_ADJUST_FOR,
     UNRECORDED,
@@ -38,6 +37,7 @@ from causalveil.schemas.study import (
     Study,
     distinct_levels,
 )
+from causalveil.schemas.where import MOST_CONDITIONS, Condition, never_met
 
 # What the answers over all subgroups are called; no level can be.
 EVERYBODY = "everybody"

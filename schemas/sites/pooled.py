@@ -1,7 +1,11 @@
-"""The release of a pooled study: what several sites found together. Computed from their releases alone.
+"""Report what sites, or blocks of one dataset, found together.
+
+The release of a pooled study: what several sites found together. Computed from their releases alone.
 
 Nothing here costs budget: it is post-processing of what the sites released. It stands in no ledger of its own and
 names the ledger entry of each site instead.
+
+What a series says: the released blocks of one dataset together, and how they change over time.
 """
 
 from __future__ import annotations
@@ -13,12 +17,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, TypeAdapter
 
-from causalveil.schemas.amounts import Amount
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.privacy import Frozen, Guarantee, Level, Neighbours
+from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Level, Neighbours
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, Limits, State
 from causalveil.schemas.protocols.study import OutcomeRole
+from causalveil.schemas.public_keys import PublicKey
 from causalveil.schemas.release import (
     Interval,
     LedgerStatement,
@@ -28,9 +32,7 @@ from causalveil.schemas.release import (
     load_release_text,
     release_file,
 )
-from causalveil.schemas.signatures.public_keys import PublicKey
-from causalveil.schemas.sites.bundle import Digest, Instant
-from causalveil.schemas.sites.terms import Model
+from causalveil.schemas.sites.round import Digest, Instant, Model
 from causalveil.schemas.study import Estimand, Finite, Slug
 
 SCHEMA_FILE = Path(__file__).with_name("pooled-v1.schema.json")
@@ -261,3 +263,68 @@ def load_published(path: Path) -> Published:
     if isinstance(kind, str) and kind in POOLED:
         return validate(POOLED[kind], document, str(path))
     return load_release_text(text, str(path))
+
+
+class SeriesBlock(Frozen):
+    """One release in its place: the blocks that it was charged to, and its answer."""
+
+    blocks: tuple[str, ...]
+    run_id: str
+    estimate: Finite
+    interval: Interval
+    standard_error: Annotated[Finite, Field(ge=0, description="of sampling and noise together")]
+
+
+class Drift(Frozen):
+    """The slope of the answers over the blocks' order, by weighted least squares; two-sided p-value under none."""
+
+    per_block: Finite
+    standard_error: Annotated[Finite, Field(ge=0)]
+    p_value: Annotated[Finite, Field(ge=0, le=1)]
+
+
+class Newest(Frozen):
+    """How far the newest block lies from all others together, and how often chance alone brings it so far."""
+
+    blocks: tuple[str, ...]
+    difference: Finite
+    standard_error: Annotated[Finite, Field(ge=0)]
+    p_value: Annotated[Finite, Field(ge=0, le=1)]
+
+
+class SeriesRow(Frozen):
+    """One question over time. ``missing``: blocks whose answer was withheld or hidden by noise."""
+
+    outcome: str
+    group: str
+    arm: str
+    blocks: tuple[SeriesBlock, ...]
+    missing: tuple[str, ...]
+    fixed: PooledEstimate
+    random: PooledEstimate
+    heterogeneity: Heterogeneity
+    drift: Drift
+    newest: Newest
+
+
+class Series(Frozen):
+    """A series costs nothing: it is post-processing of releases of disjoint blocks.
+
+    ``left_out``: finished runs of the study that charged a block again; the first release of a block counts.
+    """
+
+    kind: Literal["series"] = "series"
+    schema_version: Literal[1] = 1
+    dataset: str
+    study: str
+    study_digest: str
+    estimator: str
+    confidence: Finite
+    rows: tuple[SeriesRow, ...]
+    left_out: tuple[str, ...]
+    statement: str
+
+    def text(self) -> str:
+        """The bytes of series.json."""
+        document: dict[str, Any] = self.model_dump(mode="json")
+        return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -14,8 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from causalveil.schemas.confounding import RANDOMISED, ConfoundingStatement, of_share
-from causalveil.schemas.estimators.confounding import ConfoundingPrior
+from causalveil.schemas.confounding import RANDOMISED, ConfoundingPrior, ConfoundingStatement, of_share
 from causalveil.tasks.adjustment.decide import Learnt, losses
 from causalveil.tasks.adjustment.features import FeatureMap, Scores
 from causalveil.tasks.adjustment.parts import looks_for_curves

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from causalveil.schemas.estimators.confounding import ConfoundingPrior
+from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.adjustment import parts, sums

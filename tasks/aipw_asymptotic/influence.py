@@ -9,7 +9,7 @@ have on the estimate::
     V = sigma2_DP + n gamma^2 r(eps1, delta1)^2               interval tau_DP +- z sqrt(V/n)               (15, 16)
 
 with r(eps, delta) = 5 sqrt(2 ln n ln(2/delta))/(eps n): n gamma^2 r^2 is gamma^2 50 ln(n) ln(2/delta)/(n eps^2), as
-(16) has it. ``schemas/estimators/asymptotic.py`` says on what this rests; it is offered for comparison,
+(16) has it. ``schemas/estimators/aipw.py`` says on what this rests; it is offered for comparison,
 if a contract allows it.
 """
 

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.schemas.estimators.balancing import BalancingStudy
-from causalveil.schemas.estimators.confounding import ConfoundingPrior
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.cap import Solution, choose, deviation_of_noise, solutions, weighed
 from causalveil.tasks.balancing.dual import Sums, arm_sums_of, solve, weights_of

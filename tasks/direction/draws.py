@@ -16,11 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from causalveil.schemas.amounts import add, subtract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import RANKS, DirectionStudy, Score
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Half, Norm, PrivacyCost, Scope
+from causalveil.schemas.privacy import Half, Norm, PrivacyCost, Scope, add, subtract
 from causalveil.schemas.study import Variant
 from causalveil.tasks.direction import sensitivity as direction_sensitivity
 from causalveil.tasks.direction.stability import useful_distance

@@ -16,8 +16,8 @@ import polars as pl
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.protocols.where import Condition, Operator, Value
 from causalveil.schemas.study import OTHER, CategoricalCovariate, Missing
+from causalveil.schemas.where import Condition, Operator, Value
 from causalveil.tasks.covariates.encoding import Block
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.enclave import Enclave

@@ -10,11 +10,10 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.contract import CONTRACT_FILE, Contract
 from causalveil.schemas.errors import ContractError, DataError
 from causalveil.schemas.plan import Layout
-from causalveil.schemas.readings import Kind
+from causalveil.schemas.sources import Kind, TableSnapshot
 from causalveil.schemas.study import Study
 from causalveil.schemas.warehouse import Manifest
 from causalveil.tasks.enclave.data_folder import DataFolder

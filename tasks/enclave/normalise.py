@@ -19,7 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from causalveil.schemas.asked.scale import NumberScale
+from causalveil.schemas.columns import NumberScale
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
 from causalveil.schemas.study import (

@@ -20,9 +20,8 @@ from functools import lru_cache
 from itertools import chain, product
 from typing import Any, NamedTuple
 
-from causalveil.schemas.amounts import add, float_below, parse_amount, subtract
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.privacy import Charge, PrivacyCost
+from causalveil.schemas.privacy import Charge, PrivacyCost, add, float_below, parse_amount, subtract
 from causalveil.tasks.privacy.concentrated import rho_of, tested_delta
 from causalveil.tasks.privacy.division import composed, epsilon_of, keeps
 from causalveil.tasks.privacy.gaussian import composed_epsilon

@@ -14,9 +14,8 @@ from decimal import ROUND_FLOOR, Decimal
 from functools import lru_cache
 from typing import Any
 
-from causalveil.schemas.amounts import SMALLEST
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.privacy import Charge, PrivacyCost
+from causalveil.schemas.privacy import SMALLEST, Charge, PrivacyCost
 from causalveil.tasks.privacy.division import DIGITS, EPSILON_DIGITS, SLACK, exact_arithmetic, rounded_up
 
 # Mechanisms whose loss on one shift is that of Laplace noise on a lattice of at least 2^20 steps per shift.

@@ -25,9 +25,8 @@ from typing import Any
 from mpmath.ctx_mp import MPContext
 from scipy.special import erfcx
 
-from causalveil.schemas.amounts import SMALLEST, add, float_below, parse_amount, subtract
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.privacy import GaussianCost, PrivacyCost
+from causalveil.schemas.privacy import SMALLEST, GaussianCost, PrivacyCost, add, float_below, parse_amount, subtract
 from causalveil.tasks.privacy.gaussian import unit_sigma
 
 # Digits of a mu or a rho; of the epsilon that a draw keeps alone, which people read; of a share of a pure epsilon.

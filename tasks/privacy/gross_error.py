@@ -6,9 +6,8 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from causalveil.schemas.amounts import float_below
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.privacy import Norm, PrivacyCost
+from causalveil.schemas.privacy import Norm, PrivacyCost, float_below
 from causalveil.tasks.privacy.gaussian import WIDENING
 from causalveil.tasks.privacy.mechanisms import GaussianNoise, Sensitivity
 from causalveil.tasks.privacy.scales import quotient_above

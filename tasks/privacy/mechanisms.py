@@ -19,9 +19,8 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from causalveil.schemas.amounts import float_below
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.privacy import Charge, GaussianCost, Norm, PrivacyCost, Scope
+from causalveil.schemas.privacy import Charge, GaussianCost, Norm, PrivacyCost, Scope, float_below
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy import scales
 from causalveil.tasks.privacy.concentrated import rho_of_epsilon, rho_of_mu

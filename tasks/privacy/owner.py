@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from causalveil.schemas.errors import CausalveilError
-from causalveil.schemas.signatures.public_keys import PREFIX
+from causalveil.schemas.public_keys import PREFIX
 from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.keys import kept_secret
 

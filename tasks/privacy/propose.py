@@ -16,9 +16,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from causalveil.schemas.amounts import float_below
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.privacy import Norm
+from causalveil.schemas.privacy import Norm, float_below
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy import scales
 from causalveil.tasks.privacy.mechanisms import Budget, Calibrated, Sensitivity, Slot

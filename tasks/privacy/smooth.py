@@ -8,8 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from causalveil.schemas.amounts import float_below
-from causalveil.schemas.privacy import Norm, PrivacyCost
+from causalveil.schemas.privacy import Norm, PrivacyCost, float_below
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget, Calibrated, Sensitivity, Slot
 from causalveil.tasks.privacy.noise import NoiseSource, check_input

@@ -14,15 +14,17 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from causalveil.schemas.declared.columns import (
+from causalveil.schemas.declared import (
+    Aggregate,
     CodesColumn,
     Declared,
     EventColumn,
+    Keep,
     LevelsColumn,
     NumberColumn,
+    RowsPerUnit,
     TimeColumn,
 )
-from causalveil.schemas.declared.rows import Aggregate, Keep, RowsPerUnit
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray, IntArray
 from causalveil.tasks.machine.frames import named, values_of

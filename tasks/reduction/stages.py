@@ -9,7 +9,7 @@ import polars as pl
 
 from causalveil.schemas.admission.cohort import contract_roles
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.declared.rows import RowsPerUnit
+from causalveil.schemas.declared import RowsPerUnit
 from causalveil.schemas.errors import CausalveilError, ContractError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.tasks.enclave.data_folder import DataFolder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from causalveil.schemas.oversight.desk import Desk, DeskDataset
+from causalveil.schemas.oversight import Desk, DeskDataset
 from causalveil.tasks.privacy.outlook.burndown import Burndown
 from causalveil.tasks.report.burndown import panels_of
 from causalveil.tasks.report.page import environment, style

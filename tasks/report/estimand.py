@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from causalveil.schemas.protocols.where import where_words
 from causalveil.schemas.study import unrecorded_words
+from causalveil.schemas.where import where_words
 from causalveil.tasks.report.guidelines.variables import bounds_text, codes_text
 
 POPULATIONS = {"ATE": "every", "ATT": "every treated", "ATC": "every untreated"}

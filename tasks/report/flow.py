@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from causalveil.schemas.protocols.where import where_words
 from causalveil.schemas.study import unrecorded_words
+from causalveil.schemas.where import where_words
 from causalveil.tasks.report.numbers import figure, percent
 
 # The units of a subgroup are released as noisy numbers, by this name.

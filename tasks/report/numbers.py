@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from causalveil.schemas.amounts import amount_text, parse_amount
+from causalveil.schemas.privacy import amount_text, parse_amount
 
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Longer labels would run into the numbers on a narrow screen; the table below a figure has them whole.

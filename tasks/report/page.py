@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Plan
-from causalveil.schemas.protocols.where import said, where_words
 from causalveil.schemas.release import DirectionRelease, ProtocolRelease, Release, SurvivalRelease
 from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, Published
+from causalveil.schemas.where import said, where_words
 from causalveil.tasks.report.estimand import estimand_of
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
 from causalveil.tasks.report.guidelines.fill import guidelines_context

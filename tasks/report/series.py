@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causalveil.schemas.protocols.series import Series, SeriesRow
+from causalveil.schemas.sites.pooled import Series, SeriesRow
 from causalveil.tasks.report.figures import Axis, Line, axis_of
 from causalveil.tasks.report.numbers import beside, shortened, span
 from causalveil.tasks.report.page import environment, style

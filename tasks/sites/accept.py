@@ -16,8 +16,7 @@ from typing import Any, TypeAlias
 from causalveil.schemas.errors import BundleError, StudyError
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import EffectRelease, ProtocolRelease
-from causalveil.schemas.sites.bundle import Bundle, Reason, instant_text
-from causalveil.schemas.sites.terms import Site, Sites
+from causalveil.schemas.sites.round import Bundle, Reason, Site, Sites, instant_text
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy, specification_digest, travelling
 from causalveil.tasks.sites.bundle import read_bundle, refuse_unfit, release_of

@@ -16,7 +16,7 @@ from typing import Any
 from causalveil.schemas.documents import NotADocument, parse_json, read_regular, validate
 from causalveil.schemas.errors import BundleError, RunConflict, StudyError
 from causalveil.schemas.release import EffectRelease, ProtocolRelease, Release, load_release_text
-from causalveil.schemas.sites.bundle import Bundle, Reason, Statement
+from causalveil.schemas.sites.round import Bundle, Reason, Statement
 from causalveil.tasks.privacy.keys import signing_secret
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.owner import is_signed

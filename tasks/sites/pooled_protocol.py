@@ -26,7 +26,6 @@ from causalveil.schemas.protocols.answers import (
 )
 from causalveil.schemas.protocols.study import EVERYBODY, FailedGate, OutcomeRole, ProtocolOutcome, ProtocolStudy
 from causalveil.schemas.release import Interval, ProtocolRelease
-from causalveil.schemas.sites.bundle import Reason
 from causalveil.schemas.sites.pooled import (
     CellState,
     PooledAnswer,
@@ -36,7 +35,7 @@ from causalveil.schemas.sites.pooled import (
     SitePart,
     SiteRecord,
 )
-from causalveil.schemas.sites.terms import Model, Sites
+from causalveil.schemas.sites.round import Model, Reason, Sites
 from causalveil.tasks.protocols.calibration import Measured, learn, scale_of
 from causalveil.tasks.protocols.gates import balance_gate, critical_of
 from causalveil.tasks.sites.accept import Accepted

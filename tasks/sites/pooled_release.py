@@ -9,9 +9,8 @@ from typing import Any
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import EffectRelease, Software
-from causalveil.schemas.sites.bundle import Reason
 from causalveil.schemas.sites.pooled import PooledPrivacy, PooledRelease, SiteResult
-from causalveil.schemas.sites.terms import Model, Sites
+from causalveil.schemas.sites.round import Model, Reason, Sites
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.sites.accept import Accepted
 from causalveil.tasks.sites.pool import SiteEstimate, pool

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import BundleError, CausalveilError
-from causalveil.schemas.sites.bundle import Reason
+from causalveil.schemas.sites.round import Reason
 from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 

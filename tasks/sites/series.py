@@ -14,9 +14,9 @@ import numpy as np
 
 from causalveil.schemas.errors import StudyError, TooFewBlocks
 from causalveil.schemas.protocols.answers import ProtocolAnswer
-from causalveil.schemas.protocols.series import Drift, Newest, Series, SeriesBlock, SeriesRow
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
 from causalveil.schemas.release import EffectRelease, Interval, ProtocolRelease, Release, Variance
+from causalveil.schemas.sites.pooled import Drift, Newest, Series, SeriesBlock, SeriesRow
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.sites.cells import estimate_of
 from causalveil.tasks.sites.pool import SiteEstimate, pool

@@ -8,7 +8,7 @@ from typing import Any
 
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.protocols.where import Operator
+from causalveil.schemas.where import Operator
 from causalveil.tasks.start.recognise import Found, Looks, as_read
 
 MEASURES = ("difference", "ratio", "odds_ratio")

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from causalveil.schemas.readings import Kind, TextReading
+from causalveil.schemas.sources import Kind, TextReading
 
 _DAYS = (
     "%Y-%m-%d",

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from causalveil.schemas.contract import DataClass
-from causalveil.schemas.readings import Kind, TextReading
+from causalveil.schemas.sources import Kind, TextReading
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.frames import values_of
 from causalveil.tasks.start.names import other_times, spoken, stems

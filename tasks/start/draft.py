@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from causalveil.schemas.contract import DataClass
-from causalveil.schemas.readings import Kind, TextReading
+from causalveil.schemas.sources import Kind, TextReading
 from causalveil.tasks.start.doubts import Doubts
 from causalveil.tasks.start.names import spoken
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from causalveil.schemas.errors import StudyError
-from causalveil.schemas.readings import Kind, TextReading
+from causalveil.schemas.sources import Kind, TextReading
 from causalveil.tasks.machine.frames import named, values_of
 from causalveil.tasks.start.recognise import Found, Looks, recognise
 

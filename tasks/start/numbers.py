@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from causalveil.schemas.readings import Kind, TextReading
+from causalveil.schemas.sources import Kind, TextReading
 from causalveil.tasks.start.spellings import CURRENCY, CURRENCY_CODES, UNITS
 
 _PLAIN = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")

@@ -10,7 +10,7 @@ from enum import StrEnum
 import polars as pl
 
 from causalveil.schemas.admission.casts import as_whole
-from causalveil.schemas.readings import Kind, TextReading
+from causalveil.schemas.sources import Kind, TextReading
 from causalveil.tasks.start.dates import date_reading
 from causalveil.tasks.start.numbers import number_reading
 from causalveil.tasks.start.spellings import FEMALE, MALE, NO, NOTHING, YES

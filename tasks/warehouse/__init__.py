@@ -17,7 +17,7 @@
 - ``read_files``: Folders of Parquet or CSV files as a source of an extract.
 - ``read_sql``: TextReading one block of a source as Arrow batches of the declared columns: streamed, never the whole
   block at once.
-- ``readings``: Text of a source -> values, as source.yaml declares it (``schemas/readings.py``); no value is guessed at
+- ``readings``: Text of a source -> values, as source.yaml declares it (``schemas/sources.py``); no value is guessed at
   here.
 - ``sample``: The first million rows of a source as one frame, for a draft: text stays text, nothing is read into it.
 - ``stores``: Parquet files in object storage as a source: ``s3://``, ``gs://`` and ``abfs://`` by pyarrow's file

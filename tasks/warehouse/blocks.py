@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.documents import parse_json, read_regular
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
+from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.warehouse import MANIFEST_FILE, ExtractedBlock, ExtractedFile, Manifest, Source
 from causalveil.tasks.machine.files import sync_folder, whole_file
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KeyInterval

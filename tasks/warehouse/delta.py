@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, DataError
+from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.warehouse import DeltaSource, Key
 from causalveil.tasks.warehouse.adbc import written
 from causalveil.tasks.warehouse.kinds import check_key

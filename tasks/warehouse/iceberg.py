@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, contextmanager
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from causalveil.schemas.admission.snapshots import NO_SNAPSHOT, TableSnapshot
 from causalveil.schemas.errors import CausalveilError, DataError
+from causalveil.schemas.sources import NO_SNAPSHOT, TableSnapshot
 from causalveil.schemas.warehouse import IcebergSource, Key
 from causalveil.tasks.warehouse.intervals import EVERYTHING, KEYLESS, KeyInterval
 from causalveil.tasks.warehouse.kinds import check_key

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from causalveil.schemas.admission.casts import as_whole
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.readings import Kind
+from causalveil.schemas.sources import Kind
 from causalveil.schemas.warehouse import Key, Step
 
 if TYPE_CHECKING:

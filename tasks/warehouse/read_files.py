@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, DataError
-from causalveil.schemas.readings import Kind, TextReading
+from causalveil.schemas.sources import Kind, TextReading
 from causalveil.schemas.warehouse import CsvFiles, Files, Source, Step
 from causalveil.tasks.admission.folders import NO_VALUE, contradictions, values_in
 from causalveil.tasks.machine.folders import refuse_log_in, refuse_open_table

@@ -13,9 +13,8 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from causalveil.schemas.admission.snapshots import TableSnapshot
 from causalveil.schemas.errors import CausalveilError, DataError
-from causalveil.schemas.readings import Kind
+from causalveil.schemas.sources import Kind, TableSnapshot
 from causalveil.schemas.warehouse import (
     AdbcDriver,
     CsvFiles,

@@ -1,4 +1,4 @@
-"""Text of a source -> values, as source.yaml declares it (``schemas/readings.py``); no value is guessed at here."""
+"""Text of a source -> values, as source.yaml declares it (``schemas/sources.py``); no value is guessed at here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.readings import Kind, TextReading
+from causalveil.schemas.sources import Kind, TextReading
 from causalveil.schemas.warehouse import Source
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.flows.sequence.study import plan_study
 from causalveil.schemas.errors import ContractError, StudyError
-from causalveil.schemas.estimators.asymptotic import CAVEATS, NO_GUARANTEE
+from causalveil.schemas.estimators.aipw import CAVEATS, NO_GUARANTEE
 from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.release import load_release, release_schema
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

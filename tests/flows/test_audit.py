@@ -14,7 +14,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.audit_page import lines, trail_of
 from causalveil.flows.cli.main import main
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, LedgerError, RunConflict
-from causalveil.schemas.oversight.trail import Trail
+from causalveil.schemas.oversight import Trail
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import write_study
 

@@ -16,7 +16,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.check import check
 from causalveil.flows.sequence.start import Begun, begin, numbered, survey, without_missing
 from causalveil.schemas.contract import DataClass, load_contract
-from causalveil.schemas.declared.columns import CodesColumn, NumberColumn
+from causalveil.schemas.declared import CodesColumn, NumberColumn
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.tasks.start.missing import seem_missing
 from causalveil.tasks.start.numbers import number_reading

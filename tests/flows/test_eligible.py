@@ -18,9 +18,9 @@ from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file, parse_study_file
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
-from causalveil.schemas.protocols.where import Condition, Operator
 from causalveil.schemas.release import ProtocolRelease
 from causalveil.schemas.studies import parse_study
+from causalveil.schemas.where import Condition, Operator
 from causalveil.tasks.enclave.cells import eligible
 from tests.protocol_help import analysed, in_cells, make_protocol
 from tests.studies import people, refused, resolved, write_study

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from causalveil.flows.api import run_study
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.errors import CausalveilError
+from causalveil.schemas.privacy import amount_text
 from causalveil.tasks.privacy.budget import FlowBudget
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.flows.test_one_order import DIRECTIONS, EFFECTS, PAIR, twin

@@ -13,7 +13,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.admit import admit_folder
 from causalveil.flows.sequence.start import Begun, begin, survey
 from causalveil.schemas.contract import CONTRACT_FILE, DataClass, load_contract
-from causalveil.schemas.declared.columns import CodesColumn, LevelsColumn, NumberColumn
+from causalveil.schemas.declared import CodesColumn, LevelsColumn, NumberColumn
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.start.recognise import Looks, recognise

@@ -19,7 +19,7 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.start import begin, numbered, survey
 from causalveil.flows.sequence.warehouse import fill
 from causalveil.schemas.contract import DataClass, load_contract
-from causalveil.schemas.declared.columns import LevelsColumn, NumberColumn
+from causalveil.schemas.declared import LevelsColumn, NumberColumn
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.tasks.start.roles import Wishes
 

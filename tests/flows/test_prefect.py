@@ -16,9 +16,9 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.sequence import study as sequence_study
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.asked.study_file import load_study_file
 from causalveil.schemas.errors import BudgetRefused, DataError, SiteError
+from causalveil.schemas.privacy import amount_text
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, write_study
 

@@ -12,7 +12,7 @@ import pytest
 
 from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
-from causalveil.schemas.protocols.series import Series
+from causalveil.schemas.sites.pooled import Series
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from tests.studies import people, refused, write_study
 

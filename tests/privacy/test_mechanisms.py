@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causalveil.schemas.amounts import parse_amount
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
+from causalveil.schemas.privacy import Norm, PrivacyCost, Scope, parse_amount
 from causalveil.tasks.privacy import mechanisms as m
 from causalveil.tasks.privacy.noise import SecureNoise, SeededNoise, opendp_laplace_loss
 from tests.audit import HalfNoise, OpenBudget, caught, epsilon_lower_bound

@@ -21,10 +21,10 @@ from pydantic import BaseModel
 
 from causalveil.flows.sequence.rehearse import rehearse
 from causalveil.flows.sequence.study import declare
-from causalveil.schemas.asked.numbers import ordinary
+from causalveil.schemas.columns import ordinary
+from causalveil.schemas.documents import models_in
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.hints.keys import models_in
 from causalveil.schemas.privacy import Charge
 from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.tasks.direction.pairs import scaled

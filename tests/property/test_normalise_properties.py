@@ -10,7 +10,7 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causalveil.schemas.asked.numbers import LARGEST, sane_range
+from causalveil.schemas.columns import LARGEST, sane_range
 from causalveil.tasks.covariates.encoding import dimension, scale
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from tests.bad_data import study

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from causalveil.flows.sequence.study import declare
-from causalveil.schemas.asked.numbers import ordinary
+from causalveil.schemas.columns import ordinary
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.tasks.enclave.rows import Rows

@@ -176,8 +176,8 @@ PLANTED: dict[str, tuple[str, str, Callable[[], None]]] = {
         test_no_estimator_imports_another,
     ),
     "a circle inside a function": (
-        "schemas/amounts.py",
-        "def late() -> None:\n    from causalveil.schemas import privacy",
+        "schemas/privacy.py",
+        "def late() -> None:\n    from causalveil.schemas import study",
         test_no_circle_also_not_inside_functions,
     ),
     "a module that its folder does not list": ("tasks/inference/*", "", test_each_folder_lists_its_modules),

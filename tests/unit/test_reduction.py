@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.declared.columns import NumberColumn
+from causalveil.schemas.declared import NumberColumn
 from causalveil.schemas.errors import DataError
 from causalveil.tasks.reduction import reduce
 from causalveil.tasks.reduction.reduce import reduce_rows

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from causalveil.schemas.amounts import add, amount_text, float_below, parse_amount, subtract
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.documents import read_yaml
 from causalveil.schemas.errors import StudyError
+from causalveil.schemas.privacy import add, amount_text, float_below, parse_amount, subtract
 
 amounts = st.decimals("1e-30", "999999", allow_nan=False, allow_infinity=False).map(
     lambda amount: Decimal(f"{amount:.14e}")

@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from causalveil.schemas.errors import BundleError, CausalveilError, StudyError
-from causalveil.schemas.sites.bundle import instant_text, parse_instant
-from causalveil.schemas.sites.terms import load_sites
+from causalveil.schemas.sites.round import instant_text, load_sites, parse_instant
 from causalveil.tasks.machine.files import write_whole
 from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger.ledger import open_ledger

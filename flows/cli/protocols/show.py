@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from causalveil.schemas.errors import GateFailed
-from causalveil.schemas.protocols.where import where_words
+from causalveil.schemas.where import where_words
 
 if TYPE_CHECKING:
     from causalveil.schemas.protocols.answers import GateResult, ProtocolAnswer

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.errors import LedgerError
+from causalveil.schemas.privacy import amount_text
 
 # The key of a body under which it says who wrote the entry: actor, host, purpose.
 BY = "by"

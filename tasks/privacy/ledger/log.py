@@ -10,9 +10,8 @@ import json
 import logging
 from typing import Any
 
-from causalveil.schemas.amounts import amount_text
 from causalveil.schemas.ledger import Reservation, Sum
-from causalveil.schemas.privacy import Charge, PrivacyCost
+from causalveil.schemas.privacy import Charge, PrivacyCost, amount_text
 
 _LOG = logging.getLogger("causalveil.audit")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from causalveil.schemas.oversight.trail import ChargeRecord, LedgerTrail, RefusalRecord, Stamp
+from causalveil.schemas.oversight import ChargeRecord, LedgerTrail, RefusalRecord, Stamp
 from causalveil.tasks.privacy.ledger.accounts import RunRecord
 from causalveil.tasks.privacy.ledger.entry import BY, Entry
 from causalveil.tasks.privacy.ledger.ledger import Ledger

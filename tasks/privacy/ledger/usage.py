@@ -14,9 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
-from causalveil.schemas.amounts import add, amount_text, subtract
 from causalveil.schemas.ledger import RhoAccount, Sum
-from causalveil.schemas.privacy import Accounting, Charge, Level, PrivacyCost
+from causalveil.schemas.privacy import Accounting, Charge, Level, PrivacyCost, add, amount_text, subtract
 from causalveil.tasks.privacy.accountant import concentrate
 from causalveil.tasks.privacy.concentrated import epsilon_of_laplace, epsilon_of_rho, rho_of_cap
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pydantic import ValidationError
 
 from causalveil.schemas.ledger import Account, Sum
-from causalveil.schemas.oversight.desk import Author, Concern, Desk, DeskDataset, DeskGrant, DeskRefusal, DeskRun, Pace
+from causalveil.schemas.oversight import Author, Concern, Desk, DeskDataset, DeskGrant, DeskRefusal, DeskRun, Pace
 from causalveil.schemas.privacy import Accounting, Level
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, account_of, grant_caps
 from causalveil.tasks.privacy.ledger.entry import BY, Entry

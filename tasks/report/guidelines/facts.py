@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from causalveil.schemas.contract import Contract
-from causalveil.schemas.protocols.where import where_words
+from causalveil.schemas.where import where_words
 from causalveil.tasks.report.flow import UnitFlow
 from causalveil.tasks.report.guidelines.variables import (
     bounds_text,

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from causalveil.flows.sequence.rehearse import rehearse_effect
-from causalveil.schemas.asked.auto import AutoEstimator, options
+from causalveil.schemas.asked.shorthands import AutoEstimator, options
 from causalveil.schemas.study import PrivacyRequest
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.privacy.mechanisms import Budget

@@ -1,14 +1,18 @@
-"""How the text of a source becomes values: the owner's word for each column, written into source.yaml.
+"""Declare how text of a source becomes values, and name the state of an open table.
+
+How the text of a source becomes values: the owner's word for each column, written into source.yaml.
 
 Files that people keep hold `$1,200`, `31.12.2025`, `Yes` beside `y`, and `n/a`. What each means is declared here once,
 so that nobody has to guess later what a number was before. A value that does not fit the declaration ends the extract.
+
+Which state of an open table rows were taken from: the table's own name for itself, and for that state.
 """
 
 from __future__ import annotations
 
 from datetime import date
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
@@ -70,3 +74,20 @@ class TextReading(Frozen):
         if self.kind in (Kind.date, Kind.timestamp) and not self.formats:
             raise ValueError("a date that is read off text needs 'formats', such as ['%Y-%m-%d']")
         return self
+
+
+# What Iceberg calls the state of a table that nothing was ever written to.
+NO_SNAPSHOT = -1
+
+
+class TableSnapshot(Frozen):
+    """One state of an open table. Its number says how often the table was written to, not what stands in it."""
+
+    format: Literal["delta", "iceberg"]
+    table: Annotated[str, Field(min_length=1, max_length=200, description="the table's uuid")]
+    version: Annotated[int, Field(ge=NO_SNAPSHOT, description="Delta's version, or Iceberg's snapshot id")]
+
+    @property
+    def words(self) -> str:
+        """Return the state in words, without the table."""
+        return f"{'version' if self.format == 'delta' else 'snapshot'} {self.version}"

@@ -1,0 +1,180 @@
+"""Call sites to a round, and bundle what each of them sends.
+
+bundle.json: what a site sends to a coordinator. One release, and the site's signature over it and its round.
+
+A bundle holds nothing that is not in the release, in the study or in the contract's digest, so a person may read all
+of it before it leaves the site. What makes it acceptable to a coordinator: ``docs/sites.md``.
+
+sites.yaml: a coordinator's call to several sites, written before anybody's answer is seen.
+
+It names the round, the study that travelled, whom to expect, and each site's key. Who writes it decides whom to
+believe: exchange keys by a channel that you trust.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, field_validator, model_validator
+
+from causalveil.schemas.documents import read_yaml, validate
+from causalveil.schemas.ledger import RunId
+from causalveil.schemas.privacy import Amount, Frozen
+from causalveil.schemas.public_keys import PublicKey
+from causalveil.schemas.study import Slug
+
+BUNDLE_FILE = "bundle.json"
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+
+
+def parse_instant(value: Any) -> datetime:
+    """The moment that ``value`` names, in UTC.
+
+    Args:
+        value: ISO 8601 text with a time zone, or a date alone, which is its first moment in UTC.
+
+    Raises:
+        ValueError: anything else.
+    """
+    if isinstance(value, datetime):
+        moment = value
+    else:
+        if not isinstance(value, str):
+            raise ValueError("must be text such as 2026-03-01 or 2026-03-01T12:00:00Z")
+        text = value.strip()
+        try:
+            moment = datetime.fromisoformat(f"{text}T00:00:00+00:00" if _DATE.fullmatch(text) else text)
+        except ValueError:
+            raise ValueError("is no date or time; write 2026-03-01 or 2026-03-01T12:00:00Z") from None
+    if moment.tzinfo is None:
+        raise ValueError("needs a time zone; write 2026-03-01T12:00:00Z")
+    return moment.astimezone(UTC)
+
+
+def instant_text(moment: datetime) -> str:
+    """ISO 8601 in UTC."""
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+Instant = Annotated[
+    datetime,
+    BeforeValidator(parse_instant),
+    PlainSerializer(instant_text, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256, hexadecimal")]
+
+
+class Reason(StrEnum):
+    """Why a bundle is refused; the first word of the message."""
+
+    missing = "missing"
+    unreadable = "unreadable"
+    tampered = "tampered"
+    foreign = "foreign"
+    expired = "expired"
+    replayed = "replayed"
+    stale = "stale"
+    early = "early"
+    unfit = "unfit"
+
+
+class Statement(Frozen):
+    """What a site signs."""
+
+    site: Slug
+    round: Annotated[Slug, Field(description="the coordinator's call that this answers")]
+    issued_at: Annotated[Instant, Field(description="when it was signed")]
+    finished_at: Annotated[Instant, Field(description="when the run's release entered the site's ledger")]
+    run_id: RunId
+    study_digest: Digest
+    policy_digest: Annotated[Digest, Field(description="of the owner's contract that the run was reserved under")]
+    release_digest: Annotated[Digest, Field(description="of the bytes of the site's release.json")]
+    release: Annotated[dict[str, Any], Field(description="the site's release.json; names the software that made it")]
+
+
+class Bundle(Frozen):
+    """A signed statement."""
+
+    format: Literal["causalveil bundle 1"] = "causalveil bundle 1"
+    statement: Statement
+    key: PublicKey
+    signature: Annotated[str, Field(pattern=r"^[0-9a-f]{128}$", description="Ed25519 over the canonical statement")]
+
+
+class Model(StrEnum):
+    """Which pooled estimate is the headline: both are computed, the choice is made beforehand."""
+
+    fixed = "fixed"
+    random = "random"
+
+
+class AgreedPrivacy(Frozen):
+    """What a site may spend instead of what the study says. Level and relation stay the study's."""
+
+    epsilon: Amount
+    delta: Annotated[Amount | None, Field(description="None: the study's")] = None
+
+
+class Site(Frozen):
+    """One expected site."""
+
+    key: PublicKey
+    expires: Annotated[Instant, Field(description="from this moment on the key is not believed")]
+    privacy: AgreedPrivacy | None = None
+
+
+class Sites(Frozen):
+    """The terms of one round."""
+
+    kind: Literal["sites"]
+    round: Annotated[Slug, Field(description="a fresh name for every call; each site signs it")]
+    study: str
+    bundles: str = "bundles"
+    opened: Annotated[Instant, Field(description="runs that finished before it are stale")]
+    closes: Annotated[Instant | None, Field(description="bundles signed after it are stale")] = None
+    units_disjoint: Annotated[bool, Field(description="declared: nobody is in the data of two sites")]
+    model: Model = Model.random
+    sites: Annotated[dict[Slug, Site], Field(min_length=2)]
+
+    @field_validator("units_disjoint")
+    @classmethod
+    def _disjoint(cls, declared: bool) -> bool:
+        if not declared:
+            raise ValueError(
+                "must be true: somebody in two sites is charged twice and makes their errors dependent, which no "
+                "pooled interval here covers; leave one of the sites out"
+            )
+        return declared
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Sites:
+        if self.closes is not None and not self.opened < self.closes:
+            raise ValueError("'closes' must be after 'opened'")
+        keys = [site.key for site in self.sites.values()]
+        if len(set(keys)) != len(keys):
+            raise ValueError("two sites have one key; each site signs with its own")
+        return self
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over all terms."""
+        return hashlib.sha256(self.model_dump_json().encode()).hexdigest()
+
+    def site_of(self, key: str) -> str | None:
+        """The site whose key this is, if any."""
+        return next((name for name, site in self.sites.items() if site.key == key), None)
+
+
+def load_sites(path: Path) -> Sites:
+    """Read and validate a coordinator's file.
+
+    Raises:
+        StudyError: missing or wrong.
+    """
+    return validate(Sites, read_yaml(path), str(path))
