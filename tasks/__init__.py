@@ -31,4 +31,6 @@
 - ``survival/``: Time to event: one release of the cells of all people, and curves, risks and tests read off it.
 - ``trial/``: Randomised trials: the difference of arm means.
 - ``warehouse/``: From a warehouse to partitions, block by block.
+- ``weighting/``: Weighting by public covariates and treatments, which ``balancing``, ``ipw``, ``matching`` and trials
+  share.
 """

@@ -18,15 +18,15 @@ from causalveil.flows.estimators.stage import Stage
 from causalveil.flows.planning import balancing as planning
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.balancing import stages, weights
-from causalveil.tasks.balancing.weights import Balance
+from causalveil.tasks.balancing import stages
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models.weighted import perturb as weighted
+from causalveil.tasks.weighting import weighted_means as weighted
+from causalveil.tasks.weighting.imbalance import Balance
 
 WEIGH = Stage[BalancingStudy, Balance](
-    "weigh", lambda step: weights.weigh_stage(step.study, step.enclave), reads=(NORMALISE,)
+    "weigh", lambda step: stages.weigh_stage(step.study, step.enclave), reads=(NORMALISE,)
 )
 PERTURB = Stage[BalancingStudy, FloatArray](
     "perturb",

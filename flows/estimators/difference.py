@@ -12,8 +12,8 @@ from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.models.weighted import perturb as weighted
 from causalveil.tasks.trial import difference, public_arms
+from causalveil.tasks.weighting import weighted_means as weighted
 
 PUBLIC_ARMS = Stage[DifferenceStudy, EffectFindings](
     "public_arms",

@@ -18,7 +18,6 @@ from causalveil.flows.sequence.run import Run
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.balancing.features import features_of, learn_features
 from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.sizes import sizes_of
@@ -26,6 +25,7 @@ from causalveil.tasks.inference.people import Foreseen, stand_in_outcomes
 from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.weighting.features import features_of, learn_features
 
 # Draws of each kind of outcomes, and how much more those count that follow what treatment follows: covariates that
 # nobody thought to confound would not have been declared.

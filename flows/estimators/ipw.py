@@ -24,13 +24,13 @@ from causalveil.flows.planning import ipw as planning
 from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
-from causalveil.tasks.balancing.weights import Balance
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.public_people import PublicPeople
-from causalveil.tasks.ipw import interval, perturb, public_scores, weights
+from causalveil.tasks.ipw import interval, public_scores, weights
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
-from causalveil.tasks.models.weighted import perturb as weighted
+from causalveil.tasks.weighting import weighted_means as weighted
+from causalveil.tasks.weighting.imbalance import Balance
 
 PROPENSITY = Stage[IpwStudy, FloatArray](
     "propensity",
@@ -43,8 +43,8 @@ WEIGH = Stage[IpwStudy, weights.Largest](
 )
 PERTURB = Stage[IpwStudy, FloatArray](
     "perturb",
-    lambda step: perturb.perturb_stage(*step.given, step.budget),
-    charges=lambda study, sizes: [(perturb.slot(study), perturb.mechanism(study, sizes))],
+    lambda step: weights.perturb_stage(*step.given, step.budget),
+    charges=lambda study, sizes: [(weights.slot(study), weights.mechanism(study, sizes))],
     reads=(WEIGH,),
 )
 INTERVAL = Stage[IpwStudy, EffectFindings](
@@ -61,7 +61,7 @@ PUBLIC_WEIGHTS = Stage[IpwStudy, Balance](
 PUBLIC_SUMS = Stage[IpwStudy, FloatArray](
     "public_sums",
     lambda step: public_scores.public_sums_stage(step.study, step.enclave, step[PUBLIC_WEIGHTS], step.budget),
-    charges=lambda study, _: [(perturb.LABEL_SLOT, weighted.mechanism(study.privacy.cost))],
+    charges=lambda study, _: [(weights.LABEL_SLOT, weighted.mechanism(study.privacy.cost))],
     reads=(PUBLIC_WEIGHTS,),
 )
 PUBLIC_INTERVAL = Stage[IpwStudy, EffectFindings](

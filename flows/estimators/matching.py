@@ -25,11 +25,10 @@ from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
-from causalveil.tasks.balancing import imbalance
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching import interval, perturb, respond, scores, weights
+from causalveil.tasks.matching import interval, perturb, scores, weights
 from causalveil.tasks.matching.weights import Reuse
 from causalveil.tasks.models.pairs import traversal
 
@@ -47,15 +46,15 @@ SCORES = Stage[MatchingStudy, None](
 )
 RESPOND = Stage[MatchingStudy, None](
     "respond",
-    lambda step: respond.respond_stage(step.study, step.enclave, step.budget),
-    charges=lambda study, _: [(respond.SLOT, respond.mechanism(study))],
+    lambda step: scores.respond_stage(step.study, step.enclave, step.budget),
+    charges=lambda study, _: [(scores.TREATMENT_SLOT, scores.treatment_mechanism(study))],
     reads=(SCORES,),
 )
 MATCH = Stage[MatchingStudy, Reuse](
     "match", lambda step: weights.match_stage(step.study, step.enclave), reads=(SCORES, RESPOND)
 )
 IMBALANCE = Stage[MatchingStudy, Reuse](
-    "imbalance", lambda step: imbalance.imbalance_stage(step.study, step.enclave, step[MATCH]), reads=(MATCH,)
+    "imbalance", lambda step: weights.imbalance_stage(step.study, step.enclave, step[MATCH]), reads=(MATCH,)
 )
 PERTURB = Stage[MatchingStudy, FloatArray](
     "perturb",

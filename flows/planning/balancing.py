@@ -7,8 +7,9 @@ from typing import Any
 from causalveil.flows.planning.sentences import put_into, say_effect, say_imbalance, say_interval, say_people
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.tasks.balancing import expected as balancing_expected
+from causalveil.tasks.balancing.expected import expected as expected_findings
 from causalveil.tasks.inference.people import Foreseen, Rehearsed
+from causalveil.tasks.weighting.expected import EXPLAINED, OVERLAP
 
 
 def expected(
@@ -23,7 +24,7 @@ def expected(
         effect: an effect in outcome units that the reader hopes to see.
         rehearsed: widths in place of those of formulas.
     """
-    found, half_width = balancing_expected.expected(study, sizes, stand_in)
+    found, half_width = expected_findings(study, sizes, stand_in)
     numbers: dict[str, Any] = {
         "treated": stand_in.treated,
         "half_width": half_width,
@@ -44,7 +45,7 @@ def expected(
     elif study.estimator.allowance > 0:
         sentences.append(
             f"Weights as of covariates that move log odds of treatment by a deviation of "
-            f"{balancing_expected.OVERLAP:g} and explain {balancing_expected.EXPLAINED:.0%} of the outcome's variance "
+            f"{OVERLAP:g} and explain {EXPLAINED:.0%} of the outcome's variance "
             f"within arms; it allows for a bias of {found.interval.bias:.3g} by what imbalance is left."
         )
     warnings: list[str] = []

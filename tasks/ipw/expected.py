@@ -20,11 +20,11 @@ from causalveil.schemas.study import Estimand
 from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave.sizes import least_units, sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
-from causalveil.tasks.ipw import perturb, public_scores, weights
+from causalveil.tasks.ipw import public_scores, weights
 from causalveil.tasks.ipw.interval import adjustment_share, findings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
-from causalveil.tasks.models.weighted.interval import noise_of
+from causalveil.tasks.weighting.weighted_means import noise_of
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ def sign_wrong(study: IpwStudy, sizes: Sizes, effect: float, stand_in: StandIn =
     if public_scores.has_public_scores(study):
         noise = noise_of(study.privacy.cost)
     else:
-        noise = Noise.of(perturb.mechanism(study, sizes), len(weights.private_entries(study)))
+        noise = Noise.of(weights.mechanism(study, sizes), len(weights.private_entries(study)))
     factor = math.sqrt(found.variance.noise) / noise.deviation if noise.deviation > 0 else 0.0
     return noise.tail(abs(effect), found.variance.sampling, factor)
 

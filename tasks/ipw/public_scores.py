@@ -17,30 +17,27 @@ from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.balancing.expected import (
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.inference.assemble import EffectFindings
+from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, partly_if_left
+from causalveil.tasks.ipw.weights import CHUNK, LABEL_SLOT, weights
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.distribute import map_partitions
+from causalveil.tasks.models.logistic import clipped_scores
+from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.weighting.expected import (
     EXPLAINED,
     OVERLAP,
     arms_of,
     square_within,
     stand_in_balance,
     stand_in_people,
+    weighted_expected,
 )
-from causalveil.tasks.balancing.features import learn_features
-from causalveil.tasks.balancing.weights import Balance, Balancer, open_units, save_units, summary
-from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, partly_if_left
-from causalveil.tasks.ipw.perturb import LABEL_SLOT
-from causalveil.tasks.ipw.weights import CHUNK, weights
-from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.machine.distribute import map_partitions
-from causalveil.tasks.models.logistic import clipped_scores
-from causalveil.tasks.models.weighted.expected import weighted_expected
-from causalveil.tasks.models.weighted.interval import weighted_findings
-from causalveil.tasks.models.weighted.perturb import mechanism, sums
-from causalveil.tasks.models.weighted.public_weights import check_arms, weigh_units
-from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.weighting.features import learn_features
+from causalveil.tasks.weighting.imbalance import Balance, Balancer, open_units, save_units, summary
+from causalveil.tasks.weighting.weighted_means import check_arms, mechanism, sums, weigh_units, weighted_findings
 
 NOT_COVERED = f"{UNMEASURED}; non-linear confounding beyond squares, products and the propensity index"
 

@@ -1,8 +1,9 @@
-"""Inverse probability weights, and the sums over the estimation units that an effect is made of.
+"""Inverse probability weights, the sums over the estimation units that an effect is made of, and their noise.
 
 Every unit's contributions lie in [-1, 1] by declared bounds, are rounded to a public lattice and added as whole
 numbers. So the sums are exact: they depend neither on the order of rows nor on partitions nor on workers, and
-float addition cannot widen the sensitivity. Proofs: ``docs/proofs/ipw.md``, sections 2 to 5.
+float addition cannot widen the sensitivity. One draw of noise is on all sums jointly. Proofs: ``docs/proofs/ipw.md``,
+sections 2 to 5.
 
 Hajek weighting, per arm, with a = weight / (the arm's largest possible weight) and u in [-1, 1] the scaled
 outcome: ``(a u, a, c a^2 u^2, c a^2 u, c a^2)``, treated first, 10 numbers; c = ``SECOND_MOMENT``. The second
@@ -21,7 +22,7 @@ import numpy as np
 
 from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes
-from causalveil.schemas.privacy import Level, Norm
+from causalveil.schemas.privacy import Level, Norm, Scope
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
@@ -31,7 +32,7 @@ from causalveil.tasks.machine.distribute import distribute
 from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.lattice_sums import LARGEST_EXPONENT, lattice_exponent
 from causalveil.tasks.models.logistic import clipped_scores
-from causalveil.tasks.privacy.mechanisms import Sensitivity
+from causalveil.tasks.privacy.mechanisms import Budget, GaussianClassic, Mechanism, Sensitivity, Slot, vector_mechanism
 
 SUMS = "sums"
 CHUNK = 8_192
@@ -237,3 +238,51 @@ def weigh_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, coefficients: F
     sums = exact_sums(study, halves.estimation, halves.segments, sizes.estimation, coefficients, workers, largest)
     enclave.save(SUMS, sums)
     return largest
+
+
+SLOT = Slot(name="effect", scope=Scope.estimation)
+LABEL_SLOT = Slot(name="effect", scope=Scope.all)
+
+
+def slot(study: IpwStudy) -> Slot:
+    """Return the draw's slot: at label level every unit's outcome is in the sums."""
+    return LABEL_SLOT if study.privacy.level is Level.label else SLOT
+
+
+def mechanism(study: IpwStudy, sizes: Sizes | None) -> Mechanism | None:
+    """Return the mechanism that releases the sums; None at training_units level.
+
+    At that level the estimation half is unprotected.
+
+    The paper's noise on its estimate (Lee et al. 2019a, section 3.2: sensitivity (2C/n) max weight) is this
+    mechanism at sensitivity 2 in units of C max weight, since the square beside it costs nothing.
+    """
+    if study.privacy.level is Level.training_units:
+        return None
+    bound = sensitivity(study, sizes)
+    if study.estimator.variant is Variant.paper:
+        return GaussianClassic(sensitivity=bound, cost=study.privacy.cost)
+    return vector_mechanism(bound, study.privacy.cost)
+
+
+def release(study: IpwStudy, sizes: Sizes, sums: FloatArray, budget: Budget) -> FloatArray:
+    """The sums with noise on every private entry; public entries (label level) pass through exactly.
+
+    Args:
+        study: the study.
+        sizes: its sizes.
+        sums: exact sums, shape (numbers,), in the order of ``weigh.statistic_names``.
+        budget: where noise is drawn and charged.
+    """
+    release_by = mechanism(study, sizes)
+    if release_by is None:
+        return sums
+    entries = private_entries(study)
+    released = np.array(sums, dtype=np.float64)
+    released[entries] = release_by.release(released[entries], slot(study), budget)
+    return released
+
+
+def perturb_stage(study: IpwStudy, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
+    """Release the sums that ``weigh`` left; shape as of :func:`release`."""
+    return release(study, sizes, enclave.load(SUMS), budget)

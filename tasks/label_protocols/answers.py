@@ -15,7 +15,6 @@ from causalveil.schemas.estimators.matching import MatchingEstimator
 from causalveil.schemas.protocols.answers import BalanceRow, GateResult
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.balancing import stages as balancing
-from causalveil.tasks.balancing.weights import Balance
 from causalveil.tasks.inference.biased_allowance import allowance_beside
 from causalveil.tasks.inference.confounding import effect_in_twins
 from causalveil.tasks.label_protocols.comparisons import Comparison
@@ -25,12 +24,13 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval as matching
 from causalveil.tasks.matching import perturb as matched
 from causalveil.tasks.matching.weights import Reuse
-from causalveil.tasks.models.weighted import interval as weighted
-from causalveil.tasks.models.weighted.perturb import shares, variance_unit
 from causalveil.tasks.protocols.calibration import calibrate
 from causalveil.tasks.protocols.findings import ProtocolFindings
 from causalveil.tasks.protocols.gates import balance_gate, critical_of, gated, overlap_gate
 from causalveil.tasks.protocols.parts import Part, table, with_everybody
+from causalveil.tasks.weighting import weighted_means as weighted
+from causalveil.tasks.weighting.imbalance import Balance
+from causalveil.tasks.weighting.weighted_means import shares, variance_unit
 
 TOO_SMALL = "an arm is too small to be compared"
 

@@ -26,9 +26,9 @@ from causalveil.tasks.label_protocols.comparisons import Comparison
 from causalveil.tasks.label_protocols.weights import Weighing, numbers_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.pairs import ROUNDING
-from causalveil.tasks.models.weighted import perturb
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 from causalveil.tasks.protocols.cells import check_cells
+from causalveil.tasks.weighting import weighted_means
 
 SLOT = Slot(name="effect", scope=Scope.all)
 
@@ -72,7 +72,7 @@ class JointDraw:
 
     def louder(self, outcome: int) -> float:
         """Return the ratio of an outcome's noise to that of a draw of its own."""
-        return self.mechanism.known_scale / perturb.mechanism(self.cost).known_scale / self.part(outcome)
+        return self.mechanism.known_scale / weighted_means.mechanism(self.cost).known_scale / self.part(outcome)
 
     def deviation(self, outcome: int) -> float:
         """Standard deviation of the noise on an outcome's numbers."""

@@ -9,8 +9,7 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.tasks.balancing.expected import EXPLAINED, expected_balance
-from causalveil.tasks.balancing.weights import Balance
+from causalveil.tasks.balancing.expected import expected_balance
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.label_protocols.answers import number_of_answers, part_of, scaled
 from causalveil.tasks.label_protocols.draw import JointDraw
@@ -18,6 +17,8 @@ from causalveil.tasks.matching.expected import expected_reuse
 from causalveil.tasks.matching.weights import Reuse
 from causalveil.tasks.protocols.cells import counted_units
 from causalveil.tasks.protocols.parts import Part, over_groups, table
+from causalveil.tasks.weighting.expected import EXPLAINED
+from causalveil.tasks.weighting.imbalance import Balance
 
 
 def label_rows(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> tuple[ProtocolAnswer, ...]:

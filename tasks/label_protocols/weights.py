@@ -18,8 +18,7 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.balancing import BalancingStudy
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.tasks.balancing.imbalance import with_imbalance
-from causalveil.tasks.balancing.weights import Balance, balance
+from causalveil.tasks.balancing.stages import balance
 from causalveil.tasks.covariates.columns import Columns
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.label_protocols.comparisons import Comparison, PartEnclave
@@ -27,11 +26,11 @@ from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.matching import perturb as matched
 from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.matching import weights as matching_weights
-from causalveil.tasks.matching.weights import Reuse, Weighted
+from causalveil.tasks.matching.weights import Reuse, Weighted, with_imbalance
 from causalveil.tasks.models.logistic import fit
 from causalveil.tasks.models.pairs import PairArray, traversal
-from causalveil.tasks.models.weighted.perturb import exact_sums
-from causalveil.tasks.models.weighted.public_weights import WeightedUnits
+from causalveil.tasks.weighting.imbalance import Balance
+from causalveil.tasks.weighting.weighted_means import WeightedUnits, exact_sums
 
 WEIGHTS, PAIRS, ORDER = "weights", "pairs-{}", "order"
 Numbers = Callable[[FloatArray, float], tuple[Fraction, Fraction]]

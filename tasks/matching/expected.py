@@ -19,7 +19,7 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.enclave.sizes import least_units, sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
-from causalveil.tasks.matching import attenuation, perturb, respond
+from causalveil.tasks.matching import interval, perturb, scores
 from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.matching.interval import findings
 from causalveil.tasks.matching.weights import Reuse, effect_epsilon
@@ -119,7 +119,7 @@ def expected(study: MatchingStudy, sizes: Sizes, stand_in: StandIn = StandIn()) 
         reuse=expected_reuse(study, sizes.units, stand_in),
         score_noise=0.0 if scores is None else math.sqrt(2) * scores.known_scale,
         keep=keep,
-        attenuation=attenuation.attenuation(stand_in.treated, keep),
+        attenuation=interval.attenuation(stand_in.treated, keep),
     )
 
 
@@ -131,13 +131,13 @@ def sign_wrong(study: MatchingStudy, sizes: Sizes, effect: float, stand_in: Stan
     found = expected_findings(study, sizes, stand_in)
     noise = Noise(1.0, 1.0)
     factor = math.sqrt(found.variance.noise) / noise.deviation
-    left = 1.0 if study.corrects_attenuation else attenuation.attenuation(stand_in.treated, _keep(study))
+    left = 1.0 if study.corrects_attenuation else interval.attenuation(stand_in.treated, _keep(study))
     return noise.tail(abs(effect) * left, found.variance.sampling, factor)
 
 
 def units_needed(study: MatchingStudy, effect: float, stand_in: StandIn = StandIn()) -> int | None:
     """The fewest units, to 1 %, at which the half-width is below what is seen of ``effect``; or None."""
-    left = 1.0 if study.corrects_attenuation else attenuation.attenuation(stand_in.treated, _keep(study))
+    left = 1.0 if study.corrects_attenuation else interval.attenuation(stand_in.treated, _keep(study))
 
     def enough(units: int) -> bool:
         try:
@@ -150,5 +150,5 @@ def units_needed(study: MatchingStudy, effect: float, stand_in: StandIn = StandI
 
 def _keep(study: MatchingStudy) -> float:
     """The probability that a treatment is kept; 1 at label level."""
-    release_by = respond.mechanism(study)
+    release_by = scores.treatment_mechanism(study)
     return 1.0 if release_by is None else release_by.keep_probability

@@ -1,13 +1,17 @@
 """Matching: from the two released numbers to an estimate and its interval.
 
 Post-processing of released or public values. The sampling variance is that of Abadie and Imbens (2006), Theorem 1, with
-a constant conditional variance in each arm; derivations: ``docs/proofs/matching.md``, sections 4 to 6.
+a constant conditional variance in each arm; derivations: ``docs/proofs/matching.md``, sections 4 to 6. Randomised
+treatments attenuate an effect; what they leave of it is said, or corrected if the study asks for it.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import ndtri
 
 from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement, Shortfall, by
 from causalveil.schemas.estimators.matching import MatchingStudy
@@ -27,9 +31,48 @@ from causalveil.tasks.inference.confounding import (
     partly_if_left,
 )
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.matching import attenuation, perturb, respond
+from causalveil.tasks.matching import perturb, scores
 from causalveil.tasks.matching.scores import model
 from causalveil.tasks.matching.weights import Reuse
+
+
+def attenuation(share: float, keep: float) -> float:
+    """A = P(t = 1 | t' = 1) - P(t = 1 | t' = 0): what a difference between randomised arms keeps of an effect.
+
+    Args:
+        share: p, the share of treated units, in [0, 1]; 0 and 1 have A = 0.
+        keep: the probability that a treatment is kept, in (1/2, 1).
+    """
+    if not 0 < share < 1:
+        return 0.0
+    treated = keep * share + (1 - keep) * (1 - share)
+    return keep * share / treated - (1 - keep) * share / (1 - treated)
+
+
+def treated_share(responses: int, units: int, keep: float, tail: float) -> tuple[float, float, float]:
+    """The share of treated units behind randomised responses: estimate, and bounds that each miss it by ``tail``.
+
+    The number of responses "treated" has mean n (1 - keep + (2 keep - 1) p) and, given the treatments, variance
+    n keep (1 - keep) exactly; the bounds are normal. All three are cut to [0, 1].
+
+    Args:
+        responses: units whose randomised treatment is 1.
+        units: n.
+        keep: the probability that a treatment is kept, in (1/2, 1).
+        tail: in (0, 1/2].
+    """
+    contrast = 2 * keep - 1
+    share = (responses / units - (1 - keep)) / contrast
+    reach = -float(ndtri(tail)) * math.sqrt(keep * (1 - keep) / units) / contrast
+    low, middle, high = np.clip([share - reach, share, share + reach], 0.0, 1.0).tolist()
+    return middle, low, high
+
+
+def attenuation_range(low: float, high: float, keep: float) -> tuple[float, float]:
+    """Least and largest attenuation factor for shares in [low, high]; largest of all at p = 1/2."""
+    ends = (attenuation(low, keep), attenuation(high, keep))
+    return min(ends), attenuation(0.5, keep) if low <= 0.5 <= high else max(ends)
+
 
 Details = dict[str, float | int | str | bool]
 NOT_COVERED = "confounding; bias from caps on reuse, distant matches and a misspecified score"
@@ -134,8 +177,8 @@ def _left(study: MatchingStudy, reuse: Reuse, estimate: Estimate, noise: Noise) 
     half = study.outcome.width / 2
     upper = assemble(estimate, noise, study.confidence, None)[3]
     deviation = half * math.sqrt(min(1.0, upper / (largest_variance(reuse) * half**2)))
-    share, _, _ = attenuation.treated_share(reuse.treated, reuse.treated + reuse.controls, _keep(study), 0.5)
-    factor = min(max(attenuation.attenuation(share, _keep(study)), 0.0), 1.0)
+    share, _, _ = treated_share(reuse.treated, reuse.treated + reuse.controls, _keep(study), 0.5)
+    factor = min(max(attenuation(share, _keep(study)), 0.0), 1.0)
     return declared * deviation * (factor if study.corrects_attenuation else 1.0)
 
 
@@ -191,9 +234,9 @@ def _corrected(
     width, alpha = study.outcome.width, 1 - study.confidence
     keep = _keep(study)
     units = reuse.treated + reuse.controls
-    share, low, high = attenuation.treated_share(reuse.treated, units, keep, alpha * VARIANCE_SHARE / 2)
-    least, largest = attenuation.attenuation_range(low, high, keep)
-    factor = attenuation.attenuation(share, keep)
+    share, low, high = treated_share(reuse.treated, units, keep, alpha * VARIANCE_SHARE / 2)
+    least, largest = attenuation_range(low, high, keep)
+    factor = attenuation(share, keep)
     confidence = 1 - alpha * (1 - VARIANCE_SHARE)
     if least <= 0 or factor <= 0:
         estimate = replace(estimate, drowned=True, excess=(2 * width) ** 2)
@@ -223,7 +266,7 @@ def _corrected(
 
 
 def _keep(study: MatchingStudy) -> float:
-    release_by = respond.mechanism(study)
+    release_by = scores.treatment_mechanism(study)
     if release_by is None:
         raise ValueError("treatments are randomised at sample level only")
     return release_by.keep_probability
@@ -231,8 +274,8 @@ def _keep(study: MatchingStudy) -> float:
 
 def _attenuation(study: MatchingStudy, reuse: Reuse, details: Details) -> Details:
     keep = _keep(study)
-    share, _, _ = attenuation.treated_share(reuse.treated, reuse.treated + reuse.controls, keep, 0.5)
-    factor = attenuation.attenuation(share, keep)
+    share, _, _ = treated_share(reuse.treated, reuse.treated + reuse.controls, keep, 0.5)
+    factor = attenuation(share, keep)
     said: Details = {
         "flip_probability": 1 - keep,
         "treated_share": share,

@@ -1,7 +1,9 @@
-"""Units in the order of traversal, each with its propensity score; at sample level every score gets noise of its own.
+"""Units in the order of traversal, each with its propensity score and arm; at sample level each has noise of its own.
 
 The order is that of the secret keyed hash: under replace-one the new person takes the old one's place in it and nobody
-else moves (``docs/proofs/data.md``). Scores lie on a public lattice, where the distance of two scores is exact.
+else moves (``docs/proofs/data.md``). Scores lie on a public lattice, where the distance of two scores is exact. At
+sample level treatments are randomised (Warner 1965), and the arms of a matching are those of the randomised treatments
+t': given them, the arms are disjoint sets that no neighbour changes.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
 from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.machine.distribute import map_partitions
 from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.models.logistic import PropensityModel, clipped_scores, fit
 from causalveil.tasks.models.pairs import traversal
-from causalveil.tasks.privacy.mechanisms import Budget, LatticeLaplace, Sensitivity, Slot
+from causalveil.tasks.privacy.mechanisms import Budget, LatticeLaplace, RandomisedResponse, Sensitivity, Slot
 
 MODEL_SLOT = Slot(name="propensity", scope=Scope.all)
 SLOT = Slot(name="scores", scope=Scope.all)
@@ -121,3 +123,29 @@ def scores_stage(study: MatchingStudy, enclave: Enclave, w: FloatArray, budget: 
     enclave.save(SCORES, release(study, scores[order], budget))
     for name, column in ((TREATED, "t"), (OUTCOME, "u")):
         enclave.save(name, enclave.gather(column)[order])
+
+
+TREATMENT_SLOT = Slot(name="treatment", scope=Scope.all)
+IN_TREATED = "in_treated"
+
+
+def treatment_mechanism(study: MatchingStudy) -> RandomisedResponse | None:
+    """Return the mechanism that releases treatments into the enclave; None at label level.
+
+    At that level they are public.
+    """
+    if study.privacy.level is Level.label:
+        return None
+    part = study.estimator.budget_shares.divide(study.privacy.epsilon)["treatment"]
+    return RandomisedResponse(cost=PrivacyCost(epsilon=part, delta=Decimal(0)))
+
+
+def release_treatment(study: MatchingStudy, treated: ByteArray, budget: Budget) -> ByteArray:
+    """The arms to match between, shape (n,): treatments as they are at label level, else randomised."""
+    release_by = treatment_mechanism(study)
+    return treated if release_by is None else release_by.release(treated, TREATMENT_SLOT, budget)
+
+
+def respond_stage(study: MatchingStudy, enclave: Enclave, budget: Budget) -> None:
+    """Leave the arms to match between, in the order of traversal."""
+    enclave.save(IN_TREATED, release_treatment(study, np.array(enclave.load(TREATED)), budget))

@@ -1,4 +1,4 @@
-"""From scores and arms to what each unit weighs in the estimate, and in the estimate of its sampling variance.
+"""From scores and arms to what each unit weighs in the estimate and in its sampling variance, and the imbalance left.
 
 With m matched queries the matching estimate is a difference of two weighted sums of outcomes over m,
 
@@ -6,11 +6,15 @@ With m matched queries the matching estimate is a difference of two weighted sum
 
 and the weights of either arm add up to m. Everything here is public at label level and post-processing at sample
 level; no outcome is read. Derivations: ``docs/proofs/matching.md``, sections 1 and 4.
+
+Scores follow a line in the covariates, and caps and ties keep neighbours apart: how far the matched arms still differ
+in columns, squares, products, cells and a propensity index is a function of public columns at label level, so it is
+measured and allowed for (``docs/proofs/matching.md``, section 5, and ``docs/proofs/balancing.md``, section 4).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
@@ -21,11 +25,12 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
 from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.machine.arrays import ByteArray, FloatArray, Int32Array
-from causalveil.tasks.matching.respond import IN_TREATED
-from causalveil.tasks.matching.scores import SCORES
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, Int32Array, IntArray
+from causalveil.tasks.matching.scores import IN_TREATED, SCORES
 from causalveil.tasks.models.nearest import adaptive_limit, integer_caps, match_capped, most_used
-from causalveil.tasks.models.pairs import PairArray, variance_pairs
+from causalveil.tasks.models.pairs import PairArray, traversal, variance_pairs
+from causalveil.tasks.weighting.features import learn_features
+from causalveil.tasks.weighting.imbalance import Balancer, imbalance
 
 WEIGHTS, PAIRS = "weights", "pairs-{}"
 
@@ -218,3 +223,42 @@ def _nothing(study: MatchingStudy, in_treated: ByteArray) -> Weighted:
         pairs=(0, 0, 0),
     )
     return Weighted(reuse, np.zeros(len(in_treated), dtype=np.int32), (none, none, none))
+
+
+DIGITS = 6
+
+
+def with_imbalance(study: MatchingStudy, enclave: Enclave, reuse: Reuse, weights: Int32Array, order: IntArray) -> Reuse:
+    """Add the imbalance that is left to the summary of a matching.
+
+    Args:
+        study: the study.
+        enclave: its rows.
+        reuse: what is known of the matching.
+        weights: N b_i in the order of traversal, shape (n,).
+        order: that order, shape (n,).
+    """
+    if not study.allows_imbalance or reuse.queries == 0:
+        return reuse
+    units = len(order)
+    in_rows: IntArray = np.empty(units, dtype=np.int64)
+    in_rows[order] = weights
+    features, _ = learn_features(study, enclave, units)
+    balancer = Balancer(enclave, features, study.execution.workers)
+    sums, counts = balancer.totals()
+    means = sums / counts[:, None]
+    targets = {Estimand.ATE: sums.sum(axis=0) / units, Estimand.ATT: means[1], Estimand.ATC: means[0]}
+    # Of whom a caliper leaves over nobody keeps the means.
+    target = None if reuse.unmatched else targets[study.estimand]
+    squares = float(sum(reuse.weight_squares)) / reuse.queries**2
+    found = imbalance(balancer, in_rows, squares, means, target)
+    # Sums of floats depend on the order of rows in their last digits; a release does not.
+    bias, left, before, after = (
+        float(f"{value:.{DIGITS}g}") for value in (found.bias, found.left, found.before, found.after)
+    )
+    return replace(reuse, bias=bias, left=left, before=before, after=after, narrow=features.narrow)
+
+
+def imbalance_stage(study: MatchingStudy, enclave: Enclave, reuse: Reuse) -> Reuse:
+    """Add the imbalance that is left to the summary of the matching that ``match`` left."""
+    return with_imbalance(study, enclave, reuse, enclave.load(WEIGHTS), traversal(enclave))

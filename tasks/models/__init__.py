@@ -11,5 +11,4 @@
 - ``pairs``: Pairs of near units, which measure a sampling variance, and exact sums of outcomes over arms and over
   pairs.
 - ``triangles``: Symmetric matrices as the upper triangles that are released of them, row by row.
-- ``weighted/``: Weighted means of outcomes whose weights are public: one private pair of numbers, and its interval.
 """

@@ -19,12 +19,10 @@ from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.pairs import traversal
-from causalveil.tasks.models.weighted.expected import weighted_expected
-from causalveil.tasks.models.weighted.interval import weighted_findings
-from causalveil.tasks.models.weighted.perturb import mechanism, sums
-from causalveil.tasks.models.weighted.public_weights import PublicWeights, weigh_units
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.trial.difference import SLOT, confounding, covers, words
+from causalveil.tasks.weighting.expected import weighted_expected
+from causalveil.tasks.weighting.weighted_means import PublicWeights, mechanism, sums, weigh_units, weighted_findings
 
 
 def findings(study: DifferenceStudy, weights: PublicWeights, statistics: FloatArray) -> EffectFindings:

@@ -18,9 +18,9 @@ from unittest import mock
 import numpy as np
 import polars as pl
 
-from causalveil.tasks.balancing import cells
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.weighting import features
 from causalveil_replication.accuracy.cells import run_cell
 from causalveil_replication.accuracy.populations import KnownPopulation
 from causalveil_replication.competitors.competitor import Fitted, Instance
@@ -84,7 +84,7 @@ POPULATIONS = {
 
 def balanced(population: KnownPopulation, units: int, epsilon: str, runs: int, most: int) -> str:
     """Balancing with at most so many cells."""
-    with mock.patch.object(cells, "MOST_CELLS", most):
+    with mock.patch.object(features, "MOST_CELLS", most):
         found = run_cell(population, {"name": "balancing"}, units, epsilon, "0", runs, level="label")
     numbers = f"{found.error:.4f} ({found.bias:+.4f}) / {found.coverage:.2f} / {found.half_width:.4f}"
     return f"{numbers} / {found.planned / found.half_width:.2f}"
@@ -115,7 +115,7 @@ def main(runs: int, wanted: list[str]) -> None:
             continue
         population = POPULATIONS[name]
         line = [
-            balanced(population, units, epsilon, runs, cells.MOST_CELLS),
+            balanced(population, units, epsilon, runs, features.MOST_CELLS),
             balanced(population, units, epsilon, runs, 0),
             competing(population, units, epsilon, runs, lambda one: public_weights(one, exact_weights(one))),
             competing(population, units, epsilon, runs, label_weighting),

@@ -18,7 +18,7 @@ from causalveil.flows.api import run_study
 from causalveil.flows.cli.main import main
 from causalveil.schemas.admission.manifest import ADMISSION_FILE
 from causalveil.schemas.errors import CausalveilError, DataError, LedgerError, RunConflict, StudyError
-from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.owner import OwnerKey, owner_key
 from tests.studies import people, write_study
@@ -177,7 +177,7 @@ def test_a_run_that_comes_back_to_refreshed_rows_is_refused(
     again: bool, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(perturb, "release", _dies)
+        patch.setattr(weights, "release", _dies)
         with pytest.raises(CausalveilError):
             run_study(study, out=tmp_path / "out", run_id="back", engine="direct")
     month(study.parent, 2, seed=9)

@@ -207,11 +207,11 @@ def test_an_edited_contract_is_another_contract(tmp_path: Path) -> None:
 
 def test_a_run_that_comes_back_finds_the_rows_that_it_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run drew from one table, died, and went on with another of as many rows under the same charges."""
-    from causalveil.tasks.ipw import perturb
+    from causalveil.tasks.ipw import weights
 
     path = write_study(tmp_path / "study", frame=people(400))
     with monkeypatch.context() as patch:
-        patch.setattr(perturb, "release", _dies)
+        patch.setattr(weights, "release", _dies)
         with pytest.raises(CausalveilError):
             run_study(path, out=tmp_path / "out", run_id="back")
     assert [run.state for run in open_ledger().account("small").runs] == ["reserved"], "one value was drawn"

@@ -89,11 +89,11 @@ def test_the_whole_cap_for_each_name_of_a_month(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_run_that_comes_back_to_other_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from causalveil.tasks.ipw import perturb
+    from causalveil.tasks.ipw import weights
 
     path = write_study(tmp_path / "study")
     with monkeypatch.context() as patch:
-        patch.setattr(perturb, "release", _dies)
+        patch.setattr(weights, "release", _dies)
         assert not ran(path, "back")
     write_study(tmp_path / "study", frame=people(400).with_columns(score=pl.lit(5.0)))
     assert not ran(path, "back")

@@ -31,7 +31,7 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.enclave.split import leading_rows, training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
-from causalveil.tasks.ipw import perturb, weights
+from causalveil.tasks.ipw import weights
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.models import logistic
 from causalveil.tasks.privacy.mechanisms import Mechanism, Sensitivity
@@ -137,11 +137,11 @@ def run(study: IpwStudy, table: Table, mutant: Mutant, statistic: str, budget: O
     rows = table.take(estimation)
     sums = summed(study, rows, w)
     if mutant.sensitivity is None:
-        z = perturb.release(study, sizes, sums, budget)
+        z = weights.release(study, sizes, sums, budget)
     else:
         value = mutant.sensitivity(weights.contributions(study, rows, w))
-        by = replace(perturb.mechanism(study, sizes), sensitivity=Sensitivity(value, Norm.l2, "a mutant's"))
-        z = by.release(sums, perturb.slot(study), budget)
+        by = replace(weights.mechanism(study, sizes), sensitivity=Sensitivity(value, Norm.l2, "a mutant's"))
+        z = by.release(sums, weights.slot(study), budget)
     effect = np.stack([z, sums])
     return effect if statistic == "effect" else np.hstack([np.stack([w, exact_w]), effect])
 
@@ -195,7 +195,7 @@ def scores(study: IpwStudy, tables: tuple[Table, Table], statistic: str) -> Scor
 def both(study: IpwStudy, tables: tuple[Table, Table]) -> Scores:
     """The likelihood ratio of coefficients and sums together: the special unit is in one half or in the other."""
     sizes, d = sizes_of(study, UNITS), dimension(study)
-    scales = [logistic.model(study, sizes).mechanism().noise_scale, perturb.mechanism(study, sizes).noise_scale]
+    scales = [logistic.model(study, sizes).mechanism().noise_scale, weights.mechanism(study, sizes).noise_scale]
 
     def log_density(z: FloatArray, table: Table, trains: bool) -> FloatArray:
         centres = exact(study, table, "coefficients", trains), exact(study, table, "effect", not trains)

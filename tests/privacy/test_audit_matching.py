@@ -28,7 +28,6 @@ from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.matching import perturb as match_perturb
-from causalveil.tasks.matching import respond
 from causalveil.tasks.matching import scores as match_scores
 from causalveil.tasks.matching import weights as match_weights
 from causalveil.tasks.privacy.noise import NoiseSource, SecureNoise, SeededNoise
@@ -75,7 +74,7 @@ class Case:
         return {
             "propensity": match_scores.model(self.study, sizes_of(self.study, UNITS)).mechanism(),
             "scores": match_scores.mechanism(self.study),
-            "treatment": respond.mechanism(self.study),
+            "treatment": match_scores.treatment_mechanism(self.study),
             "effect": match_perturb.mechanism(self.study),
         }
 
@@ -112,7 +111,7 @@ def run(case: Case, rows: Rows, fitted: FloatArray, noise: NoiseSource) -> dict[
     label = study.privacy.level == "label"
     w = fitted if label else steps["propensity"].release(fitted, match_scores.MODEL_SLOT, budget)
     scores = match_scores.release(study, match_scores.exact_scores(rows, w), budget)
-    arms = respond.release(study, rows.t, budget)
+    arms = match_scores.release_treatment(study, rows.t, budget)
     steps["effect"].release(case.sums(scores, arms, rows), match_perturb.SLOT, budget)
     return {"scores": scores, "treatment": arms, **budget.drawn}
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.privacy import PrivacyCost
-from causalveil.tasks.balancing.weights import balance, open_units
+from causalveil.tasks.balancing.stages import balance
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.ipw.public_scores import public_weights_stage
 from causalveil.tasks.models.logistic import fit
-from causalveil.tasks.models.weighted.perturb import mechanism, shares, sums
-from causalveil.tasks.models.weighted.public_weights import WeightedUnits, weigh_units
+from causalveil.tasks.weighting.imbalance import open_units
+from causalveil.tasks.weighting.weighted_means import WeightedUnits, mechanism, shares, sums, weigh_units
 from tests.balancing_help import confounded, make_balancing
 from tests.ipw_help import make_study
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.matching import perturb, respond, weights
+from causalveil.tasks.matching import perturb, weights
 from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.matching.weights import Weighted
 from causalveil.tasks.privacy.noise import SeededNoise
@@ -49,7 +49,7 @@ def sums(study: MatchingStudy, rows: Rows, records: dict[str, Any]) -> tuple[np.
     """The exact sums of a table after its noisy records: the order of the flow, matching and all."""
     budget = Transcript(SeededNoise(0), records)
     scores = matching_scores.release(study, matching_scores.exact_scores(rows, W), budget)
-    arms = respond.release(study, rows.t, budget)
+    arms = matching_scores.release_treatment(study, rows.t, budget)
     weighted = weights.weigh(study, scores, arms)
     return perturb.sums(study, weighted, arms, rows.u), weighted
 

@@ -17,7 +17,7 @@ from causalveil.schemas.estimators.ipw import IpwStudy
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
-from causalveil.tasks.ipw import perturb, weights
+from causalveil.tasks.ipw import weights
 from causalveil.tasks.ipw.interval import findings
 from causalveil.tasks.models import logistic
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -66,7 +66,7 @@ def simulate(study: IpwStudy, n: int, runs: int, seed: int) -> list[EffectFindin
     for _ in range(runs):
         rows = people(n, random)
         sums = weights.exact_sums(study, lambda _, rows=rows: rows, 1, n, SCORE)
-        results.append(findings(study, sizes, perturb.release(study, sizes, sums, budget)))
+        results.append(findings(study, sizes, weights.release(study, sizes, sums, budget)))
     return results
 
 
@@ -135,7 +135,7 @@ def test_a_fitted_propensity_model_that_is_hardly_shrunk_keeps_the_coverage() ->
         rows = people(3_000, random)
         w = logistic.fit(lambda _, rows=rows: rows, 1, 3_000, 1e-4)
         sums = weights.exact_sums(study, lambda _, rows=rows: rows, 1, 3_000, w)
-        results.append(findings(study, sizes, perturb.release(study, sizes, sums, budget)))
+        results.append(findings(study, sizes, weights.release(study, sizes, sums, budget)))
     found = measure(results, target)
     print("fitted: " + " ".join(f"{key}={value:.3f}" for key, value in found.items()))
     assert found["coverage"] >= 0.95 - 3.2 * math.sqrt(0.95 * 0.05 / runs)

@@ -87,8 +87,6 @@ QUESTIONS = (
 )
 # Who still imports whom against that rule.
 STILL_ABOVE = {
-    ("balancing", "matching"),  # how far matched arms are left apart
-    ("ipw", "balancing"),  # public scores are weights, as balancing's are
     ("label_protocols", "protocols"),
     ("protocols", "label_protocols"),
 }

@@ -14,7 +14,7 @@ from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.dual import arm_sums_of, solve, weights_of
 from causalveil.tasks.balancing.expected import expected
-from causalveil.tasks.balancing.weights import balance
+from causalveil.tasks.balancing.stages import balance
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of

@@ -7,11 +7,11 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from causalveil.tasks.balancing import cells as module
-from causalveil.tasks.balancing.cells import Cells, spread
-from causalveil.tasks.balancing.weights import balance
+from causalveil.tasks.balancing.stages import balance
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.weighting import features as module
+from causalveil.tasks.weighting.features import Cells, spread
 from tests.balancing_help import make_balancing
 from tests.regression_help import in_rows
 

@@ -10,13 +10,13 @@ import pytest
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.balancing.features import in_ranges
 from causalveil.tasks.covariates.columns import Columns
 from causalveil.tasks.covariates.narrow_ranges import NarrowRanges
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.confounding import COVERS_IMBALANCE
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.weighting.features import in_ranges
 from causalveil_replication.accuracy.cells import rows_of
 from causalveil_replication.accuracy.populations import KnownPopulation
 from tests.regression_help import make_regression

@@ -16,7 +16,7 @@ from scipy.stats import beta as beta_distribution
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
-from causalveil.tasks.ipw import perturb, weights
+from causalveil.tasks.ipw import weights
 from causalveil.tasks.ipw.interval import FLOOR_DEVIATIONS, findings
 from tests.ipw_help import ESTIMANDS, make_study, random_rows
 
@@ -155,7 +155,7 @@ def test_the_declared_noise_error_is_that_of_repeated_releases(weighting: str, l
     study, rows = make_study(weighting=weighting, level=level, delta="1e-6"), random_rows(60_000, 4, 2)
     found, sums = exact_findings(study, rows)
     sizes = sizes_of(study, len(rows)).model_copy(update={"estimation": len(rows)})
-    entries, mechanism = weights.private_entries(study), perturb.mechanism(study, sizes)
+    entries, mechanism = weights.private_entries(study), weights.mechanism(study, sizes)
     assert mechanism is not None
     random, estimates, uppers = np.random.default_rng(3), [], []
     for _ in range(4000):

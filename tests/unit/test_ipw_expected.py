@@ -12,8 +12,8 @@ from causalveil.flows.planning import ipw as planned
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.enclave.sizes import sizes_of
 from causalveil.tasks.inference.assemble import Noise
-from causalveil.tasks.ipw import allowance, perturb, weights
 from causalveil.tasks.ipw import expected as ipw_expected
+from causalveil.tasks.ipw import interval, weights
 from causalveil.tasks.ipw.interval import adjustment_share, findings
 from causalveil.tasks.models import logistic
 from tests.ipw_help import ESTIMANDS, make_study
@@ -65,7 +65,7 @@ def test_the_expected_half_width_is_that_of_releases() -> None:
     """The mean of 2000 seeded releases of the stand-in population; its Monte-Carlo error is below 0.5 %."""
     study = make_study()
     sizes = sizes_of(study, 20_000)
-    mechanism, sums = perturb.mechanism(study, sizes), ipw_expected.expected_statistics(study, sizes)
+    mechanism, sums = weights.mechanism(study, sizes), ipw_expected.expected_statistics(study, sizes)
     assert mechanism is not None
     random = np.random.default_rng(0)
     widths = []
@@ -78,7 +78,7 @@ def test_the_expected_half_width_is_that_of_releases() -> None:
 def test_the_wrong_sign_is_as_frequent_as_said() -> None:
     study, effect = make_study(), 0.5
     sizes = sizes_of(study, 3_000)
-    found, mechanism = ipw_expected.expected_findings(study, sizes), perturb.mechanism(study, sizes)
+    found, mechanism = ipw_expected.expected_findings(study, sizes), weights.mechanism(study, sizes)
     assert mechanism is not None
     sums = ipw_expected.expected_statistics(study, sizes)
     sums[0] += effect / (study.outcome.width / 2) * sums[1]
@@ -218,8 +218,8 @@ def test_what_noisy_or_penalised_scores_leave_is_allowed_for() -> None:
 def test_noise_of_scores_moves_arms_no_further_than_weights_within_the_clip() -> None:
     """Distance declared, plus noise, up to (r - 1)/(2 sqrt(r)) an arm, which two values attain."""
     study = make_study(epsilon="0.001", delta="0", clip=(0.1, 0.9))
-    assert allowance.most_moved(study) == pytest.approx(2 * (9 - 1) / (2 * 3))
-    assert allowance.distance_left(study, sizes_of(study, 100)) == pytest.approx(1 + 8 / 3)
+    assert interval.most_moved(study) == pytest.approx(2 * (9 - 1) / (2 * 3))
+    assert interval.distance_left(study, sizes_of(study, 100)) == pytest.approx(1 + 8 / 3)
     random = np.random.default_rng(5)
     largest = 0.0
     for share in np.linspace(0.01, 0.99, 99):
@@ -242,8 +242,8 @@ def test_the_bound_on_the_spread_within_arms() -> None:
     missed = 0
     for _ in range(4_000):
         arms = [(20.0 + 3 * random.normal(), 100 + 3 * random.normal(), 0.0) for _ in range(2)]
-        bound = allowance.weighted_spread(arms, noise, 0.95)
+        bound = interval.weighted_spread(arms, noise, 0.95)
         missed += bound < math.sqrt(0.2)
         assert bound <= 1
     assert missed <= 90
-    assert allowance.weighted_spread([(5.0, 1.0, 0.0)], noise, 0.95) == 1.0
+    assert interval.weighted_spread([(5.0, 1.0, 0.0)], noise, 0.95) == 1.0

@@ -10,7 +10,7 @@ import pytest
 from causalveil.schemas.privacy import Scope
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.ipw import perturb
+from causalveil.tasks.ipw import weights
 from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
@@ -28,7 +28,7 @@ def sums_of(study: object) -> np.ndarray:
 def test_every_private_entry_gets_noise_and_no_public_one(weighting: str, level: str, scope: Scope) -> None:
     study = make_study(weighting=weighting, level=level)
     sums, budget = sums_of(study), RehearsalBudget(0)
-    released = perturb.release(study, sizes_of(study, N), sums, budget)
+    released = weights.release(study, sizes_of(study, N), sums, budget)
     assert sorted(np.flatnonzero(released != sums).tolist()) == weigh.private_entries(study)
     assert [(charge.name, charge.scope) for charge in budget.charges] == [("effect", scope)]
     np.testing.assert_array_equal(sums, sums_of(study))
@@ -38,18 +38,18 @@ def test_at_training_units_level_nothing_is_drawn() -> None:
     study = make_study(level="training_units")
     budget = RehearsalBudget(0)
     sums = sums_of(study)
-    np.testing.assert_array_equal(perturb.release(study, sizes_of(study, N), sums, budget), sums)
+    np.testing.assert_array_equal(weights.release(study, sizes_of(study, N), sums, budget), sums)
     assert budget.charges == []
-    assert perturb.mechanism(study, sizes_of(study, N)) is None
+    assert weights.mechanism(study, sizes_of(study, N)) is None
 
 
 def test_which_mechanism_releases_the_sums() -> None:
     sizes = sizes_of(make_study(), N)
-    assert isinstance(perturb.mechanism(make_study(), sizes), GaussianAnalytic)
-    assert isinstance(perturb.mechanism(make_study(delta=0), sizes), L2Laplace)
+    assert isinstance(weights.mechanism(make_study(), sizes), GaussianAnalytic)
+    assert isinstance(weights.mechanism(make_study(delta=0), sizes), L2Laplace)
     paper = make_study(variant="paper", weighting="horvitz_thompson", epsilon="0.5")
-    assert isinstance(perturb.mechanism(paper, sizes), GaussianClassic)
-    planned = perturb.mechanism(make_study(), None)
+    assert isinstance(weights.mechanism(paper, sizes), GaussianClassic)
+    planned = weights.mechanism(make_study(), None)
     assert planned is not None
     assert planned.noise_scale is None
 
@@ -60,7 +60,7 @@ def test_the_papers_noise_is_the_papers(estimand: str, epsilon: str) -> None:
     """sigma_n = sqrt(2 ln(1.25/delta)) S/eps, S = (2C/n) max weight (Lee et al. 2019a, section 3.2 and App. F)."""
     study = make_study(variant="paper", weighting="horvitz_thompson", epsilon=epsilon, estimand=estimand)
     sizes = sizes_of(study, N)
-    mechanism = perturb.mechanism(study, sizes)
+    mechanism = weights.mechanism(study, sizes)
     assert mechanism is not None
     assert mechanism.noise_scale is not None
     assert sizes.estimation is not None
@@ -75,6 +75,6 @@ def test_the_stage_releases_what_weigh_left() -> None:
     enclave = MemoryEnclave([])
     enclave.save(weigh.SUMS, sums_of(study))
     sizes = sizes_of(study, N)
-    one = perturb.perturb_stage(study, sizes, enclave, RehearsalBudget(3))
-    two = perturb.release(study, sizes, sums_of(study), RehearsalBudget(3))
+    one = weights.perturb_stage(study, sizes, enclave, RehearsalBudget(3))
+    two = weights.release(study, sizes, sums_of(study), RehearsalBudget(3))
     np.testing.assert_array_equal(one, two)

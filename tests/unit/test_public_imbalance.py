@@ -10,8 +10,6 @@ import pytest
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.balancing.features import learn_features
-from causalveil.tasks.balancing.imbalance import with_imbalance
 from causalveil.tasks.enclave.enclave import MemoryEnclave
 from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
@@ -20,7 +18,9 @@ from causalveil.tasks.inference.confounding import effect_in_twins
 from causalveil.tasks.inference.variance_allowance import allowance, laplace_allowance
 from causalveil.tasks.matching import weights
 from causalveil.tasks.matching.scores import exact_scores
+from causalveil.tasks.matching.weights import with_imbalance
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.weighting.features import learn_features
 from causalveil_replication.accuracy.cells import rows_of
 from causalveil_replication.accuracy.later import LATER
 from causalveil_replication.accuracy.measure import study_of
