@@ -93,6 +93,48 @@ def run(
     Raises:
         ContractError: the contract is missing or wrong, or the frame's data are sensitive.
         CausalveilError: see :func:`run_study`.
+
+    Examples:
+        A study file, with seeded noise that is not for release:
+
+        >>> import causalveil
+        >>> result = causalveil.run("data/lalonde/study-regression.yaml", simulate=1, engine="direct")
+        >>> result.release.units
+        445
+        >>> result.release.interval.lower < result.release.estimate < result.release.interval.upper
+        True
+
+        A data frame of synthetic rows, with study and contract given in Python:
+
+        >>> import numpy, polars
+        >>> random = numpy.random.default_rng(1)
+        >>> age, treated = random.uniform(20, 80, 2_000), random.random(2_000) < 0.5
+        >>> frame = polars.DataFrame({"age": age, "treated": treated, "score": 20 + age / 10 + 3 * treated})
+        >>> frame = frame.with_row_index("person")
+        >>> contract = {
+        ...     "dataset": "clinic",
+        ...     "data_class": "synthetic",
+        ...     "unit": "person",
+        ...     "columns": {
+        ...         "treated": {"codes": {"control": False, "treated": True}},
+        ...         "age": {"lower": 20, "upper": 80},
+        ...         "score": {"lower": 0, "upper": 50},
+        ...     },
+        ...     "public": [],
+        ...     "caps": {"sample": {"epsilon": 10, "delta": 1e-4}},
+        ... }
+        >>> study = {
+        ...     "kind": "effect",
+        ...     "name": "score-by-treatment",
+        ...     "treatment": "treated",
+        ...     "outcome": "score",
+        ...     "covariates": ["age"],
+        ...     "estimator": {"name": "regression"},
+        ...     "privacy": {"epsilon": 1.0, "delta": 1e-6},
+        ... }
+        >>> answer = causalveil.run(study, data=frame, contract=contract, simulate=1, engine="direct")
+        >>> 2 < answer.release.estimate < 4
+        True
     """
     return run_with(run_study, study, data, contract, run_id, again, simulate, watch, out=out, engine=engine)
 
@@ -116,6 +158,12 @@ def load_release(path: str | Path) -> Published:
 
     Raises:
         StudyError: missing, not JSON, of an unknown kind, or not of its schema.
+
+    Examples:
+        >>> import causalveil
+        >>> result = causalveil.run("data/lalonde/study-difference.yaml", simulate=1, engine="direct")
+        >>> causalveil.load_release(result.path) == result.release
+        True
     """
     return load_published(Path(path))
 
@@ -136,6 +184,12 @@ def report(
     Raises:
         StudyError: the release cannot be read, the page cannot be written, or nobody says where to.
         ContractError: the contract cannot be read, or is of another dataset.
+
+    Examples:
+        >>> import causalveil
+        >>> result = causalveil.run("data/lalonde/study-difference.yaml", simulate=1, engine="direct")
+        >>> causalveil.report(result).name
+        'report.html'
     """
     source: Path | None = None
     if isinstance(release, RunResult | PooledResult):

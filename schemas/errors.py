@@ -13,7 +13,16 @@ _LONG_WORD = re.compile(r"\S{301,}")
 
 
 class CausalveilError(Exception):
-    """Anything causalveil refuses or cannot do. Exit code 1 unless a subclass says otherwise."""
+    """Anything causalveil refuses or cannot do. Exit code 1 unless a subclass says otherwise.
+
+    Examples:
+        >>> import causalveil
+        >>> try:
+        ...     causalveil.run("none.yaml")
+        ... except causalveil.StudyError as error:
+        ...     print(error.exit_code, error)
+        2 none.yaml: no such file
+    """
 
     exit_code: ClassVar[int] = 1
 

@@ -68,6 +68,14 @@ def plan(
     Raises:
         StudyError: the study or an argument is wrong.
         DataError: partitions are there but cannot be read.
+
+    Examples:
+        >>> import causalveil
+        >>> planned = causalveil.plan("data/lalonde/study-difference.yaml", treated=0.4, deviation=6_000)
+        >>> planned.total.epsilon, planned.total.delta
+        (Decimal('1.0'), Decimal('0.000010'))
+        >>> 2_000 < planned.expected["half_width"] < 3_500
+        True
     """
     if units is not None and units < 2:
         raise StudyError(f"units must be at least 2, not {units}")

@@ -151,6 +151,12 @@ def load_study(path: str | Path, units: int | None = None) -> Study:
     Raises:
         StudyError: the study or the contract is wrong, or they contradict each other.
         DataError: partitions are there but cannot be read.
+
+    Examples:
+        >>> import causalveil
+        >>> study = causalveil.load_study("data/lalonde/study-difference.yaml")
+        >>> study.estimator.name, study.outcome.lower, study.outcome.upper
+        ('difference_in_means', 0.0, 40000.0)
     """
     asked = load_study_file(Path(path))
     return _completed(Path(path), asked, find_data(Path(path), asked), units)
