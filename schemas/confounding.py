@@ -8,7 +8,7 @@ The analyst's assumption about confounding, which an estimate allows for where t
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from typing import Annotated, Any
@@ -203,3 +203,23 @@ def refuse_renamed(document: Any) -> None:
             else "remove it: curves that the releases show are adjusted for"
         )
         raise ValueError(f"'estimator.basis' is no setting any more: {instead}")
+
+
+def over_parts(parts: Sequence[tuple[ConfoundingStatement, float]]) -> ConfoundingStatement:
+    """Return what was done about the confounding of a mean of estimates, from what was done in each.
+
+    Args:
+        parts: at least one: of each estimate the statement, and its weight in the mean.
+    """
+    said = [one for one, _ in parts]
+    left_out = tuple(dict.fromkeys(name for one in said for name in one.left_out))
+    shares = [0.0 if one.shortfall is Shortfall.noise and one.share is None else one.share for one in said]
+    if any(one.share is not None for one in said) and None not in shares:
+        total = math.fsum(weight for _, weight in parts)
+        mean = math.fsum(share * weight / total for share, (_, weight) in zip(shares, parts, strict=True) if share)
+        declared = any(one.prior is PriorSource.declared for one in said)
+        linear = any(one.linear for one in said)
+        return of_share(min(mean, 1.0), linear=linear, default=not declared, left_out=left_out)
+    # The one that falls shortest speaks for all.
+    worst = max(said, key=lambda one: list(AdjustmentState).index(one.state))
+    return worst.model_copy(update={"left_out": left_out})

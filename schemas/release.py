@@ -18,6 +18,7 @@ from causalveil.schemas.estimators.survival import Curves, Measure
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.privacy import Amount, Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, ProtocolAnswer
+from causalveil.schemas.public_keys import PublicKey
 from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import Estimand, Finite
 
@@ -94,6 +95,27 @@ class DataStatement(Frozen):
     ]
 
 
+class ApprovalStatement(Frozen):
+    """Who had to allow this release, by the contract that it was made under."""
+
+    data_class: Annotated[
+        Literal["public", "synthetic", "sensitive"], Field(description="of sensitive data an owner grants the budget")
+    ]
+    owner_key: Annotated[PublicKey | None, Field(description="the key that signs grants and reviews; null: none")]
+    review: Annotated[bool, Field(description="whether a release is held until the owner approves it")]
+
+    @property
+    def words(self) -> str:
+        """Say it to a person."""
+        if self.data_class != "sensitive":
+            granted = f"No owner had to approve: the data are {self.data_class}, and the contract's cap grants itself."
+        elif self.owner_key is None:
+            granted = "The data's owner granted the budget, without a signature."
+        else:
+            granted = f"The data's owner granted the budget, signed with key {self.owner_key}."
+        return f"{granted} The owner approves each release before it leaves." if self.review else granted
+
+
 class LedgerStatement(Frozen):
     """Where the charge stands: the ledger, and hash and number of the run's last charge in its chain.
 
@@ -137,6 +159,13 @@ class Release(Frozen, Shown):
         tuple[TableSnapshot, ...],
         Field(description="states of open tables that the rows were taken from; empty where they are of no such table"),
     ] = ()
+    units_of_measure: Annotated[
+        dict[str, str], Field(description="of the study's columns, as the contract names them")
+    ] = Field(default_factory=dict)
+    approval: Annotated[
+        ApprovalStatement | None,
+        Field(description="who had to allow the release; null of simulations and of older releases"),
+    ] = None
     budget: Annotated[
         BudgetOutlook | None, Field(description="what was left of the owner's budget after this run was reserved")
     ] = None
@@ -253,7 +282,7 @@ RELEASES: dict[str, type[Release]] = {
     "direction": DirectionRelease,
 }
 # What a reader skips first stands last in the file.
-LAST = ("data", "snapshots", "privacy", "noise", "not_for_release", "software", "ledger", "budget")
+LAST = ("data", "snapshots", "privacy", "noise", "not_for_release", "software", "ledger", "approval", "budget")
 
 
 def _any_release() -> Any:

@@ -14,28 +14,42 @@ from causalveil.flows.cli.protocols.show import protocol
 
 if TYPE_CHECKING:
     from causalveil.flows.sequence.finished import RunResult
-    from causalveil.schemas.release import AnsweredEffect, DirectionRelease, Release, SurvivalRelease
+    from causalveil.schemas.release import (
+        AnsweredEffect,
+        DirectionRelease,
+        EffectRelease,
+        ProtocolRelease,
+        Release,
+        SurvivalRelease,
+    )
 
-# So many limits are shown, in order of importance; the report has all of them.
+# So many lines a panel has, and so many limits at most, in order of importance; the report has the rest.
+LINES = 12
 LIMITS = 3
 
 
-def answer(release: Release) -> list[str]:
-    """Return what a release answers, by its kind; nothing but the question where a kind has no panel of its own."""
+def lines_of(result: RunResult) -> list[str]:
+    """Return the panel of a run: its answer, what the interval leaves out as far as there is room, and its cost."""
+    release, paid = result.release, cost(result)
+    found = ANSWERS[release.kind](release, LINES - len(paid)) if release.kind in ANSWERS else [_head(release)]
+    return [*found, *paid]
+
+
+def _head(release: Release) -> str:
     question = getattr(release, "estimand", release.kind)
-    head = f"{release.study}: {question} by {release.estimator}, {release.units:,} units of {release.dataset}"
-    lines = [head, *ANSWERS.get(release.kind, lambda _: [])(release)]
-    return lines if release.headline is None else [f"[bold red]{release.headline}[/bold red]", *lines]
+    loud = "" if release.headline is None else f"[bold red]{release.headline}[/bold red]. "
+    return f"{loud}{release.study}: {question} by {release.estimator}, {release.units:,} units of {release.dataset}"
 
 
-def limits(not_covered: object) -> list[str]:
+def limits(not_covered: object, room: int, head: str = "The interval does not cover") -> list[str]:
     """Return the first limits of a release's text, which "; " parts, and how many more the report has."""
     sentences = [one for one in str(not_covered).split("; ") if one]
+    shown = max(min(LIMITS, room - 1, len(sentences)), 1)
     if not sentences:
         return []
-    more = len(sentences) - LIMITS
-    lines = ["The interval does not cover:", *(f"- {escape(sentence)}" for sentence in sentences[:LIMITS])]
-    return [*lines, f"- {more} more: see the report"] if more > 0 else lines
+    more = len(sentences) - shown
+    rest = f" ({more} more in the report)" if more > 0 else ""
+    return [f"{head}{rest}:", *(f"- {escape(sentence)}" for sentence in sentences[:shown])]
 
 
 def cost(result: RunResult) -> list[str]:
@@ -79,20 +93,32 @@ def notes(result: RunResult) -> list[str]:
     return lines
 
 
-def _effect(release: AnsweredEffect) -> list[str]:
+def _effect(release: EffectRelease, room: int) -> list[str]:
+    lines = [_head(release), _estimate(release, release.units_of_measure.get(release.specification["outcome"]["name"]))]
+    lines += _about(release)
+    return lines + limits(release.details["not_covered"], room - len(lines))
+
+
+def _estimate(release: AnsweredEffect, unit: str | None) -> str:
+    interval = release.interval
+    number = f"[bold]{release.estimate:,.4g}{escape(f' {unit}') if unit else ''}[/bold]"
+    return (
+        f"{number}   {interval.confidence:.0%} interval [bold]{escape(f'[{interval.lower:,.4g}, ')}"
+        f"{interval.upper:,.4g}][/bold]"
+    )
+
+
+def _about(release: AnsweredEffect) -> list[str]:
+    """Return what was done about confounding, and what is the matter with the estimate, if anything is."""
     interval, details = release.interval, release.details
-    lines = [
-        f"[bold]{release.estimate:,.4g}[/bold]   {interval.confidence:.0%} interval "
-        f"[bold][{interval.lower:,.4g}, {interval.upper:,.4g}][/bold]"
-    ]
-    lines += _adjusted(release)
+    lines = _adjusted(release)
     if details.get("chance_contradicted"):
         lines.append("[yellow]The released share of treated contradicts the declared chance of treatment.[/yellow]")
     elif interval.whole_range:
         lines.append("[yellow]The noise was too large: the interval is the whole declared range.[/yellow]")
     if details.get("attenuation_corrected") is False:
         lines.append(_attenuated(details))
-    return lines + limits(details["not_covered"])
+    return lines
 
 
 def _adjusted(release: AnsweredEffect) -> list[str]:
@@ -104,30 +130,34 @@ def _adjusted(release: AnsweredEffect) -> list[str]:
         words = str(release.details.get("adjustment", ""))
         return [escape(f"{words[:1].upper()}{words[1:]}.")] if words else []
     whole = found.state in (AdjustmentState.adjusted, AdjustmentState.randomised) and not found.left_out
-    said = [escape(one) for one in (found.done, found.unable) if one]
+    said = [escape(one) for one in found.sentences]
     return said if whole else [f"[yellow]{one}[/yellow]" for one in said]
 
 
-def _survival(release: SurvivalRelease) -> list[str]:
+def _survival(release: SurvivalRelease, room: int) -> list[str]:
     """Return every measure with its interval, the test, and until when people are seen."""
     curves = release.curves
-    unit = f" {curves.unit}" if curves.unit else ""
+    unit = escape(f" {curves.unit}") if curves.unit else ""
+    event, origin = escape(curves.events[0]), escape(curves.origin)
     lines = [
-        f"{release.measures[0].measure}, {curves.events[0]} until {curves.horizon:g}{unit} (origin: {curves.origin})"
+        _head(release),
+        f"{MEASURES[release.measures[0].measure]} {event} until {curves.horizon:g}{unit} (origin: {origin})",
+        _estimate(release, curves.unit if release.measures[0].measure == "rmst" else None),
     ]
-    first, *rest = _effect(release)
-    lines.append(first)
     for one in release.measures[1:]:
+        number = f"{one.estimate:,.4g}{unit if one.measure == 'rmst' else ''}"
         span = escape(f"[{one.interval.lower:,.4g}, {one.interval.upper:,.4g}]")
-        lines.append(f"{one.measure}: {one.estimate:,.4g}   {one.interval.confidence:.0%} interval {span}")
+        said = f"{MEASURES[one.measure]} {event}: {number}"
+        lines.append(f"{said}   {one.interval.confidence:.0%} interval {span}")
     if curves.log_rank is not None:
-        said, ratio = f"log-rank p = {curves.log_rank.p_value:.3g}", curves.log_rank.hazard_ratio
+        said, ratio = f"Log-rank p = {curves.log_rank.p_value:.3g}", curves.log_rank.hazard_ratio
         if ratio is not None:
             said += f", hazard ratio {ratio.estimate:.3g} {escape(f'[{ratio.lower:.3g}, {ratio.upper:.3g}]')}"
-        lines.append(said)
+        lines.append(f"{said}.")
     if curves.seen_until < curves.horizon:
-        lines.append(f"[yellow]people of both arms are seen at risk until {curves.seen_until:.4g}{unit} alone[/yellow]")
-    return lines + rest
+        lines.append(f"[yellow]People of both arms are seen at risk until {curves.seen_until:.4g}{unit} only.[/yellow]")
+    lines += _about(release)
+    return lines + limits(release.details["not_covered"], room - len(lines))
 
 
 def _attenuated(details: Mapping[str, Any]) -> str:
@@ -135,31 +165,40 @@ def _attenuated(details: Mapping[str, Any]) -> str:
     return f"[yellow]Attenuated: noise on treatments leaves about {factor:.3g} of the effect in the estimate.[/yellow]"
 
 
-def _direction(release: DirectionRelease) -> list[str]:
-    names = {
-        "x_to_y": f"{release.pair.x.name} → {release.pair.y.name}",
-        "y_to_x": f"{release.pair.y.name} → {release.pair.x.name}",
-    }
+def _direction(release: DirectionRelease, room: int) -> list[str]:
+    x, y = escape(release.pair.x.name), escape(release.pair.y.name)
+    names = {"x_to_y": f"{x} → {y}", "y_to_x": f"{y} → {x}"}
     verdict = release.verdict
-    lines = [
-        f"[bold]{names[verdict.favours]}[/bold]   weight {verdict.weight:+.2f}" if verdict.favours else "no verdict"
-    ]
+    said = "The noise decides nothing: no score answered, or they cancel."
+    if verdict.favours:
+        weight = f"weight {abs(verdict.weight):.2f} from 0 (noise decides) to 1 (it does not)"
+        said = f"[bold]{names[verdict.favours]}[/bold]   {weight}"
+    lines = [_head(release), said]
     for score in release.scores:
         if score.margin is None or score.order_kept is None:
             lines.append(f"{score.score}: no answer")
             continue
         favoured = names[score.favours] if score.favours else "neither"
-        kept = f"noise kept the order with probability {score.order_kept:.3f}"
-        lines.append(f"{score.score}: {favoured}, margin {abs(score.margin):.4g}; {kept}")
-    return lines
+        kept = f"{score.order_kept:.1%}" if score.order_kept < SURE else "above 99.9%"
+        lines.append(f"{score.score}: {favoured}, margin {abs(score.margin):.4g} (order kept by the noise: {kept})")
+    return lines + limits("; ".join(DIRECTION_LEFT), room - len(lines), "The scores take no account of")
 
 
-def _protocol(release: Any) -> list[str]:
-    return [protocol(release), *limits(release.not_covered)]
+def _protocol(release: ProtocolRelease, room: int) -> list[str]:
+    return protocol(release, _head(release), room, limits)
 
 
-# How each kind of release reads; without an entry only its question and cost are shown.
-ANSWERS: dict[str, Callable[[Any], list[str]]] = {
+MEASURES = {"risk": "Difference of the risk of", "rmst": "Difference of the mean time without"}
+# A probability that would be rounded to 1.
+SURE = 0.9995
+# What no score of a direction speaks of.
+DIRECTION_LEFT = (
+    "sampling: other units could favour the other direction",
+    "a common cause of both, or effects in both directions",
+    "an effect that is not a smooth function of its cause plus independent noise",
+)
+# How each kind of release reads within so many lines; without an entry only its question and cost are shown.
+ANSWERS: dict[str, Callable[[Any, int], list[str]]] = {
     "effect": _effect,
     "survival": _survival,
     "protocol": _protocol,

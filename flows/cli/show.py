@@ -148,7 +148,7 @@ def outcome(result: RunResult) -> None:
     """Print the release of a run, readable."""
     release, console = result.release, Console()
     title = "not for release" if release.not_for_release else "release"
-    lines = [_line(text) for text in (*panel.answer(release), *panel.cost(result))]
+    lines = [_line(text) for text in panel.lines_of(result)]
     console.print(Panel(Group(*lines), title=title, title_align="left"))
     for sentence in panel.notes(result):
         console.print(sentence, highlight=False)

@@ -6,13 +6,14 @@ from importlib.metadata import version
 from typing import Any
 
 from causalveil.flows.estimators.estimator import Result
-from causalveil.schemas.contract import Contract
+from causalveil.schemas.contract import Contract, Review
 from causalveil.schemas.estimators.aipw import NO_GUARANTEE
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.privacy import Guarantee
 from causalveil.schemas.release import (
     RELEASES,
+    ApprovalStatement,
     Blocks,
     DataStatement,
     NoiseStatement,
@@ -72,6 +73,8 @@ def assemble_release(
         ledger=budget.ledger.statement(reservation.run_id),
         data=data,
         snapshots=reservation.snapshots,
+        units_of_measure=units_of(study, contract),
+        approval=None if budget.noise.name == "seeded" else approval_of(contract),
         budget=None if budget.noise.name == "seeded" else left_after(contract, budget),
         **_fields(study, found),
     )
@@ -83,6 +86,18 @@ def _fields(study: Study, found: Result) -> dict[str, Any]:
     if study.choice is not None and "details" in fields:
         fields["details"] = {**fields["details"], "choice": study.choice}
     return fields
+
+
+def units_of(study: Study, contract: Contract) -> dict[str, str]:
+    """Return the unit of measure of each column of the study that has one in the contract."""
+    columns = {name: contract.offered[name] for name in study.columns if name in contract.offered}
+    return {name: one.unit_of_measure for name, one in columns.items() if one.unit_of_measure}
+
+
+def approval_of(contract: Contract) -> ApprovalStatement:
+    """Return who has to allow a release under a contract."""
+    required = contract.review is Review.required
+    return ApprovalStatement(data_class=contract.data_class.value, owner_key=contract.owner_key, review=required)
 
 
 def left_after(contract: Contract, budget: FlowBudget) -> BudgetOutlook | None:

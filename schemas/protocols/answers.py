@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import EffectMeasure, OutcomeRole
 from causalveil.schemas.study import Finite
@@ -55,11 +56,13 @@ class MeasureAnswer(Frozen):
 class ProtocolAnswer(Frozen):
     """One row of the table: the effect of an arm against the reference on an outcome in a subgroup.
 
-    ``noise_error`` and ``sampling_error`` are standard errors in outcome units; ``bias`` is what the intervals allow
-    for to either side. All simultaneous intervals of the release hold together with the declared confidence.
-    ``calibrated`` is the single interval widened and moved by what the negative controls show. ``spread`` is the
-    released standard deviation of the outcome within arms, in which systematic error is measured. ``measures``: ratios
-    that the study asked for. A withheld answer has no numbers.
+    ``confounding`` states what was done about confounding, and ``adjustment`` says the same in words; an answer
+    that noise hides has no statement, and ``adjustment`` says why. ``noise_error`` and ``sampling_error`` are
+    standard errors in outcome units; ``bias`` is what the intervals allow for to either side. All simultaneous
+    intervals of the release hold together with the declared confidence. ``calibrated`` is the single interval
+    widened and moved by what the negative controls show. ``spread`` is the released standard deviation of the
+    outcome within arms, in which systematic error is measured. ``measures``: ratios that the study asked for. A
+    withheld answer has no numbers.
     """
 
     outcome: str
@@ -78,6 +81,10 @@ class ProtocolAnswer(Frozen):
     bias: Annotated[Finite | None, Field(ge=0)]
     spread: Annotated[Finite | None, Field(ge=0)]
     measures: tuple[MeasureAnswer, ...] = ()
+    confounding: Annotated[
+        ConfoundingStatement | None,
+        Field(description="what was done about confounding; null where noise hides the answer, and in older releases"),
+    ] = None
 
 
 class GateVerdict(StrEnum):

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, TypeAdapter
 
+from causalveil.schemas.confounding import ConfoundingStatement
 from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Amount, Frozen, Guarantee, Level, Neighbours
@@ -24,6 +25,7 @@ from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateRe
 from causalveil.schemas.protocols.study import OutcomeRole
 from causalveil.schemas.public_keys import PublicKey
 from causalveil.schemas.release import (
+    ApprovalStatement,
     Interval,
     LedgerStatement,
     Release,
@@ -37,6 +39,9 @@ from causalveil.schemas.study import Estimand, Finite, Slug
 
 SCHEMA_FILE = Path(__file__).with_name("pooled-v1.schema.json")
 Share = Annotated[Finite, Field(ge=0, le=1)]
+Stated = Annotated[
+    ConfoundingStatement | None, Field(description="what was done about confounding; null in older releases")
+]
 
 
 class PooledEstimate(Frozen):
@@ -84,6 +89,9 @@ class SiteRecord(Frozen):
     not_covered: str
     ledger: LedgerStatement
     version: Annotated[str, Field(description="of causalveil at the site")]
+    approval: Annotated[
+        ApprovalStatement | None, Field(description="who had to allow the site's release; null in older releases")
+    ] = None
 
 
 class SiteResult(SiteRecord):
@@ -94,6 +102,7 @@ class SiteResult(SiteRecord):
     variance: Variance
     weight_fixed: Share
     weight_random: Share
+    confounding: Stated = None
 
 
 class PooledPrivacy(Frozen):
@@ -126,6 +135,9 @@ class OfSites(Frozen, Shown):
     privacy: PooledPrivacy
     not_for_release: Literal[False] = False
     software: Software
+    units_of_measure: Annotated[
+        dict[str, str], Field(description="of the study's columns, where all sites' contracts name the same")
+    ] = Field(default_factory=dict)
 
 
 class PooledRelease(OfSites):
@@ -140,6 +152,7 @@ class PooledRelease(OfSites):
     heterogeneity: Heterogeneity
     sites: Annotated[tuple[SiteResult, ...], Field(min_length=2)]
     leave_one_out: tuple[WithoutSite, ...]
+    confounding: Stated = None
 
 
 class CellState(StrEnum):
@@ -164,6 +177,7 @@ class SitePart(Frozen):
     interval: Limits | None
     weight_fixed: Share = 0.0
     weight_random: Share = 0.0
+    confounding: Stated = None
 
 
 class PooledAnswer(Frozen):
@@ -185,6 +199,7 @@ class PooledAnswer(Frozen):
     calibrated: Limits | None
     heterogeneity: Heterogeneity | None
     sites: Annotated[tuple[SitePart, ...], Field(min_length=2)]
+    confounding: Stated = None
 
 
 class SiteGate(GateResult):

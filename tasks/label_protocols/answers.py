@@ -10,13 +10,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from causalveil.schemas.confounding import AdjustmentMethod, ConfoundingStatement
 from causalveil.schemas.estimators.balancing import BalancingEstimator
 from causalveil.schemas.estimators.matching import MatchingEstimator
 from causalveil.schemas.protocols.answers import BalanceRow, GateResult
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.balancing import stages as balancing
 from causalveil.tasks.inference.biased_allowance import allowance_beside
-from causalveil.tasks.inference.confounding import effect_in_twins
+from causalveil.tasks.inference.confounding import effect_in_twins, partly_if_left
 from causalveil.tasks.label_protocols.comparisons import Comparison
 from causalveil.tasks.label_protocols.draw import JointDraw
 from causalveil.tasks.label_protocols.weights import Weighing
@@ -106,7 +107,7 @@ def part_of(
     group, arm = place
     half, gaussian = study.outcomes[outcome].width / 2, draw.gaussian
     if found is None:
-        return Part(outcome, group, arm, False, 0.0, 0.0, 0.0, 0.0, half / 2, "", not gaussian, TOO_SMALL)
+        return Part(outcome, group, arm, False, 0.0, 0.0, 0.0, 0.0, half / 2, None, not gaussian, TOO_SMALL)
     one, deviation = scaled(study, draw, outcome, found), draw.deviation(outcome)
     value, upper = one.estimate * numbers[0], one.largest
     noise = (deviation * one.estimate) ** 2
@@ -128,9 +129,16 @@ def part_of(
         noise=noise * half**2,
         bias=one.bias * math.sqrt(upper) * half,
         spread=math.sqrt(min(upper / one.squares, 1.0)) * half,
-        adjustment="balancing weights" if isinstance(found, Balance) else "matching",
+        confounding=_confounding(found),
         laplace=not gaussian,
     )
+
+
+def _confounding(found: Balance | Reuse) -> ConfoundingStatement:
+    """Return what weights of public columns did about confounding, as an effect asked alone says it."""
+    if isinstance(found, Balance):
+        return partly_if_left(AdjustmentMethod.balancing, found.left if found.narrow.clipped else 0.0)
+    return partly_if_left(AdjustmentMethod.matching, found.left)
 
 
 def number_of_answers(study: ProtocolStudy) -> int:

@@ -66,8 +66,8 @@ def learn(declared: int, shown: Sequence[Measured]) -> tuple[Calibration, System
         return Calibration(controls=0, statement="No negative control was declared."), None
     if declared < ENOUGH:
         word = "control" if declared == 1 else "controls"
-        statement = f"{declared} negative {word}: read beside the answers; at least {ENOUGH} are needed to calibrate "
-        return Calibration(controls=declared, statement=statement + "intervals by them, so none was."), None
+        statement = f"{declared} negative {word}, too few to calibrate intervals by: that takes at least {ENOUGH}."
+        return Calibration(controls=declared, statement=statement), None
     if len(shown) < ENOUGH:
         statement = "Noise hides too many negative controls to calibrate by them."
         return Calibration(controls=declared, statement=statement), None
@@ -80,9 +80,8 @@ def learn(declared: int, shown: Sequence[Measured]) -> tuple[Calibration, System
         mean=mean,
         deviation=deviation,
         mean_error=mean_error,
-        statement=f"{declared} negative controls show systematic error of {mean:+.3f} ± {deviation:.3f} standard "
-        "deviations of an outcome: calibrated intervals are moved and widened by it. They hold if error is alike in "
-        "controls and in the outcomes of interest.",
+        statement=f"{declared} negative controls show a systematic error of {mean:+.3f} ± {deviation:.3f} standard "
+        "deviations of an outcome; calibrated intervals are moved and widened by it.",
     )
     return calibration, Systematic(mean, deviation, mean_error)
 

@@ -25,7 +25,7 @@ from causalveil.tasks.protocols.cells import check_cells
 from causalveil.tasks.protocols.findings import ProtocolFindings
 from causalveil.tasks.protocols.measures import Risks
 from causalveil.tasks.protocols.parts import Part, table, with_everybody
-from causalveil.tasks.trial.difference import words
+from causalveil.tasks.trial.difference import confounding, words
 
 SLOT = Slot(name="effect", scope=Scope.all)
 HALF = math.sqrt(0.5)
@@ -122,7 +122,7 @@ def findings(study: DifferenceProtocol, sizes: Sizes, released: FloatArray) -> P
                         noise=float(errors[arm, arm] + errors[0, 0] - 2 * errors[arm, 0]) * half**2,
                         bias=study.estimator.allowed * spread,
                         spread=spread,
-                        adjustment=said["adjustment"],
+                        confounding=confounding(study.estimator),
                         risks=risks,
                     )
                 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from causalveil.schemas.confounding import RANDOMISED, of_share
+from causalveil.schemas.confounding import RANDOMISED, ConfoundingPrior, ConfoundingStatement, of_share
 from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.study import Estimand
 from causalveil.tasks.adjustment.five_releases import FiveReleases
@@ -52,9 +52,8 @@ def _part(
 ) -> Part:
     """Return one answer of a subgroup; ``row``: its questions by side, None where noise hides it."""
     if row is None:
-        return Part(outcome, label, study.arm_names[arm], False, 0.0, 0.0, 0.0, 0.0, 0.0, "")
+        return Part(outcome, label, study.arm_names[arm], False, 0.0, 0.0, 0.0, 0.0, 0.0, None)
     half = study.outcomes[outcome].width / 2
-    linear = not looks_for_curves(row[0].public)
     law = laws[0] if len(row) == 1 else _contrast(laws[arm], laws[0], row[arm], row[0])
     return Part(
         outcome=outcome,
@@ -66,11 +65,20 @@ def _part(
         noise=float(law.error.var() + law.scale**2) * half**2,
         bias=0.0,
         spread=float(np.mean([one.found_scales.arms.spread for one in row])) * half,
-        adjustment=(RANDOMISED if study.estimator.trial else of_share(law.adjusted_share, linear=linear)).words,
-        linear=linear,
+        confounding=_confounding(study, law, row),
         error=law.error * half,
         adjusted=None if study.estimator.trial else law.adjusted_share,
     )
+
+
+def _confounding(study: RegressionProtocol, law: ErrorLaw, row: Sequence[FiveReleases]) -> ConfoundingStatement:
+    """Return what was done about confounding in one answer; ``row``: its questions by side."""
+    if study.estimator.trial:
+        return RANDOMISED
+    default = study.estimator.confounding_prior == ConfoundingPrior()
+    names = (one.public.columns[place].name for one in row for place in one.found_scales.left_out)
+    linear, left_out = not looks_for_curves(row[0].public), tuple(dict.fromkeys(names))
+    return of_share(law.adjusted_share, linear=linear, default=default, left_out=left_out)
 
 
 def _contrast(one: ErrorLaw, other: ErrorLaw, of_one: FiveReleases, of_other: FiveReleases) -> ErrorLaw:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import brentq
 
-from causalveil.schemas.confounding import of_share
+from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.protocols.answers import Limits, MeasureAnswer, ProtocolAnswer, State
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
 from causalveil.tasks.inference.assemble import Noise, around
@@ -34,12 +34,11 @@ class Part:
         noise: variance of noise, in models and in the answer itself.
         bias: the largest that is allowed for.
         spread: standard deviation of the outcome within arms.
-        adjustment: what was adjusted for, in words.
+        confounding: what was done about confounding; None where nothing is answered.
         laplace: whether the noise is Laplace, or a mean of Laplace noises; else normal.
         hidden: why nothing is answered, where that is so.
         error: draws of what models leave possible, of mean 0, where their law is known; their variance is in ``noise``.
         adjusted: of the confounding that the prior expects, what the data took off; None: nothing was adjusted for.
-        linear: whether no squares, steps or products of covariates were looked for.
         risks: of both arms, where ratios are asked for and the outcome has two values.
     """
 
@@ -52,13 +51,12 @@ class Part:
     noise: float
     bias: float
     spread: float
-    adjustment: str
+    confounding: ConfoundingStatement | None
     laplace: bool = False
     hidden: str = "noise hides an arm"
     risks: Risks | None = None
     error: FloatArray | None = None
     adjusted: float | None = None
-    linear: bool = False
 
     @property
     def models(self) -> float:
@@ -90,12 +88,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
     shares = [(part, count / total) for part, count in told]
     value = math.fsum(share * part.value for part, share in shares)
     sizes = math.fsum((count_error / total * (part.value - value)) ** 2 for part, _ in shares)
-    adjusted = [(part.adjusted, share) for part, share in shares if part.adjusted is not None]
-    if len(adjusted) == len(shares):
-        linear = any(part.linear for part, _ in shares)
-        words = {of_share(math.fsum(one * share for one, share in adjusted), linear=linear).words: None}
-    else:
-        words = dict.fromkeys(part.adjustment for part, _ in shares)
+    stated = [(part.confounding, share) for part, share in shares if part.confounding is not None]
     error = _error_over(shares)
     own = math.fsum(share**2 * (part.noise - part.models) for part, share in shares)
     # What a subgroup that noise hides would do to a ratio has no bound.
@@ -111,7 +104,7 @@ def over_groups(parts: Sequence[Part], counts: Sequence[float], count_error: flo
         noise=own + sizes + (0.0 if error is None else float(error.var())),
         bias=math.fsum(share * part.bias for part, share in shares) + most * (width + abs(value)),
         spread=math.sqrt(math.fsum(share * part.spread**2 for part, share in shares)),
-        adjustment=next(iter(words)) if len(words) == 1 else "differently by subgroup",
+        confounding=over_parts(stated) if stated else None,
         laplace=first.laplace,
         risks=risks,
         error=error,
@@ -194,7 +187,8 @@ def table(study: ProtocolStudy, parts: Sequence[Part]) -> tuple[ProtocolAnswer, 
                 arm=part.arm,
                 reference=reference,
                 state=State.answered if part.answered else State.unresolved,
-                adjustment=part.adjustment if part.answered else part.hidden,
+                adjustment=part.confounding.words if part.answered and part.confounding is not None else part.hidden,
+                confounding=part.confounding if part.answered else None,
                 estimate=value,
                 interval=single,
                 simultaneous=together,

@@ -89,6 +89,12 @@ def span(interval: Mapping[str, Any]) -> str:
     return f"{beside(interval['lower'], interval)} to {beside(interval['upper'], interval)}"
 
 
+def difference_label(outcome: str, unit: str | None) -> str:
+    """Return the label of an axis on which effects on an outcome are drawn, with its unit of measure if it has one."""
+    name = shortened(outcome, 2 * LONGEST_LABEL)
+    return f"{name}, difference" if unit is None else f"{name}, difference in {shortened(unit)}"
+
+
 def shortened(label: str, longest: int = LONGEST_LABEL) -> str:
     """A label that fits into a figure on a narrow screen."""
     return label if len(label) <= longest else f"{label[: longest - 1]}…"

@@ -18,24 +18,24 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import Plan
 from causalveil.schemas.release import DirectionRelease, ProtocolRelease, Release, SurvivalRelease
-from causalveil.schemas.sites.pooled import PooledProtocolRelease, PooledRelease, Published
+from causalveil.schemas.sites.pooled import OfSites, PooledProtocolRelease, PooledRelease, Published
 from causalveil.schemas.where import said, where_words
 from causalveil.tasks.report.estimand import estimand_of
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars, waterfalls
 from causalveil.tasks.report.guidelines.fill import guidelines_context
 from causalveil.tasks.report.love import LovePlot
 from causalveil.tasks.report.numbers import (
-    LONGEST_LABEL,
     amount,
     arm_means,
     beside,
+    difference_label,
     figure,
     percent,
     shortened,
     span,
 )
 from causalveil.tasks.report.pooled_protocol import pooled_context_of
-from causalveil.tasks.report.protocol import context_of
+from causalveil.tasks.report.protocol import context_of, first_of
 from causalveil.tasks.report.times import times_context
 
 if TYPE_CHECKING:
@@ -120,8 +120,11 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
         "arms": arms,
         "likelihood": _likelihood(release.privacy.epsilon),
         "codes": document["specification"].get("treatment_codes") or {"control": 0, "treated": 1},
-        "axis_label": _axis_label(document["specification"]),
+        "axis_label": _axis_label(document),
+        "unit_of": document.get("units_of_measure", {}),
         "done": _done(release),
+        "approval": "" if isinstance(release, OfSites) or release.approval is None else release.approval.words,
+        "approvals": _approvals(release),
         "estimand": estimand_of(document),
         **guidelines_context(release, document, arms, contract),
         **_of_kind(release, document),
@@ -130,12 +133,24 @@ def _render(release: Published, layout: str, sheet: str, contract: Contract | No
 
 
 def _done(release: Published) -> tuple[str, ...]:
-    """Say what a run did about confounding; a release without a statement is quoted, a protocol says it by answer."""
+    """Say what was done about confounding, by a protocol for its first answer; an older release is quoted."""
     found = getattr(release, "confounding", None)
+    if isinstance(release, ProtocolRelease):
+        found = first_of(release.answers).confounding
+    if isinstance(release, PooledProtocolRelease):
+        found = first_of(release.answers).confounding
     if found is not None:
         return tuple(found.sentences)
     words = str(getattr(release, "details", {}).get("adjustment", ""))
     return (f"{words[:1].upper()}{words[1:]}.",) if words else ()
+
+
+def _approvals(release: Published) -> list[tuple[str, str]]:
+    """Return who had to allow each site's release, by site; of a site that does not say, where it stands."""
+    if not isinstance(release, PooledRelease | PooledProtocolRelease):
+        return []
+    unsaid = "Its release does not say; the site's ledger does."
+    return [(site.site, unsaid if site.approval is None else site.approval.words) for site in release.sites]
 
 
 def _of_kind(release: Published, document: dict[str, Any]) -> dict[str, Any]:
@@ -257,9 +272,9 @@ def _verdict(interval: Mapping[str, Any]) -> str:
     return "open"
 
 
-def _axis_label(specification: Mapping[str, Any]) -> str:
-    name = (specification.get("outcome") or {}).get("name", "")
-    return f"{shortened(name, 2 * LONGEST_LABEL)}, difference"
+def _axis_label(document: Mapping[str, Any]) -> str:
+    name = (document["specification"].get("outcome") or {}).get("name", "")
+    return difference_label(name, document.get("units_of_measure", {}).get(name))
 
 
 def _likelihood(epsilon: Decimal) -> str:

@@ -7,14 +7,14 @@ from typing import Any
 from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.schemas.sites.pooled import PooledAnswer, PooledProtocolRelease
 from causalveil.tasks.report.figures import Axis, Line, axis_of, site_bars
-from causalveil.tasks.report.numbers import amount, beside, shortened, span
-from causalveil.tasks.report.protocol import ROLES, Forest, love_plots, place_of, said_first
+from causalveil.tasks.report.numbers import amount, beside, difference_label, shortened, span
+from causalveil.tasks.report.protocol import ROLES, Forest, adjustments, first_of, love_plots, place_of, said_first
 
 
 def pooled_context_of(release: PooledProtocolRelease) -> dict[str, Any]:
     """Return what a page says, by the names that the template uses."""
     bars = [(shortened(site.site), site.epsilon, site.delta) for site in release.sites]
-    row = next((one for one in release.answers if one.role == "primary" and one.group == EVERYBODY), release.answers[0])
+    row = first_of(release.answers)
     pooled = release.headline(row)
     ends = None if pooled is None else (pooled.interval.lower, pooled.interval.upper)
     estimate = None if pooled is None else pooled.estimate
@@ -25,6 +25,7 @@ def pooled_context_of(release: PooledProtocolRelease) -> dict[str, Any]:
         "details": [],
         "forests": _forests(release),
         "loves": love_plots(release.balance),
+        "adjustments": adjustments(release.answers),
         "calibrated": any(answer.calibrated is not None for answer in release.answers),
         "several": len({answer.arm for answer in release.answers}) > 1,
         "not_covered": release.not_covered,
@@ -42,7 +43,7 @@ def _forests(release: PooledProtocolRelease) -> tuple[Forest, ...]:
             Forest(
                 outcome=outcome,
                 role=ROLES[rows[0].role],
-                adjustment="",
+                label=difference_label(outcome, release.units_of_measure.get(outcome)),
                 lines=lines,
                 axis=axis_of(lines) if lines else Axis(-1.0, 1.0),
                 withheld=tuple(f"{_label(release, row)} ({_why(row)})" for row, line in drawn if line is None),

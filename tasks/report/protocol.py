@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from causalveil.schemas.protocols.answers import BalanceRow, ProtocolAnswer
 from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.schemas.release import ProtocolRelease
+from causalveil.schemas.sites.pooled import PooledAnswer
 from causalveil.tasks.report.figures import Axis, Line, axis_of
 from causalveil.tasks.report.love import LovePlot
-from causalveil.tasks.report.numbers import beside, shortened, span
+from causalveil.tasks.report.numbers import beside, difference_label, shortened, span
 
+Row = TypeVar("Row", ProtocolAnswer, PooledAnswer)
 ROLES = {"primary": "primary outcome", "secondary": "secondary outcome", "negative_control": "negative control"}
 
 
@@ -22,7 +24,7 @@ class Forest:
 
     outcome: str
     role: str
-    adjustment: str
+    label: str
     lines: tuple[Line, ...]
     axis: Axis
     withheld: tuple[str, ...]
@@ -38,7 +40,7 @@ def forests(release: ProtocolRelease) -> tuple[Forest, ...]:
             Forest(
                 outcome=outcome,
                 role=ROLES[rows[0].role],
-                adjustment=rows[0].adjustment,
+                label=difference_label(outcome, release.units_of_measure.get(outcome)),
                 lines=lines,
                 axis=axis_of(lines) if lines else Axis(-1.0, 1.0),
                 withheld=tuple(_label(release, row) for row in rows if row.estimate is None),
@@ -75,9 +77,27 @@ def _line(release: ProtocolRelease, row: ProtocolAnswer) -> Line | None:
     )
 
 
+def first_of(rows: Sequence[Row]) -> Row:
+    """Return the first primary answer over everybody."""
+    return next((row for row in rows if row.role == "primary" and row.group == EVERYBODY), rows[0])
+
+
+def adjustments(rows: Sequence[Row]) -> list[str]:
+    """Say which answers were adjusted in which way, where that of the first does not say it of all."""
+    several, grouped = len({row.arm for row in rows}) > 1, len({row.group for row in rows}) > 1
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row.confounding is not None:
+            parts = [row.outcome, *([row.group] if grouped else []), *([row.arm] if several else [])]
+            found.setdefault(row.confounding.words, []).append(", ".join(parts))
+    if len(found) < 2 and first_of(rows).confounding is not None:
+        return []
+    return [f"{words}: {'; '.join(places)}" for words, places in found.items()]
+
+
 def first_answer(rows: Sequence[ProtocolAnswer], confidence: float) -> dict[str, Any]:
     """Return the first primary answer over everybody, for the sentence that a page begins with, and its verdict."""
-    row = next((one for one in rows if one.role == "primary" and one.group == EVERYBODY), rows[0])
+    row = first_of(rows)
     if row.estimate is None or row.interval is None:
         return said_first(row.outcome, None, None, confidence, "a gate failed")
     hidden = "the privacy noise is too large" if row.state == "unresolved" else ""
@@ -118,7 +138,7 @@ def context_of(release: ProtocolRelease) -> dict[str, Any]:
         **first_answer(release.answers, release.confidence),
         "forests": forests(release),
         "loves": love_plots(release.balance),
-        "adjustments": list(dict.fromkeys(answer.adjustment for answer in release.answers)),
+        "adjustments": adjustments(release.answers),
         "measured": any(answer.measures for answer in release.answers),
         "calibrated": any(answer.calibrated is not None for answer in release.answers),
         "several": len({answer.arm for answer in release.answers}) > 1,

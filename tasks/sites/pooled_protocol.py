@@ -41,7 +41,7 @@ from causalveil.tasks.protocols.gates import balance_gate, critical_of
 from causalveil.tasks.sites.accept import Accepted
 from causalveil.tasks.sites.cells import estimate_of
 from causalveil.tasks.sites.pool import Pooled, pool
-from causalveil.tasks.sites.pooled_release import of_sites, record_of
+from causalveil.tasks.sites.pooled_release import of_sites, over_sites, record_of
 
 FEWEST = 2
 
@@ -253,8 +253,14 @@ def _answer(
                 interval=part.interval if _speaks(part) and not withheld else None,
                 weight_fixed=cell.weight(site, Model.fixed),
                 weight_random=cell.weight(site, Model.random),
+                confounding=part.confounding,
             )
             for site, part in cell.said
+        ),
+        confounding=None
+        if shown is None
+        else over_sites(
+            [(part.confounding, cell.weight(site, model)) for site, part in cell.said if site in cell.weights]
         ),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
+from causalveil.schemas.confounding import ConfoundingStatement, over_parts
 from causalveil.schemas.errors import BundleError
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.schemas.release import EffectRelease, Software
@@ -34,6 +35,7 @@ def pooled_release(terms: Sites, study: EffectStudy, accepted: Sequence[Accepted
     estimates = [_estimate(item.site, release) for item, release in zip(accepted, releases, strict=True)]
     pooled = pool(estimates, study.confidence, (-width, width))
     headline = pooled.fixed if terms.model is Model.fixed else pooled.random
+    weights = pooled.weights_fixed if terms.model is Model.fixed else pooled.weights_random
     return PooledRelease(
         **of_sites(terms, study, accepted),
         estimate=headline.estimate,
@@ -50,13 +52,23 @@ def pooled_release(terms: Sites, study: EffectStudy, accepted: Sequence[Accepted
                 variance=release.variance,
                 weight_fixed=float(fixed),
                 weight_random=float(random),
+                confounding=release.confounding,
             )
             for item, release, fixed, random in zip(
                 accepted, releases, pooled.weights_fixed, pooled.weights_random, strict=True
             )
         ),
         leave_one_out=pooled.leave_one_out,
+        confounding=over_sites(
+            [(one.confounding, float(weight)) for one, weight in zip(releases, weights, strict=True)]
+        ),
     )
+
+
+def over_sites(stated: Sequence[tuple[ConfoundingStatement | None, float]]) -> ConfoundingStatement | None:
+    """Return what sites did about confounding together, from each one's statement and weight; None if one has none."""
+    known = [(one, weight) for one, weight in stated if one is not None]
+    return over_parts(known) if known and len(known) == len(stated) else None
 
 
 def of_sites(terms: Sites, study: EffectStudy | ProtocolStudy, accepted: Sequence[Accepted]) -> dict[str, Any]:
@@ -86,6 +98,7 @@ def of_sites(terms: Sites, study: EffectStudy | ProtocolStudy, accepted: Sequenc
             units_disjoint=True,
             unprotected=tuple(dict.fromkeys(text for statement in statements for text in statement.unprotected)),
         ),
+        "units_of_measure": dict(set.intersection(*(set(item.release.units_of_measure.items()) for item in accepted))),
         "software": Software(
             version=version("causalveil"), dependencies={name: version(name) for name in DEPENDENCIES}
         ),
@@ -131,4 +144,5 @@ def record_of(item: Accepted, omitted: str) -> dict[str, Any]:
         "not_covered": omitted,
         "ledger": release.ledger,
         "version": release.software.version,
+        "approval": release.approval,
     }

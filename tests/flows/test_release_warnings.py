@@ -60,7 +60,7 @@ def test_the_release_repeats_what_plan_warned_of(
     assert "`causalveil plan` warns of " in printed
     for sentence in foreseen:
         assert sentence in page
-    lines = [*panel.answer(result.release), *panel.cost(result)]
+    lines = panel.lines_of(result)
     assert len(lines) <= 12
     assert all(len(line.split()) <= 25 for line in lines), lines
     assert all(line in printed for line in lines if "[" not in line and not line.startswith("- ")), printed

@@ -18,14 +18,14 @@ from jinja2 import nodes
 from causalveil.flows.cli import panel
 from causalveil.flows.cli.owner import held_to
 from causalveil.flows.sequence.finished import RunResult
-from causalveil.schemas.confounding import RANDOMISED, AdjustmentState, ConfoundingStatement, Shortfall
+from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentState, ConfoundingStatement, Shortfall
 from causalveil.schemas.contract import DataClass
-from causalveil.schemas.release import EffectRelease, Release
+from causalveil.schemas.release import ApprovalStatement, EffectRelease, ProtocolRelease, Release
 from causalveil.tasks.report.page import TEMPLATES, environment, report_html
-from tests.report_help import PART_OF_IT, STATEMENTS, Documents, load, said_of
+from tests.report_help import ALL_OF_IT, PART_OF_IT, STATEMENTS, Documents, load, said_of
 from tests.studies import merge
 
-UNITS = 400
+UNITS, KEY = 400, "ed25519:" + "1f" * 32
 # Facts by name, each with every kind of value that a run can have.
 FACTS: dict[str, tuple[Any, ...]] = {
     "done": STATEMENTS,
@@ -50,6 +50,14 @@ FACTS: dict[str, tuple[Any, ...]] = {
     "bias": (0.0, 0.3),
     "warnings": ((), ("one thing.",), ("one thing.", "another thing.")),
     "corrected": (None, False),
+    "unit": (None, "weeks"),
+    "approval": (
+        None,
+        {"data_class": "public", "owner_key": None, "review": False},
+        {"data_class": "sensitive", "owner_key": None, "review": False},
+        {"data_class": "sensitive", "owner_key": KEY, "review": False},
+        {"data_class": "sensitive", "owner_key": KEY, "review": True},
+    ),
 }
 
 
@@ -62,6 +70,11 @@ def rows_of(facts: Mapping[str, Any]) -> tuple[int, int]:
 def state(facts: Mapping[str, Any]) -> AdjustmentState:
     done: ConfoundingStatement = facts["done"]
     return done.state
+
+
+def approved(facts: Mapping[str, Any], key: str) -> Any:
+    """Return a fact on who had to allow the release; None where it does not say."""
+    return (facts["approval"] or {}).get(key)
 
 
 Holds = Callable[[Mapping[str, Any]], bool]
@@ -109,6 +122,15 @@ CLAIMS: dict[str, Holds] = {
     "1 more like it fits:": lambda f: f["fits"] == 1,
     "plan warned of this study": lambda f: bool(f["warnings"]),
     "Attenuated:": lambda f: f["corrected"] is False,
+    " weeks": lambda f: f["unit"] is not None,
+    "score, difference in weeks": lambda f: f["unit"] is not None,
+    "No owner had to approve: the data are public": lambda f: approved(f, "data_class") == "public",
+    "owner granted the budget, without a signature": lambda f: (
+        approved(f, "data_class") == "sensitive" and not approved(f, "owner_key")
+    ),
+    f"owner granted the budget, signed with key {KEY}": lambda f: bool(approved(f, "owner_key")),
+    "approves each release before it leaves": lambda f: bool(approved(f, "review")),
+    "Grants and reviews stand in the ledger": lambda f: True,
 }
 # The same of the panel.
 SHOWN: dict[str, Holds] = {
@@ -128,6 +150,7 @@ SHOWN: dict[str, Holds] = {
     "warns of one thing": lambda f: len(f["warnings"]) == 1,
     "warns of 2 things": lambda f: len(f["warnings"]) == 2,
     "Attenuated": CLAIMS["Attenuated:"],
+    " weeks": CLAIMS[" weeks"],
 }
 
 
@@ -164,11 +187,13 @@ def with_facts(document: dict[str, Any], facts: Mapping[str, Any]) -> Release:
             "headline": "NO PRIVACY GUARANTEE" if asymptotic else None,
             "privacy": {"level": facts["level"]},
             "warnings": list(facts["warnings"]),
+            "units_of_measure": {"score": facts["unit"] or ...},
             "specification": {"estimator": {"name": "regression", "clip": ..., "trial": trial}, **missing},
             "details": {"curves": "none", **attenuated},
         },
     )
-    released = load(changed | {"confounding": said_of(facts["done"]), "data": facts["data"]})
+    stated = {key: facts[key] for key in ("data", "approval")}
+    released = load(changed | {"confounding": said_of(facts["done"]), **stated})
     assert isinstance(released, EffectRelease)
     return released
 
@@ -185,7 +210,8 @@ def test_each_sentence_is_there_if_and_only_if_it_is_so(documents: Documents) ->
             assert (words in page) == holds(facts), (words, facts)
         returned = {"new": 0, "resumed": 0, "finished": None}[facts["begun"]]
         result = RunResult(release, Path("r.json"), "r", facts["begun"] != "new", False, returned)
-        lines = [*panel.answer(release), *panel.cost(result)]
+        lines = panel.lines_of(result)
+        assert len(lines) <= 12, lines
         shown = plain(re.sub(r"\[/?[a-z ]+\]", "", "\n".join([*lines, *panel.notes(result)])))
         for words, holds in SHOWN.items():
             assert (words in shown) == holds(facts), (words, facts, shown)
@@ -234,6 +260,9 @@ def further(documents: Documents) -> Iterator[dict[str, Any]]:
     answers = [answer | {"measures": [ratio]} for answer in protocol["answers"]]
     where = [{"column": "age", "op": ">=", "values": [18]}]
     yield merge(protocol, {"answers": answers, "specification": {"where": where}})
+    said = [said_of(PART_OF_IT), said_of(ALL_OF_IT)]
+    answers = [{**answer, "confounding": said[place % 2]} for place, answer in enumerate(protocol["answers"])]
+    yield merge(protocol, {"answers": answers})
 
 
 # Written by other tests: pages of the ledger and of series, the fragment of a plan.
@@ -249,6 +278,74 @@ def test_no_sentence_of_a_report_is_never_rendered(documents: Documents, pages: 
     names = sorted(path.name for path in TEMPLATES.glob("*.j2") if not path.name.startswith(ELSEWHERE))
     missing = {name: sorted(one for one in texts(name) if one not in said) for name in names}
     assert {name: some for name, some in missing.items() if some} == {}
+
+
+def lines_of(release: Release) -> list[str]:
+    return panel.lines_of(RunResult(release, Path("r.json"), "r", False, False, 0))
+
+
+STATES = zip(
+    [(first, rest) for first in (PART_OF_IT, AS_THEY_ARE, None) for rest in STATEMENTS],
+    itertools.cycle(itertools.product((None, "passed", "failed", "cannot_tell"), (None, "weeks"))),
+    strict=False,
+)
+
+
+@pytest.mark.parametrize(("stated", "about"), STATES)
+def test_a_protocol_says_of_each_answer_what_was_adjusted_for(
+    documents: Documents,
+    stated: tuple[ConfoundingStatement | None, ConfoundingStatement],
+    about: tuple[str | None, str | None],
+) -> None:
+    (first, rest), (gate, unit) = stated, about
+    document = documents["protocol"]
+    each = [first, *[rest] * (len(document["answers"]) - 1)]
+    answers = [
+        {**answer, "confounding": None if one is None else said_of(one)}
+        for answer, one in zip(document["answers"], each, strict=True)
+    ]
+    verdict = {"gate": "balance", "group": "all", "arm": "1", "bound": 0.1, "value": 0.3, "noise_error": 0.1}
+    changes = {"answers": answers, "gates": [] if gate is None else [{**verdict, "verdict": gate}] * 2}
+    release = load(document | changes | {"units_of_measure": {} if unit is None else {"score": unit}})
+    assert isinstance(release, ProtocolRelease)
+    page, lines = plain(report_html(release)), lines_of(release)
+    shown = plain("\n".join(lines))
+    for one in {one for one in each if one is not None}:
+        assert one.words in page.replace(one.done, one.words)
+    different = {one.words for one in each if one is not None}
+    assert ("What was adjusted for, by answer:" in page) == (len(different) > 1 or first is None)
+    assert ("Worst: " in shown) == (len(different) > 1)
+    if first is not None:
+        assert first.done in page
+    assert ("All 2 gates passed." in shown) == (gate == "passed")
+    assert ("2 of 2 gates failed" in shown) == (gate == "failed")
+    assert ("2 of 2 gates cannot be told" in shown) == (gate == "cannot_tell")
+    assert ("score, difference in weeks" in page) == (" weeks" in shown) == (unit is not None)
+    assert len(lines) <= panel.LINES
+    assert all(len(line.split()) <= 25 for line in lines), lines
+
+
+@pytest.mark.parametrize("name", ["survival", "survival, hidden", "direction", "undecided", "withheld", "protocol"])
+def test_a_panel_of_any_kind_has_twelve_short_lines(documents: Documents, name: str) -> None:
+    release = load(documents[name])
+    assert isinstance(release, Release)
+    lines = lines_of(release)
+    assert len(lines) <= panel.LINES, lines
+    assert all(len(line.split()) <= 25 for line in lines), lines
+
+
+@pytest.mark.parametrize("name", ["pooled", "pooled fixed", "pooled protocol"])
+def test_a_page_of_several_sites_says_how_to_cite_it_and_who_approved(documents: Documents, name: str) -> None:
+    document = documents[name]
+    page = plain(report_html(load(document)))
+    sites = ", ".join(site["site"] for site in document["sites"])
+    assert f"round {document['round']} of {sites}, terms {document['sites_digest'][:16]}" in page
+    assert "may be pooled again at no cost" in page
+    for site in document["sites"]:
+        assert f"approval of {site['site']}{ApprovalStatement(**site['approval']).words}" in page
+    older = [{**site, "approval": None} for site in document["sites"]]
+    assert "Its release does not say" in plain(report_html(load({**document, "sites": older})))
+    assert plain(report_html(load(document))).count("Its release does not say") == 0
 
 
 @pytest.mark.parametrize("words", ["nobody is dropped", "the declared size", "after all", "None was read off"])

@@ -13,6 +13,7 @@ from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.rehearse import rehearse, rehearse_effect
 from causalveil.schemas.asked.resolve import asks_for, resolve
 from causalveil.schemas.asked.study_file import parse_study_file
+from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED, AdjustmentMethod, of_share
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.protocols import RegressionProtocol
@@ -206,7 +207,7 @@ def test_arms_as_they_are_are_unadjusted_and_allow_for_it_unless_they_were_rando
     rows, _ = confounded(20_000, 1, seed=7)
     for trial, words in ((True, "not adjusted: treatment was randomised"), (False, "unadjusted")):
         answer = analysed(make_protocol(2, 1, name="difference_in_means", trial=trial), rows).answers[0]
-        assert answer.adjustment == words
+        assert (answer.adjustment, answer.confounding) == (words, RANDOMISED if trial else AS_THEY_ARE)
         # sqrt(.5) deviations within arms, which are between a half and all of those of everybody.
         least = 0.5 * np.sqrt(0.5) * 5 * float(np.std(rows.u))
         assert (answer.bias or 0) == 0 if trial else least < (answer.bias or 0) < 2.5 * least
@@ -225,7 +226,7 @@ def test_label_level_matching_allows_for_what_it_leaves_in_every_answer() -> Non
 
 def test_what_an_answer_over_subgroups_may_miss_is_allowed_for() -> None:
     def part(value: float, answered: bool = True) -> Part:
-        return Part(0, "g", "1", answered, value, 0.01, 0.02, 0.0, 1.0, "linear")
+        return Part(0, "g", "1", answered, value, 0.01, 0.02, 0.0, 1.0, AS_THEY_ARE)
 
     both = over_groups([part(1.0), part(3.0)], [300.0, 100.0], 0.0, 400.0, 10.0)
     assert both.value == pytest.approx(1.5)
@@ -245,7 +246,20 @@ def test_errors_over_subgroups_add_up_as_far_as_they_are_shrinkage() -> None:
 
     def part(adjusted: float) -> Part:
         draws = random.normal(size=4_000)
-        return Part(0, "g", "1", True, 1.0, 0.0, float(draws.var()), 0.0, 1.0, "", error=draws, adjusted=adjusted)
+        return Part(
+            0,
+            "g",
+            "1",
+            True,
+            1.0,
+            0.0,
+            float(draws.var()),
+            0.0,
+            1.0,
+            of_share(adjusted),
+            error=draws,
+            adjusted=adjusted,
+        )
 
     for adjusted, variance in ((1.0, 0.5), (0.0, 1.0), (0.6, 0.7)):
         both = over_groups([part(adjusted), part(adjusted)], [50.0, 50.0], 0.0, 100.0, 10.0)
@@ -342,6 +356,11 @@ def test_a_subgroup_that_lacks_an_arm_is_wide_at_label_level_and_the_others_answ
     assert everybody.bias is not None
     # A third of everybody has no answer, and may lie anywhere in the range.
     assert everybody.bias > 10 / 3
+    # What was done is a fact of each answer, and of none that has no answer.
+    assert empty.confounding is None
+    for stated in (states["g0", "y0"].confounding, everybody.confounding):
+        assert stated is not None
+        assert stated.method is AdjustmentMethod[name]
 
 
 @pytest.mark.parametrize(("name", "delta"), [("balancing", "1e-6"), ("balancing", "0"), ("matching", "0")])
