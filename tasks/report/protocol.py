@@ -14,7 +14,7 @@ from causalveil.tasks.report.figures import Axis, Line, axis_of
 from causalveil.tasks.report.love import LovePlot
 from causalveil.tasks.report.numbers import beside, difference_label, shortened, span
 
-Row = TypeVar("Row", ProtocolAnswer, PooledAnswer)
+Row = TypeVar("Row", bound=ProtocolAnswer | PooledAnswer)
 ROLES = {"primary": "primary outcome", "secondary": "secondary outcome", "negative_control": "negative control"}
 
 
@@ -82,7 +82,7 @@ def first_of(rows: Sequence[Row]) -> Row:
     return next((row for row in rows if row.role == "primary" and row.group == EVERYBODY), rows[0])
 
 
-def adjustments(rows: Sequence[Row]) -> list[str]:
+def adjustments(rows: Sequence[ProtocolAnswer | PooledAnswer]) -> list[str]:
     """Say which answers were adjusted in which way, where that of the first does not say it of all."""
     several, grouped = len({row.arm for row in rows}) > 1, len({row.group for row in rows}) > 1
     found: dict[str, list[str]] = {}
