@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.manifest import refuse_telling
 from causalveil.tasks.machine.distribute import in_steps
 from causalveil.tasks.object_storage.copies import local_copy, publish, stored
+from causalveil.tasks.object_storage.lock import alone_at
 from causalveil.tasks.warehouse import blocks as warehouse_blocks
 from causalveil.tasks.warehouse.intervals import KeyInterval, intervals
 
@@ -38,11 +40,13 @@ def extract_source(path: Path, stage: Engine) -> Extracted:
         NotAdmitted: the rows are there and break the contract.
         CausalveilError: see :func:`fill`.
     """
-    manifest, folder = fill(path, stage), target_folder(path, load_source(path))
-    # A folder without a contract has no owner's word that its rows could be held to.
-    filled = DataFolder(folder)
-    admission = admit_folder(filled, stage) if filled.holds(CONTRACT_FILE) else None
-    publish(folder)
+    source = load_source(path)
+    with alone_at(source.to) if stored(source.to) else nullcontext():
+        manifest, folder = fill(path, stage), target_folder(path, source)
+        # A folder without a contract has no owner's word that its rows could be held to.
+        filled = DataFolder(folder)
+        admission = admit_folder(filled, stage) if filled.holds(CONTRACT_FILE) else None
+        publish(folder)
     return Extracted(manifest, admission)
 
 

@@ -231,6 +231,22 @@ def clean() -> int:
     return sum(_delete_if_stale(root / name) for name in sorted(names))
 
 
+def machine_lock(name: str) -> int | None:
+    """Take a lock of this machine's state folder, which ends with the process or when its descriptor is closed.
+
+    Returns:
+        An open descriptor; None if another process holds the lock.
+    """
+    folder = private_folder(home() / "locks", "delete it")
+    handle = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(handle)
+        return None
+    return handle
+
+
 def _locked_folder(stem: str) -> tuple[Path, int]:
     """Take the lock before the folder exists: ``clean`` never meets a living run's folder unlocked."""
     while True:

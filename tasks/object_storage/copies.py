@@ -24,6 +24,7 @@ from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.site import open_scratch
+from causalveil.tasks.object_storage.lock import alone_at, refuse_lost
 from causalveil.tasks.warehouse.stores import in_our_words, refuse_table_in
 from causalveil.tasks.warehouse.unfinished import UNFINISHED_FILE
 
@@ -93,9 +94,10 @@ def folder_at(place: str | Path) -> Iterator[Path]:
     if not stored(place):
         yield Path(place)
         return
-    folder = local_copy(str(place))
-    yield folder
-    publish(folder)
+    with alone_at(str(place)):
+        folder = local_copy(str(place))
+        yield folder
+        publish(folder)
 
 
 def stored(place: str | Path) -> bool:
@@ -128,6 +130,7 @@ def publish(folder: Path) -> None:
     copy = next((one for one in _COPIES.values() if one.folder == folder), None)
     if copy is None:
         return
+    refuse_lost(copy.url)
     with in_our_words(copy.url, writes=True):
         store, root = _opened(copy.url)
         now = {path: _state(copy.folder / path) for path in _files(copy.folder)}

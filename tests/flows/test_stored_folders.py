@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +25,9 @@ from causalveil.flows.sequence.warehouse import extract_source
 from causalveil.schemas.admission.manifest import ADMISSION_FILE
 from causalveil.schemas.errors import CausalveilError, ContractError, DataError, StudyError
 from causalveil.tasks.machine.site import clean, scratch_root
-from causalveil.tasks.object_storage import copies
+from causalveil.tasks.object_storage import copies, lock
 from causalveil.tasks.object_storage.copies import folder_at, local_copy, publish, shown
+from causalveil.tasks.object_storage.lock import LOCK
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.owner import owner_key
 from causalveil.tasks.warehouse.unfinished import UNFINISHED_FILE
@@ -281,3 +287,66 @@ def test_a_copy_follows_the_store_within_a_process(server: str, tmp_path: Path) 
     assert not (local_copy(url) / "note.txt").exists()
     publish(folder)
     assert {"_temporary/half.parquet", ".hidden"} <= keys("moving"), "what was not copied is not taken out"
+
+
+def other_machine(name: str, content: dict[str, Any]) -> None:
+    """Leave the lock that another machine holds."""
+    boto3.client("s3").put_object(Bucket=BUCKET, Key=f"{name}/{LOCK}", Body=json.dumps(content).encode())
+
+
+def test_one_machine_at_a_time_fills_a_folder(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second one is refused, whichever machine it runs on; one that died is followed, and takes nothing with it."""
+    source, url = source_to(tmp_path / "source", "alone"), f"s3://{BUCKET}/alone"
+    other_machine("alone", {"host": "other-machine", "place": ["another", 1, 2], "writer": "x"})
+    with pytest.raises(CausalveilError, match="on other-machine writes there; let it end") as caught:
+        extract_source(source, DirectEngine())
+    assert "\n" not in str(caught.value)
+    assert keys("alone") == {"dataset.yaml", LOCK}, "nothing was written"
+    with pytest.raises(CausalveilError, match="other-machine"), folder_at(url):
+        pass
+    monkeypatch.setattr(lock, "ABANDONED", timedelta(seconds=-1))
+    assert extract_source(source, DirectEngine()).manifest.rows == 1000
+    assert LOCK not in keys("alone"), "it is taken away at the end"
+
+
+def test_a_process_of_this_machine_that_was_killed_is_followed_at_once(server: str, tmp_path: Path) -> None:
+    source = source_to(tmp_path / "source", "killed")
+    code = (
+        "import os, signal, sys\nfrom causalveil.tasks.object_storage.lock import alone_at\n"
+        "with alone_at(sys.argv[1]):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    killed = subprocess.run([sys.executable, "-c", code, f"s3://{BUCKET}/killed"], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert LOCK in keys("killed")
+    assert extract_source(source, DirectEngine()).manifest.rows == 1000
+
+
+def test_two_processes_of_one_machine_and_two_of_one_url(server: str, tmp_path: Path) -> None:
+    url = f"s3://{BUCKET}/both"
+    code = (
+        "import sys\nfrom causalveil.tasks.object_storage.lock import alone_at\nwith alone_at(sys.argv[1]):\n    pass\n"
+    )
+    with lock.alone_at(url), lock.alone_at(f"{url}/"):
+        second = subprocess.run([sys.executable, "-c", code, url], check=False, capture_output=True, text=True)
+        assert "another process of this machine writes there" in second.stderr
+        # Whoever sleeps until another machine has taken over writes nothing any more.
+        other_machine("both", {"host": "other-machine", "place": [], "writer": "y"})
+        with pytest.raises(CausalveilError, match="another extract or admission has begun to write there"):
+            lock.refuse_lost(url)
+    assert LOCK in keys("both"), "another's lock stays"
+
+
+@pytest.mark.parametrize("how", ["403", "503"])
+def test_a_store_that_lets_nobody_write_is_told(how: str, server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "PATIENCE", {"max_retries": 0})
+    with before(server, how) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        with (
+            pytest.raises(CausalveilError, match="cannot be written: the store") as caught,
+            lock.alone_at(f"s3://{BUCKET}/no"),
+        ):
+            pass
+        assert "not-in-any-message" not in str(caught.value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    with pytest.raises(CausalveilError, match="there is no such bucket"), lock.alone_at("s3://no-such-bucket/a"):
+        pass

@@ -1,0 +1,224 @@
+"""One writer of a folder in object storage at a time: an object that only one writer can create.
+
+Stores keep no locks, but put an object only if there is none of that name, or only if it is still the one that was
+read. The writer holds such an object, renews it, and looks before each block whether it is still its own. A holder that
+died is recognised at once on its own machine, where a lock of the operating system ends with the process, and elsewhere
+by an object that was not renewed. Readers need no lock: what they read is held to digests.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+from causalveil.schemas.errors import CausalveilError
+from causalveil.tasks.machine.folders import FolderIdentity
+from causalveil.tasks.machine.site import home, host, machine_lock
+
+# No file of this name is ever copied: it begins with a dot.
+LOCK = ".writer.lock"
+RENEWED = timedelta(minutes=1)
+# Stores refuse requests of a clock that is a quarter of an hour off, so another machine's may differ by that much.
+ABANDONED = timedelta(minutes=15) + 5 * RENEWED
+# A store that is busy is asked a few times, not for three minutes.
+PATIENCE: Any = {"max_retries": 3, "retry_timeout": timedelta(seconds=30)}
+
+
+@dataclass
+class StoreLock:
+    """The lock that this process holds of a URL, and the version of its object."""
+
+    url: str
+    store: Any
+    content: bytes
+    version: dict[str, str]
+    lost: str | None = None
+    _one: threading.Lock = field(default_factory=threading.Lock)
+
+    def renew(self) -> None:
+        """Write the object anew; the store refuses that if it is no longer the one that this process wrote.
+
+        Raises:
+            CausalveilError: another writer took the lock over, or the store does not answer.
+        """
+        from obstore import exceptions, put
+
+        failed: str | None = None
+        with self._one:
+            if self.lost is None:
+                try:
+                    self.version = _version(put(self.store, LOCK, self.content, mode=_mode(self.version)))
+                except exceptions.PreconditionError as problem:
+                    self.lost = _why(self.url, problem)
+                except Exception as problem:
+                    failed = _why(self.url, problem)
+            failed = self.lost or failed
+        if failed is not None:
+            raise CausalveilError(failed)
+
+    def release(self) -> None:
+        """Take the object away, if it is still this process's."""
+        from obstore import delete
+
+        with suppress(CausalveilError):
+            self.renew()
+            with suppress(Exception):
+                delete(self.store, LOCK)
+
+
+_HELD: dict[str, StoreLock] = {}
+
+
+@contextmanager
+def alone_at(url: str) -> Iterator[None]:
+    """Hold a URL for this process until the block is left; inside of a block of the same URL it is held already.
+
+    Raises:
+        CausalveilError: another writer holds it, or the store does not answer, refuses, or knows no conditional put.
+    """
+    url = url.rstrip("/")
+    if url in _HELD:
+        yield
+        return
+    handle = _local(url)
+    stop = threading.Event()
+    try:
+        lock = _HELD[url] = _taken(url)
+        atexit.register(_forget, lock, os.getpid())
+        threading.Thread(target=_keep, args=(lock, stop), daemon=True).start()
+        try:
+            yield
+        finally:
+            stop.set()
+            _HELD.pop(url, None)
+            lock.release()
+    finally:
+        os.close(handle)
+
+
+def refuse_lost(url: str) -> None:
+    """Refuse to write where another writer took over, as after a machine that slept for half an hour.
+
+    Raises:
+        CausalveilError: one did.
+    """
+    lock = _HELD.get(url)
+    if lock is not None:
+        lock.renew()
+
+
+def _forget(lock: StoreLock, process: int) -> None:
+    if os.getpid() == process and _HELD.pop(lock.url, None) is lock:
+        lock.release()
+
+
+def _keep(lock: StoreLock, stop: threading.Event) -> None:
+    while not stop.wait(RENEWED.total_seconds()):
+        # A store that does not answer now may a minute later; one that was taken over stays lost.
+        with suppress(CausalveilError):
+            lock.renew()
+
+
+def _local(url: str) -> int:
+    """Open this machine's own lock of a URL, which ends with the process that holds it."""
+    handle = machine_lock(hashlib.sha256(url.encode()).hexdigest()[:16])
+    if handle is None:
+        raise CausalveilError(f"{url}: another process of this machine writes there; let it end")
+    return handle
+
+
+def _taken(url: str) -> StoreLock:
+    """Create the object, or replace the one of a holder that died."""
+    from obstore import exceptions, get, put
+
+    place = _here()
+    content = json.dumps({"host": host(), "place": place, "writer": uuid4().hex}).encode()
+    problem: str | None = None
+    try:
+        store = _store(url)
+        try:
+            return StoreLock(url, store, content, _version(put(store, LOCK, content, mode="create")))
+        except exceptions.AlreadyExistsError:
+            found = get(store, LOCK)
+            facts: Any = found.meta
+            said = _said(bytes(found.bytes()))
+        age = datetime.now(UTC) - facts["last_modified"]
+        if said.get("place") == place or age > ABANDONED:
+            version = _version(facts)
+            return StoreLock(url, store, content, _version(put(store, LOCK, content, mode=_mode(version))))
+        problem = _busy(url, str(said.get("host") or "another machine"))
+    except Exception as failure:
+        problem = _why(url, failure)
+    raise CausalveilError(problem)
+
+
+def _busy(url: str, where: str) -> str:
+    minutes = int(ABANDONED.total_seconds() // 60)
+    return (
+        f"{url}: an extract or an admission on {where} writes there; let it end. If it was killed, run this again "
+        f"there, or elsewhere {minutes} minutes later"
+    )
+
+
+def _here() -> list[Any]:
+    """Name the state folder of this machine: whoever has the same has its lock of the operating system too."""
+    handle = os.open(home(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return list(FolderIdentity.of(handle))
+    finally:
+        os.close(handle)
+
+
+def _said(content: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(content[:10_000])
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _version(facts: Any) -> dict[str, str]:
+    return {key: facts[key] for key in ("e_tag", "version") if facts.get(key)}
+
+
+def _mode(version: dict[str, str]) -> Any:
+    if not version:
+        raise CausalveilError("the store tells no versions")
+    return version
+
+
+def _store(url: str) -> Any:
+    from obstore.store import from_url
+
+    options: Any = {"allow_http": os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")}
+    place = url.replace("gcs://", "gs://", 1)
+    return from_url(place, client_options=options if place.startswith("s3:") else {}, retry_config=PATIENCE)
+
+
+def _why(url: str, problem: Exception) -> str:
+    """Say why a lock could not be had, without the store's own text, which may quote keys and addresses."""
+    from obstore import exceptions
+
+    if isinstance(problem, exceptions.AlreadyExistsError | exceptions.PreconditionError):
+        return f"{url}: another extract or admission has begun to write there; this one stops, and nothing is lost"
+    if isinstance(problem, exceptions.PermissionDeniedError | exceptions.UnauthenticatedError | PermissionError):
+        why = "the store refuses the operator's credentials, or they may not write this"
+    elif isinstance(problem, exceptions.NotFoundError | FileNotFoundError):
+        why = "there is no such bucket"
+    elif isinstance(problem, exceptions.NotSupportedError):
+        why = "the store knows no conditional put, and without one two writers could not be kept apart"
+    else:
+        why = (
+            f"the store does not answer, or answered something else; is its address in the environment? Run it again "
+            f"({type(problem).__name__})"
+        )
+    return f"{url}: cannot be written: {why}"
