@@ -12,8 +12,8 @@ from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.estimators.aipw import AipwEstimator, AipwStudy
 from causalveil.schemas.estimators.difference import DifferenceStudy
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.folds import Pieces, fold_sizes
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.split import Pieces, fold_sizes
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.studies import RESOLVED, merge

@@ -12,7 +12,7 @@ from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.adjustment.features import ArmScales
 from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, SCREEN
 from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.protocols.drawn import joined

@@ -18,7 +18,7 @@ from causalveil.tasks.adjustment.features import (
     Screen,
     Shape,
 )
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from tests.studies import RESOLVED, merge
 
 NONE = np.zeros(1)

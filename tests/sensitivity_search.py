@@ -44,11 +44,9 @@ from causalveil.schemas.study import (
 from causalveil.tasks.direction import pairs
 from causalveil.tasks.enclave.cells import normalise_cells
 from causalveil.tasks.enclave.enclave import Enclave, MemoryEnclave, ranks
-from causalveil.tasks.enclave.folds import fold_sizes
 from causalveil.tasks.enclave.normalise import normalise_segment
 from causalveil.tasks.enclave.segments import LoadedSegment
-from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.enclave.split import training_size
+from causalveil.tasks.enclave.split import fold_sizes, sizes_of, training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import distributing_by

@@ -23,14 +23,14 @@ from causalveil.tasks.adjustment.recipe import SCORES as SLOT
 from causalveil.tasks.aipw import recipe, stages
 from causalveil.tasks.aipw.scores import OutcomeModel
 from causalveil.tasks.aipw_asymptotic import stages as asymptotic
-from causalveil.tasks.enclave import folds
+from causalveil.tasks.enclave import split
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
 
 plan = recalled(recipe.known_recipe)
 
 FOLDS = Stage[AipwStudy, None](
-    "folds", lambda step: folds.folds_stage(step.enclave, step.study.estimator.folds), reads=(NORMALISE,)
+    "folds", lambda step: split.folds_stage(step.enclave, step.study.estimator.folds), reads=(NORMALISE,)
 )
 OUTCOME_MODEL = Stage[AipwStudy, OutcomeModel](
     "outcome_model",

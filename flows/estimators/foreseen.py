@@ -20,7 +20,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.people import Foreseen, stand_in_outcomes
 from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray

@@ -30,7 +30,7 @@ from causalveil.tasks.inference.public_people import PublicPeople
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching import interval, perturb, scores, weights
 from causalveil.tasks.matching.weights import Reuse
-from causalveil.tasks.models.pairs import traversal
+from causalveil.tasks.models.nearest import traversal
 
 PROPENSITY = Stage[MatchingStudy, FloatArray](
     "propensity",

@@ -30,7 +30,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.adjustment import draws, five_releases
 from causalveil.tasks.adjustment.five_releases import FiveReleases
 from causalveil.tasks.adjustment.released import ReleasedScales
-from causalveil.tasks.enclave.folds import Folds
+from causalveil.tasks.enclave.split import Folds
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.regression import stages
 from causalveil.tasks.regression.expected import formula, rehearsed

@@ -26,7 +26,7 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import Rehearsed, enough, people
 from causalveil.tasks.machine.arrays import FloatArray

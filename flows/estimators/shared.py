@@ -7,7 +7,7 @@ from typing import Any
 
 from causalveil.flows.estimators.stage import Stage, StageRun
 from causalveil.schemas.study import Study
-from causalveil.tasks.enclave import folds, normalise, split, validate
+from causalveil.tasks.enclave import normalise, split, validate
 
 
 def _validate(step: StageRun[Any]) -> None:
@@ -34,5 +34,5 @@ ENTRY: tuple[Stage[Any, None], ...] = (VALIDATE, NORMALISE)
 """The first two stages of every estimator: hold the partitions to their manifest, normalise them into the enclave."""
 
 HALVES = Stage[Study, None]("split", lambda step: split.split_stage(step.study, step.enclave), reads=(NORMALISE,))
-EVERYBODY = Stage[Study, None]("folds", lambda step: folds.folds_stage(step.enclave, 1), reads=(NORMALISE,))
+EVERYBODY = Stage[Study, None]("folds", lambda step: split.folds_stage(step.enclave, 1), reads=(NORMALISE,))
 """Everybody is one fold."""

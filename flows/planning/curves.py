@@ -24,7 +24,7 @@ from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import amount_text
 from causalveil.schemas.study import Study
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.public_people import PublicPeople
 
 T = TypeVar("T", int, float, Decimal)

@@ -25,8 +25,8 @@ from causalveil.tasks.admission.kept import (
 from causalveil.tasks.admission.rows import Rules
 from causalveil.tasks.admission.stages import admit_stage
 from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.manifest import refuse_telling_losses
 from causalveil.tasks.enclave.partitions import list_partitions
+from causalveil.tasks.enclave.validate import refuse_telling_losses
 from causalveil.tasks.machine.site import open_scratch
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
 

@@ -24,9 +24,9 @@ from causalveil.schemas.study import Study
 from causalveil.tasks.admission.kept import kept_admission
 from causalveil.tasks.admission.rows import Rules, type_findings
 from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.manifest import check_manifest
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, read_layout
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.enclave.validate import check_manifest
 from causalveil.tasks.privacy.ledger.ledger import ledger_at_hand
 
 if TYPE_CHECKING:

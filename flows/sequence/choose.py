@@ -21,7 +21,7 @@ from causalveil.schemas.privacy import Level, amount_text
 from causalveil.schemas.protocols.study import EffectMeasure, ProtocolStudy
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import NOTHING_TO_ADJUST_FOR, EffectStudy, Study
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 
 WHY = {
     "ipw": "the one estimator of an effect whose training units alone are protected",

@@ -30,7 +30,7 @@ from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.noise import SecureNoise
 from causalveil.tasks.ranges import histogram
 from causalveil.tasks.ranges.stages import check_kinds, count_stage
-from causalveil.tasks.start.yaml_text import scalar
+from causalveil.tasks.start.words import scalar
 
 COUNT = Stage[RangesStudy, IntArray](
     "count", lambda step: count_stage(step.study, step.source.folder, step.source.layout, step.source.run_id)

@@ -11,9 +11,8 @@ from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.study import EffectStudy, Study
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.mechanisms import Budget
 

@@ -49,13 +49,12 @@ from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.study import SLUG, Study
 from causalveil.tasks.admission.kept import kept_admission, rows_folder
 from causalveil.tasks.admission.unchanged import admitted_as_they_lie
-from causalveil.tasks.enclave.contents import CONTENTS_LABEL, contents_digest
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.data_folder import CONTENTS_LABEL, DataFolder, contents_digest
 from causalveil.tasks.enclave.enclave import FileEnclave
-from causalveil.tasks.enclave.manifest import check_manifest, refuse_telling_losses, snapshots_of
 from causalveil.tasks.enclave.partitions import read_layout
 from causalveil.tasks.enclave.segments import segment_count
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.enclave.validate import check_manifest, refuse_telling_losses, snapshots_of
 from causalveil.tasks.machine.site import open_scratch, site_settings
 from causalveil.tasks.object_storage.copies import local_copy
 from causalveil.tasks.object_storage.copies import stored as in_a_store

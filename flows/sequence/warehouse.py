@@ -17,7 +17,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.sources import TableSnapshot
 from causalveil.schemas.warehouse import ExtractedBlock, Manifest, Source, Warehouse, load_source
 from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.manifest import refuse_telling
+from causalveil.tasks.enclave.validate import refuse_telling
 from causalveil.tasks.machine.distribute import in_steps
 from causalveil.tasks.object_storage.copies import local_copy, publish, stored
 from causalveil.tasks.object_storage.lock import alone_at

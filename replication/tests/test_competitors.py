@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.errors import StudyError
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.privacy.concentrated import rho_of_cap
 from causalveil.tasks.privacy.division import composed, mu_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

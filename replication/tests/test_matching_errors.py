@@ -85,7 +85,7 @@ def test_penalty_is_the_packages_own() -> None:
     """scikit-learn's C = 1 on covariates in [0, 1] has nearly the scores of our fit at that penalty."""
     from sklearn.linear_model import LogisticRegression
 
-    from causalveil.tasks.enclave.sizes import sizes_of
+    from causalveil.tasks.enclave.split import sizes_of
     from causalveil.tasks.matching.scores import exact_scores, fitted
 
     ready = prepared("LaLonde")

@@ -54,7 +54,7 @@ class AdmittedFile(Frozen):
         block: its ledger block.
         size: bytes.
         modified: time of the last change, ns; it decides about nothing but whether public data are looked at anew.
-        digest: of the bytes, under the manifest's key, 64 hex digits: ``tasks.enclave.contents.file_digest``.
+        digest: of the bytes, under the manifest's key, 64 hex digits: ``tasks.enclave.data_folder.file_digest``.
     """
 
     path: str

@@ -13,8 +13,8 @@ from causalveil.tasks.adjustment.five_releases import FiveReleases, begun, with_
 from causalveil.tasks.adjustment.recipe import LINES, REFIT, SCALES, SCORES, SCREEN, AdjustmentRecipe
 from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales, ReleasedScores, ReleasedScreen
 from causalveil.tasks.adjustment.sums import MomentSums, ScoreSums, ScreenSums
-from causalveil.tasks.enclave.folds import Pieces
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums

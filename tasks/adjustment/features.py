@@ -18,8 +18,7 @@ from causalveil.schemas.study import CategoricalCovariate, EffectStudy, NumericC
 from causalveil.tasks.adjustment.released import ColumnKind, EncodedColumn
 from causalveil.tasks.covariates.encoding import blocks, scale
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models.bounded import bounded
-from causalveil.tasks.models.lattice_sums import BITS
+from causalveil.tasks.models.lattice_sums import BITS, bounded
 
 # Curves are cut at so many deviations.
 CURVE_CUT = 6.0

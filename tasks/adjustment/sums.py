@@ -38,11 +38,10 @@ from causalveil.tasks.adjustment.released import (
     ReleasedScores,
     ReleasedScreen,
 )
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
-from causalveil.tasks.models.lattice_sums import on_lattice
-from causalveil.tasks.models.triangles import symmetric, triangle_weights
+from causalveil.tasks.models.lattice_sums import on_lattice, symmetric, triangle_weights
 
 ARM_NUMBERS = 4
 # Sensitivities beside those of parts.py: in the L1 norm, and of moments that are not by arm.

@@ -33,8 +33,7 @@ from causalveil.tasks.admission.rows import Rules, row_findings
 from causalveil.tasks.admission.together import Together
 from causalveil.tasks.admission.units import SeenUnits
 from causalveil.tasks.admission.whole_files import WholeFile, joined
-from causalveil.tasks.enclave.contents import file_digest
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.data_folder import DataFolder, file_digest
 from causalveil.tasks.enclave.partitions import column_types, list_partitions, opened, rows_of, types_of
 from causalveil.tasks.enclave.segments import segment_rows
 from causalveil.tasks.machine.distribute import in_steps

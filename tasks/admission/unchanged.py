@@ -6,8 +6,7 @@ from causalveil.schemas.admission.manifest import Admission, AdmittedFile
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.plan import Layout
 from causalveil.tasks.admission.kept import difference, find_admission
-from causalveil.tasks.enclave.contents import file_digest
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.data_folder import DataFolder, file_digest
 from causalveil.tasks.enclave.partitions import opened
 
 

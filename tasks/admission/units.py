@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from causalveil.tasks.enclave.rows import HashArray
+from causalveil.tasks.enclave.enclave import HashArray
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import IntArray
 

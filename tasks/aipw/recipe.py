@@ -19,7 +19,7 @@ from causalveil.tasks.adjustment.parts import RADIUS, moments_sd
 from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, UNKNOWN, AdjustmentRecipe
 from causalveil.tasks.adjustment.released import Prior, Public
 from causalveil.tasks.aipw.scores import Precision, expected_variance
-from causalveil.tasks.enclave.folds import fold_sizes
+from causalveil.tasks.enclave.split import fold_sizes
 from causalveil.tasks.privacy.division import divide, mu_of
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Slot
 

@@ -15,7 +15,7 @@ from causalveil.tasks.adjustment.recipe import SCORES
 from causalveil.tasks.aipw import stages
 from causalveil.tasks.aipw.recipe import expected_of, known_recipe
 from causalveil.tasks.aipw.scores import common_range, ends
-from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.inference import bernstein
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.inference.people import enough, people

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from causalveil.tasks.adjustment.features import Encoding, LineFeature, lines_of, times
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import on_lattice
 

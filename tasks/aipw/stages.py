@@ -17,7 +17,7 @@ from causalveil.tasks.adjustment.recipe import SCORES
 from causalveil.tasks.aipw.recipe import KnownRecipe
 from causalveil.tasks.aipw.scores import FoldScores, OutcomeModel, common_range, expected_variance
 from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.folds import Folds, Pieces
+from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference import bernstein
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, around, assemble
 from causalveil.tasks.inference.confounding import NOT_COVERED_TRIAL

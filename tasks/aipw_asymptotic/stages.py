@@ -18,9 +18,8 @@ from causalveil.tasks.aipw_asymptotic import influence as asymptotic
 from causalveil.tasks.aipw_asymptotic.influence import EFFECT, VARIANCE, Domain, InfluenceMoments, Table
 from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, constant, learner
 from causalveil.tasks.covariates.encoding import blocks, dimension, scale
-from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.folds import Folds, Pieces
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Enclave, Rows
+from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.privacy.gross_error import GrossErrorGaussian
 from causalveil.tasks.privacy.mechanisms import Budget, Slot

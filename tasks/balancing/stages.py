@@ -23,8 +23,7 @@ from causalveil.tasks.balancing.dual import (
     weighed,
     weights_of,
 )
-from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, partly_if_left
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray

@@ -20,8 +20,7 @@ from causalveil.schemas.study import OTHER, CategoricalCovariate, Missing
 from causalveil.schemas.where import Condition, Operator, Value
 from causalveil.tasks.covariates.encoding import Block
 from causalveil.tasks.enclave.data_folder import DataFolder
-from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.normalise import (
     binary,
     columns,
@@ -32,8 +31,8 @@ from causalveil.tasks.enclave.normalise import (
     write_covariates,
     write_segments,
 )
-from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.enclave.segments import LoadedSegment
+from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.machine.arrays import BoolArray, ByteArray, save_array
 from causalveil.tasks.machine.frames import values_of
 

@@ -1,4 +1,8 @@
-"""A run's enclave: its rows, and what one stage leaves for the next. Private, all of it; in files or in memory.
+"""Keep the rows of a run, and what one stage leaves for the next.
+
+Rows of one segment, and where a segment's files lie in a run's scratch folder (``enclave.py`` reads them).
+
+A run's enclave: its rows, and what one stage leaves for the next. Private, all of it; in files or in memory.
 
 An enclave holds arrays by name: of the run, and of each segment. The names of rows::
 
@@ -23,8 +27,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from causalveil.schemas.errors import CausalveilError
-from causalveil.tasks.enclave.rows import HashArray, Rows, segment_folder
-from causalveil.tasks.machine.arrays import FloatArray, IntArray, load_array, save_array
+from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray, load_array, save_array
+
+HashArray = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Aligned rows of one segment: x (rows, d), t (rows,) in {0, 1}, u (rows,) in [-1, 1]."""
+
+    x: FloatArray
+    t: ByteArray
+    u: FloatArray
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        return len(self.t)
+
+    def __getitem__(self, part: slice) -> Rows:
+        """A view of some of them."""
+        return Rows(self.x[part], self.t[part], self.u[part])
+
+
+def segment_folder(scratch: Path, index: int) -> Path:
+    """Return the folder of segment ``index``."""
+    return scratch / "enclave" / f"part-{index:05d}"
+
 
 T = TypeVar("T")
 

@@ -15,8 +15,7 @@ from causalveil.schemas.admission.casts import Roles, empty_frame, read_frame
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import Study
-from causalveil.tasks.enclave.contents import held_file
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.data_folder import DataFolder, held_file
 from causalveil.tasks.machine.folders import OpenFile
 from causalveil.tasks.machine.frames import frame_of, polars_types
 from causalveil.tasks.warehouse.unfinished import refuse_unfinished

@@ -17,9 +17,9 @@ from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout, Partition
 from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import arm_of, columns, encode
 from causalveil.tasks.enclave.partitions import opened, parquet_errors, unreadable
-from causalveil.tasks.enclave.rows import Rows
 from causalveil.tasks.machine.frames import frame_of, values_of
 
 # Rows of which columns are decoded at most, unless one row group has more.

@@ -17,7 +17,7 @@ from scipy.special import gammaincinv, ndtr, ndtri
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.study import CategoricalCovariate, EffectStudy, Study
 from causalveil.tasks.covariates.encoding import blocks, dimension, scale
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 
 # A covariate's standard deviation over half its declared range, and what the index adds to log odds per deviation.

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 
 # People of a smaller arm that are rehearsed at least, as far as there are as many.
 SMALLER = 256

@@ -17,8 +17,7 @@ from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.confounding import COVERS_IMBALANCE, UNMEASURED, partly_if_left
 from causalveil.tasks.ipw.weights import CHUNK, LABEL_SLOT, weights

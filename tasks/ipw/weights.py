@@ -24,13 +24,11 @@ from causalveil.schemas.estimators.ipw import IpwStudy, Weighting
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm, Scope
 from causalveil.schemas.study import Estimand, Variant
-from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Halves
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 from causalveil.tasks.machine.distribute import distribute
-from causalveil.tasks.models.bounded import bounded
-from causalveil.tasks.models.lattice_sums import LARGEST_EXPONENT, lattice_exponent
+from causalveil.tasks.models.lattice_sums import LARGEST_EXPONENT, bounded, lattice_exponent
 from causalveil.tasks.models.logistic import clipped_scores
 from causalveil.tasks.privacy.mechanisms import Budget, GaussianClassic, Mechanism, Sensitivity, Slot, vector_mechanism
 

@@ -25,7 +25,7 @@ from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.label_protocols.comparisons import Comparison
 from causalveil.tasks.label_protocols.weights import Weighing, numbers_of
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models.pairs import ROUNDING
+from causalveil.tasks.models.nearest import ROUNDING
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 from causalveil.tasks.protocols.cells import check_cells
 from causalveil.tasks.weighting import weighted_means

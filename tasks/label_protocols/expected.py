@@ -10,7 +10,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.balancing.expected import expected_balance
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.label_protocols.answers import number_of_answers, part_of, scaled
 from causalveil.tasks.label_protocols.draw import JointDraw
 from causalveil.tasks.matching.expected import expected_reuse

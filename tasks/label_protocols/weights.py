@@ -28,7 +28,7 @@ from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.matching import weights as matching_weights
 from causalveil.tasks.matching.weights import Reuse, Weighted, with_imbalance
 from causalveil.tasks.models.logistic import fit
-from causalveil.tasks.models.pairs import PairArray, traversal
+from causalveil.tasks.models.nearest import PairArray, traversal
 from causalveil.tasks.weighting.imbalance import Balance
 from causalveil.tasks.weighting.weighted_means import WeightedUnits, exact_sums
 

@@ -17,14 +17,13 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.study import Estimand, Variant
-from causalveil.tasks.enclave.sizes import least_units, sizes_of
+from causalveil.tasks.enclave.split import least_units, sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings, Noise
 from causalveil.tasks.matching import interval, perturb, scores
 from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.matching.interval import findings
 from causalveil.tasks.matching.weights import Reuse, effect_epsilon
-from causalveil.tasks.models.nearest import adaptive_limit, integer_caps
-from causalveil.tasks.models.pairs import NEAREST
+from causalveil.tasks.models.nearest import NEAREST, adaptive_limit, integer_caps
 
 
 @dataclass(frozen=True)

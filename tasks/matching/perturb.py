@@ -19,7 +19,7 @@ from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.matching.scores import IN_TREATED, OUTCOME
 from causalveil.tasks.matching.weights import Reuse, Weighted, open_weighted
-from causalveil.tasks.models.pairs import ROUNDING, arm_sums, squared_differences, sums_exponent
+from causalveil.tasks.models.nearest import ROUNDING, arm_sums, squared_differences, sums_exponent
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity, Slot
 
 SLOT = Slot(name="effect", scope=Scope.all)

@@ -16,13 +16,12 @@ from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm, PrivacyCost, Scope
 from causalveil.tasks.covariates.encoding import dimension
-from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.machine.distribute import map_partitions
-from causalveil.tasks.models.bounded import bounded
+from causalveil.tasks.models.lattice_sums import bounded
 from causalveil.tasks.models.logistic import PropensityModel, clipped_scores, fit
-from causalveil.tasks.models.pairs import traversal
+from causalveil.tasks.models.nearest import traversal
 from causalveil.tasks.privacy.mechanisms import Budget, LatticeLaplace, RandomisedResponse, Sensitivity, Slot
 
 MODEL_SLOT = Slot(name="propensity", scope=Scope.all)

@@ -27,8 +27,15 @@ from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, Int32Array, IntArray
 from causalveil.tasks.matching.scores import IN_TREATED, SCORES
-from causalveil.tasks.models.nearest import adaptive_limit, integer_caps, match_capped, most_used
-from causalveil.tasks.models.pairs import PairArray, traversal, variance_pairs
+from causalveil.tasks.models.nearest import (
+    PairArray,
+    adaptive_limit,
+    integer_caps,
+    match_capped,
+    most_used,
+    traversal,
+    variance_pairs,
+)
 from causalveil.tasks.weighting.features import learn_features
 from causalveil.tasks.weighting.imbalance import Balancer, imbalance
 

@@ -1,4 +1,11 @@
-"""Sums of rows on a lattice: exact in float64, so that no order of rows and no number of threads changes a bit."""
+"""Sum rows exactly on a lattice.
+
+The one place where a contribution that is no number becomes one, before it is rounded to an integer.
+
+Sums of rows on a lattice: exact in float64, so that no order of rows and no number of threads changes a bit.
+
+Symmetric matrices as the upper triangles that are released of them, row by row.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +16,23 @@ from typing import TypeVar, cast
 import numpy as np
 
 from causalveil.schemas.privacy import Norm
-from causalveil.tasks.enclave.folds import Pieces
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import distribute
-from causalveil.tasks.models.bounded import bounded
 from causalveil.tasks.privacy.mechanisms import Sensitivity
+
+
+def bounded(values: FloatArray) -> FloatArray:
+    """Values cut to [-1, 1]; NaN and infinities become 0, which every contribution may be and lengthens none.
+
+    Declared numbers are checked (``schemas/columns.py``), so nothing here is ever infinite or NaN. If it were,
+    an integer made of it would be the smallest there is, and one row would move a sum by 2^63.
+    """
+    cut: FloatArray = np.clip(values, -1.0, 1.0)
+    finite = np.isfinite(values)
+    return cut if finite.all() else np.where(finite, cut, 0.0)
+
 
 R = TypeVar("R", bound=Rows)
 LARGEST_EXPONENT = 32
@@ -74,3 +92,19 @@ def sums_sensitivity(numbers: int, units: int | None, size: float = 2.0) -> Sens
     """``size``, and what rounding exact sums of ``numbers`` numbers over ``units`` units to floats can add."""
     value = None if units is None else (size + math.sqrt(numbers) * units * 2.0**-51) * (1 + 1e-12)
     return Sensitivity(value, Norm.l2, f"{size:.4g}")
+
+
+def triangle_weights(size: int) -> FloatArray:
+    """Return the factors of entries of an upper triangle, row by row.
+
+    Those off the diagonal stand for two.
+    """
+    upper = np.triu_indices(size)
+    return np.where(upper[0] == upper[1], 1.0, math.sqrt(2))
+
+
+def symmetric(triangle: FloatArray, size: int) -> FloatArray:
+    """The matrix of an upper triangle, row by row."""
+    found = np.zeros((size, size))
+    found[np.triu_indices(size)] = triangle
+    return found + np.triu(found, 1).T

@@ -8,7 +8,7 @@ from typing import cast
 import numpy as np
 
 from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums
 

@@ -14,7 +14,7 @@ from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.label_protocols.expected import label_rows
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

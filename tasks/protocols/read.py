@@ -16,7 +16,7 @@ from causalveil.tasks.adjustment.released import ReleasedMoments, ReleasedScales
 from causalveil.tasks.adjustment.sums import ARM_CROSS, ARM_GRAM, ARM_NUMBERS
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models.triangles import symmetric
+from causalveil.tasks.models.lattice_sums import symmetric
 from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe
 from causalveil.tasks.protocols.releases import JointMomentSums, JointScoreSums, JointScreenSums, Named
 

@@ -29,8 +29,7 @@ from causalveil.tasks.adjustment.sums import (
 )
 from causalveil.tasks.enclave.cells import CellRows
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
-from causalveil.tasks.models.lattice_sums import on_lattice
-from causalveil.tasks.models.triangles import triangle_weights
+from causalveil.tasks.models.lattice_sums import on_lattice, triangle_weights
 from causalveil.tasks.protocols.blocks import one_hot
 from causalveil.tasks.protocols.recipe import TWO_ARMS, ProtocolRecipe
 

@@ -14,7 +14,7 @@ from causalveil.tasks.adjustment import draws
 from causalveil.tasks.adjustment.decide import leaning
 from causalveil.tasks.adjustment.draws import PEOPLE
 from causalveil.tasks.adjustment.parts import FULL, MOMENTS, PURE, SCORES, SCORES_L1, noise_sd
-from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

@@ -1,21 +1,16 @@
 """From a file that somebody has to a draft of contract, study and source: what columns hold, and how to write it.
 
 - ``about``: Whom a study is about, and in which groups it asks, in the words of options, such as "age >= 25".
-- ``dates``: Dates as people write them. Which comes first, day or month, is told by the dates that allow one order
-  only.
 - ``doubts``: Columns that no study should adjust for by default, and why: ids, moments, copies and parts of treatment
   or outcome.
 - ``draft``: A draft of dataset.yaml, study.yaml and source.yaml, each with comments that say what was assumed and what
   to ask.
 - ``missing``: Numbers that stand for no value, as 999 and -9 do: found where they stand apart, and read as none where
   asked.
-- ``names``: Read names of columns: words in camel case, and columns that were measured again at another time.
-- ``numbers``: Numbers as people write them: `$1,200`, `1.200,50 €`, `72 kg`, `(300)`, `45 %`.
+- ``numbers_and_dates``: Read numbers and dates as people write them.
 - ``recognise``: What a column holds, by looking at all of it: codes, a category, a number, a date, or text that no
   study can use.
 - ``roles``: Who plays which part in a drafted study: unit, treatment, outcome, covariates.
-- ``spellings``: Words by which people say yes, no, nothing, control and treated. Lower case; a draft writes down what
-  it took.
 - ``times``: Times to an event among the columns of a file: which they are, and what contract and study say of them.
-- ``yaml_text``: Values as YAML text that every reader takes alike, in files that are written with comments.
+- ``words``: Read the words of files and names of columns, and write words as YAML.
 """

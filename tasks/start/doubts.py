@@ -19,9 +19,8 @@ from causalveil.schemas.contract import DataClass
 from causalveil.schemas.sources import Kind, TextReading
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.frames import values_of
-from causalveil.tasks.start.names import other_times, spoken, stems
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
-from causalveil.tasks.start.spellings import (
+from causalveil.tasks.start.words import (
     AFTER,
     BEFORE,
     CODE_NAME,
@@ -30,6 +29,9 @@ from causalveil.tasks.start.spellings import (
     SURVEY_WEIGHT,
     TIME_WORD,
     WEIGHT,
+    other_times,
+    spoken,
+    stems,
 )
 
 # Fewer rows than this tell of nothing: small integers are often all different.

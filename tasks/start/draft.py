@@ -16,12 +16,10 @@ from typing import Any
 from causalveil.schemas.contract import DataClass
 from causalveil.schemas.sources import Kind, TextReading
 from causalveil.tasks.start.doubts import Doubts
-from causalveil.tasks.start.names import spoken
 from causalveil.tasks.start.recognise import MOST_LEVELS, Found, Looks
 from causalveil.tasks.start.roles import USABLE, Cast, Value, Wishes
-from causalveil.tasks.start.spellings import AFTER
 from causalveil.tasks.start.times import asked_times, declared_event, declared_time
-from causalveil.tasks.start.yaml_text import comment, entry, flow, scalar
+from causalveil.tasks.start.words import AFTER, comment, entry, flow, scalar, spoken
 
 PER_UNIT = "rows"
 FROM_DATA = "drafted from the data"

@@ -11,9 +11,8 @@ import polars as pl
 
 from causalveil.schemas.admission.casts import as_whole
 from causalveil.schemas.sources import Kind, TextReading
-from causalveil.tasks.start.dates import date_reading
-from causalveil.tasks.start.numbers import number_reading
-from causalveil.tasks.start.spellings import FEMALE, MALE, NO, NOTHING, YES
+from causalveil.tasks.start.numbers_and_dates import date_reading, number_reading
+from causalveil.tasks.start.words import FEMALE, MALE, NO, NOTHING, YES
 
 MOST_LEVELS = 30
 # At least this share of the values must be of a kind before the rest counts as words for "no value".

@@ -13,7 +13,7 @@ from causalveil.schemas.protocols.study import MOST_ARMS
 from causalveil.schemas.sources import Kind
 from causalveil.tasks.start.about import condition, groups, measures
 from causalveil.tasks.start.recognise import Found, Looks, as_read
-from causalveil.tasks.start.spellings import CODED, CONTROL, ID_NAME, NEGATION, NO, YES
+from causalveil.tasks.start.words import CODED, CONTROL, ID_NAME, NEGATION, NO, YES
 
 USABLE = (Looks.binary, Looks.category, Looks.number)
 Value = str | int | bool

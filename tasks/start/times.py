@@ -14,10 +14,8 @@ import polars as pl
 
 from causalveil.schemas.errors import StudyError
 from causalveil.tasks.start.doubts import as_read
-from causalveil.tasks.start.names import spoken
 from causalveil.tasks.start.recognise import Found, Looks
-from causalveil.tasks.start.spellings import EVENT_NAME, FOLLOWED_NAME, NO
-from causalveil.tasks.start.yaml_text import comment, flow, scalar
+from causalveil.tasks.start.words import EVENT_NAME, FOLLOWED_NAME, NO, comment, flow, scalar, spoken
 
 # Noise of a small budget hides about so many people (three deviations of a cell at epsilon 1 and delta 1e-6).
 HIDDEN = 40

@@ -27,9 +27,8 @@ from causalveil.tasks.adjustment.interval import confounding, covers_unseen, not
 from causalveil.tasks.adjustment.parts import parts_of
 from causalveil.tasks.adjustment.recipe import AdjustmentRecipe, public_of
 from causalveil.tasks.adjustment.released import ReleasedScores
-from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.folds import Pieces
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Enclave, Rows
+from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil.tasks.privacy.division import divide

@@ -11,7 +11,7 @@ from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.adjustment import draws
 from causalveil.tasks.adjustment.draws import PEOPLE
-from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.inference.people import enough, people
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

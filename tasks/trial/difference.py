@@ -16,9 +16,8 @@ from causalveil.schemas.estimators.difference import DifferenceEstimator, Differ
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Scope
 from causalveil.schemas.release import Interval
-from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.folds import Folds, Pieces
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Enclave, Rows
+from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.inference.confounding import (
     COVERS_DECLARED,

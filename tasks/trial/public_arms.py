@@ -18,7 +18,7 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.enclave.enclave import Enclave
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.models.pairs import traversal
+from causalveil.tasks.models.nearest import traversal
 from causalveil.tasks.privacy.mechanisms import Budget
 from causalveil.tasks.trial.difference import SLOT, confounding, covers, words
 from causalveil.tasks.weighting.expected import weighted_expected

@@ -22,8 +22,7 @@ from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.covariates.columns import Columns
 from causalveil.tasks.covariates.encoding import blocks
 from causalveil.tasks.covariates.narrow_ranges import NarrowRanges, Ranged
-from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
 
 # A covariate is coarse with at most so many values, and at least so many rows of the sample to each.

@@ -11,8 +11,7 @@ import numpy as np
 
 from causalveil.schemas.confounding import ConfoundingPrior
 from causalveil.tasks.covariates.narrow_ranges import FIT, NarrowRanges
-from causalveil.tasks.enclave.enclave import Enclave
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.inference.confounding import part_hidden
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.machine.distribute import map_partitions

@@ -25,7 +25,7 @@ from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise,
 from causalveil.tasks.inference.biased_allowance import allowance_beside
 from causalveil.tasks.inference.confounding import effect_in_twins
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
-from causalveil.tasks.models.pairs import (
+from causalveil.tasks.models.nearest import (
     ROUNDING,
     PairArray,
     arm_sums,

@@ -33,9 +33,9 @@ from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
 from causalveil_replication.accuracy.measure import at_every_confidence

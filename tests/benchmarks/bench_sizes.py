@@ -16,7 +16,7 @@ import numpy as np
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.studies import RESOLVED
 

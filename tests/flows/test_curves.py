@@ -20,7 +20,7 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.schemas.study import Study
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from tests.studies import RESOLVED, merge, write_study
 from tests.survival_help import make_survival
 

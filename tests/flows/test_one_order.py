@@ -19,9 +19,8 @@ from causalveil.schemas.release import DirectionRelease, EffectRelease, Survival
 from causalveil.schemas.studies import estimator_names
 from causalveil.tasks.aipw_asymptotic.stages import SEED_LABEL
 from causalveil.tasks.direction.pairs import scaled
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
+from causalveil.tasks.enclave.enclave import HashArray, MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
-from causalveil.tasks.enclave.rows import HashArray
 from causalveil.tasks.enclave.unit_hash import HASH_LABEL, ascending, keyed_hash
 from causalveil.tasks.machine.arrays import IntArray
 from causalveil.tasks.privacy.keys import key_of

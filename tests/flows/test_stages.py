@@ -21,7 +21,7 @@ from causalveil.schemas.estimators.aipw import AipwStudy
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.privacy import Scope
 from causalveil.tasks.adjustment import recipe
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
 from causalveil.tasks.privacy.mechanisms import Slot
 from tests import crash, stage_map

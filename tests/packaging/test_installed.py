@@ -52,14 +52,14 @@ def test_an_error_names_our_file_and_line(wheel: Installed) -> None:
     """A defect deep in our code, reached through a library, with a message that may quote data."""
     script = """
 from causalveil.flows.engine.guard import guarded
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 guarded(sizes_of, object(), 5)
 """
     done = wheel.run("-c", script)
     last = done.stderr.splitlines()[-1]
-    found = re.search(r"stage 'sizes_of' failed with AttributeError at tasks/enclave/sizes\.py:(\d+); its mess", last)
+    found = re.search(r"stage 'sizes_of' failed with AttributeError at tasks/enclave/split\.py:(\d+); its mess", last)
     assert found, done.stderr
-    assert 0 < int(found[1]) <= len((ROOT / "tasks/enclave/sizes.py").read_text().splitlines())
+    assert 0 < int(found[1]) <= len((ROOT / "tasks/enclave/split.py").read_text().splitlines())
 
 
 def test_prefect_finds_flows_by_module(wheel: Installed, tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from causalveil.tasks.balancing.stages import SLOT, balance
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.ipw.public_scores import public_weights_stage
 from causalveil.tasks.models.logistic import fit
 from causalveil.tasks.privacy.noise import SeededNoise

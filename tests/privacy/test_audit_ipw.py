@@ -27,9 +27,8 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Level, Norm
 from causalveil.tasks.covariates.encoding import dimension
 from causalveil.tasks.enclave import normalise
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.enclave.split import leading_rows, training_size
+from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.split import leading_rows, sizes_of, training_size
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.ipw import weights
 from causalveil.tasks.machine.arrays import FloatArray, IntArray

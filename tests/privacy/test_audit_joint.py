@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.privacy.noise import SeededNoise

@@ -23,9 +23,8 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.matching import perturb as match_perturb
 from causalveil.tasks.matching import scores as match_scores

@@ -16,8 +16,8 @@ from causalveil.tasks.adjustment.draws import Sums
 from causalveil.tasks.adjustment.features import ArmScales, Curve, FeatureMap, Scores, Shape
 from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, SCREEN
 from causalveil.tasks.adjustment.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot

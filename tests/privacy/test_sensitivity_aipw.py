@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from causalveil.tasks.aipw.recipe import KnownRecipe, known_recipe
 from causalveil.tasks.aipw.scores import OutcomeModel
 from causalveil.tasks.aipw.stages import summed
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.trial import difference

@@ -10,8 +10,7 @@ import pytest
 
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.tasks.balancing.stages import balance
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.ipw.public_scores import public_weights_stage
 from causalveil.tasks.models.logistic import fit
 from causalveil.tasks.weighting.imbalance import open_units

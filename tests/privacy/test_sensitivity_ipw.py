@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from scipy.special import expit
 
 from causalveil.schemas.estimators.ipw import IpwStudy
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.ipw import weights
 from causalveil.tasks.models import lattice_sums, logistic
 from tests.ipw_help import ESTIMANDS, make_study

@@ -15,7 +15,7 @@ from scipy.spatial.distance import pdist
 
 from causalveil.tasks.adjustment import features as of_rows
 from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.protocols import releases
 from causalveil.tasks.protocols.blocks import by_block
 from causalveil.tasks.protocols.drawn import joined

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.matching import perturb, weights
 from causalveil.tasks.matching import scores as matching_scores
 from causalveil.tasks.matching.weights import Weighted

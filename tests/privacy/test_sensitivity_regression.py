@@ -23,7 +23,7 @@ from causalveil.tasks.adjustment.features import (
     features_of,
 )
 from causalveil.tasks.adjustment.sums import MomentSums, ScaleSums, ScoreSums, ScreenSums
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import exact_sums
 from tests.aipw_help import in_memory

@@ -30,7 +30,7 @@ from causalveil.schemas.studies import STUDIES, parse_study
 from causalveil.tasks.direction.pairs import scaled
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
 from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease

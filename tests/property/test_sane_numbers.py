@@ -13,10 +13,10 @@ from causalveil.flows.sequence.study import declare
 from causalveil.schemas.columns import ordinary
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.studies import STUDIES, parse_study
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.ipw import weights
-from causalveil.tasks.models.bounded import bounded
+from causalveil.tasks.models.lattice_sums import bounded
 from tests.studies import RESOLVED
 
 # Magnitudes of every power of ten that a float has, and both signs.

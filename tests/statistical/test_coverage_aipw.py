@@ -18,8 +18,8 @@ from causalveil.tasks.aipw.recipe import known_recipe
 from causalveil.tasks.aipw.rehearsed import formula, rehearsed
 from causalveil.tasks.aipw.scores import OutcomeModel, common_range
 from causalveil.tasks.aipw.stages import summed
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.aipw_help import analysed, confounded, encode, in_memory, make_aipw, make_difference
 

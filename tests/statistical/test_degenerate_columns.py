@@ -17,7 +17,7 @@ from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.errors import CausalveilError, DataError, StudyError
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.regression_help import in_rows

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.study import Estimand
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.ipw import weights
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.models import logistic

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import ks_2samp
 
 from causalveil.flows.sequence.rehearse import rehearse_effect
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.unit_hash import ascending, keyed_hash
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

@@ -13,7 +13,7 @@ import pytest
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.tasks.enclave.cells import CellRows
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.protocol_help import analysed, confounded, in_cells, make_protocol
 

@@ -29,8 +29,7 @@ from causalveil.tasks.admission import together
 from causalveil.tasks.admission.kept import keep_beside
 from causalveil.tasks.admission.rows import Rules
 from causalveil.tasks.admission.units import SeenHashes, SeenUnits
-from causalveil.tasks.enclave.contents import file_digest, held_file
-from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.data_folder import DataFolder, file_digest, held_file
 from causalveil.tasks.enclave.partitions import list_partitions
 from causalveil.tasks.machine import folders
 from tests.bad_data import (

@@ -15,9 +15,8 @@ from causalveil.schemas.study import Estimand
 from causalveil.tasks.balancing.dual import arm_sums_of, solve, weights_of
 from causalveil.tasks.balancing.expected import expected
 from causalveil.tasks.balancing.stages import balance
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows, ranks
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.variance_allowance import laplace_allowance
 from tests.balancing_help import confounded, make_balancing
 from tests.regression_help import in_rows

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from causalveil.tasks.balancing.stages import balance
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows, ranks
 from causalveil.tasks.weighting import features as module
 from causalveil.tasks.weighting.features import Cells, spread
 from tests.balancing_help import make_balancing

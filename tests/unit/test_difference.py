@@ -12,8 +12,8 @@ from causalveil.flows.estimators.difference import expected
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import StandIn
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.trial import difference, public_arms
 from tests.aipw_help import confounded, in_memory, make_difference

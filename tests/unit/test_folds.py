@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from causalveil.schemas.errors import CausalveilError, StudyError
-from causalveil.tasks.enclave.enclave import FileEnclave
-from causalveil.tasks.enclave.folds import Folds, fold_sizes, folds_stage
-from causalveil.tasks.enclave.rows import segment_folder
+from causalveil.tasks.enclave.enclave import FileEnclave, segment_folder
+from causalveil.tasks.enclave.split import Folds, fold_sizes, folds_stage
 from causalveil.tasks.machine.arrays import save_array
 
 

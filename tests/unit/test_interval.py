@@ -13,8 +13,8 @@ from scipy.special import gamma as gamma_function
 from scipy.special import ndtri
 from scipy.stats import beta as beta_distribution
 
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.enclave import Rows
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import Estimate, Noise, assemble
 from causalveil.tasks.ipw import weights
 from causalveil.tasks.ipw.interval import FLOOR_DEVIATIONS, findings

@@ -10,7 +10,7 @@ from scipy.stats import norm
 
 from causalveil.flows.planning import ipw as planned
 from causalveil.schemas.plan import StandIn
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.ipw import expected as ipw_expected
 from causalveil.tasks.ipw import interval, weights

@@ -13,7 +13,7 @@ from causalveil.flows.cli.main import main
 from causalveil.flows.estimators.matching import MATCHING, expected
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.plan import StandIn
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.matching import expected as matching_expected
 from causalveil.tasks.models.nearest import most_used
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import laplace, norm
 
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import Noise, laplace_tail
 from causalveil.tasks.matching import interval, perturb, weights
 from causalveil.tasks.matching.interval import Contrast, findings

@@ -10,9 +10,9 @@ from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.tasks.covariates.encoding import dimension, feature_names, scale
 from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.enclave import segment_folder
 from causalveil.tasks.enclave.normalise import columns, encode, normalise_stage, scaled_outcome
 from causalveil.tasks.enclave.partitions import read_layout
-from causalveil.tasks.enclave.rows import segment_folder
 from causalveil.tasks.enclave.unit_hash import HASH_LABEL, keyed_hash
 from causalveil.tasks.machine.arrays import load_array
 from causalveil.tasks.privacy.keys import simulated_key

@@ -9,7 +9,7 @@ import pytest
 
 from causalveil.schemas.privacy import Scope
 from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.ipw import weights
 from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace

@@ -11,12 +11,10 @@ from sklearn.linear_model import LogisticRegression
 
 from causalveil.schemas.errors import ConvergenceError
 from causalveil.schemas.privacy import Scope
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.enclave.split import SPLIT, split_stage
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
+from causalveil.tasks.enclave.split import SPLIT, sizes_of, split_stage
+from causalveil.tasks.models import logistic
 from causalveil.tasks.models import logistic as propensity
-from causalveil.tasks.models import newton
 from causalveil.tasks.privacy.mechanisms import GaussianAnalytic, GaussianClassic, L2Laplace
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from tests.ipw_help import cut, make_study, random_rows
@@ -226,7 +224,7 @@ def test_at_label_level_the_fit_is_public_and_uses_every_unit() -> None:
 def test_no_convergence_is_a_typed_error_before_any_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     study = make_study()
     rows = random_rows(400, 6, 5)
-    monkeypatch.setattr(newton, "MAX_ITERATIONS", 1)
+    monkeypatch.setattr(logistic, "MAX_ITERATIONS", 1)
     budget = RehearsalBudget(0)
     with pytest.raises(ConvergenceError, match="tolerance") as caught:
         propensity.propensity_stage(study, sizes_of(study, 400), enclave(rows, 200), budget)

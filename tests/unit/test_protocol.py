@@ -20,9 +20,8 @@ from causalveil.schemas.estimators.protocols import RegressionProtocol
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.protocols.answers import GateVerdict, State
 from causalveil.schemas.protocols.study import EVERYBODY, ProtocolStudy
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.protocols.calibration import systematic_error

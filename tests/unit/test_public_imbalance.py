@@ -10,8 +10,7 @@ import pytest
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.estimators.matching import MatchingStudy
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
 from causalveil.tasks.inference.biased_allowance import allowance_beside
 from causalveil.tasks.inference.confounding import effect_in_twins

@@ -18,10 +18,9 @@ from causalveil.tasks.adjustment import draws, five_releases
 from causalveil.tasks.adjustment.parts import moments_sd, scores_sd
 from causalveil.tasks.adjustment.recipe import LINES, SCORES
 from causalveil.tasks.adjustment.sums import moment_numbers
-from causalveil.tasks.enclave.folds import Pieces
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import columns, encode
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import Pieces, sizes_of
 from causalveil.tasks.inference.assemble import Noise
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource

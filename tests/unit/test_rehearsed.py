@@ -8,7 +8,7 @@ from causalveil.flows.estimators.rehearsed import SLOW
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.schemas.plan import StandIn
 from causalveil.schemas.studies import parse_study
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil_replication.accuracy.cells import run_cell
 from causalveil_replication.accuracy.later import LATER
 from causalveil_replication.accuracy.measure import study_of

@@ -19,7 +19,7 @@ from causalveil.schemas.contract import load_contract
 from causalveil.schemas.errors import ContractError, DataError, StudyError
 from causalveil.schemas.estimators.survival import Measure
 from causalveil.schemas.plan import StandIn
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.findings import findings

@@ -18,7 +18,7 @@ from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
 from causalveil.schemas.plan import StandIn
 from causalveil.tasks.adjustment.released import EDGES, ReleasedScales
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.division import composed, mu_of
 from causalveil.tasks.survival import curves

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
-from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
-from causalveil.tasks.enclave.split import SPLIT
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows, ranks
+from causalveil.tasks.enclave.split import SPLIT, sizes_of
 from causalveil.tasks.ipw import weights as weigh
 from causalveil.tasks.models import lattice_sums
 from tests.ipw_help import ESTIMANDS, cut, make_study, random_rows

@@ -76,7 +76,7 @@ def test_what_is_named_exists() -> None:
     [
         "see `tasks/rows.py`",
         "``tasks.normalise.normalise_stage``",
-        "`causalveil.tasks.enclave.rows.no_such_name`",
+        "`causalveil.tasks.enclave.enclave.no_such_name`",
         "`docs/no-such-page.md`",
         "tests/unit/test_nothing_*.py",
         "[a page](no-such-page.md)",

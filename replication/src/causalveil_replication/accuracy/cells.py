@@ -18,9 +18,9 @@ from causalveil.schemas.errors import StudyError
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
-from causalveil.tasks.enclave.rows import Rows
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.inference.public_people import PublicPeople, thinned
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget

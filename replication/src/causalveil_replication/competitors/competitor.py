@@ -19,7 +19,7 @@ import numpy as np
 from causalveil.schemas.privacy import PrivacyCost, Scope
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.logistic import clipped_scores, fit
 from causalveil.tasks.privacy.mechanisms import Budget, Slot

@@ -32,7 +32,7 @@ from scipy import special
 from causalveil.schemas.errors import ConvergenceError
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray, IntArray
-from causalveil.tasks.models.bounded import bounded
+from causalveil.tasks.models.lattice_sums import bounded
 from causalveil.tasks.models.nearest import NO_CAP, adaptive_limit, integer_caps, match_capped, most_used
 from causalveil.tasks.privacy.mechanisms import (
     BIT,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causalveil.schemas.privacy import Norm
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.nearest import NO_CAP, match_capped
 from causalveil.tasks.privacy.mechanisms import Budget, Laplace, Sensitivity

@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models import logistic
 from causalveil.tasks.privacy.mechanisms import GaussianClassic, Sensitivity, Slot

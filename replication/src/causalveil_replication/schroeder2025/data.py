@@ -28,8 +28,8 @@ import polars as pl
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.study import EffectStudy
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
-from causalveil.tasks.enclave.rows import Rows
 
 RHC_FILE = "rhc.csv"
 RHC_SOURCE = (

@@ -17,8 +17,7 @@ import polars as pl
 from causalveil.flows.sequence.rehearse import rehearse_effect
 from causalveil.schemas.studies import parse_study
 from causalveil.schemas.study import EffectStudy
-from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import MemoryEnclave, Rows
 from causalveil.tasks.inference.assemble import EffectFindings
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
 from causalveil.tasks.simulate import penalty

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from causalveil.schemas.estimators.matching import MatchingStudy
-from causalveil.tasks.enclave.sizes import sizes_of
+from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.matching.scores import exact_scores, fitted
 from causalveil.tasks.matching.weights import caps
 from causalveil.tasks.models.nearest import NO_CAP, match_capped

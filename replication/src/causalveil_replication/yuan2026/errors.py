@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causalveil.tasks.enclave.rows import Rows
+from causalveil.tasks.enclave.enclave import Rows
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.matching.scores import exact_scores
 from causalveil.tasks.models.nearest import NO_CAP, match_capped

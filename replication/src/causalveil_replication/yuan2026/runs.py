@@ -69,7 +69,7 @@ def prepare(data: PublishedData, seeds: int) -> Prepared:
     """Rows in the order of each run, and the estimate without privacy."""
     from causalveil.schemas.estimators.matching import MatchingStudy
     from causalveil.tasks.enclave.enclave import MemoryEnclave
-    from causalveil.tasks.enclave.sizes import sizes_of
+    from causalveil.tasks.enclave.split import sizes_of
     from causalveil.tasks.matching import scores as match_scores
     from causalveil_replication.yuan2026 import errors as matching_errors
     from causalveil_replication.yuan2026.data import rows_of
