@@ -15,6 +15,7 @@ from causalveil.schemas.documents import Shown, parse_json, read_text, validate
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.estimators.direction import Favours, Pair, Score
 from causalveil.schemas.estimators.survival import Curves, Measure
+from causalveil.schemas.estimators.survival_protocol import GroupCurves
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.privacy import Amount, Charge, Coverage, Frozen, Guarantee, Half, Level, Neighbours
 from causalveil.schemas.protocols.answers import BalanceRow, Calibration, GateResult, GateVerdict, ProtocolAnswer
@@ -223,6 +224,10 @@ class ProtocolRelease(Release):
     gates: tuple[GateResult, ...]
     calibration: Calibration
     not_covered: Annotated[str, Field(description="what no interval of the table holds")]
+    curves: Annotated[
+        tuple[GroupCurves, ...],
+        Field(description="of a protocol of times to an event: by subgroup and arm; else empty"),
+    ] = ()
     details: Annotated[
         dict[str, float | int | str | bool],
         Field(description="post-processing of released values, or declared facts, by name"),

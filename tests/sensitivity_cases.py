@@ -18,7 +18,7 @@ from tests.protocol_help import make_protocol
 from tests.regression_help import make_regression
 from tests.sensitivity_search import Case
 from tests.studies import RESOLVED, merge
-from tests.survival_help import make_survival
+from tests.survival_help import make_survival, make_times
 
 Covariates = dict[str, dict[str, Any]]
 _WIDE = {"lower": 0, "upper": 80}
@@ -206,6 +206,11 @@ def _times() -> Iterator[Case]:
         yield Case(f"survival, adjusted, delta {delta}", make_survival(trial=False, **beside), 12)
         by = {"by": {"g": {"levels": ["a", "b"]}}}
         yield Case(f"survival, adjusted by groups, delta {delta}", make_survival(censoring=by, **beside), 12)
+        groups = {"name": "g", "column": {"levels": ["a", "b"], "nulls": "indicator"}}
+        arms = {"levels": ["x", "y", "z"], "reference": "y"}
+        where = [{"column": "age", "holds": {"lower": 0, "upper": 1}, "op": ">=", "values": [0.3]}]
+        many = make_times(delta=delta, subgroups=groups, arms=arms, where=where, intervals=5)
+        yield Case(f"survival, many questions, delta {delta}", many, 12)
     nulls = {"time_nulls": "indicator", "event_nulls": "indicator"}
     yield Case("survival, nulls", make_survival(outcome=nulls, missing_treatment="control"), 12)
 
@@ -250,6 +255,7 @@ SHORT = (
     "survival, delta 0",
     "survival, adjusted, delta 1e-6",
     "survival, adjusted by groups, delta 0",
+    "survival, many questions, delta 1e-6",
     "direction, test-scores-ours, penalty 1.0",
     "direction, train-scores-ours, penalty 0.01",
     "direction, train+test-difference-ours, penalty 1.0",

@@ -28,7 +28,8 @@ from causalveil.flows.engine.engine import DirectEngine, Task
 from causalveil.flows.sequence.estimators import estimator_of
 from causalveil.flows.sequence.run import Run
 from causalveil.schemas.estimators.direction import DirectionStudy
-from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy, TimeToEvent
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import Partition, Sizes
 from causalveil.schemas.privacy import Charge, Half, Level, Norm
 from causalveil.schemas.protocols.study import ProtocolStudy
@@ -53,6 +54,7 @@ from causalveil.tasks.machine.distribute import distributing_by
 from causalveil.tasks.models.lattice_sums import BITS
 from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
 from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease
+from causalveil.tasks.survival.joint_answers import normalise_joint_times
 from causalveil.tasks.survival.stages import normalise_times
 
 Arrays = dict[str, NDArray[Any]]
@@ -297,6 +299,8 @@ def kinds_of(study: Study) -> dict[str, Kind]:
         return {one.name: number(one.lower, one.upper) for one in (study.pair.x, study.pair.y)}
     if isinstance(study, SurvivalStudy):
         return _times(study)
+    if isinstance(study, SurvivalProtocol):
+        return _joint_times(study)
     public = study.privacy.level is Level.label
     found: dict[str, Kind] = {}
     if isinstance(study, ProtocolStudy):
@@ -321,18 +325,29 @@ def kinds_of(study: Study) -> dict[str, Kind]:
     return found
 
 
-def _times(study: SurvivalStudy) -> dict[str, Kind]:
-    out = study.outcome
-    unknown = [None] if study.missing_treatment is MissingTreatment.control else []
+def _joint_times(study: SurvivalProtocol) -> dict[str, Kind]:
+    arms = study.arms.ordered if study.arms is not None else study.arm_names
+    found = {study.treatment: Kind(arms)} | _follow_up(study.outcomes[-1])
+    if study.subgroups is not None:
+        column = study.subgroups.column
+        found[study.subgroups.name] = _covariate(column, column.nulls is Missing.indicator)
+    return found | {one.column: _covariate(one.holds, nulls=True) for one in study.where}
+
+
+def _follow_up(out: TimeToEvent) -> dict[str, Kind]:
     known = [None] if out.event_nulls is Missing.indicator else []
     time = number(0.0, out.horizon, nulls=out.time_nulls is Missing.indicator)
     # Below the origin, at an interval's end, and beyond what the contract admits.
     time = replace(time, corners=(*time.corners, -1.0, out.horizon / 10, 2 * out.upper))
+    return {out.time: time, out.event: Kind((*out.codes.values(), *known))}
+
+
+def _times(study: SurvivalStudy) -> dict[str, Kind]:
+    unknown = [None] if study.missing_treatment is MissingTreatment.control else []
     people = study.people
     return {
         study.treatment: Kind((*study.treatment_codes.pair, *unknown)),
-        out.time: time,
-        out.event: Kind((*out.codes.values(), *known)),
+        **_follow_up(study.outcome),
         **{name: _covariate(column, people.indicated(name)) for name, column in sorted(people.covariates.items())},
     }
 
@@ -365,6 +380,8 @@ def encoded(study: Study, table: Table) -> Arrays:
         write = normalise_cells
     elif isinstance(study, SurvivalStudy):
         write = normalise_times
+    elif isinstance(study, SurvivalProtocol):
+        write = normalise_joint_times
     back = np.argsort(ascending(keyed_hash(frame[study.data.unit], KEY)))
     with tempfile.TemporaryDirectory() as folder:
         write(study, segment, Path(folder) / "part", KEY)

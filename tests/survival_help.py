@@ -11,6 +11,7 @@ import polars as pl
 
 from causalveil.flows.sequence.rehearse import rehearse
 from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.studies import parse_study
 from causalveil.tasks.enclave.enclave import MemoryEnclave, ranks
 from causalveil.tasks.enclave.normalise import columns, encode
@@ -66,6 +67,52 @@ def make_survival(competing: bool = True, **changes: Any) -> SurvivalStudy:
     study = parse_study(merge(base, {"privacy": privacy, "estimator": estimator, **changes}))
     assert isinstance(study, SurvivalStudy)
     return study
+
+
+# A protocol of times: three questions of deaths and relapses, with two horizons.
+MANY: dict[str, Any] = {
+    "kind": "protocol",
+    "name": "many",
+    "treatment": "treated",
+    "outcomes": [
+        {"time": "days", "event": "status", "of": ["death"], "horizon": 365, "role": "primary"},
+        {"time": "days", "event": "status", "of": ["relapse", "death"], "horizon": 365},
+        {"time": "days", "event": "status", "of": ["relapse"], "horizon": 730},
+    ],
+    "estimator": {"name": "survival", "trial": True},
+    "privacy": {"epsilon": "1.0", "delta": "1e-6"},
+}
+SITES = {"site": {"levels": ["north", "south", "east"]}}
+
+
+def make_times(**changes: Any) -> SurvivalProtocol:
+    """A protocol of times in full; keys of privacy and of the estimator may stand at the top."""
+    privacy = {key: changes.pop(key) for key in ("epsilon", "delta", "level") if key in changes}
+    estimator = {key: changes.pop(key) for key in ("trial", "confounding_prior") if key in changes}
+    outcomes = changes.pop("outcomes", MANY["outcomes"])
+    base = MANY | {
+        "data": {"path": ".", "unit": "person"},
+        "execution": {"engine": "direct", "workers": 1},
+        "outcomes": [{**IN_FULL, **one} for one in outcomes],
+    }
+    study = parse_study(merge(base, {"privacy": privacy, "estimator": estimator, **changes}))
+    assert isinstance(study, SurvivalProtocol)
+    return study
+
+
+def write_times(
+    folder: Path, *, frame: pl.DataFrame | None = None, contract: dict[str, Any] | None = None, **changes: Any
+) -> Path:
+    """Write a protocol of times, its contract and partitions below `folder`; return the study's path."""
+    people = of_sites(400) if frame is None else frame
+    owner = merge({"columns": SITES}, contract or {})
+    return write_study(folder, frame=people, base=(MANY | {"subgroups": "site"}, OWNER), contract=owner, **changes)
+
+
+def of_sites(n: int, seed: int = 0) -> pl.DataFrame:
+    """`n` patients, each of one of three sites."""
+    where = np.random.default_rng([seed, 2]).choice(["north", "south", "east"], n, p=[0.5, 0.3, 0.2])
+    return patients(n, seed).with_columns(site=pl.Series(where))
 
 
 def patients(n: int, seed: int = 0) -> pl.DataFrame:
@@ -142,6 +189,7 @@ class People:
     time: FloatArray
     kind: ByteArray
     covariates: pl.DataFrame | None = None
+    group: ByteArray | None = None
 
     def __len__(self) -> int:
         return len(self.arm)
@@ -149,6 +197,8 @@ class People:
     def enclave(self, study: SurvivalStudy | None = None) -> MemoryEnclave:
         """Their rows; with a study those that it adjusts for, and groups of censoring."""
         rows: dict[str, Any] = {"t": self.arm, "u": self.time, "k": self.kind, "h": ranks(len(self))}
+        if self.group is not None:
+            rows["g"] = self.group
         if study is not None and self.covariates is not None:
             bounded, everybody = study.bounded, slice(0, len(self))
             rows["x"] = encode(bounded, columns(bounded, self.covariates), everybody)

@@ -23,4 +23,5 @@
 - ``stage``: A stage of a flow: one object that has its name, its work, the charges that it alone may draw, and what it
   reads.
 - ``survival``: The time to an event in two arms (``docs/proofs/survival.md``):
+- ``survival_protocol``: A protocol of times to an event (``docs/proofs/survival.md``, section 10):
 """

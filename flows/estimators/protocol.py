@@ -35,13 +35,13 @@ from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.privacy import Level
 from causalveil.schemas.protocols.study import OutcomeRole, ProtocolStudy
 from causalveil.tasks.enclave import cells
+from causalveil.tasks.inference.served import ASSUMED_ELIGIBLE
 from causalveil.tasks.label_protocols import answers, comparisons, draw, weights
 from causalveil.tasks.label_protocols.comparisons import Comparison
 from causalveil.tasks.label_protocols.weights import Weighing
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.protocols import difference, questions
 from causalveil.tasks.protocols.calibration import ENOUGH
-from causalveil.tasks.protocols.cells import ASSUMED_ELIGIBLE
 from causalveil.tasks.protocols.drawn import Asked, JointDraws, JointScales
 from causalveil.tasks.protocols.expected import expected_answers
 from causalveil.tasks.protocols.findings import ProtocolFindings, findings

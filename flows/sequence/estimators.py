@@ -23,6 +23,7 @@ from causalveil.schemas.estimators.protocols import (
 )
 from causalveil.schemas.estimators.regression import RegressionStudy
 from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.schemas.study import Study, unrecorded_words
 
@@ -135,6 +136,13 @@ def _matching_protocol() -> Estimator[MatchingProtocol]:
     from causalveil.flows.estimators.protocol import MATCHING
 
     return MATCHING
+
+
+@_entry(SurvivalProtocol)
+def _survival_protocol() -> Estimator[SurvivalProtocol]:
+    from causalveil.flows.estimators.survival_protocol import SURVIVAL_PROTOCOL
+
+    return SURVIVAL_PROTOCOL
 
 
 def estimator_of(study: S) -> Estimator[S]:

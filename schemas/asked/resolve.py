@@ -7,18 +7,20 @@ ranges and fewer levels, which are public and apply to every row; so no row can 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
 from causalveil.schemas.asked.shorthands import AutoEstimator, options
 from causalveil.schemas.asked.study_file import (
     AskedCovariate,
+    AskedTimes,
     Clipping,
     DirectionStudyFile,
     EffectStudyFile,
     ProtocolStudyFile,
     StudyFile,
+    SurvivalProtocolFile,
     SurvivalStudyFile,
 )
 from causalveil.schemas.contract import Contract
@@ -27,9 +29,10 @@ from causalveil.schemas.documents import validate
 from causalveil.schemas.errors import ContractError, StudyError
 from causalveil.schemas.estimators.direction import DirectionStudy
 from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol
 from causalveil.schemas.execution import Execution
-from causalveil.schemas.privacy import Level
-from causalveil.schemas.protocols.study import ProtocolStudy, Subgroups
+from causalveil.schemas.privacy import Frozen, Level
+from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy, Subgroups
 from causalveil.schemas.studies import STUDIES
 from causalveil.schemas.study import UNRECORDED, EffectStudy, Missing, MissingTreatment, Others, Study
 from causalveil.schemas.where import AskedWhere, Condition
@@ -37,6 +40,7 @@ from causalveil.schemas.where import AskedWhere, Condition
 # Stands for the unit where no contract is at hand, as when a study is planned or pooled.
 UNKNOWN_UNIT = "(the contract's unit)"
 Problems = list[str]
+_Compares: TypeAlias = EffectStudyFile | ProtocolStudyFile | SurvivalStudyFile | SurvivalProtocolFile
 
 
 def resolve(
@@ -95,6 +99,8 @@ def completed(
         document |= _effect(asked, contract, problems)
     elif isinstance(asked, SurvivalStudyFile):
         document |= _survival(asked, contract, problems)
+    elif isinstance(asked, SurvivalProtocolFile):
+        document |= _survival_protocol(asked, contract, problems)
     elif isinstance(asked, ProtocolStudyFile):
         document |= _protocol(asked, contract, problems)
     elif isinstance(asked, DirectionStudyFile):
@@ -124,6 +130,8 @@ def asks_for(asked: StudyFile, study: Study) -> bool:
         return _asks_for_protocol(asked, study)
     if isinstance(asked, SurvivalStudyFile) and isinstance(study, SurvivalStudy):
         return _asks_for_times(asked, study)
+    if isinstance(asked, SurvivalProtocolFile) and isinstance(study, SurvivalProtocol):
+        return _asks_for_many_times(asked, study)
     if not (isinstance(asked, EffectStudyFile) and isinstance(study, EffectStudy)):
         return False
     effect = (asked.treatment, asked.missing or Missing.refuse, asked.estimand, asked.confidence)
@@ -150,9 +158,19 @@ def _asks_for_times(asked: SurvivalStudyFile, study: SurvivalStudy) -> bool:
     )
 
 
+def _asks_for_many_times(asked: SurvivalProtocolFile, study: SurvivalProtocol) -> bool:
+    keys = ("treatment", "measure", "intervals", "estimand", "confidence")
+    return (
+        all(getattr(asked, key) == getattr(study, key) for key in keys)
+        and (asked.missing_treatment or MissingTreatment.refuse) == study.missing_treatment
+        and len(asked.outcomes) == len(study.outcomes)
+        and all(_within(one, other) for one, other in zip(asked.outcomes, study.outcomes, strict=True))
+        and _asks_for_groups(asked, study)
+    )
+
+
 def _asks_for_protocol(asked: ProtocolStudyFile, study: ProtocolStudy) -> bool:
     said = (asked.treatment, asked.missing or Missing.refuse, asked.estimand, asked.confidence, asked.gates)
-    groups, arms = asked.subgroups, asked.arms
     return (
         said == (study.treatment, study.missing, study.estimand, study.confidence, study.gates)
         and _unrecorded(asked) == {key: getattr(study, key) for key in UNRECORDED}
@@ -160,19 +178,27 @@ def _asks_for_protocol(asked: ProtocolStudyFile, study: ProtocolStudy) -> bool:
         and all(_within(one, other) for one, other in zip(asked.outcomes, study.outcomes, strict=True))
         and asked.covariates.keys() == study.covariates.keys()
         and all(_within(one, study.covariates[name]) for name, one in asked.covariates.items())
-        and (groups is None) == (study.subgroups is None)
+        and asked.measure == study.measure
+        and _asks_for_groups(asked, study)
+    )
+
+
+def _asks_for_groups(asked: ProtocolStudyFile | SurvivalProtocolFile, study: JointStudy) -> bool:
+    """Return whether subgroups, arms and who is eligible are the file's."""
+    groups, arms = asked.subgroups, asked.arms
+    return (
+        (groups is None) == (study.subgroups is None)
         and (groups is None or study.subgroups is None or groups.name == study.subgroups.name)
         and (groups is None or study.subgroups is None or groups.levels in (None, _levels_of(study.subgroups)))
         and (arms is None) == (study.arms is None)
         and (arms is None or study.arms is None or arms.reference == study.arms.reference)
         and (arms is None or study.arms is None or arms.levels in (None, study.arms.levels))
-        and asked.measure == study.measure
         and len(asked.where) == len(study.where)
         and all(one.is_asked_by(found) for one, found in zip(asked.where, study.where, strict=True))
     )
 
 
-def _unrecorded(asked: EffectStudyFile | ProtocolStudyFile | SurvivalStudyFile) -> dict[str, str]:
+def _unrecorded(asked: _Compares) -> dict[str, str]:
     """Return the file's choices for units without treatment or outcome, ``refuse`` by default."""
     return {key: getattr(asked, key, None) or "refuse" for key in UNRECORDED}
 
@@ -193,7 +219,7 @@ def _same_method(asked: StudyFile, study: Study) -> bool:
     )
 
 
-def _within(asked: Clipping, found: Any) -> bool:
+def _within(asked: Frozen, found: Any) -> bool:
     """Return whether a column in full has everything that a file says of it."""
     return all(getattr(found, key, None) == value for key, value in asked if value is not None)
 
@@ -258,43 +284,68 @@ def _survival(asked: SurvivalStudyFile, contract: Contract | None, problems: Pro
         "floor": asked.censoring.floor,
     }
     document |= {"missing_treatment": _unrecorded(asked)["missing_treatment"], **_two_arms(asked, contract, problems)}
-    times = asked.outcome
     if contract is None:
-        problems.append("'outcome': no contract is at hand, and only a contract declares times and events")
-        return document
-    time = _declared(times.time, "outcome.time", contract, problems)
-    event = _declared(times.event, "outcome.event", contract, problems)
+        problems.append(f"'outcome': {ONLY_A_CONTRACT}")
+    elif found := _times(asked.outcome, "outcome", contract, problems):
+        document["outcome"] = found
+    return document
+
+
+ONLY_A_CONTRACT = "no contract is at hand, and only a contract declares times and events"
+
+
+def _times(times: AskedTimes, place: str, contract: Contract, problems: Problems) -> dict[str, Any] | None:
+    """Return a time and its event in full; None where the contract does not declare them so."""
+    time = _declared(times.time, f"{place}.time", contract, problems)
+    event = _declared(times.event, f"{place}.event", contract, problems)
     if time is not None and not isinstance(time, TimeColumn):
         problems.append(
-            f"'outcome.time': column '{times.time}' is no time in the contract; its owner declares it as "
+            f"'{place}.time': column '{times.time}' is no time in the contract; its owner declares it as "
             f"{times.time}: {{time: {{upper: .., origin: ..}}}}"
         )
     if event is not None and not isinstance(event, EventColumn):
         problems.append(
-            f"'outcome.event': column '{times.event}' has no events in the contract; its owner declares it as "
+            f"'{place}.event': column '{times.event}' has no events in the contract; its owner declares it as "
             f"{times.event}: {{event: {{censored: 0, NAME: 1}}}}"
         )
-    if isinstance(time, TimeColumn) and isinstance(event, EventColumn):
-        document["outcome"] = {
-            "time": times.time,
-            "event": times.event,
-            "of": times.of or tuple(name for name in event.event if name != event.censoring),
-            "horizon": times.horizon,
-            "unit_of_measure": time.unit_of_measure,
-            **time.time.model_dump(),
-            "codes": event.codes,
-            "censoring": event.censoring,
-            "time_nulls": time.nulls,
-            "event_nulls": event.nulls,
-        }
+    if not (isinstance(time, TimeColumn) and isinstance(event, EventColumn)):
+        return None
+    return {
+        "time": times.time,
+        "event": times.event,
+        "of": times.of or tuple(name for name in event.event if name != event.censoring),
+        "horizon": times.horizon,
+        "unit_of_measure": time.unit_of_measure,
+        **time.time.model_dump(),
+        "codes": event.codes,
+        "censoring": event.censoring,
+        "time_nulls": time.nulls,
+        "event_nulls": event.nulls,
+    }
+
+
+def _survival_protocol(asked: SurvivalProtocolFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
+    """Arms, subgroups, who is eligible, times and events in full."""
+    document: dict[str, Any] = {
+        key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "measure", "intervals", "expect")
+    }
+    document["missing_treatment"] = _unrecorded(asked)["missing_treatment"]
+    document |= _groups_and_arms(asked, contract, problems)
+    if contract is None:
+        problems.append(f"'outcomes': {ONLY_A_CONTRACT}")
+        return document
+    found = [_times(one, f"outcomes.{place}", contract, problems) for place, one in enumerate(asked.outcomes, 1)]
+    document["outcomes"] = [
+        {**one, "role": asked_one.role} for one, asked_one in zip(found, asked.outcomes, strict=True) if one is not None
+    ]
     return document
 
 
-def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
-    """Treatment, arms, outcomes, subgroups and covariates in full."""
-    document: dict[str, Any] = {
-        key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "gates", "measure")
-    } | {"missing": asked.missing or Missing.refuse, **_unrecorded(asked)}
+def _groups_and_arms(
+    asked: ProtocolStudyFile | SurvivalProtocolFile, contract: Contract | None, problems: Problems
+) -> dict[str, Any]:
+    """Two codes or arms, subgroups, and who is eligible, in full."""
+    document: dict[str, Any] = {}
     column = _declared(asked.treatment, "treatment", contract, problems)
     _nulls_counted(column, "treatment", asked.treatment, asked, problems)
     if asked.arms is not None:
@@ -306,6 +357,20 @@ def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Pro
             f"'treatment': column '{asked.treatment}' is no pair of codes in the contract; with several levels say "
             "which one the others are compared with: 'arms: {reference: LEVEL}'"
         )
+    if asked.subgroups is not None:
+        levels = AskedCovariate(levels=asked.subgroups.levels)
+        group = _covariate(asked.subgroups.name, levels, contract, problems, "subgroups")
+        document["subgroups"] = {"name": asked.subgroups.name, "column": group}
+    document["where"] = _where(asked.where, contract, problems)
+    return document
+
+
+def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Problems) -> dict[str, Any]:
+    """Treatment, arms, outcomes, subgroups and covariates in full."""
+    document: dict[str, Any] = {
+        key: getattr(asked, key) for key in ("treatment", "estimand", "confidence", "gates", "measure")
+    } | {"missing": asked.missing or Missing.refuse, **_unrecorded(asked)}
+    document |= _groups_and_arms(asked, contract, problems)
     document["outcomes"] = []
     for place, one in enumerate(asked.outcomes):
         number = _number(one.name, f"outcomes.{place + 1}", one, contract, problems)
@@ -314,16 +379,11 @@ def _protocol(asked: ProtocolStudyFile, contract: Contract | None, problems: Pro
         found = None if contract is None else contract.offered.get(one.name)
         _nulls_counted(found, "outcomes", one.name, asked, problems)
         document["outcomes"].append({"name": one.name, "role": one.role, "importance": one.importance, **number})
-    if asked.subgroups is not None:
-        levels = AskedCovariate(levels=asked.subgroups.levels)
-        group = _covariate(asked.subgroups.name, levels, contract, problems, "subgroups")
-        document["subgroups"] = {"name": asked.subgroups.name, "column": group}
-        if asked.subgroups.name in asked.covariates:
-            problems.append(
-                f"'subgroups': '{asked.subgroups.name}' is a covariate too; take it out there: each answer is within "
-                "one of its levels"
-            )
-    document["where"] = _where(asked.where, contract, problems)
+    if asked.subgroups is not None and asked.subgroups.name in asked.covariates:
+        problems.append(
+            f"'subgroups': '{asked.subgroups.name}' is a covariate too; take it out there: each answer is within "
+            "one of its levels"
+        )
     document["covariates"] = {name: _covariate(name, one, contract, problems) for name, one in asked.covariates.items()}
     return document
 
@@ -347,7 +407,9 @@ def _where(asked: AskedWhere, contract: Contract | None, problems: Problems) -> 
     return found
 
 
-def _arm_levels(asked: ProtocolStudyFile, column: Declared | None, problems: Problems) -> tuple[str | int, ...] | None:
+def _arm_levels(
+    asked: ProtocolStudyFile | SurvivalProtocolFile, column: Declared | None, problems: Problems
+) -> tuple[str | int, ...] | None:
     """The levels of a treatment of several arms: all that the contract declares."""
     arms = asked.arms
     if arms is None:
@@ -401,7 +463,7 @@ def _nulls_counted(
     column: Declared | None,
     place: str,
     name: str,
-    asked: EffectStudyFile | ProtocolStudyFile | SurvivalStudyFile,
+    asked: _Compares,
     problems: Problems,
 ) -> None:
     """Ask for what a treatment or an outcome that may be null counts as: nobody's row is left out for it."""

@@ -19,8 +19,9 @@ from causalveil.schemas.confounding import refuse_renamed
 from causalveil.schemas.documents import AnyPath, read_yaml, validate
 from causalveil.schemas.estimators.ipw import with_free_penalty
 from causalveil.schemas.estimators.survival import FLOOR, MOST_INTERVALS, ExpectedTimes, Measure
+from causalveil.schemas.estimators.survival_protocol import NOT_ADJUSTED
 from causalveil.schemas.privacy import Frozen
-from causalveil.schemas.protocols.study import AskedOf, EffectMeasure, Gates
+from causalveil.schemas.protocols.study import AskedOf, EffectMeasure, Gates, OutcomeRole
 from causalveil.schemas.studies import STUDIES, model_for
 from causalveil.schemas.study import (
     Code,
@@ -138,6 +139,11 @@ def _outcome(value: Any) -> Any:
             "{name: COLUMN}"
         )
     return _named(value)
+
+
+def _all_times(value: Any) -> Any:
+    """Outcomes that are times to an event, each with two columns and a horizon."""
+    return [_two_columns(one) for one in value] if isinstance(value, list) else value
 
 
 def _two_columns(value: Any) -> Any:
@@ -314,6 +320,48 @@ class ProtocolStudyFile(StudyFile):
     measure: AskedMeasures = (EffectMeasure.difference,)
 
 
+class AskedTimesOutcome(AskedTimes):
+    """A time to an event of a protocol, with its role."""
+
+    role: OutcomeRole = OutcomeRole.secondary
+
+
+class SurvivalProtocolFile(StudyFile):
+    """Asks for effects on times to an event: several events and horizons, in subgroups, of several arms."""
+
+    kind: Literal["protocol"]
+    treatment: Name
+    arms: AskedArms | None = None
+    outcomes: Annotated[
+        tuple[AskedTimesOutcome, ...],
+        Field(min_length=1),
+        BeforeValidator(_all_times, json_schema_input_type=list[AskedTimesOutcome]),
+    ]
+    subgroups: Annotated[AskedGroups | None, BeforeValidator(_named, json_schema_input_type=Name | AskedGroups)] = None
+    where: AskedWhere = ()
+    measure: Annotated[
+        tuple[Measure, ...],
+        Field(min_length=1, max_length=2),
+        BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    ] = (Measure.risk, Measure.rmst)
+    intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
+    missing_treatment: CountedAs | None = None
+    estimand: Estimand = Estimand.ATE
+    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+    expect: Annotated[ExpectedTimes, Field(description="what `plan` expects; it changes no release")] = ExpectedTimes()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_the_arms_are(cls, document: Any) -> Any:
+        if isinstance(document, Mapping):
+            if document.get("covariates"):
+                raise ValueError(f"'covariates': {NOT_ADJUSTED}")
+            if document.get("censoring"):
+                raise ValueError("'censoring' is for adjusted effects, and a protocol compares the arms as they are")
+            return {key: value for key, value in document.items() if key not in ("covariates", "censoring")}
+        return document
+
+
 class DirectionStudyFile(StudyFile):
     """Asks which of two variables causes the other."""
 
@@ -329,12 +377,15 @@ BASES: dict[str, type[StudyFile]] = {
 
 
 # Estimators whose studies say more, or less, than others of their kind.
-OWN_BASES: dict[str, type[StudyFile]] = {"survival": SurvivalStudyFile}
+OWN_BASES: dict[tuple[str, str], type[StudyFile]] = {
+    ("effect", "survival"): SurvivalStudyFile,
+    ("protocol", "survival"): SurvivalProtocolFile,
+}
 
 
 def _model(kind: str, name: str) -> type[StudyFile]:
     """The model of a study file that names one estimator."""
-    base = OWN_BASES.get(name, BASES[kind])
+    base = OWN_BASES.get((kind, name), BASES[kind])
     estimator: Any = STUDIES[kind][name].model_fields["estimator"].annotation
     fields: dict[str, Any] = {"estimator": (estimator, ...)}
     return create_model(f"{base.__name__}_{name}", __base__=base, __doc__=base.__doc__, **fields)

@@ -11,4 +11,6 @@
 - ``regression``: A study by covariate adjustment from noisy moments: five releases on all units
   (``docs/proofs/regression.md``).
 - ``survival``: Time to event of two arms: survival curves, risks, restricted mean times (``docs/proofs/survival.md``).
+- ``survival_protocol``: Many questions of times to an event: subgroups, horizons, causes and arms, all read off one
+  release of cells.
 """

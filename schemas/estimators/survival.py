@@ -350,7 +350,7 @@ class Curves(Frozen):
         times: the ends of intervals.
         arms: control, then treated.
         seen_until: the last time at which people of both arms are seen at risk through noise; 0: at none.
-        log_rank: null where they are seen at none.
+        log_rank: null where they are seen at none, and in protocols, whose answers have tests of their own.
         grid_bracket: between which values the difference of risks without a grid lies; null where events compete.
     """
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from causalveil.schemas.confounding import ConfoundingStatement
+from causalveil.schemas.estimators.survival import LogRankTest
 from causalveil.schemas.privacy import Frozen
 from causalveil.schemas.protocols.study import EffectMeasure, OutcomeRole
 from causalveil.schemas.study import Finite
@@ -61,8 +62,8 @@ class ProtocolAnswer(Frozen):
     standard errors in outcome units; ``bias`` is what the intervals allow for to either side. All simultaneous
     intervals of the release hold together with the declared confidence. ``calibrated`` is the single interval
     widened and moved by what the negative controls show. ``spread`` is the released standard deviation of the
-    outcome within arms, in which systematic error is measured. ``measures``: ratios that the study asked for. A
-    withheld answer has no numbers.
+    outcome within arms, in which systematic error is measured. ``measures``: ratios that the study asked for.
+    ``log_rank``: of a risk of times to an event. A withheld answer has no numbers.
     """
 
     outcome: str
@@ -84,6 +85,10 @@ class ProtocolAnswer(Frozen):
     confounding: Annotated[
         ConfoundingStatement | None,
         Field(description="what was done about confounding; null where noise hides the answer, and in older releases"),
+    ] = None
+    log_rank: Annotated[
+        LogRankTest | None,
+        Field(description="test of this answer's events until its horizon; null of other answers, and behind noise"),
     ] = None
 
 

@@ -8,6 +8,7 @@ the noise of one (``docs/proofs/questions.md``). Every estimator that can answer
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -156,7 +157,92 @@ class Gates(Frozen):
         return self
 
 
-class ProtocolStudy(Study):
+class JointStudy(Study):
+    """What every study of many questions declares: arms, subgroups, and who is eligible."""
+
+    kind: Literal["protocol"]
+    treatment: Name
+    treatment_codes: Codes | None = None
+    arms: Arms | None = None
+    subgroups: Subgroups | None = None
+    where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
+    missing_treatment: MissingTreatment = MissingTreatment.refuse
+    estimand: Estimand = Estimand.ATE
+    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
+
+    @model_validator(mode="after")
+    def _two_codes_or_arms(self) -> Self:
+        if self.arms is not None and self.treatment_codes is not None:
+            raise ValueError("a treatment has 'arms' or two codes, not both")
+        if self.arms is not None and len(self.arms.levels) > 2 and self.estimand is not Estimand.ATE:
+            raise ValueError("several arms are compared over everybody: use 'estimand: ATE'")
+        return self
+
+    def _eligible_by_other_columns_than(self, roles: Mapping[str | None, str]) -> None:
+        """Refuse conditions on a column that has another role, or that nobody can meet.
+
+        Raises:
+            ValueError: says which.
+        """
+        for one in self.where:
+            if one.column in roles:
+                raise ValueError(
+                    f"'where' names '{one.column}', which is {roles[one.column]}; who is eligible is told by what is "
+                    "known before treatment"
+                )
+        if column := never_met(self.where):
+            raise ValueError(f"'where': no value of '{column}' meets all comparisons, so nobody would be eligible")
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The subgroups, or one of everybody."""
+        return (EVERYBODY,) if self.subgroups is None else self.subgroups.labels
+
+    @property
+    def answered_groups(self) -> tuple[str, ...]:
+        """Groups that an outcome's answers are about, in table order: everybody, then subgroups."""
+        return (EVERYBODY,) if self.subgroups is None else (EVERYBODY, *self.groups)
+
+    @property
+    def arm_names(self) -> tuple[str, ...]:
+        """The arms, the reference first."""
+        if self.arms is None:
+            return tuple(map(str, (self.treatment_codes or ZERO_ONE).pair))
+        return tuple(map(str, self.arms.ordered))
+
+    @property
+    def shared_roles(self) -> dict[str, Column]:
+        """Arms, subgroups and what eligibility alone reads; of two codes nothing."""
+        roles: dict[str, Column] = {}
+        if self.arms is not None:
+            levels = self.arms.levels
+            nulls = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
+            roles[self.treatment] = Column(holds=Holds.level, levels=levels, admitted=levels, nulls=nulls)
+        if self.subgroups is not None:
+            column = self.subgroups.column
+            nulls = Nulls.welcome if column.nulls is Missing.indicator else Nulls.never
+            if isinstance(column, CategoricalCovariate):
+                role = Column(holds=Holds.level, levels=column.levels, nulls=nulls, admitted=column.admitted)
+            else:
+                role = Column(holds=Holds.binary, codes=(column.codes or ZERO_ONE).pair, nulls=nulls)
+            roles[self.subgroups.name] = role
+        for one in self.where:
+            roles.setdefault(one.column, one.role)
+        return roles
+
+    @property
+    def compared(self) -> str:
+        """Subgroups, arms and who is eligible in words, as they follow the number of outcomes."""
+        parts = [""]
+        if self.subgroups is not None:
+            parts.append(f"{len(self.groups)} subgroups")
+        if self.arms is not None:
+            parts.append(f"{len(self.arm_names) - 1} arms against '{self.arm_names[0]}'")
+        among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
+        return f"{' x '.join(parts)}{among}"
+
+
+class ProtocolStudy(JointStudy):
     """A protocol; each estimator narrows ``estimator`` and says by which study it answers one question."""
 
     SINGLE: ClassVar[type[EffectStudy]]
@@ -164,19 +250,10 @@ class ProtocolStudy(Study):
     # Whether means of arms are released with their errors, so that ratios follow.
     ARM_MEANS: ClassVar[bool] = False
 
-    kind: Literal["protocol"]
-    treatment: Name
-    treatment_codes: Codes | None = None
-    arms: Arms | None = None
     outcomes: Annotated[tuple[ProtocolOutcome, ...], Field(min_length=1, max_length=MOST_OUTCOMES)]
-    subgroups: Subgroups | None = None
-    where: Annotated[tuple[Condition, ...], Field(max_length=MOST_CONDITIONS)] = ()
     covariates: dict[Name, Covariate]
     missing: Missing = Missing.refuse
-    missing_treatment: MissingTreatment = MissingTreatment.refuse
     missing_outcome: MissingOutcome = MissingOutcome.refuse
-    estimand: Estimand = Estimand.ATE
-    confidence: Annotated[Finite, Field(ge=0.5, lt=1)] = 0.95
     gates: Gates | None = None
     measure: Annotated[tuple[EffectMeasure, ...], Field(min_length=1)] = (EffectMeasure.difference,)
 
@@ -225,24 +302,12 @@ class ProtocolStudy(Study):
             raise ValueError(f"column {twice[0]!r} has two roles; each column has one, and an outcome stands once")
         if not any(outcome.role is OutcomeRole.primary for outcome in self.outcomes):
             raise ValueError("one outcome at least needs 'role: primary'")
-        if self.arms is not None and self.treatment_codes is not None:
-            raise ValueError("a treatment has 'arms' or two codes, not both")
-        if self.arms is not None and len(self.arms.levels) > 2 and self.estimand is not Estimand.ATE:
-            raise ValueError("several arms are compared over everybody: use 'estimand: ATE'")
         return self
 
     @model_validator(mode="after")
     def _eligible_by_other_columns(self) -> Self:
         roles = {self.data.unit: "the unit", self.treatment: "the treatment", self.data.blocks: "the block key"}
-        roles |= {outcome.name: "an outcome" for outcome in self.outcomes}
-        for one in self.where:
-            if one.column in roles:
-                raise ValueError(
-                    f"'where' names '{one.column}', which is {roles[one.column]}; who is eligible is told by what is "
-                    "known before treatment"
-                )
-        if column := never_met(self.where):
-            raise ValueError(f"'where': no value of '{column}' meets all comparisons, so nobody would be eligible")
+        self._eligible_by_other_columns_than(roles | {outcome.name: "an outcome" for outcome in self.outcomes})
         return self
 
     @model_validator(mode="after")
@@ -279,26 +344,9 @@ class ProtocolStudy(Study):
         )
 
     @property
-    def groups(self) -> tuple[str, ...]:
-        """The subgroups, or one of everybody."""
-        return (EVERYBODY,) if self.subgroups is None else self.subgroups.labels
-
-    @property
     def ratios(self) -> tuple[EffectMeasure, ...]:
         """The measures beside the difference, which every answer has."""
         return tuple(one for one in self.measure if one is not EffectMeasure.difference)
-
-    @property
-    def answered_groups(self) -> tuple[str, ...]:
-        """Groups that an outcome's answers are about, in table order: everybody, then subgroups."""
-        return (EVERYBODY,) if self.subgroups is None else (EVERYBODY, *self.groups)
-
-    @property
-    def arm_names(self) -> tuple[str, ...]:
-        """The arms, the reference first."""
-        if self.arms is None:
-            return tuple(map(str, (self.treatment_codes or ZERO_ONE).pair))
-        return tuple(map(str, self.arms.ordered))
 
     @property
     def weights(self) -> tuple[float, ...]:
@@ -321,21 +369,7 @@ class ProtocolStudy(Study):
         roles: dict[str, Column] = {}
         for question in self.questions:
             roles |= question.roles
-        if self.arms is not None:
-            levels = self.arms.levels
-            nulls = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
-            roles[self.treatment] = Column(holds=Holds.level, levels=levels, admitted=levels, nulls=nulls)
-        if self.subgroups is not None:
-            column = self.subgroups.column
-            nulls = Nulls.welcome if column.nulls is Missing.indicator else Nulls.never
-            if isinstance(column, CategoricalCovariate):
-                role = Column(holds=Holds.level, levels=column.levels, nulls=nulls, admitted=column.admitted)
-            else:
-                role = Column(holds=Holds.binary, codes=(column.codes or ZERO_ONE).pair, nulls=nulls)
-            roles[self.subgroups.name] = role
-        for one in self.where:
-            roles.setdefault(one.column, one.role)
-        return roles
+        return roles | self.shared_roles
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -348,10 +382,5 @@ class ProtocolStudy(Study):
     @property
     def question(self) -> str:
         """Number of answers, and the average effect that they are about, in words."""
-        parts = [f"{len(self.outcomes)} outcome{'s' if len(self.outcomes) > 1 else ''}"]
-        if self.subgroups is not None:
-            parts.append(f"{len(self.groups)} subgroups")
-        if self.arms is not None:
-            parts.append(f"{len(self.arm_names) - 1} arms against '{self.arm_names[0]}'")
-        among = f", where {' and '.join(one.words for one in self.where)}" if self.where else ""
-        return f"{self.estimand} of {' x '.join(parts)}{among}"
+        outcomes = f"{len(self.outcomes)} outcome{'s' if len(self.outcomes) > 1 else ''}"
+        return f"{self.estimand} of {outcomes}{self.compared}"

@@ -15,8 +15,8 @@ import polars as pl
 
 from causalveil.schemas.errors import DataError
 from causalveil.schemas.plan import Layout
-from causalveil.schemas.protocols.study import ProtocolStudy
-from causalveil.schemas.study import OTHER, CategoricalCovariate, Missing
+from causalveil.schemas.protocols.study import JointStudy, ProtocolStudy
+from causalveil.schemas.study import OTHER, ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.schemas.where import Condition, Operator, Value
 from causalveil.tasks.covariates.encoding import Block
 from causalveil.tasks.enclave.data_folder import DataFolder
@@ -105,14 +105,14 @@ def normalise_cells(study: ProtocolStudy, segment: LoadedSegment, place: Path, k
     write_covariates(study.questions[0], columns(study.questions[0], frame), order, place / "x.npy")
 
 
-def arms_of(study: ProtocolStudy, series: pl.Series) -> ByteArray:
+def arms_of(study: JointStudy, series: pl.Series) -> ByteArray:
     """The arm of each row, 0 for the reference.
 
     Raises:
         DataError: a value that is no arm.
     """
     if study.treatment_codes is not None or study.arms is None:
-        arms = binary(series, study.questions[0].treatment_codes)
+        arms = binary(series, study.treatment_codes or ZERO_ONE)
     else:
         levels = study.arms.ordered
         kind = pl.String() if isinstance(levels[0], str) else pl.Int64()
@@ -125,7 +125,7 @@ def arms_of(study: ProtocolStudy, series: pl.Series) -> ByteArray:
     return found
 
 
-def groups_of(study: ProtocolStudy, frame: pl.DataFrame) -> ByteArray:
+def groups_of(study: JointStudy, frame: pl.DataFrame) -> ByteArray:
     """The subgroup of each row, by its place in ``study.groups``.
 
     Raises:
@@ -140,8 +140,7 @@ def groups_of(study: ProtocolStudy, frame: pl.DataFrame) -> ByteArray:
         raise DataError(f"column '{name}' holds nulls")
     if isinstance(column, CategoricalCovariate):
         return level_codes(series, Block(name, column, 0, study.groups)).astype(np.uint8)
-    codes = column.codes or study.questions[0].treatment_codes
-    coded = binary(series, codes)
+    coded = binary(series, column.codes or ZERO_ONE)
     if coded.null_count() != series.null_count():
         raise DataError(f"column '{name}' holds something that is not one of its two codes")
     return coded.fill_null(len(study.groups) - 1).to_numpy()

@@ -9,6 +9,7 @@
   post-processing.
 - ``people``: The people of whom `plan` speaks: a population that nobody is, as the planner's reader assumes it.
 - ``public_people``: The people of whom `plan` speaks where covariates and treatments are public: those of the run.
+- ``served``: How many cells a budget can serve: public facts alone.
 - ``variance_allowance``: What an interval must allow for the noise in its own variance, when that noise is independent
   of the estimate's.
 """

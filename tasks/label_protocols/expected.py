@@ -11,11 +11,11 @@ from causalveil.schemas.protocols.answers import ProtocolAnswer
 from causalveil.schemas.protocols.study import ProtocolStudy
 from causalveil.tasks.balancing.expected import expected_balance
 from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.inference.served import counted_units
 from causalveil.tasks.label_protocols.answers import number_of_answers, part_of, scaled
 from causalveil.tasks.label_protocols.draw import JointDraw
 from causalveil.tasks.matching.expected import expected_reuse
 from causalveil.tasks.matching.weights import Reuse
-from causalveil.tasks.protocols.cells import counted_units
 from causalveil.tasks.protocols.parts import Part, over_groups, table
 from causalveil.tasks.weighting.expected import EXPLAINED
 from causalveil.tasks.weighting.imbalance import Balance

@@ -3,7 +3,6 @@
 - ``blocks``: Exact sums over the rows of each subgroup: a release has a block of numbers for each, and a row fills one
   of them.
 - ``calibration``: Calibration by negative controls (Schuemie, Hripcsak, Ryan, Madigan and Suchard 2018, PNAS 115:2571).
-- ``cells``: How many cells a budget can serve: public facts alone.
 - ``difference``: A protocol by arm means, of a randomised trial or unadjusted: every outcome in every subgroup, from
   one release.
 - ``drawn``: The five joint releases of a protocol, read as those of its questions: by subgroup, outcome and side.

@@ -16,12 +16,12 @@ from causalveil.schemas.plan import Sizes
 from causalveil.schemas.privacy import Scope
 from causalveil.tasks.enclave.cells import CellRows, everybody
 from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.inference.served import check_cells
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.models.lattice_sums import on_lattice, sums_sensitivity
 from causalveil.tasks.privacy.mechanisms import Budget, Mechanism, Slot, vector_mechanism
 from causalveil.tasks.protocols.blocks import by_block, one_hot
 from causalveil.tasks.protocols.calibration import calibrate
-from causalveil.tasks.protocols.cells import check_cells
 from causalveil.tasks.protocols.findings import ProtocolFindings
 from causalveil.tasks.protocols.measures import Risks
 from causalveil.tasks.protocols.parts import Part, table, with_everybody

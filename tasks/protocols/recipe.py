@@ -21,10 +21,10 @@ from causalveil.tasks.adjustment.parts import MOST_CANDIDATES, Parts, parts_of
 from causalveil.tasks.adjustment.recipe import SCALES, SCORES, SCREEN, AdjustmentRecipe
 from causalveil.tasks.adjustment.released import CELLS, Public
 from causalveil.tasks.adjustment.sums import MOMENTS_ALIKE, ScaleSums, moment_numbers
+from causalveil.tasks.inference.served import check_cells
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
 from causalveil.tasks.privacy.division import divide
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot, vector_mechanism
-from causalveil.tasks.protocols.cells import check_cells
 from causalveil.tasks.regression.stages import recipe
 
 # Sensitivity of release 1 where a unit may change its subgroup.

@@ -9,6 +9,12 @@
 - ``findings``: From noisy cells to what the release says: measures with intervals, curves with bands, the log-rank
   test.
 - ``grid``: The grid of a study of times: how many intervals until the horizon, and the cells that a person may be in.
+- ``joint``: Many questions of one release of cells: each question has a part of the cells, and all of them one
+  covariance.
+- ``joint_answers``: A protocol of times: its rows, the one release of cells, and the table of answers with curves by
+  subgroup and arm.
+- ``joint_expected``: What can be said of a protocol of times before a row is read, and how many subgroups its budget
+  can serve.
 - ``pseudo``: Pseudo-outcomes of the cells: a public table, made of released cells alone.
 - ``stages``: The stages of a study of times: rows, the one release of cells, and the answers read off it.
 - ``strategy``: What is released of the cells: square roots of suffix sums, kind by kind, and what it says of the

@@ -67,8 +67,8 @@ def risk(cells: FloatArray, grid: Grid) -> FloatArray:
 def restricted_mean(cells: FloatArray, grid: Grid) -> FloatArray:
     """Return the mean time without an event until the horizon: the area under the curve by trapezoids, shape (...)."""
     after = survival(cells, grid)
-    step = grid.horizon / grid.intervals
-    return np.asarray(step * (0.5 + after[..., :-1].sum(axis=-1) + after[..., -1] / 2))
+    before = np.concatenate([np.ones_like(after[..., :1]), after[..., :-1]], axis=-1)
+    return np.asarray((before + after) / 2 @ np.diff(grid.ends, prepend=0.0))
 
 
 def still_followed(cells: FloatArray, grid: Grid) -> FloatArray:

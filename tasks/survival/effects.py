@@ -128,7 +128,7 @@ class TwoArms:
             allowed: the bias that the interval allows for, in standard deviations of the outcome within arms.
         """
         function, span, spread = self._measure(measure)
-        slopes = [curves.gradient(function, tidy) for tidy in self.tidy]
+        slopes = self.slopes(measure)
         sampling = sum(float(tidy @ slope**2) for tidy, slope in zip(self.tidy, slopes, strict=True))
         both = np.concatenate([-slopes[0], slopes[1]])
         noise = max(float(both @ self.cells.noise @ both), 0.0)
@@ -169,12 +169,14 @@ class TwoArms:
 
     def variances(self, measure: Measure) -> tuple[float, float]:
         """Return the variance of a measure in each arm, by sampling and noise together."""
-        function = self.function(measure)
         found = []
-        for arm, tidy in enumerate(self.tidy):
-            slope = curves.gradient(function, tidy)
+        for arm, (tidy, slope) in enumerate(zip(self.tidy, self.slopes(measure), strict=True)):
             found.append(float(tidy @ slope**2) + max(float(slope @ self.cells.part(arm) @ slope), 0.0))
         return found[0], found[1]
+
+    def slopes(self, measure: Measure) -> list[FloatArray]:
+        """Return the gradient of a measure by the cells of each arm, at tidied counts."""
+        return [curves.gradient(self.function(measure), tidy) for tidy in self.tidy]
 
     def function(self, measure: Measure) -> curves.Curve:
         """Return the measure as a function of an arm's cells."""
@@ -196,7 +198,7 @@ class TwoArms:
         errors = np.sqrt(np.maximum(np.diag(covariance), 0.0) + more)
         use = np.tile(np.arange(steps) < self.seen, ARMS)
         half = np.ones(ARMS * steps)
-        half[use] = _critical(covariance[np.ix_(use, use)], errors[use], confidence) * errors[use]
+        half[use] = critical(covariance[np.ix_(use, use)], errors[use], confidence) * errors[use]
         raw = curves.survival(self.cells.counts, grid)
         falling = np.array([1 - np.clip(curves.never_falling(1 - row), 0, 1) for row in raw])
         away = half.reshape(ARMS, steps)
@@ -294,7 +296,7 @@ class _Pieces:
         return np.asarray(treated / np.maximum(control, curves.LEAST))
 
 
-def _critical(covariance: FloatArray, errors: FloatArray, confidence: float) -> float:
+def critical(covariance: FloatArray, errors: FloatArray, confidence: float) -> float:
     """The quantile of the largest deviation of a normal vector, each entry in units of its error."""
     if not len(errors):
         return 0.0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from causalveil.schemas.estimators.survival import Measure, SurvivalStudy
+from causalveil.schemas.estimators.survival import ExpectedTimes, Measure, SurvivalStudy
 from causalveil.schemas.plan import Sizes, StandIn
 from causalveil.tasks.adjustment import draws
 from causalveil.tasks.adjustment.draws import PEOPLE
@@ -35,7 +35,7 @@ def expected_cells(study: SurvivalStudy, sizes: Sizes, stand_in: StandIn) -> Noi
 
 def _everybody(study: SurvivalStudy, grid: Grid, sizes: Sizes, stand_in: StandIn) -> NoisyCells:
     arms = [sizes.units * (1 - stand_in.treated), sizes.units * stand_in.treated]
-    counts = np.array([share * _shares(study, grid) for share in arms])
+    counts = np.array([share * expected_shares(study.expect, grid) for share in arms])
     noise = read_cells(np.zeros(grid.numbers), grid, sizes.units, mechanism(study)).noise
     return NoisyCells(grid, sizes.units, counts, noise)
 
@@ -50,10 +50,10 @@ def _groups(study: SurvivalStudy, cells: NoisyCells) -> list[TwoArms]:
     ]
 
 
-def _shares(study: SurvivalStudy, grid: Grid) -> FloatArray:
-    """The share of an arm's people in each cell; none has a competing event."""
-    event, lost = (-math.log1p(-share) for share in (study.expect.risk, study.expect.lost))
-    left = np.exp(-(event + lost) * np.linspace(0, 1, grid.intervals + 1))
+def expected_shares(expect: ExpectedTimes, grid: Grid) -> FloatArray:
+    """Return the share of an arm's people in each cell; none has a competing event."""
+    event, lost = (-math.log1p(-share) for share in (expect.risk, expect.lost))
+    left = np.exp(-(event + lost) * np.concatenate([[0.0], grid.ends / grid.horizon]))
     gone = -np.diff(left) / (event + lost)
     shares = np.zeros(grid.cells)
     shares[: grid.intervals] = event * gone

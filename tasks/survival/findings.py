@@ -24,7 +24,6 @@ from causalveil.tasks.inference.confounding import (
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import Bands, Compared, LogRank, TwoArms
-from causalveil.tasks.survival.grid import ARMS
 from causalveil.tasks.survival.strategy import NoisyCells
 
 COVERS_CENSORING = "error of the released curves of censoring"
@@ -131,7 +130,10 @@ def findings(
         **about,
         "not_covered": f"{about['not_covered']}; the grid of {cells.grid.intervals} intervals",
     }
-    return SurvivalFindings(measures, _curves(study, both), details, done)
+    outcome, codes = study.outcome, study.treatment_codes.pair
+    shown = TimesShown(outcome.horizon, outcome.unit_of_measure, outcome.origin, outcome.labels)
+    drawn = curves_of(shown, both, study.confidence, (str(codes[0]), str(codes[1])))
+    return SurvivalFindings(measures, drawn, details, done)
 
 
 def _of_adjustment(study: SurvivalStudy, first: Adjusted, crude: Compared) -> dict[str, float | int | str | bool]:
@@ -169,38 +171,59 @@ def _interval(study: SurvivalStudy, found: Compared, unseen: tuple[str, ...]) ->
     )
 
 
-def _curves(study: SurvivalStudy, both: TwoArms) -> Curves:
-    """Both arms, as figures show them."""
-    grid, outcome = both.grid, study.outcome
-    bands = both.bands(study.confidence)
-    arms = [_arm(study, both, bands, arm) for arm in range(ARMS)]
+@dataclass(frozen=True)
+class TimesShown:
+    """What figures of curves say of the times: until when, in which unit, from when, and each kind of events."""
+
+    horizon: float
+    unit: str | None
+    origin: str
+    events: tuple[str, ...]
+
+
+def curves_of(
+    shown: TimesShown, both: TwoArms, confidence: float, names: tuple[str, str], tested: bool = True
+) -> Curves:
+    """Return both arms, as figures show them.
+
+    Args:
+        shown: what figures say of the times.
+        both: the arms.
+        confidence: of the bands.
+        names: of the arms, the controls' first.
+        tested: whether the log-rank test of the first kind of events is told.
+    """
+    grid = both.grid
+    bands = both.bands(confidence)
+    arms = [_arm(shown.events, both, bands, arm, name) for arm, name in enumerate(names)]
     return Curves(
-        horizon=outcome.horizon,
-        unit=outcome.unit_of_measure,
-        origin=outcome.origin,
-        events=outcome.labels,
+        **vars(shown),
         times=_numbers(grid.ends),
         arms=(arms[0], arms[1]),
         seen_until=float(grid.ends[both.seen - 1]) if both.seen else 0.0,
-        log_rank=_test(both.log_rank(study.confidence)),
+        log_rank=log_rank_test(both, confidence) if tested else None,
         grid_bracket=both.grid_bracket(),
     )
 
 
-def _arm(study: SurvivalStudy, both: TwoArms, bands: Bands, arm: int) -> ArmCurve:
+def _arm(events: tuple[str, ...], both: TwoArms, bands: Bands, arm: int, name: str) -> ArmCurve:
     rising = curves.incidence(both.cells.counts[arm], both.grid)
     return ArmCurve(
-        arm=str(study.treatment_codes.pair[arm]),
+        arm=name,
         survival=_numbers(bands.survival[arm]),
         lower=_numbers(bands.lower[arm]),
         upper=_numbers(bands.upper[arm]),
         incidence={
-            label: _numbers(np.clip(curves.never_falling(row), 0, 1))
-            for label, row in zip(study.outcome.labels, rising, strict=True)
+            label: _numbers(np.clip(curves.never_falling(row), 0, 1)) for label, row in zip(events, rising, strict=True)
         },
         at_risk=_numbers(np.maximum(both.at_risk[arm], 0.0)),
         at_risk_error=_numbers(both.at_risk_error[arm]),
     )
+
+
+def log_rank_test(both: TwoArms, confidence: float) -> LogRankTest | None:
+    """Return the log-rank test of the first kind of events; None where people are seen in no interval."""
+    return _test(both.log_rank(confidence))
 
 
 def _test(found: LogRank | None) -> LogRankTest | None:

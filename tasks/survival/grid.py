@@ -27,17 +27,22 @@ CellArray = NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Grid:
-    """Intervals of equal length until the horizon, kinds of events, and groups that have cells of their own."""
+    """Intervals until the horizon, kinds of events, and groups and arms that have cells of their own.
+
+    ``between``: the ends of the intervals where these are not of equal length, the horizon last.
+    """
 
     intervals: int
     kinds: int
     horizon: float
     groups: int = 1
+    arms: int = ARMS
+    between: tuple[float, ...] = ()
 
     @property
     def numbers(self) -> int:
-        """Cells of both arms of all groups."""
-        return self.groups * ARMS * self.cells
+        """Cells of all arms of all groups."""
+        return self.groups * self.arms * self.cells
 
     @property
     def cells(self) -> int:
@@ -47,29 +52,36 @@ class Grid:
     @property
     def ends(self) -> FloatArray:
         """Ends of the intervals, shape (J,)."""
+        if self.between:
+            return np.array(self.between)
         return self.horizon * np.arange(1, self.intervals + 1) / self.intervals
 
     def cell(self, arm: ByteArray, time: FloatArray, kind: ByteArray, group: ByteArray | None = None) -> CellArray:
-        """Return each person's cell among those of both arms, those of the controls first, group after group.
+        """Return each person's cell among those of all arms, those of the controls first, group after group.
 
         Args:
-            arm: shape (n,), 0 or 1.
+            arm: shape (n,), counted from 0.
             time: shape (n,), finite.
             kind: shape (n,), 0 where a person was censored, else which kind of event she had.
             group: shape (n,); None: there is one.
         """
-        # The product comes first: of whole numbers it is exact, so an event at an interval's end is in that interval.
-        place = time * float(self.intervals)
-        place /= self.horizon
-        np.clip(np.ceil(place, out=place), 1, self.intervals, out=place)
-        # Whole numbers of 32 bits, in place: every pass over the people makes them.
-        own = place.astype(np.int32)
+        if self.between:
+            own = np.searchsorted(self.ends, time).astype(np.int32)
+            own += 1
+            np.minimum(own, np.int32(self.intervals), out=own)
+        else:
+            # The product comes first: of whole numbers it is exact, so an event at an interval's end lies in it.
+            place = time * float(self.intervals)
+            place /= self.horizon
+            np.clip(np.ceil(place, out=place), 1, self.intervals, out=place)
+            # Whole numbers of 32 bits, in place: every pass over the people makes them.
+            own = place.astype(np.int32)
         first = np.array([self.kinds, *range(self.kinds)], dtype=np.int32) * self.intervals - 1
         own += first[kind]
         own[time > self.horizon] = self.cells - 1
         own += arm.astype(np.int32) * np.int32(self.cells)
         if group is not None:
-            own += group.astype(np.int32) * np.int32(ARMS * self.cells)
+            own += group.astype(np.int32) * np.int32(self.arms * self.cells)
         return own
 
 

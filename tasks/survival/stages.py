@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from causalveil.schemas.errors import DataError
-from causalveil.schemas.estimators.survival import SurvivalStudy
+from causalveil.schemas.estimators.survival import SurvivalStudy, TimeToEvent
 from causalveil.schemas.plan import Layout, Sizes
 from causalveil.schemas.study import ZERO_ONE, CategoricalCovariate, Missing
 from causalveil.tasks.covariates.encoding import Block
@@ -106,7 +107,17 @@ def follow_up(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tupl
     Raises:
         DataError: a code that the contract does not declare, or nulls where it declares none.
     """
-    outcome = study.outcome
+    return followed(study.outcome, study.outcome.kinds, times, events)
+
+
+def followed(
+    outcome: TimeToEvent, kinds_of_events: Sequence[Sequence[str]], times: pl.Series, events: pl.Series
+) -> tuple[FloatArray, ByteArray]:
+    """Return the same for events of these kinds.
+
+    Raises:
+        DataError: as ``follow_up``.
+    """
     for name, series, nulls in (
         (outcome.time, times, outcome.time_nulls),
         (outcome.event, events, outcome.event_nulls),
@@ -116,7 +127,7 @@ def follow_up(study: SurvivalStudy, times: pl.Series, events: pl.Series) -> tupl
     text = isinstance(next(iter(outcome.codes.values())), str)
     of_code = {
         (code if isinstance(code, str) else int(code)): place + 1
-        for place, kind in enumerate(outcome.kinds)
+        for place, kind in enumerate(kinds_of_events)
         for code in (outcome.codes[name] for name in kind)
     }
     censoring = outcome.codes[outcome.censoring]
@@ -137,16 +148,20 @@ def columns_of(grid: Grid) -> tuple[str, ...]:
     return ("t", "u", "k") if grid.groups == 1 else ("t", "u", "k", "g")
 
 
-def count_cells(enclave: Enclave, grid: Grid, workers: int) -> IntArray:
-    """Return how many people are in each cell, exact, shape (numbers,): a sum over partitions, one chunk in memory."""
-    size, names = grid.numbers, columns_of(grid)
+def count_cells(enclave: Enclave, grid: Grid, workers: int, names: Sequence[str] = ()) -> IntArray:
+    """Return how many people are in each cell, exact, shape (numbers,): a sum over partitions, one chunk in memory.
+
+    ``names``: the arrays that say a person's cell, where those are not the ones that the grid has by itself.
+    """
+    size, names = grid.numbers, names or columns_of(grid)
 
     def of_segment(index: int) -> list[int]:
         rows = [enclave.load(name, index) for name in names]
         found = np.zeros(size, dtype=np.int64)
         for first in range(0, len(rows[0]), CHUNK_ROWS):
             part = slice(first, first + CHUNK_ROWS)
-            found += np.bincount(grid.cell(*(one[part] for one in rows)), minlength=size)
+            # Who is in none of the groups, as a protocol's ineligible people are, lies behind all cells.
+            found += np.bincount(grid.cell(*(one[part] for one in rows)), minlength=size)[:size]
         counts: list[int] = found.tolist()
         return counts
 

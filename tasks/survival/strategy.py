@@ -17,7 +17,7 @@ from scipy.linalg import block_diag, toeplitz
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.estimators.survival import SurvivalStudy
-from causalveil.schemas.privacy import Norm, Scope
+from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.machine.arrays import FloatArray, IntArray
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 from causalveil.tasks.survival.grid import ARMS, Grid, cells_cost
@@ -28,10 +28,15 @@ BITS = 18
 
 
 def mechanism(study: SurvivalStudy) -> Mechanism:
-    """Return what the cells are released by: Gaussian noise on their square root, without a delta Laplace's on them."""
-    if study.privacy.delta > 0:
-        return vector_mechanism(Sensitivity(math.sqrt(2), Norm.l2, "sqrt(2)"), cells_cost(study))
-    return Laplace(Sensitivity(2.0, Norm.l1, "2"), cells_cost(study))
+    """Return what the cells are released by."""
+    return cells_mechanism(cells_cost(study))
+
+
+def cells_mechanism(cost: PrivacyCost) -> Mechanism:
+    """Return Gaussian noise for the square root of cells; without a delta Laplace's, for the cells themselves."""
+    if cost.delta > 0:
+        return vector_mechanism(Sensitivity(math.sqrt(2), Norm.l2, "sqrt(2)"), cost)
+    return Laplace(Sensitivity(2.0, Norm.l1, "2"), cost)
 
 
 @lru_cache(maxsize=16)
@@ -123,11 +128,21 @@ def read_groups(released: FloatArray, grid: Grid, units: int, draw: Mechanism) -
 
 def _counted(released: FloatArray, grid: Grid, draw: Mechanism) -> tuple[FloatArray, FloatArray]:
     """Counts by group, arm and cell, and the covariance of the noise of one group's, shape (2 cells, 2 cells)."""
+    counts, noise = read_blocks(released, grid, draw)
+    together: FloatArray = np.asarray(np.kron(np.eye(grid.arms), noise), dtype=np.float64)
+    return counts, together
+
+
+def read_blocks(released: FloatArray, grid: Grid, draw: Mechanism) -> tuple[FloatArray, FloatArray]:
+    """Return unbiased counts by group, arm and cell, and the covariance of the noise of one arm's, (cells, cells).
+
+    Noise of arms and groups is independent, and of the same law in each.
+    """
     plain = isinstance(draw, Laplace)
-    back = np.linalg.inv(strategy(grid, plain) / 2**BITS)
+    back: FloatArray = np.linalg.inv(strategy(grid, plain) / 2**BITS)
     variance = draw.known_scale**2 * (2 if plain else 1)
-    counts = (released.reshape(-1, grid.cells) @ back.T).reshape(grid.groups, ARMS, grid.cells)
-    return counts, np.kron(np.eye(ARMS), back @ back.T) * variance
+    counts = (released.reshape(-1, grid.cells) @ back.T).reshape(grid.groups, grid.arms, grid.cells)
+    return counts, back @ back.T * variance
 
 
 def exact_cells(counts: FloatArray, grid: Grid) -> NoisyCells:

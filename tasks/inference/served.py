@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from causalveil.schemas.errors import StudyError
 from causalveil.schemas.plan import Sizes, StandIn
-from causalveil.schemas.protocols.study import ProtocolStudy
+from causalveil.schemas.protocols.study import JointStudy
 
 # The share of eligible units where no reader states one; a plan names it as it does the treated share.
 ASSUMED_ELIGIBLE = 0.5
@@ -24,7 +24,7 @@ def check_cells(units: int, groups: int, arms: int, least: float) -> None:
         )
 
 
-def counted_units(study: ProtocolStudy, sizes: Sizes, stand_in: StandIn) -> float:
+def counted_units(study: JointStudy, sizes: Sizes, stand_in: StandIn) -> float:
     """Return how many units a plan takes to be eligible: all where the study is about everybody."""
     if not study.where:
         return float(sizes.units)

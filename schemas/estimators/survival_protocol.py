@@ -1,0 +1,230 @@
+"""Many questions of times to an event: subgroups, horizons, causes and arms, all read off one release of cells.
+
+A person is in one cell, so that nothing here costs budget (``docs/proofs/survival.md``, section 10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from causalveil.schemas.columns import Column, Holds, Nulls
+from causalveil.schemas.estimators.survival import (
+    MOST_INTERVALS,
+    MOST_WITHOUT_DELTA,
+    Curves,
+    ExpectedTimes,
+    Measure,
+    SurvivalEstimator,
+    TimeToEvent,
+)
+from causalveil.schemas.privacy import Frozen, Level
+from causalveil.schemas.protocols.study import MOST_OUTCOMES, JointStudy, OutcomeRole
+from causalveil.schemas.study import ZERO_ONE, Covariate, Estimand, Missing, MissingTreatment, Name
+
+# Intervals that hold together come from draws of as many normal numbers as there are questions.
+MOST_QUESTIONS = 500
+NOT_ADJUSTED = (
+    "a protocol by 'survival' compares the arms as they are: remove 'covariates', or ask each adjusted question by "
+    "itself as 'kind: effect' with one 'outcome'"
+)
+
+
+class TimesOutcome(TimeToEvent):
+    """A time to an event as a protocol asks for it: with its role."""
+
+    role: OutcomeRole = OutcomeRole.secondary
+
+
+@dataclass(frozen=True)
+class TimesQuestion:
+    """One measure of one outcome: what a row of answers is about, in every subgroup and arm.
+
+    Attributes:
+        measure: which.
+        outcome: of which outcome; of a restricted mean, which ends at any event, the first with its horizon.
+        role: its role.
+    """
+
+    measure: Measure
+    outcome: TimesOutcome
+    role: OutcomeRole
+
+    @property
+    def label(self) -> str:
+        """The question in a few words, by which answers are told apart."""
+        unit = "" if self.outcome.unit_of_measure is None else f" {self.outcome.unit_of_measure}"
+        until = f"until {self.outcome.horizon:g}{unit}"
+        if self.measure is Measure.rmst:
+            return f"mean time without event {until}"
+        return f"risk of {self.outcome.labels[0]} {until}"
+
+    @property
+    def span(self) -> float:
+        """The end of the measure's range, from 0."""
+        return self.outcome.horizon if self.measure is Measure.rmst else 1.0
+
+
+class SurvivalProtocol(JointStudy):
+    """Many effects on times to an event, of the arms as they are. ``expect`` is for `plan` and changes nothing else."""
+
+    estimator: SurvivalEstimator
+    outcomes: Annotated[tuple[TimesOutcome, ...], Field(min_length=1, max_length=MOST_OUTCOMES)]
+    measure: Annotated[tuple[Measure, ...], Field(min_length=1, max_length=2)] = (Measure.risk, Measure.rmst)
+    intervals: Annotated[int, Field(ge=1, le=MOST_INTERVALS)] | None = None
+    covariates: dict[Name, Covariate] = Field(default_factory=dict)
+    expect: ExpectedTimes = ExpectedTimes()
+
+    @model_validator(mode="after")
+    def _of_one_pair_of_columns(self) -> Self:
+        first = self.outcomes[0]
+        pairs = {(one.time, one.event) for one in self.outcomes}
+        if len(pairs) > 1:
+            raise ValueError(
+                f"outcomes name {len(pairs)} pairs of columns; all outcomes of a protocol by 'survival' have one "
+                f"'time' and one 'event', as '{first.time}' and '{first.event}': ask about others by themselves"
+            )
+        asked = [(one.horizon, frozenset(one.of)) for one in self.outcomes]
+        if len(set(asked)) < len(asked):
+            raise ValueError("two outcomes ask for the same events until the same horizon; write each once")
+        horizons = self.horizons
+        for one, other in pairwise(horizons):
+            if other - one < first.step:
+                raise ValueError(
+                    f"horizons {one:g} and {other:g} lie closer than one step of the times, which is {first.step:g}; "
+                    "ask for one of them"
+                )
+        if not any(one.role is OutcomeRole.primary for one in self.outcomes):
+            raise ValueError("one outcome at least needs 'role: primary'")
+        if len(set(self.measure)) < len(self.measure):
+            raise ValueError("'measure' names one twice; write it once")
+        return self
+
+    @model_validator(mode="after")
+    def _one_role_each(self) -> Self:
+        columns = [*self.columns, *([] if self.data.blocks is None else [self.data.blocks])]
+        twice = sorted({column for column in columns if columns.count(column) > 1})
+        if twice:
+            raise ValueError(f"column {twice[0]!r} has two roles; each column has one")
+        first = self.outcomes[0]
+        roles = {self.data.unit: "the unit", self.treatment: "the treatment", self.data.blocks: "the block key"}
+        self._eligible_by_other_columns_than(roles | {first.time: "the time", first.event: "the event"})
+        return self
+
+    @model_validator(mode="after")
+    def _provable(self) -> Self:
+        if self.covariates:
+            raise ValueError(NOT_ADJUSTED)
+        if self.privacy.level is not Level.sample:
+            raise ValueError("estimator 'survival' protects whole rows: declare level 'sample'")
+        if self.estimand is not Estimand.ATE:
+            raise ValueError("a protocol by 'survival' compares the arms as they are: use estimand 'ATE'")
+        many = len(self.questions) * len(self.answered_groups) * (len(self.arm_names) - 1)
+        if many > MOST_QUESTIONS:
+            raise ValueError(
+                f"outcomes, measures, subgroups and arms make {many:,} questions; at most {MOST_QUESTIONS} are "
+                "answered together: ask for fewer levels, outcomes or measures"
+            )
+        if self.intervals is not None and self.privacy.delta == 0 and self.intervals > MOST_WITHOUT_DELTA:
+            raise ValueError(
+                f"'intervals' is {self.intervals}, more than the {MOST_WITHOUT_DELTA} that are served without a delta, "
+                "where each adds noise of its own; declare 'privacy.delta', as 1.0e-6, or fewer intervals"
+            )
+        return self
+
+    def specification(self) -> dict[str, Any]:
+        """As of every study, without what a plan expects."""
+        return {key: value for key, value in super().specification().items() if key != "expect"}
+
+    @property
+    def horizons(self) -> tuple[float, ...]:
+        """Every horizon, the earliest first."""
+        return tuple(sorted({one.horizon for one in self.outcomes}))
+
+    @property
+    def kinds(self) -> tuple[tuple[str, ...], ...]:
+        """Events in groups that no outcome divides, so that each outcome's events are some of these groups.
+
+        Those that no outcome counts are the last group, if there are any.
+        """
+        first = self.outcomes[0]
+        found: dict[tuple[bool, ...], list[str]] = {}
+        for name in first.codes:
+            if name != first.censoring:
+                found.setdefault(tuple(name in one.of for one in self.outcomes), []).append(name)
+        return tuple(tuple(found[key]) for key in sorted(found, reverse=True))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Name of each group of events."""
+        return tuple(" or ".join(kind) for kind in self.kinds)
+
+    @cached_property
+    def questions(self) -> tuple[TimesQuestion, ...]:
+        """The questions of every subgroup and arm; outcomes of one horizon share its restricted mean."""
+        found: dict[str, TimesQuestion] = {}
+        for outcome in self.outcomes:
+            for measure in self.measure:
+                if measure is Measure.risk:
+                    one = TimesQuestion(measure, outcome, outcome.role)
+                else:
+                    if outcome.role is OutcomeRole.negative_control:
+                        continue
+                    one = TimesQuestion(measure, outcome, self._role_at(outcome.horizon))
+                found.setdefault(one.label, one)
+        return tuple(found.values())
+
+    def _role_at(self, horizon: float) -> OutcomeRole:
+        """The role of the mean time without any event until a horizon: that of the first outcomes that end there."""
+        roles = {one.role for one in self.outcomes if one.horizon == horizon}
+        return OutcomeRole.primary if OutcomeRole.primary in roles else OutcomeRole.secondary
+
+    @property
+    def roles(self) -> dict[str, Column]:
+        """Unit, treatment, time and event; arms are levels, and so are subgroups."""
+        first = self.outcomes[0]
+        arm = Nulls.never if self.missing_treatment is MissingTreatment.refuse else Nulls.welcome
+        time, event = (
+            Nulls.welcome if one is Missing.indicator else Nulls.undeclared
+            for one in (first.time_nulls, first.event_nulls)
+        )
+        codes = tuple(one if isinstance(one, str) else int(one) for one in first.codes.values())
+        treatment = (self.treatment_codes or ZERO_ONE).pair
+        return {
+            self.data.unit: Column(holds=Holds.unit),
+            self.treatment: Column(holds=Holds.binary, codes=treatment, nulls=arm),
+            first.time: Column(holds=Holds.number, nulls=time),
+            first.event: Column(holds=Holds.level, levels=codes, nulls=event, admitted=codes),
+        } | self.shared_roles
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Unit, treatment, time, event, the subgroups' column, what eligibility alone reads."""
+        first = self.outcomes[0]
+        groups = () if self.subgroups is None else (self.subgroups.name,)
+        named = (self.data.unit, self.treatment, first.time, first.event, *groups)
+        return (*named, *sorted({one.column for one in self.where} - set(named)))
+
+    @property
+    def question(self) -> str:
+        """Which questions of which groups, in words."""
+        return f"{' and '.join(_in_order(one.label for one in self.questions))}{self.compared}"
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    found = list(names)
+    return found if len(found) <= 3 else [*found[:2], f"{len(found) - 2} more"]
+
+
+class GroupCurves(Frozen):
+    """The curves of an arm and of the reference in one group."""
+
+    group: str
+    arm: str
+    reference: str
+    curves: Curves

@@ -1,0 +1,199 @@
+"""Many questions of one release of cells: each question has a part of the cells, and all of them one covariance.
+
+    cells of all people: subgroup x arm x (interval x kind of event | censored | at risk last)     one release
+    a question's cells: of two arms of one subgroup or of all, until its horizon, of its events      sums of cells
+
+So every question is answered as a study of times answers its own (``effects.py``), and intervals that hold all
+together come from the joint normal law of all of them. ``docs/proofs/survival.md``, section 10.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.special import ndtri
+
+from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, TimesQuestion
+from causalveil.schemas.plan import Sizes
+from causalveil.schemas.protocols.study import EVERYBODY
+from causalveil.tasks.machine.arrays import BoolArray, FloatArray
+from causalveil.tasks.privacy.division import mu_of
+from causalveil.tasks.privacy.mechanisms import Mechanism
+from causalveil.tasks.survival import curves
+from causalveil.tasks.survival.effects import TwoArms, critical
+from causalveil.tasks.survival.grid import ARMS, FEWEST, MOST, PEOPLE, Grid
+from causalveil.tasks.survival.strategy import NoisyCells, cells_mechanism, read_blocks
+
+
+def joint_grid(study: SurvivalProtocol, units: int) -> Grid:
+    """Return the grid of all questions: every horizon is an interval's end, and intervals are about as long.
+
+    Their number follows from the study, or from the people that two arms of a subgroup have on average, as that of a
+    study of one question does from its own (``grid.py``).
+
+    Args:
+        study: the study.
+        units: n.
+    """
+    groups, arms, horizons = len(study.groups), len(study.arm_names), study.horizons
+    wanted = study.intervals
+    if wanted is None:
+        mu = 0.0 if study.privacy.delta == 0 else float(mu_of(study.privacy.cost))
+        wanted = min(max(round(units * ARMS / (groups * arms) * mu / PEOPLE), FEWEST), MOST)
+    ends: list[float] = []
+    for first, last in zip((0.0, *horizons), horizons, strict=False):
+        steps = int((last - first) / study.outcomes[0].step)
+        parts = max(min(math.ceil(wanted * (last - first) / horizons[-1]), steps), 1)
+        ends += [*(first + (last - first) * part / parts for part in range(1, parts)), last]
+    return Grid(len(ends), len(study.kinds), horizons[-1], groups, arms, tuple(ends))
+
+
+def joint_mechanism(study: SurvivalProtocol) -> Mechanism:
+    """Return what the cells are released by: sensitivity sqrt(2), whatever the number of questions."""
+    return cells_mechanism(study.privacy.cost)
+
+
+@dataclass(frozen=True)
+class QuestionCells:
+    """The cells that a question reads: those of one horizon and one set of events, as sums of all cells of an arm.
+
+    Attributes:
+        grid: of two arms, until the horizon; kinds: events that count, and those that compete, if any.
+        sums: zeros and ones, shape (its cells, cells of an arm).
+    """
+
+    grid: Grid
+    sums: FloatArray
+
+    @classmethod
+    def of(cls, question: TimesQuestion, study: SurvivalProtocol, grid: Grid) -> QuestionCells:
+        """Return the part of a question: who is at risk after its horizon is one cell."""
+        until = grid.between.index(question.outcome.horizon) + 1
+        counts = [kind[0] in question.outcome.of for kind in study.kinds]
+        own = Grid(until, 1 if all(counts) else 2, question.outcome.horizon, between=grid.between[:until])
+        sums = np.zeros((own.cells, grid.cells))
+        sums[-1, -1] = 1.0
+        kinds = [*(0 if one else 1 for one in counts), own.kinds]
+        for kind, place in enumerate(kinds):
+            for interval in range(grid.intervals):
+                to = place * until + interval if interval < until else own.cells - 1
+                sums[to, kind * grid.intervals + interval] = 1.0
+        return cls(own, sums)
+
+
+@dataclass(frozen=True)
+class TimesContrast:
+    """One question of one arm against the reference in one group; ``group``: its place, None for everybody."""
+
+    question: TimesQuestion
+    group: int | None
+    arm: int
+    both: TwoArms
+    part: QuestionCells
+
+
+@dataclass(frozen=True)
+class JointCells:
+    """What is known of all cells once they were released.
+
+    Attributes:
+        grid: the grid.
+        counts: by group, arm and cell, without bias.
+        block: the covariance of the noise of one arm's cells in one group, shape (cells, cells); alike in all.
+        known: n, where all cells add up to it; None: who is eligible is known through noise alone.
+    """
+
+    grid: Grid
+    counts: FloatArray
+    block: FloatArray
+    known: int | None
+
+    @classmethod
+    def read(cls, released: FloatArray, study: SurvivalProtocol, sizes: Sizes) -> JointCells:
+        """Return what released numbers say; where everybody is eligible, cells add up to n, which is public."""
+        grid = joint_grid(study, sizes.units)
+        counts, block = read_blocks(released, grid, joint_mechanism(study))
+        if study.where:
+            return cls(grid, counts, block, None)
+        whole = float(block.sum()) * grid.groups * grid.arms
+        counts = counts - block.sum(axis=1) * ((counts.sum() - sizes.units) / whole)
+        return cls(grid, counts, block, sizes.units)
+
+    @cached_property
+    def shared(self) -> FloatArray:
+        """Loadings of each cell of an arm on the one error that all have in common: a constant sum takes it off.
+
+        The covariance of two cells is ``block`` within an arm of a group, less the product of their loadings.
+        """
+        if self.known is None:
+            return np.zeros(self.grid.cells)
+        together = self.block.sum(axis=1)
+        return np.asarray(together / math.sqrt(together.sum() * self.grid.groups * self.grid.arms))
+
+    def members(self, group: int | None) -> Sequence[int]:
+        """Return the places of the groups that a group stands for: its own, or all."""
+        return range(self.grid.groups) if group is None else (group,)
+
+    def two_arms(self, group: int | None, arm: int, part: QuestionCells | None = None) -> TwoArms:
+        """Return the reference and an arm in a group, or in all together: all of their cells, or a part."""
+        many = len(self.members(group))
+        sums = np.eye(self.grid.cells) if part is None else part.sums
+        grid = Grid(self.grid.intervals, self.grid.kinds, self.grid.horizon, between=self.grid.between)
+        counts = self.counts[list(self.members(group))][:, [0, arm]].sum(axis=0) @ sums.T
+        loadings = np.tile(sums @ self.shared, ARMS) * many
+        noise = np.kron(np.eye(ARMS), sums @ self.block @ sums.T) * many - np.outer(loadings, loadings)
+        units = max(round(float(counts.sum())), 1)
+        return TwoArms(NoisyCells(grid if part is None else part.grid, units, counts, noise))
+
+    def asked(self, study: SurvivalProtocol) -> tuple[TimesContrast, ...]:
+        """Return every question in table order: by question, everybody first, then subgroups, arm by arm."""
+        groups: list[int | None] = [None, *([] if study.subgroups is None else range(self.grid.groups))]
+        found = []
+        for question in study.questions:
+            part = QuestionCells.of(question, study, self.grid)
+            for arm in range(1, self.grid.arms):
+                found += [
+                    TimesContrast(question, group, arm, self.two_arms(group, arm, part), part) for group in groups
+                ]
+        return tuple(found)
+
+    def covariance(self, asked: Sequence[TimesContrast]) -> FloatArray:
+        """Return the covariance of all answers, by sampling and noise, at tidied cells: first order."""
+        size = len(asked)
+        found, common = np.zeros((size, size)), np.zeros(size)
+        slopes = [[row @ one.part.sums for row in one.both.slopes(one.question.measure)] for one in asked]
+        for group in range(self.grid.groups):
+            for arm in range(self.grid.arms):
+                touched = [
+                    place for place, one in enumerate(asked) if group in self.members(one.group) and arm in (0, one.arm)
+                ]
+                if not touched:
+                    continue
+                rows = np.array([slopes[place][1] if arm else -slopes[place][0] for place in touched])
+                people = curves.tidied(self.counts[group, arm], self.grid)
+                found[np.ix_(touched, touched)] += (rows * people) @ rows.T + rows @ self.block @ rows.T
+                common[touched] += rows @ self.shared
+        return np.asarray(found - np.outer(common, common))
+
+    def together(self, asked: Sequence[TimesContrast], told: BoolArray, confidence: float) -> float:
+        """Return by how many standard errors intervals of the answers that are told hold together.
+
+        The quantile of the largest of as many correlated normal numbers; at most Bonferroni's, which holds always.
+        """
+        if not told.any():
+            return 0.0
+        chosen = [one for one, use in zip(asked, told, strict=True) if use]
+        covariance = self.covariance(chosen)
+        errors = np.sqrt(np.maximum(np.diag(covariance), curves.LEAST**2))
+        # Bonferroni's holds whatever the correlations are, and bounds the error of the draws.
+        most = -float(ndtri((1 - confidence) / (2 * len(chosen))))
+        return min(critical(covariance, errors, confidence), most)
+
+
+def label_of(study: SurvivalProtocol, group: int | None) -> str:
+    """Return a group's name."""
+    return EVERYBODY if group is None else study.groups[group]

@@ -1,0 +1,197 @@
+"""A protocol of times: its rows, the one release of cells, and the table of answers with curves by subgroup and arm."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from causalveil.schemas.confounding import AS_THEY_ARE, RANDOMISED
+from causalveil.schemas.estimators.survival import Measure
+from causalveil.schemas.estimators.survival_protocol import GroupCurves, SurvivalProtocol
+from causalveil.schemas.plan import Layout, Sizes
+from causalveil.schemas.protocols.answers import Calibration, Limits, ProtocolAnswer, State
+from causalveil.schemas.protocols.study import OutcomeRole
+from causalveil.tasks.enclave.cells import arms_of, eligible, groups_of
+from causalveil.tasks.enclave.data_folder import DataFolder
+from causalveil.tasks.enclave.enclave import Enclave
+from causalveil.tasks.enclave.normalise import hashed_order, write_segments
+from causalveil.tasks.enclave.segments import LoadedSegment
+from causalveil.tasks.inference.confounding import NOT_COVERED_ARMS, NOT_COVERED_DECLARED
+from causalveil.tasks.machine.arrays import FloatArray, save_array
+from causalveil.tasks.machine.frames import values_of
+from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.survival.effects import Compared
+from causalveil.tasks.survival.findings import CENSORING, TimesShown, curves_of, log_rank_test
+from causalveil.tasks.survival.joint import JointCells, TimesContrast, joint_grid, joint_mechanism, label_of
+from causalveil.tasks.survival.stages import count_cells, followed
+from causalveil.tasks.survival.strategy import SLOT, measured
+
+# Why an answer has no statement on confounding.
+HIDDEN = "not told: through the noise too few people are seen to be followed so long"
+
+
+def normalise_joint_times_stage(
+    study: SurvivalProtocol,
+    folder: DataFolder,
+    layout: Layout,
+    scratch: Path,
+    run_id: str,
+    seed: int | None = None,
+) -> None:
+    """Write arm, time, event and subgroup of every partition; arguments as of ``normalise_stage``.
+
+    Raises:
+        DataError: a file was changed since it was validated.
+    """
+    write_segments(partial(normalise_joint_times, study), study, folder, layout, scratch, run_id, seed)
+
+
+def normalise_joint_times(study: SurvivalProtocol, segment: LoadedSegment, place: Path, key: bytes) -> None:
+    """Write t.npy, u.npy, k.npy, g.npy and h.npy of one segment; rows ascending by keyed hash.
+
+    Who is not eligible keeps her row, in a group behind all others that is not counted.
+
+    Raises:
+        DataError: a value that admission refuses.
+    """
+    frame, first = segment.frame, study.outcomes[0]
+    order = hashed_order(values_of(frame, study.data.unit), place, key)
+    save_array(place / "t.npy", arms_of(study, values_of(frame, study.treatment))[order])
+    time, kind = followed(first, study.kinds, values_of(frame, first.time), values_of(frame, first.event))
+    save_array(place / "u.npy", time[order])
+    save_array(place / "k.npy", kind[order])
+    groups = np.where(eligible(study.where, frame), groups_of(study, frame), np.uint8(len(study.groups)))
+    save_array(place / "g.npy", groups[order])
+
+
+def release_joint_stage(study: SurvivalProtocol, sizes: Sizes, enclave: Enclave, budget: Budget) -> FloatArray:
+    """Release the cells of all eligible people, shape (numbers,)."""
+    grid = joint_grid(study, sizes.units)
+    counts = count_cells(enclave, grid, study.execution.workers, ("t", "u", "k", "g"))
+    exact = measured(counts, grid, plain=study.privacy.delta == 0)
+    return joint_mechanism(study).release(exact, SLOT, budget)
+
+
+@dataclass(frozen=True)
+class TimesTable:
+    """What a protocol of times found."""
+
+    answers: tuple[ProtocolAnswer, ...]
+    curves: tuple[GroupCurves, ...]
+    calibration: Calibration
+    not_covered: str
+    details: dict[str, float | int | str | bool]
+
+    def fields(self, study: SurvivalProtocol) -> dict[str, Any]:
+        """Return the fields that a ``ProtocolRelease`` has beside those of every release."""
+        return {
+            "estimand": study.estimand,
+            "confidence": study.confidence,
+            "answers": self.answers,
+            "balance": (),
+            "gates": (),
+            "calibration": self.calibration,
+            "not_covered": self.not_covered,
+            "curves": self.curves,
+            "details": self.details,
+        }
+
+
+def table_stage(study: SurvivalProtocol, sizes: Sizes, released: FloatArray) -> TimesTable:
+    """Read every answer and all curves off the released cells and public facts; reads no row."""
+    cells = JointCells.read(released, study, sizes)
+    asked = cells.asked(study)
+    compared, factor = compare(study, cells, asked)
+    answers = [_answer(study, one, found, factor) for one, found in zip(asked, compared, strict=True)]
+    open_to = NOT_COVERED_ARMS if study.estimator.trial else NOT_COVERED_DECLARED
+    intervals = cells.grid.intervals
+    details: dict[str, float | int | str | bool] = {
+        "intervals": intervals,
+        "cells": cells.grid.numbers,
+        "simultaneous": f"{len(answers)} answers, {factor:.4g} standard errors to either side",
+    }
+    for group, label in enumerate(study.groups):
+        for arm, name in enumerate(study.arm_names):
+            details[f"units[{label}][{name}]"] = float(cells.counts[group, arm].sum())
+    return TimesTable(
+        tuple(answers),
+        _curves(study, cells),
+        _controls(study),
+        f"{open_to}; {CENSORING}; the grid of {intervals} intervals",
+        details,
+    )
+
+
+def compare(
+    study: SurvivalProtocol, cells: JointCells, asked: tuple[TimesContrast, ...]
+) -> tuple[list[Compared], float]:
+    """Return every comparison, and by how many standard errors those that noise leaves hold together."""
+    compared = [one.both.contrast(one.question.measure, study.confidence, study.estimator.allowed) for one in asked]
+    told = np.array([not one.whole_range for one in compared])
+    return compared, cells.together(asked, told, study.confidence)
+
+
+def half_together(found: Compared, factor: float) -> float:
+    """Return half of the interval that holds with all others; all of the bias may lie on the side of the error."""
+    return found.bias + factor * math.sqrt(found.sampling + found.noise)
+
+
+def _answer(study: SurvivalProtocol, one: TimesContrast, found: Compared, factor: float) -> ProtocolAnswer:
+    """One row of the table."""
+    whole, span = found.whole_range, one.question.span
+    half = max(half_together(found, factor), (found.upper - found.lower) / 2)
+    estimate = 0.0 if whole else found.estimate
+    ends = (-span, span) if whole else (max(estimate - half, -span), min(estimate + half, span))
+    tested = not whole and one.question.measure is Measure.risk
+    done = RANDOMISED if study.estimator.trial else AS_THEY_ARE
+    return ProtocolAnswer(
+        outcome=one.question.label,
+        role=one.question.role,
+        group=label_of(study, one.group),
+        arm=study.arm_names[one.arm],
+        reference=study.arm_names[0],
+        state=State.unresolved if whole else State.answered,
+        adjustment=HIDDEN if whole else done.words,
+        confounding=None if whole else done,
+        estimate=estimate,
+        interval=Limits(lower=found.lower, upper=found.upper),
+        simultaneous=Limits(lower=ends[0], upper=ends[1]),
+        noise_error=span if whole else math.sqrt(found.noise),
+        sampling_error=math.sqrt(found.sampling),
+        bias=found.bias,
+        spread=None,
+        log_rank=log_rank_test(one.both, study.confidence) if tested else None,
+    )
+
+
+def _curves(study: SurvivalProtocol, cells: JointCells) -> tuple[GroupCurves, ...]:
+    """Curves of each arm beside the reference's, everybody first, as figures show them."""
+    first, names = study.outcomes[0], study.arm_names
+    shown = TimesShown(study.horizons[-1], first.unit_of_measure, first.origin, study.labels)
+    groups: list[int | None] = [None, *([] if study.subgroups is None else range(cells.grid.groups))]
+    return tuple(
+        GroupCurves(
+            group=label_of(study, group),
+            arm=names[arm],
+            reference=names[0],
+            curves=curves_of(shown, cells.two_arms(group, arm), study.confidence, (names[0], names[arm]), tested=False),
+        )
+        for group in groups
+        for arm in range(1, cells.grid.arms)
+    )
+
+
+def _controls(study: SurvivalProtocol) -> Calibration:
+    """Say what is done with negative controls: they are read beside the answers."""
+    many = sum(one.role is OutcomeRole.negative_control for one in study.outcomes)
+    if many == 0:
+        return Calibration(controls=0, statement="No negative control was declared.")
+    word = "control is" if many == 1 else "controls are"
+    return Calibration(
+        controls=many, statement=f"{many} negative {word} read beside the answers; no interval is calibrated by times."
+    )

@@ -1,0 +1,294 @@
+"""Many questions of one release of cells: what each reads, how far a person moves them, and what holds together."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from causalveil.flows.estimators.survival_protocol import SURVIVAL_PROTOCOL
+from causalveil.flows.sequence.rehearse import rehearse
+from causalveil.schemas.errors import CausalveilError, StudyError
+from causalveil.schemas.plan import StandIn
+from causalveil.schemas.protocols.study import EVERYBODY
+from causalveil.tasks.enclave.split import sizes_of
+from causalveil.tasks.machine.arrays import FloatArray
+from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.survival.effects import TwoArms
+from causalveil.tasks.survival.grid import Grid
+from causalveil.tasks.survival.joint import JointCells, joint_grid, joint_mechanism
+from causalveil.tasks.survival.joint_answers import TimesTable, compare, release_joint_stage
+from causalveil.tasks.survival.stages import count_cells
+from causalveil.tasks.survival.strategy import BITS, exact_cells, measured, strategy
+from tests.survival_help import People, found_of, make_survival, make_times
+
+GROUPS = {"name": "site", "column": {"levels": ["north", "south", "east"]}}
+ARMS = {"levels": ["none", "low", "high"], "reference": "none"}
+
+
+def crowd(n: int, seed: int, arms: int = 2, groups: int = 1) -> People:
+    """Deaths and relapses at constant rates, the fewer deaths the higher the arm; some are lost."""
+    random = np.random.default_rng(seed)
+    arm, group = random.integers(0, arms, n).astype(np.uint8), random.integers(0, groups, n).astype(np.uint8)
+    death, relapse, lost = (random.exponential(mean, n) for mean in (500, 1200, 1500))
+    death = death * (1 + 0.4 * arm)
+    first = np.minimum(np.minimum(death, relapse), lost)
+    # The groups of events of ``make_times``: deaths, then relapses.
+    kind = np.where(first == death, 1, np.where(first == relapse, 2, 0)).astype(np.uint8)
+    return People(arm, np.ceil(first), kind, group=group)
+
+
+def exact(study: Any, people: People) -> JointCells:
+    """The cells of people without noise."""
+    grid = joint_grid(study, len(people))
+    counts = count_cells(people.enclave(), grid, 1, ("t", "u", "k", "g"))
+    shaped = counts.reshape(grid.groups, grid.arms, grid.cells).astype(np.float64)
+    return JointCells(grid, shaped, np.zeros((grid.cells, grid.cells)), None)
+
+
+def table(study: Any, people: People, seed: int) -> TimesTable:
+    found = rehearse(study, people.enclave(), RehearsalBudget(seed), seed)
+    assert isinstance(found, TimesTable)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("groups", "arms", "kinds", "intervals"), [(1, 2, 1, 7), (3, 2, 2, 10), (2, 4, 3, 5), (4, 3, 1, 3)]
+)
+def test_no_two_people_are_farther_apart_than_declared(groups: int, arms: int, kinds: int, intervals: int) -> None:
+    """Brute force over all pairs of cells, in whole numbers: sqrt(2) and 2, whatever is asked of them."""
+    grid = Grid(intervals, kinds, 10.0, groups, arms)
+    for plain, norm, most in ((False, 2, 2 * 4**BITS), (True, 1, 2 * 2**BITS)):
+        people = np.eye(grid.numbers, dtype=np.int64)
+        moved = np.array([measured(one, grid, plain) * 2**BITS for one in people]).astype(np.int64)
+        # Beside the cells: who is not eligible adds nothing.
+        moved = np.concatenate([moved, np.zeros((1, grid.numbers), dtype=np.int64)])
+        far = max(int((np.abs(a - b) ** norm).sum()) for a, b in itertools.combinations(moved, 2))
+        assert far <= most
+        assert far > 0.99 * most
+
+
+@pytest.mark.parametrize("horizons", [(365,), (100, 365), (30, 365, 1826)])
+def test_every_horizon_ends_an_interval(horizons: tuple[int, ...]) -> None:
+    outcomes = [{"of": ["death"], "horizon": one, "role": "primary"} for one in horizons]
+    grid = joint_grid(make_times(outcomes=outcomes), 5_000)
+    assert set(horizons) <= set(grid.between)
+    assert (np.diff(grid.ends, prepend=0.0) > 0).all()
+    assert len(grid.between) == grid.intervals
+    # An event on a horizon lies before it, and the next moment behind it.
+    arm, kind = np.zeros(2, np.uint8), np.ones(2, np.uint8)
+    for one in horizons:
+        at, after = grid.cell(arm, np.array([float(one), np.nextafter(one, 1e9)]), kind)
+        assert grid.ends[at] == one
+        assert after != at
+
+
+def test_intervals_of_one_length_are_those_of_a_study_of_one_question() -> None:
+    people = crowd(3_000, 1)
+    even = Grid(20, 2, 365.0)
+    listed = Grid(20, 2, 365.0, between=tuple(even.ends.tolist()))
+    both = [one.cell(people.arm, people.time, people.kind) for one in (even, listed)]
+    assert (both[0] == both[1]).all()
+
+
+def test_a_question_reads_what_a_study_of_its_own_would() -> None:
+    """Counts of every question are those of its own people, counted anew: of its group, events and horizon."""
+    study = make_times(subgroups=GROUPS, arms=ARMS, intervals=12)
+    people = crowd(2_000, 2, arms=3, groups=3)
+    cells = exact(study, people)
+    names = {1: "death", 2: "relapse"}
+    for one in cells.asked(study):
+        use = np.isin(people.arm, (0, one.arm))
+        if one.group is not None:
+            use &= people.group == one.group
+        arm = (people.arm[use] != 0).astype(np.uint8)
+        own = np.array([0, *(1 if names[kind] in one.question.outcome.of else 2 for kind in (1, 2))])
+        kind = own[people.kind[use]].astype(np.uint8)
+        grid = one.part.grid
+        expected = People(arm, people.time[use], kind).counts(grid)
+        assert (one.both.cells.counts == expected).all()
+        # And its answer is that of these counts.
+        alone = TwoArms(exact_cells(expected, grid)).contrast(one.question.measure, 0.95, 0.0)
+        assert one.both.contrast(one.question.measure, 0.95, 0.0).estimate == pytest.approx(alone.estimate, abs=1e-12)
+
+
+def test_one_question_of_everybody_is_answered_as_by_a_study_of_it() -> None:
+    """Same grid, same noise: a protocol of one outcome without subgroups says what the plain study says."""
+    people = crowd(3_000, 3)
+    one = [{"of": ["death"], "horizon": 365, "role": "primary"}]
+    plain, many = make_survival(intervals=20), make_times(outcomes=one, intervals=20)
+    alone = found_of(plain, People(people.arm, people.time, people.kind), 5)
+    people = People(people.arm, people.time, people.kind, group=np.zeros(len(people), np.uint8))
+    for measure, answer in zip(alone.measures, table(many, people, 5).answers, strict=True):
+        assert answer.estimate == pytest.approx(measure.estimate, abs=1e-9)
+        assert answer.interval is not None
+        assert answer.interval.lower == pytest.approx(measure.interval.lower, abs=1e-9)
+        assert answer.interval.upper == pytest.approx(measure.interval.upper, abs=1e-9)
+    found = table(many, people, 5)
+    assert found.answers[0].log_rank is not None
+    assert alone.curves.log_rank is not None
+    assert found.answers[0].log_rank.statistic == pytest.approx(alone.curves.log_rank.statistic, abs=1e-9)
+    assert found.curves[0].curves.arms[1].survival == alone.curves.arms[1].survival
+
+
+def noise_of(study: Any, n: int) -> JointCells:
+    return JointCells.read(np.zeros(joint_grid(study, n).numbers), study, sizes_of(study, n))
+
+
+@pytest.mark.parametrize("where", [False, True])
+def test_the_covariance_of_noise_is_that_of_draws(where: bool) -> None:
+    """Of linear functions of cells, 20,000 draws of a fixed seed: each entry within 5 standard errors (false alarm
+    below 1e-3 over all entries)."""
+    conditions = [{"column": "age", "holds": {"lower": 0, "upper": 1}, "op": ">=", "values": [0.3]}] if where else []
+    study = make_times(subgroups=GROUPS, intervals=3, where=conditions, outcomes=[{"horizon": 365, "role": "primary"}])
+    cells = noise_of(study, 900)
+    assert (cells.known is None) == where
+    grid, random, draws = cells.grid, np.random.default_rng(4), 20_000
+    back = np.linalg.inv(strategy(grid, plain=False) / 2**BITS)
+    raw = random.normal(size=(draws, grid.groups * grid.arms, grid.cells)) * joint_mechanism(study).known_scale @ back.T
+    if not where:
+        loading = cells.block.sum(axis=1) / (cells.block.sum() * grid.groups * grid.arms)
+        raw = raw - raw.sum(axis=(1, 2))[:, None, None] * loading
+        assert np.abs(raw.sum(axis=(1, 2))).max() < 1e-6
+    shaped = raw.reshape(draws, grid.groups, grid.arms, grid.cells)
+    for group, members in ((None, [0, 1, 2]), (1, [1])):
+        both = shaped[:, members][:, :, [0, 1]].sum(axis=1).reshape(draws, -1)
+        expected = cells.two_arms(group, 1).cells.noise
+        found = both.T @ both / draws
+        error = np.sqrt((np.outer(np.diag(expected), np.diag(expected)) + expected**2) / draws)
+        assert (np.abs(found - expected) < 5 * error + 1e-9).all()
+
+
+def test_answers_have_the_covariance_that_their_errors_have() -> None:
+    """Against the first-order one over 300 populations and draws of noise, seeds fixed: correlations within .3 (five
+    standard errors of one near 0), standard errors within a third."""
+    study = make_times(subgroups={"name": "site", "column": {"levels": ["north", "south"]}}, epsilon="2", intervals=10)
+    rows = np.array([estimates(study, crowd(1_500, seed, groups=2), seed) for seed in range(300)])
+    noisy = noise_of(study, 1_500)
+    cells = JointCells(noisy.grid, exact_counts(study, noisy.grid), noisy.block, 1_500)
+    expected = cells.covariance(cells.asked(study))
+    errors = np.sqrt(np.diag(expected))
+    assert np.allclose(rows.std(axis=0) / errors, 1.0, atol=0.33)
+    away = np.corrcoef(rows.T) - expected / np.outer(errors, errors)
+    assert np.abs(away).max() < 0.3
+
+
+def estimates(study: Any, people: People, seed: int) -> list[float]:
+    """Every answer's estimate alone, from a draw of noise."""
+    sizes = sizes_of(study, len(people))
+    released = release_joint_stage(study, sizes, people.enclave(), RehearsalBudget(seed))
+    found = []
+    for one in JointCells.read(released, study, sizes).asked(study):
+        function = one.both.function(one.question.measure)
+        control, treated = (float(function(row)) for row in one.both.cells.counts)
+        found.append(treated - control)
+    return found
+
+
+def exact_counts(study: Any, grid: Grid) -> FloatArray:
+    many = crowd(150_000, 1, groups=grid.groups)
+    counts = count_cells(many.enclave(), grid, 1, ("t", "u", "k", "g"))
+    shaped: FloatArray = counts.reshape(grid.groups, grid.arms, grid.cells) / 100
+    return shaped
+
+
+def test_intervals_together_are_wider_than_alone_and_never_wider_than_bonferroni() -> None:
+    study = make_times(subgroups=GROUPS, arms=ARMS, intervals=10)
+    people = crowd(20_000, 6, arms=3, groups=3)
+    found = table(study, people, 6)
+    cells = exact(study, people)
+    asked = cells.asked(study)
+    _, factor = compare(study, cells, asked)
+    assert len(asked) == len(found.answers) == 5 * 2 * 4
+    assert 1.96 < factor <= -ndtri(0.025 / len(asked)) + 1e-9
+    assert factor < -ndtri(0.025 / len(asked)) - 0.05, "outcomes of the same people go together"
+    for one in found.answers:
+        assert one.interval is not None
+        assert one.simultaneous is not None
+        assert one.simultaneous.lower <= one.interval.lower <= one.interval.upper <= one.simultaneous.upper
+
+
+def test_nobody_in_a_subgroup_is_an_honest_wide_answer() -> None:
+    """No one is in the last subgroup, and nobody is treated in the second: whole range, no NaN, others as ever."""
+    people = crowd(9_000, 7, groups=2)
+    people.arm[people.group == 1] = 0
+    found = table(make_times(subgroups=GROUPS, intervals=12), people, 7)
+    for one in found.answers:
+        hidden = one.group in ("south", "east")
+        assert (one.state == "unresolved") == hidden, one
+        assert one.interval is not None
+        span = 730.0 if "730" in one.outcome else 365.0
+        span = span if one.outcome.startswith("mean time") else 1.0
+        if hidden:
+            assert (one.interval.lower, one.interval.upper) == (-span, span)
+            assert one.log_rank is None
+    numbers = [end for one in found.answers for end in (one.estimate, one.noise_error, one.sampling_error)]
+    assert np.isfinite(np.array(numbers, dtype=float)).all()
+
+
+def test_where_nobody_is_eligible_everything_is_wide() -> None:
+    where = [{"column": "age", "holds": {"lower": 0, "upper": 1}, "op": ">=", "values": [0.3]}]
+    people = crowd(3_000, 8, groups=1)
+    people.group[:] = 1  # type: ignore[index]
+    found = table(make_times(where=where), people, 8)
+    assert all(one.state == "unresolved" for one in found.answers)
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "two horizons equal": (
+        {"outcomes": [{"horizon": 365, "role": "primary"}, {"horizon": 365.0}]},
+        "same events until the same horizon",
+    ),
+    "horizons closer than a step": (
+        {"outcomes": [{"horizon": 365, "role": "primary"}, {"horizon": 365.5}]},
+        "closer than one step",
+    ),
+    "beyond the contract": ({"outcomes": [{"horizon": 9999, "role": "primary"}]}, "the contract's times end at 3650"),
+    "two pairs of columns": (
+        {"outcomes": [{"horizon": 365, "role": "primary"}, {"time": "weeks", "horizon": 30}]},
+        "one 'time' and one 'event'",
+    ),
+    "no primary": ({"outcomes": [{"horizon": 365}]}, "role: primary"),
+    "no event": ({"outcomes": [{"horizon": 365, "of": ["alive"], "role": "primary"}]}, "is censoring and no event"),
+    "covariates": ({"covariates": {"age": {"lower": 0, "upper": 1}}}, "remove 'covariates', or ask each adjusted"),
+    "treated alone": ({"estimand": "ATT"}, "use estimand 'ATE'"),
+    "subgroups by the arm": ({"subgroups": {"name": "treated", "column": {"levels": ["a", "b"]}}}, "two roles"),
+    "too many": (
+        {"subgroups": {"name": "site", "column": {"levels": [f"s{k}" for k in range(100)]}}},
+        "make 505 questions; at most 500",
+    ),
+    "label": ({"level": "label"}, "declare level 'sample'"),
+    "intervals without a delta": ({"delta": "0", "intervals": 20}, "served without a delta"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_cannot_be_asked_is_refused(case: str) -> None:
+    changes, said = BAD[case]
+    with pytest.raises(StudyError, match=said):
+        make_times(**changes)
+
+
+def test_more_subgroups_than_the_budget_can_serve_are_refused_before_a_row_is_read() -> None:
+    study = make_times(subgroups={"name": "site", "column": {"levels": [f"s{k}" for k in range(60)]}})
+    with pytest.raises(CausalveilError, match="it can serve"):
+        SURVIVAL_PROTOCOL.declare(study, sizes_of(study, 1_000))
+    assert len(SURVIVAL_PROTOCOL.declare(study, sizes_of(study, 100_000))) == 1
+
+
+def test_a_plan_says_what_a_run_then_has() -> None:
+    """Half-widths of the plan and of a run on people as the plan assumes them: within a tenth over everybody."""
+    study = make_times(subgroups=GROUPS, intervals=12, expect={"risk": 0.77, "lost": 0.39})
+    plan = SURVIVAL_PROTOCOL.expected(study, sizes_of(study, 30_000), StandIn(), 0.05)
+    found = table(study, crowd(30_000, 9, groups=3), 9)
+    for row in plan["answers"]:
+        if "relapse until" in row["outcome"]:
+            continue
+        answer = next(one for one in found.answers if one.outcome == row["outcome"] and one.group == EVERYBODY)
+        assert answer.interval is not None
+        assert row["everybody"] == pytest.approx((answer.interval.upper - answer.interval.lower) / 2, rel=0.25)
+    assert plan["half_width"] == plan["answers"][0]["everybody"]
+    assert not plan["warnings"]
