@@ -220,7 +220,7 @@ class PrivacyCost(Frozen):
 class GaussianCost(PrivacyCost):
     """What one Gaussian draw costs: mu of Gaussian differential privacy, and an (epsilon, delta) that it keeps alone.
 
-    Draws compose by mu alone (``tasks/privacy/division.py``); the pairs of several draws are never added.
+    Draws compose by mu alone (``tasks/privacy/gaussian.py``); the pairs of several draws are never added.
     """
 
     mu: Annotated[Amount, Field(gt=0)]

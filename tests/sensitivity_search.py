@@ -53,7 +53,7 @@ from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import distributing_by
 from causalveil.tasks.models.lattice_sums import BITS
 from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
-from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease
+from causalveil.tasks.privacy.special_mechanisms import ProposeTestRelease, StableRelease
 from causalveil.tasks.survival.joint_answers import normalise_joint_times
 from causalveil.tasks.survival.stages import normalise_times
 

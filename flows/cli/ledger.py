@@ -58,7 +58,7 @@ def _grant(path: Path, shown: str, reason: str, key: Path | None, ledger: Ledger
     from causalveil.schemas.contract import load_contract
     from causalveil.tasks.admission.anchor import move_anchor
     from causalveil.tasks.enclave.data_folder import DataFolder
-    from causalveil.tasks.privacy.owner import owner_key
+    from causalveil.tasks.privacy.keys import owner_key
 
     granted = load_contract(path)
     if granted.ledger not in (None, ledger.identity):
@@ -215,9 +215,9 @@ def reject(run: RunArgument, reason: Reason, key: Key = None, json_: Json = Fals
 
 
 def _review(run: str, verdict: str, reason: str | None, key: Path | None, *, json_: bool) -> None:
+    from causalveil.tasks.privacy.keys import owner_key
+    from causalveil.tasks.privacy.ledger.grants_and_reviews import ReviewVerdict
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
-    from causalveil.tasks.privacy.ledger.review import ReviewVerdict
-    from causalveil.tasks.privacy.owner import owner_key
 
     open_ledger().review(run, ReviewVerdict(verdict), owner_key(key), reason)
     if json_:
@@ -239,8 +239,8 @@ def release(
 ) -> None:
     """Write the release of RUN, a finished run, to DIR/release.json. Needs no data, no contract and no site key."""
     from causalveil.flows.sequence.finished import write_release
+    from causalveil.tasks.privacy.keys import owner_key
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
-    from causalveil.tasks.privacy.owner import owner_key
 
     ledger = open_ledger()
     text = ledger.stored_document(run) if key is None else ledger.held_document(run, owner_key(key))
@@ -262,8 +262,7 @@ def copy(json_: Json = False) -> None:
 
     The URL comes from the environment, since it holds a password and a command line can be seen by others.
     """
-    from causalveil.tasks.privacy.ledger.copy import copy_ledger
-    from causalveil.tasks.privacy.ledger.ledger import open_ledger
+    from causalveil.tasks.privacy.ledger.ledger import copy_ledger, open_ledger
 
     target = os.environ.get(TARGET_VARIABLE)
     if not target:

@@ -36,7 +36,7 @@ def key(
     json_: Json = False,
 ) -> None:
     """Print the line `owner_key: ...` for the contract; make the private key on first use, for its owner alone."""
-    from causalveil.tasks.privacy.owner import owner_key
+    from causalveil.tasks.privacy.keys import owner_key
 
     public = owner_key(file, create=True).public
     if json_:

@@ -13,7 +13,7 @@ from causalveil.tasks.direction import expected as direction_expected
 from causalveil.tasks.direction.draws import Draw, draws
 from causalveil.tasks.direction.sensitivity import residual_movement
 from causalveil.tasks.privacy.mechanisms import Laplace
-from causalveil.tasks.privacy.propose import StableRelease
+from causalveil.tasks.privacy.special_mechanisms import StableRelease
 
 SURE = 0.95
 # Below this chance of the right direction, or of an answer, the planner warns.

@@ -17,13 +17,22 @@ from causalveil.schemas.ledger import Reservation
 from causalveil.schemas.privacy import Level, PrivacyCost, amount_text
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.privacy.concentrated import rho_of_mu
-from causalveil.tasks.privacy.division import mu_of
+from causalveil.tasks.privacy.gaussian import mu_of
 from causalveil.tasks.privacy.ledger.accounts import Book
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.ledger.usage import Use, use_of
-from causalveil.tasks.privacy.outlook.forecast import lasting_epsilon, when_dry
-from causalveil.tasks.privacy.outlook.schedule import MOST_RUNS, MOST_YEARS, NAMED, count_until, cron_of, runs_of
-from causalveil.tasks.privacy.outlook.standing import accounts_in, outlook
+from causalveil.tasks.privacy.outlook.standing import (
+    MOST_RUNS,
+    MOST_YEARS,
+    NAMED,
+    accounts_in,
+    count_until,
+    cron_of,
+    lasting_epsilon,
+    outlook,
+    runs_of,
+    when_dry,
+)
 
 
 class Repeated(NamedTuple):

@@ -15,7 +15,7 @@ from causalveil.tasks.adjustment.released import Prior, Public
 from causalveil.tasks.adjustment.screen import MOST_KEPT
 from causalveil.tasks.adjustment.sums import ScaleSums
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
-from causalveil.tasks.privacy.division import mu_of
+from causalveil.tasks.privacy.gaussian import mu_of
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
 
 SCALES = Slot(name="scales", scope=Scope.all)

@@ -20,7 +20,7 @@ from causalveil.tasks.adjustment.recipe import LINES, SCALES, SCORES, UNKNOWN, A
 from causalveil.tasks.adjustment.released import Prior, Public
 from causalveil.tasks.aipw.scores import Precision, expected_variance
 from causalveil.tasks.enclave.split import fold_sizes
-from causalveil.tasks.privacy.division import divide, mu_of
+from causalveil.tasks.privacy.gaussian import divide, mu_of
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Slot
 
 # Parts of a unit's budget that are tried, in hundredths: scales, lines, scores. The last is that of the adjusting

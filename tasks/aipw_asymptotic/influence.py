@@ -28,8 +28,8 @@ from causalveil.schemas.privacy import PrivacyCost, Scope
 from causalveil.tasks.aipw_asymptotic.learners import Learner, Surface, constant, unheard
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
-from causalveil.tasks.privacy.gross_error import GrossErrorGaussian, gross_error_gaussian
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
+from causalveil.tasks.privacy.special_mechanisms import GrossErrorGaussian, gross_error_gaussian
 
 EFFECT = Slot(name="effect", scope=Scope.all)
 VARIANCE = Slot(name="variance", scope=Scope.all)

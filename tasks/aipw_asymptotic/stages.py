@@ -21,8 +21,8 @@ from causalveil.tasks.covariates.encoding import blocks, dimension, scale
 from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Folds, Pieces
 from causalveil.tasks.inference.assemble import EffectFindings, Estimate, Noise, assemble
-from causalveil.tasks.privacy.gross_error import GrossErrorGaussian
 from causalveil.tasks.privacy.mechanisms import Budget, Slot
+from causalveil.tasks.privacy.special_mechanisms import GrossErrorGaussian
 
 SEED_LABEL = "learners"
 NOT_COVERED = "confounding; clipping and misspecification of the nuisance models; the noise of the variance"

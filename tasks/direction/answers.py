@@ -22,7 +22,7 @@ from causalveil.tasks.direction.sensitivity import (
     residual_movement,
 )
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.propose import StableRelease
+from causalveil.tasks.privacy.special_mechanisms import StableRelease
 
 RULE = (
     "each score that answered votes for the direction it favours with weight 2 p - 1, p its order_kept; "

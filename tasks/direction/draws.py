@@ -23,9 +23,9 @@ from causalveil.schemas.privacy import Half, Norm, PrivacyCost, Scope, add, subt
 from causalveil.schemas.study import Variant
 from causalveil.tasks.direction import sensitivity as direction_sensitivity
 from causalveil.tasks.direction.stability import useful_distance
-from causalveil.tasks.privacy.division import divide
+from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.privacy.mechanisms import Laplace, Mechanism, Sensitivity, Slot, vector_mechanism
-from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease
+from causalveil.tasks.privacy.special_mechanisms import ProposeTestRelease, StableRelease
 
 # Digits of a share; the last share takes what is left, so that shares add up exactly.
 DIGITS = 9

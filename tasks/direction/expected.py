@@ -24,7 +24,7 @@ from causalveil.tasks.direction.sensitivity import order_kept_one_draw, order_ke
 from causalveil.tasks.direction.stability import QuartileRange, bin_distances
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Laplace
-from causalveil.tasks.privacy.propose import StableRelease
+from causalveil.tasks.privacy.special_mechanisms import StableRelease
 
 STAND_IN = "y = 0.35 (x + x^3) + 0.3 e, x and e uniform on [-1, 1]"
 ROWS = 4_096

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.privacy import Charge, PrivacyCost, add, float_below, parse_amount, subtract
 from causalveil.tasks.privacy.concentrated import rho_of, tested_delta
-from causalveil.tasks.privacy.division import composed, epsilon_of, keeps
-from causalveil.tasks.privacy.gaussian import composed_epsilon
+from causalveil.tasks.privacy.gaussian import composed, composed_epsilon, epsilon_of, keeps
 
 # The grid of privacy losses: fine against epsilon, but with a bounded number of points. Pessimistic at any step.
 PLD_STEPS, PLD_POINTS = 20_000, 100_000

@@ -16,7 +16,7 @@ from typing import Any
 
 from causalveil.schemas.errors import CausalveilError
 from causalveil.schemas.privacy import SMALLEST, Charge, PrivacyCost
-from causalveil.tasks.privacy.division import DIGITS, EPSILON_DIGITS, SLACK, exact_arithmetic, rounded_up
+from causalveil.tasks.privacy.gaussian import DIGITS, EPSILON_DIGITS, SLACK, exact_arithmetic, rounded_up
 
 # Mechanisms whose loss on one shift is that of Laplace noise on a lattice of at least 2^20 steps per shift.
 LAPLACE = ("laplace", "lattice laplace")

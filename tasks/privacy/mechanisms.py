@@ -22,11 +22,20 @@ from numpy.typing import NDArray
 from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.privacy import Charge, GaussianCost, Norm, PrivacyCost, Scope, float_below
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.privacy import scales
 from causalveil.tasks.privacy.concentrated import rho_of_epsilon, rho_of_mu
-from causalveil.tasks.privacy.division import rounded_up
-from causalveil.tasks.privacy.gaussian import unit_sigma
-from causalveil.tasks.privacy.noise import NoiseSource, check_input
+from causalveil.tasks.privacy.gaussian import rounded_up, unit_sigma
+from causalveil.tasks.privacy.noise import (
+    LATTICE_EPSILON,
+    NoiseSource,
+    analytic_sigma,
+    check_input,
+    classic_sigma,
+    granularity,
+    keep_probability,
+    laplace_scale,
+    lattice_scale,
+    quotient_above,
+)
 
 
 @dataclass(frozen=True)
@@ -198,7 +207,7 @@ class Laplace(Calibrated):
     PURE = True
 
     def _scale(self, sensitivity: float) -> float:
-        return scales.laplace_scale(sensitivity, self._epsilon)
+        return laplace_scale(sensitivity, self._epsilon)
 
     def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
         """Release ``value``, shape (d,), whose L1 sensitivity is the mechanism's."""
@@ -231,7 +240,7 @@ class GaussianAnalytic(GaussianNoise):
     NAME = "gaussian (analytic)"
 
     def _scale(self, sensitivity: float) -> float:
-        return scales.analytic_sigma(sensitivity, self._epsilon, float_below(self.cost.delta))
+        return analytic_sigma(sensitivity, self._epsilon, float_below(self.cost.delta))
 
     @property
     def mu(self) -> Decimal:
@@ -259,7 +268,7 @@ class Gaussian(GaussianNoise):
             raise CausalveilError(f"{self.NAME} needs a sensitivity in the {self.NORM} norm")
 
     def _scale(self, sensitivity: float) -> float:
-        return scales.quotient_above(Fraction(sensitivity), self.cost.mu)
+        return quotient_above(Fraction(sensitivity), self.cost.mu)
 
     @property
     def mu(self) -> Decimal:
@@ -283,12 +292,12 @@ class GaussianClassic(GaussianNoise):
             raise StudyError(f"{self.NAME} is only private for epsilon below 1; use the analytic Gaussian")
 
     def _scale(self, sensitivity: float) -> float:
-        return scales.classic_sigma(sensitivity, self._epsilon, float_below(self.cost.delta))
+        return classic_sigma(sensitivity, self._epsilon, float_below(self.cost.delta))
 
     @property
     def mu(self) -> Decimal:
         """1 over the deviation at sensitivity 1, rounded up; the same whatever the sensitivity."""
-        return _inverse_above(scales.classic_sigma(1.0, self._epsilon, float_below(self.cost.delta)))
+        return _inverse_above(classic_sigma(1.0, self._epsilon, float_below(self.cost.delta)))
 
 
 @dataclass(frozen=True)
@@ -304,7 +313,7 @@ class L2Laplace(Calibrated):
     PURE = True
 
     def _scale(self, sensitivity: float) -> float:
-        return scales.quotient_above(Fraction(sensitivity), self._epsilon)
+        return quotient_above(Fraction(sensitivity), self._epsilon)
 
     def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
         """Release ``value``, shape (d,), whose L2 sensitivity is the mechanism's."""
@@ -330,17 +339,17 @@ class LatticeLaplace(Calibrated):
     def __post_init__(self) -> None:
         """Refuse an epsilon for which the lattice would be too fine for 64-bit integers."""
         super().__post_init__()
-        if not scales.LATTICE_EPSILON[0] <= self._epsilon <= scales.LATTICE_EPSILON[1]:
-            low, high = scales.LATTICE_EPSILON
+        if not LATTICE_EPSILON[0] <= self._epsilon <= LATTICE_EPSILON[1]:
+            low, high = LATTICE_EPSILON
             raise StudyError(f"{self.NAME} needs epsilon between {low} and {high}")
 
     @property
     def granularity(self) -> float | None:
         """Step of the lattice: the power of two in (S 2^-21, S 2^-20]; public, as the sensitivity is."""
-        return None if self.sensitivity.value is None else scales.granularity(self.sensitivity.value)
+        return None if self.sensitivity.value is None else granularity(self.sensitivity.value)
 
     def _scale(self, sensitivity: float) -> float:
-        return scales.lattice_scale(sensitivity, self._epsilon)
+        return lattice_scale(sensitivity, self._epsilon)
 
     def release(self, value: FloatArray, slot: Slot, budget: Budget) -> FloatArray:
         """Release one noisy value per unit, shape (n,), into the enclave.
@@ -370,7 +379,7 @@ class RandomisedResponse(Calibrated):
     sensitivity: Sensitivity = field(default=BIT, kw_only=True)
 
     def _scale(self, sensitivity: float) -> float:  # noqa: ARG002  (one bit is one bit)
-        return scales.keep_probability(self._epsilon)
+        return keep_probability(self._epsilon)
 
     @property
     def keep_probability(self) -> float:

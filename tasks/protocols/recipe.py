@@ -23,7 +23,7 @@ from causalveil.tasks.adjustment.released import CELLS, Public
 from causalveil.tasks.adjustment.sums import MOMENTS_ALIKE, ScaleSums, moment_numbers
 from causalveil.tasks.inference.served import check_cells
 from causalveil.tasks.models.lattice_sums import sums_sensitivity
-from causalveil.tasks.privacy.division import divide
+from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.privacy.mechanisms import Mechanism, Slot, vector_mechanism
 from causalveil.tasks.regression.stages import recipe
 

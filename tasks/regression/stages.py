@@ -21,7 +21,7 @@ from causalveil.tasks.adjustment.released import ReleasedScores
 from causalveil.tasks.inference.assemble import NOISY, EffectFindings
 from causalveil.tasks.inference.confounding import COVERS_MODELS
 from causalveil.tasks.machine.distribute import one_thread
-from causalveil.tasks.privacy.division import divide
+from causalveil.tasks.privacy.gaussian import divide
 
 
 def recipe(study: RegressionStudy, sizes: Sizes | None) -> AdjustmentRecipe:

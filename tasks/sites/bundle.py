@@ -17,9 +17,8 @@ from causalveil.schemas.documents import NotADocument, parse_json, read_regular,
 from causalveil.schemas.errors import BundleError, RunConflict, StudyError
 from causalveil.schemas.release import EffectRelease, ProtocolRelease, Release, load_release_text
 from causalveil.schemas.sites.round import Bundle, Reason, Statement
-from causalveil.tasks.privacy.keys import signing_secret
+from causalveil.tasks.privacy.keys import is_signed, signing_secret
 from causalveil.tasks.privacy.ledger.ledger import Ledger
-from causalveil.tasks.privacy.owner import is_signed
 
 LARGEST = 16_000_000
 _LABEL = b"causalveil bundle 1\x00"

@@ -31,7 +31,7 @@ from causalveil.tasks.enclave.enclave import Enclave, Rows
 from causalveil.tasks.enclave.split import Pieces
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.machine.distribute import one_thread
-from causalveil.tasks.privacy.division import divide
+from causalveil.tasks.privacy.gaussian import divide
 from causalveil.tasks.survival.effects import Compared, TwoArms
 from causalveil.tasks.survival.findings import Adjusted, SurvivalFindings, findings
 from causalveil.tasks.survival.grid import grid_of

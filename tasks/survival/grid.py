@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from causalveil.schemas.estimators.survival import SurvivalStudy
 from causalveil.schemas.privacy import PrivacyCost
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
-from causalveil.tasks.privacy.division import mu_of, portion
+from causalveil.tasks.privacy.gaussian import mu_of, portion
 
 # J = n mu / PEOPLE within FEWEST and MOST: chosen on the trials of docs/figures/survival.md, 1,000 to 5,000 people.
 # Late intervals of a finer grid hold fewer people at risk than noise; a curve hardly pays for more of them.

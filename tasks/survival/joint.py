@@ -21,7 +21,7 @@ from causalveil.schemas.estimators.survival_protocol import SurvivalProtocol, Ti
 from causalveil.schemas.plan import Sizes
 from causalveil.schemas.protocols.study import EVERYBODY
 from causalveil.tasks.machine.arrays import BoolArray, FloatArray
-from causalveil.tasks.privacy.division import mu_of
+from causalveil.tasks.privacy.gaussian import mu_of
 from causalveil.tasks.privacy.mechanisms import Mechanism
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import TwoArms, critical

@@ -27,8 +27,8 @@ from causalveil.schemas.errors import CausalveilError, DataError
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.partitions import list_partitions, read_rows
 from causalveil.tasks.machine import folders
+from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.privacy.owner import owner_key
 from tests.bad_data import AGE, admitted, contract, good, study, write
 from tests.studies import people, write_study
 

@@ -18,7 +18,7 @@ import pytest
 from causalveil.schemas.errors import BudgetRefused, LedgerError, RunConflict
 from causalveil.tasks.privacy.ledger.entry import Entry
 from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
-from causalveil.tasks.privacy.ledger.soundness.memory import Memory
+from causalveil.tasks.privacy.ledger.soundness import Memory
 from causalveil.tasks.privacy.ledger.store import Store
 from tests.ledger_help import budget, charge, contract, finished, never, reservation, value
 

@@ -19,8 +19,8 @@ from causalveil.flows.cli.main import main
 from causalveil.schemas.admission.manifest import ADMISSION_FILE
 from causalveil.schemas.errors import CausalveilError, DataError, LedgerError, RunConflict, StudyError
 from causalveil.tasks.ipw import weights
+from causalveil.tasks.privacy.keys import OwnerKey, owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.privacy.owner import OwnerKey, owner_key
 from tests.studies import people, write_study
 
 MONTHS = {"blocks": {"key": "month", "units_span": False}}

@@ -21,8 +21,8 @@ from causalveil.schemas.errors import BudgetRefused, CausalveilError, DataError,
 from causalveil.tasks.admission.kept import FOLDER
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.machine import folders
+from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.privacy.owner import owner_key
 from tests.studies import people, write_study
 
 

@@ -15,7 +15,7 @@ import pytest
 from causalveil.flows.cli.main import main
 from causalveil.schemas.admission.manifest import Finding, NotAdmitted
 from causalveil.schemas.errors import CausalveilError
-from causalveil.tasks.privacy.owner import owner_key
+from causalveil.tasks.privacy.keys import owner_key
 from tests.studies import people, write_study
 
 # In rows alone: a word, a number in several spellings, and how many rows break a rule.

@@ -21,8 +21,8 @@ from causalveil.schemas.release import EffectRelease
 from causalveil.tasks.admission.kept import DRAFT, clean_reduced, reduced_root, rows_folder, scratch_name
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.machine.site import home, open_scratch
+from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.privacy.owner import owner_key
 from tests.studies import people, write_study
 
 ROWS: dict[str, Any] = {

@@ -28,8 +28,8 @@ from causalveil.tasks.machine.site import clean, scratch_root
 from causalveil.tasks.object_storage import copies, lock
 from causalveil.tasks.object_storage.copies import folder_at, local_copy, publish, shown
 from causalveil.tasks.object_storage.lock import LOCK
+from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.privacy.owner import owner_key
 from causalveil.tasks.warehouse.unfinished import UNFINISHED_FILE
 from tests import crash, postgres
 from tests.flows.test_two_machines import Machine

@@ -22,8 +22,8 @@ from causalveil.tasks.admission.kept import rows_folder
 from causalveil.tasks.enclave.cells import arms_of
 from causalveil.tasks.enclave.data_folder import DataFolder
 from causalveil.tasks.enclave.normalise import arm_of, scaled_outcome
+from causalveil.tasks.privacy.keys import owner_key
 from causalveil.tasks.privacy.ledger.ledger import open_ledger
-from causalveil.tasks.privacy.owner import owner_key
 from tests.bad_data import study as effect
 from tests.protocol_help import make_protocol
 from tests.studies import people, write_study

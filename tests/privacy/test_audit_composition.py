@@ -16,7 +16,7 @@ from scipy import stats
 from causalveil.schemas.privacy import Charge, GaussianCost, Norm, PrivacyCost, Scope
 from causalveil.tasks.privacy import mechanisms as m
 from causalveil.tasks.privacy.accountant import total
-from causalveil.tasks.privacy.division import divide, mu_of, portion
+from causalveil.tasks.privacy.gaussian import divide, mu_of, portion
 from tests.audit import epsilon_lower_bound
 
 REQUEST = PrivacyCost(epsilon=Decimal(1), delta=Decimal("1e-3"))

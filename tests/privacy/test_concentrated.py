@@ -19,7 +19,7 @@ from causalveil.tasks.privacy.concentrated import (
     rho_of_epsilon,
     rho_of_mu,
 )
-from causalveil.tasks.privacy.division import composed, epsilon_of
+from causalveil.tasks.privacy.gaussian import composed, epsilon_of
 
 EPSILONS = ("1e-6", "0.01", "0.3", "1", "4", "30")
 ALPHAS = (1.000001, 1.01, 1.5, 2, 3, 7, 30, 1e3, 1e6)

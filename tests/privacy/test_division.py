@@ -16,7 +16,7 @@ from causalveil.schemas.errors import CausalveilError, StudyError
 from causalveil.schemas.privacy import Charge, GaussianCost, Norm, PrivacyCost, Scope
 from causalveil.tasks.privacy import mechanisms as m
 from causalveil.tasks.privacy.accountant import compose, total
-from causalveil.tasks.privacy.division import composed, divide, epsilon_of, keeps, mu_of, portion
+from causalveil.tasks.privacy.gaussian import composed, divide, epsilon_of, keeps, mu_of, portion
 
 REQUESTS = [("0.5", "1e-5"), ("0.1", "1e-9"), ("2", "1e-6"), ("20", "1e-3"), ("0.001", "0.2"), ("1e-6", "1e-30")]
 requested = pytest.mark.parametrize(("epsilon", "delta"), REQUESTS)

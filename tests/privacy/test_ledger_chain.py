@@ -19,10 +19,9 @@ import sqlalchemy as sa
 
 from causalveil.schemas.errors import LedgerError
 from causalveil.schemas.release import EffectRelease
-from causalveil.tasks.privacy.ledger.copy import copy_ledger
 from causalveil.tasks.privacy.ledger.entry import Entry
-from causalveil.tasks.privacy.ledger.ledger import Ledger, open_ledger
-from causalveil.tasks.privacy.ledger.soundness.memory import Memory
+from causalveil.tasks.privacy.ledger.ledger import Ledger, copy_ledger, open_ledger
+from causalveil.tasks.privacy.ledger.soundness import Memory
 from tests import postgres
 from tests.ledger_help import budget, charge, contract, finished, release_of, reservation, value
 

@@ -10,8 +10,8 @@ import pytest
 
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import BudgetRefused, CausalveilError, ContractError, LedgerError
+from causalveil.tasks.privacy.keys import OwnerKey, is_signed, owner_key
 from causalveil.tasks.privacy.ledger.ledger import Ledger
-from causalveil.tasks.privacy.owner import OwnerKey, is_signed, owner_key
 from tests.ledger_help import charge, contract, reservation
 
 

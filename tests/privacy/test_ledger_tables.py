@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from causalveil.schemas.errors import LedgerError
-from causalveil.tasks.privacy.ledger import tables
+from causalveil.tasks.privacy.ledger import store as tables
 from causalveil.tasks.privacy.ledger.store import VERSION, Store
 
 COMMENT = """\

@@ -14,10 +14,18 @@ from causalveil.schemas.privacy import Accounting, Level
 from causalveil.tasks.privacy.ledger.accounts import Book
 from causalveil.tasks.privacy.ledger.ledger import Ledger
 from causalveil.tasks.privacy.ledger.usage import Cap, Use, use_of
-from causalveil.tasks.privacy.outlook.burndown import burndowns
-from causalveil.tasks.privacy.outlook.forecast import lasting_epsilon, when_dry
-from causalveil.tasks.privacy.outlook.schedule import MOST_RUNS, count_until, runs_of
-from causalveil.tasks.privacy.outlook.standing import Accounts, accounts_in, outlook, outlook_after
+from causalveil.tasks.privacy.outlook.history import burndowns
+from causalveil.tasks.privacy.outlook.standing import (
+    MOST_RUNS,
+    Accounts,
+    accounts_in,
+    count_until,
+    lasting_epsilon,
+    outlook,
+    outlook_after,
+    runs_of,
+    when_dry,
+)
 from tests.ledger_help import budget, contract, value
 from tests.privacy.test_accounts import cost, gaussian, owner, request
 

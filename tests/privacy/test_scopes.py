@@ -14,7 +14,7 @@ from causalveil.schemas.privacy import Charge, GaussianCost, Norm, PrivacyCost, 
 from causalveil.tasks.aipw.recipe import known_recipe
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.privacy.accountant import compose, epsilon_pld, total
-from causalveil.tasks.privacy.division import mu_of
+from causalveil.tasks.privacy.gaussian import mu_of
 from tests.aipw_help import make_aipw
 
 

@@ -33,7 +33,7 @@ from causalveil.tasks.enclave.normalise import columns, encode, scaled_outcome
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import ByteArray, FloatArray
 from causalveil.tasks.privacy.noise import NoiseSource, SeededNoise
-from causalveil.tasks.privacy.propose import ProposeTestRelease, StableRelease
+from causalveil.tasks.privacy.special_mechanisms import ProposeTestRelease, StableRelease
 from causalveil.tasks.survival.stages import follow_up
 from tests.studies import merge
 

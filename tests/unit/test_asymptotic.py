@@ -19,8 +19,8 @@ from causalveil.tasks.aipw_asymptotic import influence
 from causalveil.tasks.aipw_asymptotic.influence import Domain, InfluenceMoments, NuisanceSurfaces, Table
 from causalveil.tasks.aipw_asymptotic.learners import Learner, Role, Surface, learner
 from causalveil.tasks.privacy.accountant import compose, epsilon_pld
-from causalveil.tasks.privacy.gross_error import gross_error_gaussian
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.privacy.special_mechanisms import gross_error_gaussian
 
 ROOT = Path(__file__).parents[2]
 

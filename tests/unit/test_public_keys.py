@@ -6,7 +6,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from causalveil.schemas.public_keys import LOW_ORDER, PublicKey
-from causalveil.tasks.privacy.owner import is_signed, owner_key
+from causalveil.tasks.privacy.keys import is_signed, owner_key
 from tests.ledger_help import contract
 
 P = 2**255 - 19

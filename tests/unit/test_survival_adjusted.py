@@ -20,7 +20,7 @@ from causalveil.schemas.plan import StandIn
 from causalveil.tasks.adjustment.released import EDGES, ReleasedScales
 from causalveil.tasks.enclave.split import sizes_of
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.division import composed, mu_of
+from causalveil.tasks.privacy.gaussian import composed, mu_of
 from causalveil.tasks.survival import curves
 from causalveil.tasks.survival.effects import TwoArms
 from causalveil.tasks.survival.grid import ARMS, Grid, grid_of

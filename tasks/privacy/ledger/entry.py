@@ -1,15 +1,25 @@
-"""One row of the ledger, its canonical encoding and its hash."""
+"""Encode and hash an entry of the ledger, and log it.
+
+One row of the ledger, its canonical encoding and its hash.
+
+The audit trail in the logs: one JSON line per event, after its commit.
+
+The ledger is the record; the lines are for people and log collectors. They carry amounts and hashes, never a
+released value: a line that is lost with a crash loses nothing.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from causalveil.schemas.errors import LedgerError
-from causalveil.schemas.privacy import amount_text
+from causalveil.schemas.ledger import Reservation, Sum
+from causalveil.schemas.privacy import Charge, PrivacyCost, amount_text
 
 # The key of a body under which it says who wrote the entry: actor, host, purpose.
 BY = "by"
@@ -73,3 +83,26 @@ class Entry:
 def broken(entry: Entry, why: str) -> LedgerError:
     """The error for an entry that the protocol could not have written."""
     return LedgerError(f"ledger entry {entry.seq} does not verify: {why}; restore the ledger from a backup")
+
+
+_LOG = logging.getLogger("causalveil.audit")
+
+
+def log_event(event: str, **facts: Any) -> None:
+    """Write one line of JSON at level INFO to the logger ``causalveil.audit``."""
+    _LOG.info(json.dumps({"event": event, **facts}))
+
+
+def whose(reservation: Reservation) -> dict[str, str]:
+    """The facts by which lines are grouped."""
+    return {
+        "study": reservation.study,
+        "run": reservation.run_id,
+        "dataset": reservation.dataset,
+        "level": str(reservation.level),
+    }
+
+
+def amounts(cost: PrivacyCost | Charge | Sum) -> dict[str, str]:
+    """Epsilon and delta as exact text."""
+    return {"epsilon": amount_text(cost.epsilon), "delta": amount_text(cost.delta)}

@@ -14,8 +14,7 @@ from causalveil.schemas.errors import LedgerError
 from causalveil.schemas.ledger import EarlyRefusal, Reservation
 from causalveil.tasks.privacy.ledger.accounts import Book, RunRecord, run_of
 from causalveil.tasks.privacy.ledger.entry import Entry
-from causalveil.tasks.privacy.ledger.soundness.integrity import stamp
-from causalveil.tasks.privacy.ledger.soundness.memory import Memory, caught_up, look_once
+from causalveil.tasks.privacy.ledger.soundness import Memory, caught_up, look_once, stamp
 from causalveil.tasks.privacy.ledger.store import URL_VARIABLE, Store, entries
 
 OF_A_RUN = ("reserve", "release", "void", "approve", "reject")

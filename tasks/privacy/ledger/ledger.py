@@ -1,8 +1,12 @@
-"""The durable record of privacy budget across runs: grant, reserve, release, void, account.
+"""Grant, reserve, release and void privacy budget across runs.
+
+The durable record of privacy budget across runs: grant, reserve, release, void, account.
 
 The rules are ``docs/ledger.md``. In short: an owner grants caps; a run reserves its whole plan before a row is
 read; each noisy value commits together with its charge under the key (run, name) and is never drawn again; a
 void frees only what was never released. Every write is one serialised transaction on an append-only chain.
+
+Moving a ledger to another database, say from one machine's SQLite file to a team's PostgreSQL.
 """
 
 from __future__ import annotations
@@ -17,12 +21,11 @@ from sqlalchemy import URL, Connection
 
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import BudgetRefused, ContractError, RunConflict
-from causalveil.schemas.ledger import DOCUMENT, EarlyRefusal, Reservation
+from causalveil.schemas.ledger import DOCUMENT, EarlyRefusal, Reservation, Verified
 from causalveil.schemas.privacy import Charge
 from causalveil.tasks.machine.site import home, site_settings
 from causalveil.tasks.privacy.ledger.accounts import Caps, RunRecord
-from causalveil.tasks.privacy.ledger.entry import Entry
-from causalveil.tasks.privacy.ledger.log import amounts, log_event, whose
+from causalveil.tasks.privacy.ledger.entry import Entry, amounts, log_event, whose
 from causalveil.tasks.privacy.ledger.owner_side import OwnerSide
 from causalveil.tasks.privacy.ledger.reader_side import ReaderSide
 from causalveil.tasks.privacy.ledger.rules import (
@@ -35,7 +38,7 @@ from causalveil.tasks.privacy.ledger.rules import (
     refuse_undrawn,
     refuse_without_room,
 )
-from causalveil.tasks.privacy.ledger.soundness.memory import Memory
+from causalveil.tasks.privacy.ledger.soundness import Memory
 from causalveil.tasks.privacy.ledger.store import Store, entries
 
 # Refusals of one dataset that a day holds. Each is some 800 bytes, whatever a study says.
@@ -352,3 +355,20 @@ class Ledger(OwnerSide, ReaderSide):
         if before == MOST_REFUSALS - 1:
             body = {**body, "why": f"{body['why']}; refusals after this one are not recorded until tomorrow (UTC)"}
         return self._append(connection, "refuse", asked, body)
+
+
+def copy_ledger(source: str, target: str) -> Verified:
+    """Copy a ledger, identity and all, into an empty database; retire the source before anything runs again.
+
+    Args:
+        source: URL of the ledger; it is verified first, and no run may use it meanwhile.
+        target: URL of a database without a ledger.
+
+    Raises:
+        LedgerError: the source does not verify, or the target is not empty.
+    """
+    old = open_ledger(source)
+    old.verify()
+    with old.store.read() as connection:
+        Store(target).adopt(old.store.select(connection))
+    return open_ledger(target).verify()

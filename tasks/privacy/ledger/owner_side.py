@@ -9,15 +9,19 @@ from sqlalchemy import Connection
 from causalveil.schemas.admission.manifest import Admission
 from causalveil.schemas.contract import Contract
 from causalveil.schemas.errors import RunConflict
-from causalveil.tasks.privacy.ledger.entry import Entry
-from causalveil.tasks.privacy.ledger.grants import Grant, grant_body
+from causalveil.tasks.privacy.keys import OwnerKey
+from causalveil.tasks.privacy.ledger.entry import Entry, amounts, log_event
+from causalveil.tasks.privacy.ledger.grants_and_reviews import (
+    Grant,
+    ReviewVerdict,
+    document_text,
+    grant_body,
+    refuse_stranger,
+    verdict_body,
+)
 from causalveil.tasks.privacy.ledger.journal import Journal
-from causalveil.tasks.privacy.ledger.log import amounts, log_event
-from causalveil.tasks.privacy.ledger.review import ReviewVerdict, document_text, refuse_stranger, verdict_body
 from causalveil.tasks.privacy.ledger.rules import grants_itself, one_line, refuse_conversion, refuse_other_contract
-from causalveil.tasks.privacy.ledger.soundness.integrity import stamp
-from causalveil.tasks.privacy.ledger.soundness.memory import from_the_first, holds
-from causalveil.tasks.privacy.owner import OwnerKey
+from causalveil.tasks.privacy.ledger.soundness import from_the_first, holds, stamp
 
 
 @dataclass(frozen=True)

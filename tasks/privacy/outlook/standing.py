@@ -1,12 +1,26 @@
-"""How a run stands to what is left of the accounts that it touches. Amounts only; no draw, no row."""
+"""Tell what is left of accounts, and when a schedule runs dry.
+
+How a run stands to what is left of the accounts that it touches. Amounts only; no draw, no row.
+
+When a schedule runs dry, and which epsilon lasts until a date.
+
+When a schedule runs: cron expressions in UTC, as Prefect's deployments have them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import islice, takewhile
 from typing import Literal
 
+from cronsim import CronSim, CronSimError
+
 from causalveil.schemas.contract import Contract
+from causalveil.schemas.errors import StudyError
 from causalveil.schemas.ledger import BudgetOutlook
 from causalveil.schemas.privacy import Accounting, Level
 from causalveil.tasks.privacy.ledger.accounts import Book, caps_in_force
@@ -77,3 +91,106 @@ def _outlook(
         share=share if math.isfinite(share) else None,
         fits=rooms[level, block],
     )
+
+
+# Amounts of three digits from 0.001 to 100.
+LOWEST_DECADE, DECADES, STEPS = -3, 5, 900
+
+
+@dataclass(frozen=True)
+class DryDate:
+    """``fits`` runs fit, the last at ``last``, and the one at ``dry`` is refused; None: no such run is foreseen."""
+
+    fits: int
+    last: datetime | None
+    dry: datetime | None
+
+
+def when_dry(accounts: Accounts, request: Use, runs: Iterable[datetime]) -> DryDate:
+    """When the first run of a schedule is refused, if nothing else is asked of the accounts."""
+    room = fits(accounts, request)
+    last: datetime | None = None
+    for index, moment in enumerate(islice(runs, room + 1)):
+        if index == room:
+            return DryDate(room, last, moment)
+        last = moment
+    return DryDate(room, last, None)
+
+
+def lasting_epsilon(accounts: Accounts, use_at: Callable[[Decimal], Use | None], count: int) -> Decimal | None:
+    """The largest epsilon of three digits, 100 at most, of which ``count`` runs fit; None if 0.001 is too much.
+
+    Args:
+        accounts: that each run is charged to.
+        use_at: what a run of an epsilon uses, rising with it; None if there is no such run.
+        count: of runs.
+    """
+
+    def lasts(index: int) -> bool:
+        use = use_at(_amount(index))
+        return use is not None and fits(accounts, use) >= count
+
+    low, high = -1, STEPS * DECADES + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if lasts(middle) else (low, middle)
+    return None if low < 0 else _amount(low)
+
+
+def _amount(index: int) -> Decimal:
+    """0.00100, 0.00101, ..., 0.00999, 0.0100, ... 100."""
+    decade, step = divmod(index, STEPS)
+    return Decimal(100 + step).scaleb(LOWEST_DECADE + decade - 2)
+
+
+NAMED = {"day": "0 0 * * *", "week": "0 0 * * 1", "month": "0 0 1 * *", "year": "0 0 1 1 *"}
+# Beyond, nobody plans.
+MOST_RUNS = 100_000
+MOST_YEARS = 100
+FIRST_YEAR, LAST_YEAR = 1900, 2900
+
+
+def cron_of(every: str) -> str:
+    """The cron expression of ``day``, ``week``, ``month``, ``year``, or of itself."""
+    return NAMED.get(every, every)
+
+
+def runs_of(every: str, start: date) -> Iterator[datetime]:
+    """When the schedule runs from the beginning of ``start`` on: a hundred thousand times or a hundred years at most.
+
+    Raises:
+        StudyError: not a cron expression of five fields, or a start before 1900 or after 2900.
+    """
+    if not FIRST_YEAR <= start.year <= LAST_YEAR:
+        raise StudyError(f"a schedule starts between the years {FIRST_YEAR} and {LAST_YEAR}, not on {start}")
+    cron = cron_of(every)
+    begin = datetime.combine(start, time(), UTC)
+    try:
+        if len(cron.split()) != 5:
+            raise CronSimError("five fields")
+        # What runs at the very beginning counts, and cronsim looks for what is later.
+        found = CronSim(cron, begin - timedelta(seconds=1))
+    except CronSimError:
+        named = ", ".join(NAMED)
+        raise StudyError(
+            f"--every must be {named} or a cron expression of five fields, such as '0 6 * * 1' for Mondays at six"
+        ) from None
+    end = begin + timedelta(days=MOST_YEARS * 365)
+    return takewhile(lambda moment: moment < end, islice(found, MOST_RUNS))
+
+
+def count_until(every: str, start: date, until: date) -> int:
+    """Count the schedule's runs from ``start`` to the end of ``until``.
+
+    Raises:
+        StudyError: it never runs then, too often to be foreseen, or see ``runs_of``.
+    """
+    if until < start:
+        raise StudyError(f"--until {until} lies before the start, {start}")
+    end = datetime.combine(until, time.max, UTC)
+    count = sum(1 for _ in takewhile(lambda moment: moment <= end, runs_of(every, start)))
+    if count == 0:
+        raise StudyError(f"the schedule does not run from {start} to {until}; choose a later date")
+    if count == MOST_RUNS or (until - start).days > MOST_YEARS * 365:
+        raise StudyError(f"a schedule is foreseen for {MOST_YEARS} years and {MOST_RUNS:,} runs at most")
+    return count

@@ -13,8 +13,8 @@ from causalveil.tasks.aipw_asymptotic.influence import EFFECT, Domain, Table
 from causalveil.tasks.aipw_asymptotic.learners import Role, learner
 from causalveil.tasks.covariates.encoding import blocks
 from causalveil.tasks.enclave.enclave import MemoryEnclave
-from causalveil.tasks.privacy.gross_error import gross_error_gaussian
 from causalveil.tasks.privacy.mechanisms import Budget
+from causalveil.tasks.privacy.special_mechanisms import gross_error_gaussian
 from causalveil_replication.competitors.competitor import (
     ASYMPTOTIC,
     CLIP,

@@ -17,7 +17,7 @@ import numpy as np
 
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.machine.arrays import FloatArray
-from causalveil.tasks.privacy.division import divide, mu_of
+from causalveil.tasks.privacy.gaussian import divide, mu_of
 from causalveil.tasks.privacy.mechanisms import Budget, Sensitivity, Slot, vector_mechanism
 from causalveil_replication.competitors.coded import CodeArray, Coded, coded, estimate
 from causalveil_replication.competitors.competitor import (

@@ -16,7 +16,7 @@ from causalveil.schemas.study import NumericCovariate
 from causalveil.tasks.covariates.encoding import blocks
 from causalveil.tasks.machine.arrays import FloatArray
 from causalveil.tasks.privacy.mechanisms import Budget, GaussianAnalytic, Sensitivity
-from causalveil.tasks.privacy.smooth import smooth_laplace
+from causalveil.tasks.privacy.special_mechanisms import smooth_laplace
 from causalveil_replication.competitors.competitor import (
     DELTA,
     PROVED,

@@ -22,8 +22,8 @@ from scipy import optimize, stats
 
 from causalveil.schemas.privacy import Norm, PrivacyCost, Scope
 from causalveil.tasks.privacy.mechanisms import Sensitivity, Slot
-from causalveil.tasks.privacy.propose import ProposeTestRelease
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.privacy.special_mechanisms import ProposeTestRelease
 
 Row = dict[str, Any]
 TESTS = 2

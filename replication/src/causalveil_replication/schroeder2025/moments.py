@@ -27,8 +27,8 @@ from causalveil.schemas.study import EffectStudy
 from causalveil.tasks.aipw_asymptotic import influence
 from causalveil.tasks.aipw_asymptotic.stages import domain, learners, table
 from causalveil.tasks.enclave.enclave import Rows
-from causalveil.tasks.privacy.gross_error import gross_error_gaussian
 from causalveil.tasks.privacy.rehearsal import RehearsalBudget
+from causalveil.tasks.privacy.special_mechanisms import gross_error_gaussian
 from causalveil_replication.schroeder2025.data import Population, draw, rows_of, shuffled
 from causalveil_replication.schroeder2025.runs import NOISE_SEED
 

@@ -2,7 +2,7 @@
 
 from alembic import context
 
-from causalveil.tasks.privacy.ledger.tables import VERSION_TABLE
+from causalveil.tasks.privacy.ledger.store import VERSION_TABLE
 
 context.configure(connection=context.config.attributes["connection"], version_table=VERSION_TABLE)
 with context.begin_transaction():

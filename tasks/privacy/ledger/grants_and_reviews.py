@@ -1,22 +1,30 @@
-"""Grants: what an owner allowed, and how everybody can tell that it was the owner.
+"""Read what owners sign: grants, and reviews of finished runs.
+
+Grants: what an owner allowed, and how everybody can tell that it was the owner.
 
 For sensitive data the owner signs each grant. The ledger pins the owner's key at the dataset's first signed grant;
 from then on a grant counts only under that key, also one that pins the next key. A grant's number is signed too, so
 that an old grant cannot be written again after a lower one.
+
+The owner's review of a finished run: its release is held in the ledger until the owner lets it go.
+
+A verdict is a signed entry on one document: ledger, run and the hash of the document's entry are under the signature,
+so a verdict on another run, or on another release of it, counts for nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from causalveil.schemas.contract import Contract, DataClass, Review
 from causalveil.schemas.errors import BudgetRefused, ContractError
 from causalveil.schemas.privacy import Accounting
+from causalveil.tasks.privacy.keys import OwnerKey, is_signed
 from causalveil.tasks.privacy.ledger.entry import BY, Entry, broken, canonical
-from causalveil.tasks.privacy.owner import OwnerKey, is_signed
 
-_LABEL = b"causalveil grant 1\x00"
+_GRANT_LABEL = b"causalveil grant 1\x00"
 HOW_TO_GRANT = "its owner must run: causalveil ledger grant CONTRACT --reason TEXT"
 
 
@@ -54,7 +62,7 @@ def grant_after(before: Grant | None, entry: Entry, identity: str) -> Grant:
     if data_class is None or (data_class is DataClass.sensitive and key is None):
         raise broken(entry, "its grant of sensitive data names no owner's key")
     signer = pinned or key
-    message = _message(identity, entry.dataset, body)
+    message = _grant_message(identity, entry.dataset, body)
     if signer is not None and not is_signed(str(signer), str(body.get("signature")), message):
         raise broken(entry, "its grant is not signed by the owner's key")
     accounting = body.get("accounting")
@@ -96,7 +104,7 @@ def grant_body(
             f"a grant for '{contract.dataset}' counts only under its owner's key {signer}; name the file that holds "
             "its private half by --key or CAUSALVEIL_OWNER_KEY"
         )
-    return {**body, "signature": owner.sign(_message(identity, contract.dataset, body))}
+    return {**body, "signature": owner.sign(_grant_message(identity, contract.dataset, body))}
 
 
 def granted(grant: Grant | None, contract: Contract) -> Grant:
@@ -117,10 +125,79 @@ def granted(grant: Grant | None, contract: Contract) -> Grant:
     return grant
 
 
-def _message(identity: str, dataset: str, body: dict[str, Any]) -> bytes:
+def _grant_message(identity: str, dataset: str, body: dict[str, Any]) -> bytes:
     """Return the bytes to sign of a grant.
 
     They are the ledger, the dataset and everything that the entry says but who wrote it down.
     """
     said = {key: value for key, value in body.items() if key not in ("signature", BY)}
-    return _LABEL + canonical({"ledger": identity, "dataset": dataset, "grant": said}).encode()
+    return _GRANT_LABEL + canonical({"ledger": identity, "dataset": dataset, "grant": said}).encode()
+
+
+_REVIEW_LABEL = b"causalveil review 1\x00"
+
+
+class ReviewVerdict(StrEnum):
+    """What the owner says; the kind of the entry that says it."""
+
+    approve = "approve"
+    reject = "reject"
+
+
+def verdict_body(
+    document: Entry, verdict: ReviewVerdict, reason: str | None, identity: str, pinned: str | None, owner: OwnerKey
+) -> dict[str, Any]:
+    """Return the body of a verdict's entry, signed by the owner.
+
+    Args:
+        document: the entry that finished the run.
+        verdict: yes or no.
+        reason: why, for the record.
+        identity: the ledger's.
+        pinned: the owner's key that counts.
+        owner: the key at hand.
+
+    Raises:
+        ContractError: the key at hand is not the one that the ledger pinned.
+    """
+    refuse_stranger(document.dataset, pinned, owner)
+    body = {"document": document.hash, "reason": reason}
+    return {**body, "signature": owner.sign(_review_message(identity, document.run_id, verdict, body))}
+
+
+def refuse_stranger(dataset: str, pinned: str | None, owner: OwnerKey) -> None:
+    """Let the owner pass.
+
+    Raises:
+        ContractError: the key at hand is not the one that the ledger pinned.
+    """
+    if owner.public != pinned:
+        raise ContractError(
+            f"only the owner of '{dataset}' reviews its releases, and this is not the key that the ledger pinned; name "
+            "the file of the right one by --key or CAUSALVEIL_OWNER_KEY"
+        )
+
+
+def check_verdict(document: Entry | None, entry: Entry, identity: str, pinned: str | None) -> None:
+    """That a verdict's entry is the owner's, on this very document.
+
+    Raises:
+        LedgerError: it is not; names the entry.
+    """
+    body = entry.document
+    said = {"document": body.get("document"), "reason": body.get("reason")}
+    if document is None or said["document"] != document.hash:
+        raise broken(entry, "it is a verdict on another release")
+    message = _review_message(identity, entry.run_id, entry.kind, said)
+    if pinned is None or not is_signed(pinned, str(body.get("signature")), message):
+        raise broken(entry, "its verdict is not signed by the owner's key")
+
+
+def document_text(entry: Entry) -> str:
+    """The text of release.json in the entry that finished a run."""
+    return str(entry.document.get("document"))
+
+
+def _review_message(identity: str, run_id: str, verdict: str, body: dict[str, Any]) -> bytes:
+    said = {"ledger": identity, "run": run_id, "verdict": str(verdict), **body}
+    return _REVIEW_LABEL + canonical(said).encode()

@@ -1,4 +1,10 @@
-"""What this machine knows of a ledger, in its state folder: how far it has seen it, and what it added up to there.
+"""Check that a ledger is what was written: chain, database, and memory of this machine.
+
+What the database itself can say: whether it is whole, and whether somebody changed it since.
+
+The chain of entries, link by link, and what it adds up to so far.
+
+What this machine knows of a ledger, in its state folder: how far it has seen it, and what it added up to there.
 
 Two purposes. The *anchor*, the number and hash of the highest entry seen, lies outside the ledger: a ledger that was
 put back to an older copy does not hold it, and is refused. The *state* at the anchor, sums and runs under way, saves
@@ -12,26 +18,159 @@ import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
 
 from causalveil.schemas.errors import LedgerError
 from causalveil.schemas.privacy import Level
 from causalveil.tasks.machine.files import whole_file
 from causalveil.tasks.machine.site import home
 from causalveil.tasks.privacy.ledger.accounts import Book, Caps, run_of
-from causalveil.tasks.privacy.ledger.entry import Entry, canonical
-from causalveil.tasks.privacy.ledger.grants import Grant
-from causalveil.tasks.privacy.ledger.soundness.chain import Chain
-from causalveil.tasks.privacy.ledger.soundness.integrity import check_integrity, leaves_traces, stamp
+from causalveil.tasks.privacy.ledger.entry import NO_HASH, Entry, broken, canonical
+from causalveil.tasks.privacy.ledger.grants_and_reviews import Grant
 from causalveil.tasks.privacy.ledger.store import Store, entries
 from causalveil.tasks.privacy.ledger.usage import Use
+
+
+def leaves_traces(store: Store) -> bool:
+    """Check whether :func:`stamp` can detect a change.
+
+    It cannot for a SQLite file under an address of its own (``file:``).
+    """
+    return not (store.url.get_backend_name() == "sqlite" and str(store.url.database).startswith("file:"))
+
+
+def stamp(store: Store, connection: sa.Connection | None) -> str:
+    """The traces that a change would leave: equal stamps at one head mean that nobody changed an entry.
+
+    SQLite: the file itself, its size and time of change. Its bytes are not read: closing the file would drop the locks
+    that SQLite holds on it in this process. PostgreSQL, for which a connection is needed: the server's count of updated
+    and deleted rows, which no entry ever adds to, and the file of the table, which a rewrite replaces.
+    """
+    if store.url.get_backend_name() == "sqlite":
+        if not leaves_traces(store):
+            return ""
+        found = os.stat(str(store.url.database))
+        return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}"
+    if connection is None:
+        return ""
+    query = (
+        "SELECT pg_stat_get_tuples_updated(oid) + pg_stat_get_tuples_deleted(oid), pg_relation_filenode(oid)"
+        " FROM pg_class WHERE oid = 'entries'::regclass"
+    )
+    changed, file = connection.execute(sa.text(query)).one()
+    return f"{changed}:{file}"
+
+
+def check_integrity(store: Store, connection: sa.Connection) -> None:
+    """Ask the database whether table and indexes are whole and agree.
+
+    SQLite: ``PRAGMA integrity_check``. PostgreSQL: rows in the heap are counted against rows by the primary key, and
+    every index is checked by ``amcheck`` where that extension is installed and permitted. What is read after it in the
+    transaction comes from the heap and is sorted: no index decides which entries there are.
+
+    Raises:
+        LedgerError: they are not.
+    """
+    if connection.dialect.name == "sqlite":
+        # Indexes by hash are read in no order: with the usual cache of 2 MB each look at a page is a read of the file.
+        connection.execute(sa.text("PRAGMA cache_size = -131072"))
+        sound = connection.execute(sa.text("PRAGMA integrity_check(1)")).scalar() == "ok"
+    else:
+        sound = _counts_agree(connection) and _indexes_sound(connection)
+    if not sound:
+        raise LedgerError(f"ledger {store.place} is damaged: its table and indexes disagree; restore it from a backup")
+
+
+def _counts_agree(connection: sa.Connection) -> bool:
+    # Up to one entry, since each statement sees what others have committed by then.
+    head = {"head": connection.execute(sa.text("SELECT coalesce(max(seq), 0) FROM entries")).scalar_one()}
+    count = sa.text("SELECT count(*) FROM entries WHERE seq <= :head")
+    connection.execute(sa.text("SET LOCAL enable_seqscan = off"))
+    by_index = connection.execute(count, head).scalar_one()
+    connection.execute(sa.text("SET LOCAL enable_seqscan = on"))
+    for method in ("indexscan", "indexonlyscan", "bitmapscan"):
+        connection.execute(sa.text(f"SET LOCAL enable_{method} = off"))
+    return bool(connection.execute(count, head).scalar_one() == by_index)
+
+
+def _indexes_sound(connection: sa.Connection) -> bool:
+    check = "bt_index_check(regclass,boolean)"
+    if connection.execute(sa.text("SELECT to_regprocedure(:check)"), {"check": check}).scalar() is None:
+        return True
+    query = "SELECT bt_index_check(indexrelid, true) FROM pg_index WHERE indrelid = 'entries'::regclass"
+    try:
+        with connection.begin_nested():
+            connection.execute(sa.text(query)).all()
+    except SQLAlchemyError as problem:
+        return "permission denied" in str(problem).lower()
+    return True
+
+
+@dataclass
+class Chain:
+    """A verified beginning of a ledger: its last entry, and the book of all that came before.
+
+    ``only`` names the dataset whose entries the book is to hold; None: those of all. ``after_loss``: the ledger lost
+    entries that this machine has seen, which was accepted for the record.
+    """
+
+    book: Book
+    last: tuple[int, str] | None = None
+    only: str | None = None
+    after_loss: bool = False
+
+    def take(self, entries: Iterable[Entry]) -> None:
+        """Take in the entries that follow, which must be all of them and in order.
+
+        Raises:
+            LedgerError: names the first that does not follow, or that breaks a rule.
+        """
+        for entry in entries:
+            self._check(entry)
+            if self.only is None or entry.dataset == self.only:
+                self.book.add(entry)
+            self.last = (entry.seq, entry.hash)
+
+    @property
+    def seq(self) -> int:
+        """Number of the last entry."""
+        return 0 if self.last is None else self.last[0]
+
+    @property
+    def hash(self) -> str:
+        """Hash of the last entry.
+
+        Raises:
+            LedgerError: there is none.
+        """
+        if self.last is None:
+            raise LedgerError("the ledger is empty; restore it from a backup")
+        return self.last[1]
+
+    def _check(self, entry: Entry) -> None:
+        if entry.seq != self.seq + 1:
+            raise broken(entry, "an entry before it is missing")
+        if entry.previous_hash != (NO_HASH if self.last is None else self.last[1]):
+            raise broken(entry, "it is not chained to the entry before it")
+        if entry.hash != entry.digest():
+            raise broken(entry, "its hash is not that of its content")
+        if (entry.kind == "genesis") != (self.last is None):
+            raise broken(entry, "the first entry, and no other, is the genesis")
+        if self.last is None:
+            found = entry.document.get("identity")
+            if found != self.book.identity or not re.fullmatch("[0-9a-f]{32}", str(found)):
+                raise broken(entry, "it is the genesis of another ledger")
+
 
 FOLDER = "ledgers"
 # Raised whenever the shape of a state or the arithmetic behind it changes: an older state is then not used.
