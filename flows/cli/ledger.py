@@ -231,14 +231,14 @@ def _review(run: str, verdict: str, reason: str | None, key: Path | None, *, jso
 @ledger_app.command()
 def release(
     run: RunArgument,
-    out: Annotated[Path, typer.Option(help="folder for release.json", show_default=False)],
+    out: Annotated[str, typer.Option(metavar="FOLDER|URL", help="for release.json, also s3://...", show_default=False)],
     key: Annotated[
         Path | None, typer.Option("--key", metavar="FILE", help="the owner's private key, to read a held release")
     ] = None,
     json_: Json = False,
 ) -> None:
     """Write the release of RUN, a finished run, to DIR/release.json. Needs no data, no contract and no site key."""
-    from causalveil.flows.sequence.finished import write_release
+    from causalveil.flows.sequence.finished import place_of, write_release
     from causalveil.tasks.privacy.keys import owner_key
     from causalveil.tasks.privacy.ledger.ledger import open_ledger
 
@@ -246,11 +246,14 @@ def release(
     text = ledger.stored_document(run) if key is None else ledger.held_document(run, owner_key(key))
     if text is None:
         raise RunConflict(f"run {run} is not finished, or not in this ledger; see: causalveil ledger show DATASET")
-    path = write_release(out, text)
+    place = place_of(out, run)
+    path = write_release(place, text)
     if json_:
-        show.document({"run_id": run, "path": str(path)})
+        show.document({"run_id": run, "path": str(path), "url": place.url})
     else:
         show.line(f"Release: {path}")
+        if place.url is not None:
+            show.line(f"Put at:  {place.url}")
 
 
 TARGET_VARIABLE = "CAUSALVEIL_LEDGER_COPY_URL"

@@ -91,7 +91,10 @@ def options(
 @app.command()
 def run(
     study: StudyFile,
-    out: Annotated[Path | None, typer.Option(help="folder for release.json [default: releases/RUN_ID]")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER|URL", help="for release.json, also s3://... [default: releases/RUN_ID]"),
+    ] = None,
     run_id: Annotated[
         str | None, typer.Option(help="name this run; the same id again returns the stored release, free of charge")
     ] = None,
@@ -143,6 +146,7 @@ def run(
             {
                 "run_id": outcome.run_id,
                 "path": str(outcome.path),
+                "url": outcome.url,
                 "bundle": None if bundle is None else str(bundle),
                 "resumed": outcome.resumed,
                 "returned": outcome.returned,

@@ -153,6 +153,8 @@ def outcome(result: RunResult) -> None:
     for sentence in panel.notes(result):
         console.print(sentence, highlight=False)
     console.print(f"Release: {result.path}", highlight=False, soft_wrap=True)
+    if result.url is not None:
+        console.print(f"Put at:  {result.url}", highlight=False, soft_wrap=True)
     console.print(f"Report:  causalveil report {result.path}", highlight=False, soft_wrap=True)
 
 

@@ -11,7 +11,7 @@ from causalveil.flows.engine.engine import Engine
 from causalveil.flows.engine.shown import committed_line
 from causalveil.schemas.asked.resolve import asks_for
 from causalveil.schemas.asked.study_file import load_study_file
-from causalveil.schemas.documents import refuse_url
+from causalveil.schemas.documents import is_stored
 from causalveil.schemas.errors import RunConflict, StudyError
 from causalveil.schemas.release import RELEASE_FILE, ProtocolRelease, Release, load_release_text
 from causalveil.schemas.studies import parse_study
@@ -44,6 +44,7 @@ class RunResult:
         admitted: whether the data were held to their contract at this run, for want of an earlier admission.
         returned: how many charges the ledger held already, whose values were returned and not drawn again; None if
             the run was finished, so that its release was returned and no stage ran.
+        url: of the folder in object storage where the release lies as well; None: in none.
     """
 
     release: Release
@@ -53,6 +54,7 @@ class RunResult:
     granted: bool
     returned: int | None = 0
     admitted: bool = False
+    url: str | None = None
 
     def _repr_html_(self) -> str | None:
         """In a notebook a result is shown as its release."""
@@ -95,13 +97,13 @@ def give_back(stored: Stored, out: str | Path | None, run_id: str, engine: Engin
     Raises:
         StudyError: the folder cannot be written, or holds another release.
     """
-    return deliver(open_ledger(), stored.text, folder_of(out, run_id), run_id, engine, resumed=True, returned=None)
+    return deliver(open_ledger(), stored.text, place_of(out, run_id), run_id, engine, resumed=True, returned=None)
 
 
 def deliver(
     ledger: Ledger,
     text: str,
-    folder: Path,
+    place: Place,
     run_id: str,
     engine: Engine,
     *,
@@ -111,34 +113,52 @@ def deliver(
 ) -> RunResult:
     """Show what a finished run charged, and write its release."""
     release = load_release_text(text)
-    path = engine.deliver(release, lambda: write_release(folder, text))
+    path = engine.deliver(release, lambda: write_release(place, text))
     run = ledger.record(run_id)
     if run is not None:
         _LOG.info(committed_line(len(run.charges), run.reservation))
-    return RunResult(release, path, run_id, resumed, itself.granted, returned, itself.admitted)
+    return RunResult(release, path, run_id, resumed, itself.granted, returned, itself.admitted, place.url)
 
 
-def folder_of(out: str | Path | None, run_id: str) -> Path:
-    """Return a run's release folder, by default ``releases/<run id>`` in the working directory.
+@dataclass(frozen=True)
+class Place:
+    """Where a release is written: a folder of this machine, and a URL of object storage if it is put there as well."""
+
+    folder: Path
+    url: str | None = None
+
+
+def place_of(out: str | Path | None, run_id: str) -> Place:
+    """Return where a run's release goes, by default ``releases/<run id>`` in the working directory.
+
+    A release for a URL is written there first, so that it can be read here.
 
     Raises:
-        StudyError: it is a URL.
+        StudyError: it is a URL of something else than object storage, or holds credentials.
     """
+    default = Path("releases") / run_id
     try:
-        refuse_url(str(out or ""))
+        if is_stored(str(out or "")):
+            return Place(default, str(out))
     except ValueError as problem:
         raise StudyError(f"--out: {problem}") from None
-    return Path(out) if out is not None else Path("releases") / run_id
+    return Place(Path(out) if out is not None else default)
 
 
-def check_folder(folder: Path) -> None:
-    """Check that a release could be written to a folder, before budget is reserved for it.
+def check_place(place: Place) -> None:
+    """Check that a release could be written to a place, before budget is reserved for it.
 
-    Makes nothing.
+    Makes no file that stays.
 
     Raises:
         StudyError: another release lies there, it is no folder, or nothing can be written to it.
+        CausalveilError: a store does not answer, or refuses.
     """
+    folder = place.folder
+    if place.url is not None:
+        from causalveil.tasks.object_storage.releases import refuse_unwritable
+
+        refuse_unwritable(place.url)
     if (folder / RELEASE_FILE).is_symlink() or (folder / RELEASE_FILE).exists():
         raise StudyError(f"{folder / RELEASE_FILE}: another release lies there; choose another --out")
     nearest = folder.absolute()
@@ -155,19 +175,24 @@ def check_folder(folder: Path) -> None:
         ) from None
 
 
-def write_release(folder: Path, text: str) -> Path:
+def write_release(place: Place, text: str) -> Path:
     """Write release.json atomically, and beside that of a protocol its table as CSV and Parquet.
 
     Raises:
-        StudyError: the folder cannot be written, or holds another release.
+        StudyError: the folder or the URL holds another release, or the folder cannot be written.
+        CausalveilError: a store does not answer, or refuses.
     """
     path = write_whole(
-        folder / RELEASE_FILE,
+        place.folder / RELEASE_FILE,
         text,
         taken="another release lies there; choose another --out (this run is in the ledger)",
         failed="the release is in the ledger: run again with the same --run-id and another --out",
     )
     release = load_release_text(text)
     if isinstance(release, ProtocolRelease):
-        write_tables(folder, release)
+        write_tables(place.folder, release)
+    if place.url is not None:
+        from causalveil.tasks.object_storage.releases import put_release
+
+        put_release(place.folder, place.url)
     return path

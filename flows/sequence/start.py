@@ -19,7 +19,7 @@ from causalveil.schemas.contract import CONTRACT_FILE, DataClass, parse_contract
 from causalveil.schemas.documents import parse_yaml
 from causalveil.schemas.errors import DataError, StudyError
 from causalveil.schemas.warehouse import CsvFiles, DuckDb, Manifest, ParquetFiles, Warehouse
-from causalveil.tasks.machine.files import write_whole
+from causalveil.tasks.machine.files import refuse_url_as_path, write_whole
 from causalveil.tasks.machine.frames import named, values_of
 from causalveil.tasks.start.doubts import Doubts, as_read, doubts
 from causalveil.tasks.start.draft import Draft, Repeats, draft
@@ -119,6 +119,7 @@ def begin(seen: Survey, wishes: Wishes, folder: Path, stage: Engine) -> Begun:
         StudyError: a wish cannot be met, or there are such files in the folder already.
         DataError: the rows do not meet the draft.
     """
+    refuse_url_as_path(folder)
     for name in (CONTRACT_FILE, STUDY_FILE, SOURCE_FILE):
         if (folder / name).exists():
             raise StudyError(f"{folder / name}: is there already; give another folder by --out, or move it away")

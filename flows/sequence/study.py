@@ -27,11 +27,11 @@ from causalveil.flows.sequence.finished import (
     ItsOwnDoing,
     RunResult,
     Stored,
-    check_folder,
+    check_place,
     deliver,
     find_stored,
-    folder_of,
     give_back,
+    place_of,
 )
 from causalveil.flows.sequence.publish import assemble_release
 from causalveil.flows.sequence.refusals import on_record
@@ -416,7 +416,7 @@ def _checked(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int 
     """Check what needs neither ledger nor rows; a refusal by the contract is recorded."""
     with on_record(loaded.contract, loaded.study, run_id, simulate=simulate is not None):
         asked = guarded(prepare, loaded, simulate=simulate is not None)
-    check_folder(folder_of(out, run_id))
+    check_place(place_of(out, run_id))
     return asked
 
 
@@ -454,7 +454,7 @@ def _ended_meanwhile(path: Path, run_id: str) -> Stored | None:
 
 
 def _execute(loaded: Loaded, out: str | Path | None, run_id: str, simulate: int | None, engine: Engine) -> RunResult:
-    asked, target = _checked(loaded, out, run_id, simulate), folder_of(out, run_id)
+    asked, target = _checked(loaded, out, run_id, simulate), place_of(out, run_id)
     with _ledger(simulate) as (ledger, place):
         _refuse_without_room(asked, run_id, ledger)
         held = hold(asked.contract, asked.folder, asked.layout, ledger, engine, place)

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import struct
 import time
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ from causalveil.schemas.errors import StudyError
 # Modes of new files: for their user alone, or as the user's umask says.
 PRIVATE = 0o600
 PUBLIC = 0o666
+# The first part of a URL that was taken for a path.
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
 
 
 @contextmanager
@@ -102,6 +105,19 @@ def make_folder_durably(folder: Path) -> None:
     sync_folder(folder.parent)
 
 
+def refuse_url_as_path(path: Path) -> None:
+    """Refuse a path that was a URL: it would name a folder ``s3:`` here.
+
+    Raises:
+        StudyError: it is one.
+    """
+    if path.parts and _SCHEME.fullmatch(path.parts[0]):
+        raise StudyError(
+            f"{path}: is a URL where a file or folder of this machine is meant; write it here, and copy it by a tool "
+            "of the store"
+        )
+
+
 def write_whole(
     path: Path, text: str | bytes, *, taken: str | None = None, failed: str = "", private: bool = False
 ) -> Path:
@@ -118,6 +134,7 @@ def write_whole(
         StudyError: something else lies there, or nothing can be written.
     """
     problem, content = None, text.encode() if isinstance(text, str) else text
+    refuse_url_as_path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if taken is not None and os.path.lexists(path) and not _holds(path, content):

@@ -58,9 +58,9 @@ class StoreLock:
                 try:
                     self.version = _version(put(self.store, LOCK, self.content, mode=_mode(self.version)))
                 except exceptions.PreconditionError as problem:
-                    self.lost = _why(self.url, problem)
+                    self.lost = why(self.url, problem)
                 except Exception as problem:
-                    failed = _why(self.url, problem)
+                    failed = why(self.url, problem)
             failed = self.lost or failed
         if failed is not None:
             raise CausalveilError(failed)
@@ -144,7 +144,7 @@ def _taken(url: str) -> StoreLock:
     content = json.dumps({"host": host(), "place": place, "writer": uuid4().hex}).encode()
     problem: str | None = None
     try:
-        store = _store(url)
+        store = conditional_store(url)
         try:
             return StoreLock(url, store, content, _version(put(store, LOCK, content, mode="create")))
         except exceptions.AlreadyExistsError:
@@ -157,7 +157,7 @@ def _taken(url: str) -> StoreLock:
             return StoreLock(url, store, content, _version(put(store, LOCK, content, mode=_mode(version))))
         problem = _busy(url, str(said.get("host") or "another machine"))
     except Exception as failure:
-        problem = _why(url, failure)
+        problem = why(url, failure)
     raise CausalveilError(problem)
 
 
@@ -196,7 +196,8 @@ def _mode(version: dict[str, str]) -> Any:
     return version
 
 
-def _store(url: str) -> Any:
+def conditional_store(url: str) -> Any:
+    """Open what lies below a URL by the library that knows conditional puts; credentials are the operator's."""
     from obstore.store import from_url
 
     options: Any = {"allow_http": os.environ.get("AWS_ENDPOINT_URL", "").startswith("http://")}
@@ -204,8 +205,8 @@ def _store(url: str) -> Any:
     return from_url(place, client_options=options if place.startswith("s3:") else {}, retry_config=PATIENCE)
 
 
-def _why(url: str, problem: Exception) -> str:
-    """Say why a lock could not be had, without the store's own text, which may quote keys and addresses."""
+def why(url: str, problem: Exception) -> str:
+    """Say why nothing could be put, without the store's own text, which may quote keys and addresses."""
     from obstore import exceptions
 
     if isinstance(problem, exceptions.AlreadyExistsError | exceptions.PreconditionError):

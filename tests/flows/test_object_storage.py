@@ -11,8 +11,10 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 from pyarrow import fs
+from typer.main import get_command
 
 from causalveil.flows.api import run_study
+from causalveil.flows.cli.main import app
 from causalveil.flows.engine.engine import DirectEngine
 from causalveil.flows.sequence.start import begin, survey
 from causalveil.flows.sequence.warehouse import fill
@@ -161,4 +163,13 @@ def test_folders_of_csv_and_releases_are_folders(tmp_path: Path) -> None:
         run_study(study, out=tmp_path / "answer", engine="direct")
     study = write_study(tmp_path / "study")
     with pytest.raises(StudyError, match=f"--out: {words}"):
-        run_study(study, out="s3://clinic/releases", engine="direct")
+        run_study(study, out="https://clinic/releases", engine="direct")
+
+
+@pytest.mark.parametrize("words", [["desk", "--out"], ["init", "in.csv", "--data-class", "synthetic", "--unit", "person", "--treatment", "treated", "--outcome", "score", "--out"]])  # fmt: skip # noqa: E501
+def test_a_url_is_no_folder_of_this_machine(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    visits().write_csv(tmp_path / "in.csv")
+    with pytest.raises(StudyError, match="is a URL where a file or folder of this machine is meant"):
+        get_command(app)([*words, "s3://clinic/there"], standalone_mode=False)
+    assert not (tmp_path / "s3:").exists()

@@ -350,3 +350,31 @@ def test_a_store_that_lets_nobody_write_is_told(how: str, server: str, monkeypat
     monkeypatch.setenv("AWS_ENDPOINT_URL", server)
     with pytest.raises(CausalveilError, match="there is no such bucket"), lock.alone_at("s3://no-such-bucket/a"):
         pass
+
+
+def test_a_release_is_put_in_the_store_and_never_over_another(
+    server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    study, url = write_study(tmp_path / "study", frame=people(600)), f"s3://{BUCKET}/answers/one"
+    spent = open_ledger().head()
+    with before(server, "403") as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", address)
+        with pytest.raises(CausalveilError, match=r"the store refuses.*nothing was reserved"):
+            run_study(study, out=url, run_id="one", engine="direct")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server)
+    assert open_ledger().head() == spent
+    run = run_study(study, out=url, run_id="one", engine="direct")
+    assert (run.path, run.url) == (Path("releases/one/release.json"), url)
+    client = boto3.client("s3")
+    stored = client.get_object(Bucket=BUCKET, Key="answers/one/release.json")["Body"].read()
+    assert stored == run.path.read_bytes()
+    assert keys("answers/one") == {"release.json"}, "what was tried ahead is gone"
+    assert run_study(study, out=url, run_id="one", engine="direct").returned is None, "the same again is welcome"
+    spent = open_ledger().head()
+    with pytest.raises(StudyError, match=r"answers/one/release.json: another release lies there; choose another --out"):
+        run_study(study, out=url, run_id="two", engine="direct")
+    assert open_ledger().head() == spent
+    fetched = CliRunner().invoke(app, ["ledger", "release", "one", "--out", f"s3://{BUCKET}/answers/again"])
+    assert fetched.exit_code == 0, fetched.output
+    assert client.get_object(Bucket=BUCKET, Key="answers/again/release.json")["Body"].read() == stored
